@@ -1,0 +1,31 @@
+"""optsched: an instance goes in, a checked plan with a proven gap comes out."""
+
+from .cluster import Cluster, Node, Tenant
+from .instance import Instance, Placement, Running, Slot, Suspended
+from .job import Elastic, Job, Mode
+from .plan import JobPlan, Plan, Segment, Solution
+from .profile import Locality, Profile, Sharing
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Cluster",
+    "Elastic",
+    "Instance",
+    "Job",
+    "JobPlan",
+    "Locality",
+    "Mode",
+    "Node",
+    "Placement",
+    "Plan",
+    "Profile",
+    "Running",
+    "Segment",
+    "Sharing",
+    "Slot",
+    "Solution",
+    "Suspended",
+    "Tenant",
+    "__version__",
+]

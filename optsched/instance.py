@@ -1,0 +1,95 @@
+"""The only input of every solver, simulation and controller."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .cluster import Cluster, Tenant
+from .job import Job, Mode
+from .quantity import Count, Instant, PositiveCount, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """What one job holds on one node."""
+
+    node: str
+    gpus: Count = 0
+    cpus: Count = 0
+
+
+Placement = tuple[Slot, ...]
+"""What one job holds on all its nodes, in the order of `cluster.nodes`; empty for a job that needs no node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A job that holds GPUs now.
+
+    `remaining_s` is reference work still to do, `setup_s` start-up seconds still to go before it goes on,
+    `preemptions` how often it was preempted before.
+    """
+
+    job: str
+    mode: Mode
+    placement: Placement = ()
+    started_s: Instant = 0.0
+    remaining_s: Seconds
+    setup_s: Seconds = 0.0
+    last_checkpoint_s: Instant | None = None
+    preemptions: Count = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """A job that ran before, was preempted, and waits with `remaining_s` of reference work to do."""
+
+    job: str
+    remaining_s: Seconds
+    preemptions: PositiveCount = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """A cluster, its jobs, and who runs at `now_s`. No plan may use time before `now_s`."""
+
+    name: str = "instance"
+    now_s: Instant = 0.0
+    cluster: Cluster = field(default_factory=Cluster)
+    tenants: tuple[Tenant, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    running: tuple[Running, ...] = ()
+    suspended: tuple[Suspended, ...] = ()
+
+    @cached_property
+    def job(self) -> dict[str, Job]:
+        """Job by id."""
+        return {job.id: job for job in self.jobs}
+
+    @cached_property
+    def running_job(self) -> dict[str, Running]:
+        """Running entry by job id."""
+        return {entry.job: entry for entry in self.running}
+
+    @cached_property
+    def suspended_job(self) -> dict[str, Suspended]:
+        """Suspended entry by job id."""
+        return {entry.job: entry for entry in self.suspended}
+
+    @cached_property
+    def tenant(self) -> dict[str, Tenant]:
+        """Tenant by name."""
+        return {tenant.name: tenant for tenant in self.tenants}
+
+    def release_s(self, job: Job) -> float:
+        """Earliest instant at which `job` may hold anything."""
+        return max(job.submit_s, self.now_s)
+
+    def remaining_s(self, job: Job) -> float:
+        """Reference work of `job` still to do at `now_s`."""
+        entry = self.running_job.get(job.id) or self.suspended_job.get(job.id)
+        return job.work_s if entry is None else entry.remaining_s
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the fields travel between processes, nothing derived."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}

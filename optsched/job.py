@@ -1,0 +1,73 @@
+"""Jobs, and the modes in which they can run."""
+
+from dataclasses import dataclass, field
+
+from .profile import UNMEASURED, Profile
+from .quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Seconds, Weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """One way to run a job.
+
+    `gpu_type` None runs on any type. `cpus_per_gpu` goes with GPUs, `cpus` with a CPU-only job.
+    `duration_s` is given in modes listed explicitly in a job and is the whole job's run time in this mode.
+    `share_with` names the job that runs on the same GPUs.
+    """
+
+    duration_s: Duration | None = None
+    gpu_type: str | None = None
+    gpus: Count = 0
+    cpus_per_gpu: Count = 0
+    cpus: Count = 0
+    share_with: str | None = None
+    resources: dict[str, Amount] = field(default_factory=dict)
+    budgets: dict[str, Amount] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elastic:
+    """A gang whose size may be chosen between `min` and `max`; `duration_s` refers to `max` unless the
+    profile's `gpus` table says otherwise (without one the rate is proportional to the count)."""
+
+    min: PositiveCount
+    max: PositiveCount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One training (or CPU-only) job.
+
+    `duration_s` is reference work: seconds at rate 1. `gpus` 0 makes a CPU-only job that takes `cpus` cores and
+    `memory_gib` on one node. `after` lists jobs that must have completed before this one starts. `resources` and
+    `budgets` are what it uses of the cluster's. A job may list `modes` instead of `duration_s` and `gpus`.
+    `priority` orders jobs under the policies (higher first); `weight` counts in the objectives.
+    """
+
+    id: str
+    submit_s: Instant = 0.0
+    tenant: str | None = None
+    weight: Weight = 1.0
+    priority: int = 0
+    deadline_s: Instant | None = None
+    after: tuple[str, ...] = ()
+    gpus: Count | Elastic = 1
+    cpus: Count = 0
+    memory_gib: Gib = 0.0
+    duration_s: Duration | None = None
+    modes: tuple[Mode, ...] = ()
+    resources: dict[str, Amount] = field(default_factory=dict)
+    budgets: dict[str, Amount] = field(default_factory=dict)
+    preemptible: bool = True
+    min_run_s: Seconds = 0.0
+    max_preemptions: Count | None = None
+    profile: Profile = UNMEASURED
+
+    @property
+    def work_s(self) -> float:
+        """Reference work of the whole job: `duration_s`, or the run time of the first listed mode."""
+        if self.duration_s is not None:
+            return self.duration_s
+        duration_s = self.modes[0].duration_s
+        assert duration_s is not None
+        return duration_s

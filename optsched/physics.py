@@ -1,0 +1,180 @@
+"""How fast a job runs where, what starting and stopping it costs. Used by verifier, simulator and every model."""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Literal
+
+from .cluster import Cluster, Node
+from .instance import Instance, Placement, Running
+from .job import Elastic, Job, Mode
+from .profile import Profile
+
+Span = Literal["node", "rack", "cluster"]
+
+TIME_TOLERANCE_S = 1e-5
+"""Instants closer than this are the same: the rounding of Unix times held as floats."""
+
+
+def interpolate(table: Mapping[int, float], count: int) -> float:
+    """Rate at `count`: linear between the table's points, on the line to the origin below the first, the last
+    rate beyond the last. An empty table is 1."""
+    if not table:
+        return 1.0
+    if count in table:
+        return table[count]
+    points = sorted(table)
+    i = bisect_left(points, count)
+    if i == len(points):
+        return table[points[-1]]
+    low, low_rate = (0, 0.0) if i == 0 else (points[i - 1], table[points[i - 1]])
+    high = points[i]
+    return low_rate + (table[high] - low_rate) * (count - low) / (high - low)
+
+
+def span(cluster: Cluster, placement: Placement) -> Span:
+    """How far a placement is spread. Nodes without a rack share none."""
+    if len(placement) <= 1:
+        return "node"
+    racks = {cluster.node[slot.node].rack for slot in placement}
+    return "rack" if len(racks) == 1 and None not in racks else "cluster"
+
+
+def locality_rate(profile: Profile, spread: Span) -> float:
+    """Rate by span; a span without a measurement has the rate of the next narrower one."""
+    locality = profile.locality
+    if locality is None:
+        return 1.0
+    if spread == "node":
+        return locality.node
+    rack = locality.node if locality.rack is None else locality.rack
+    if spread == "rack":
+        return rack
+    return rack if locality.cluster is None else locality.cluster
+
+
+def sharing_rate(profile: Profile, partner: Profile) -> float:
+    """Rate of a job beside `partner` on the same GPUs; 0 where nothing is known of the pair.
+
+    Measured where `partner`'s name is listed, else both duties time-sliced: 1 / max(1, duty + duty).
+    """
+    if profile.sharing is None:
+        return 0.0
+    if partner.name is not None and partner.name in profile.sharing.partners:
+        return profile.sharing.partners[partner.name]
+    if profile.sharing.duty is None or partner.sharing is None or partner.sharing.duty is None:
+        return 0.0
+    return 1.0 / max(1.0, profile.sharing.duty + partner.sharing.duty)
+
+
+def gpu_type_rate(profile: Profile, gpu_type: str | None) -> float:
+    """Rate on a GPU type; a type missing from a table that has others is unmeasured, so 0."""
+    if not profile.rate or gpu_type is None:
+        return 1.0
+    return profile.rate.get(gpu_type, 0.0)
+
+
+def count_rate(job: Job, gpus: int) -> float:
+    """Rate by GPU count; an elastic job without a table scales in proportion, at `max` it has rate 1."""
+    if not job.profile.gpus and isinstance(job.gpus, Elastic):
+        return gpus / job.gpus.max
+    return interpolate(job.profile.gpus, gpus)
+
+
+def rate(job: Job, mode: Mode, gpu_type: str | None, spread: Span, partner: Job | None = None) -> float:
+    """Reference work per second of `job` in `mode` on GPUs of `gpu_type`, spread so far.
+
+    The product of the profile's tables (DESIGN 5). A listed mode has its own duration; only the spread slows it.
+    """
+    share = 1.0 if partner is None else sharing_rate(job.profile, partner.profile)
+    if mode.duration_s is not None:
+        own = job.work_s / mode.duration_s
+    elif mode.gpus == 0:
+        return share
+    else:
+        own = gpu_type_rate(job.profile, gpu_type) * count_rate(job, mode.gpus)
+        if job.profile.cpus_per_gpu:
+            own *= interpolate(job.profile.cpus_per_gpu, mode.cpus_per_gpu)
+    return own * locality_rate(job.profile, spread) * share
+
+
+def placed_rate(instance: Instance, job: Job, mode: Mode, placement: Placement) -> float:
+    """`rate` of a placement: its GPU type and spread are read off its nodes."""
+    gpu_type = instance.cluster.node[placement[0].node].gpu_type if placement else None
+    partner = None if mode.share_with is None else instance.job[mode.share_with]
+    return rate(job, mode, gpu_type, span(instance.cluster, placement), partner)
+
+
+def run_s(job: Job, mode: Mode, work_s: float, rate_: float) -> float:
+    """Seconds that `work_s` of reference work takes at `rate_`, without rounding where a listed mode runs whole."""
+    if mode.duration_s is not None and work_s == job.work_s and rate_ == job.work_s / mode.duration_s:
+        return mode.duration_s
+    return work_s / rate_
+
+
+def setup_s(job: Job, ran_before: bool) -> float:
+    """Seconds a start takes before work goes on: start-up, plus restore for a job that ran before."""
+    return job.profile.startup_s + (job.profile.restore_s if ran_before else 0.0)
+
+
+def hold_to_save_s(job: Job) -> float:
+    """Seconds for which a preempted job keeps its GPUs: `checkpoint_s`, nothing with periodic checkpoints."""
+    return job.profile.checkpoint_s if job.profile.checkpoint_every_s is None else 0.0
+
+
+def lost_s(job: Job, productive_s: float) -> float:
+    """Productive seconds lost by a preemption after `productive_s` of them since the last checkpoint or start."""
+    every_s = job.profile.checkpoint_every_s
+    if every_s is None:
+        return 0.0
+    if every_s == 0:
+        return 0.0
+    saved = int((productive_s + TIME_TOLERANCE_S) / every_s) * every_s
+    return max(0.0, productive_s - saved)
+
+
+def unsaved_s(entry: Running, now_s: float) -> float:
+    """Seconds that a running job has worked since its last checkpoint (or its start)."""
+    since_s = entry.started_s if entry.last_checkpoint_s is None else entry.last_checkpoint_s
+    return max(0.0, now_s - max(since_s, entry.started_s))
+
+
+def remaining_after_preemption_s(instance: Instance, entry: Running) -> float:
+    """Reference work to do of a running job that is preempted at `now_s`: what was not saved is lost."""
+    job = instance.job[entry.job]
+    lost = lost_s(job, unsaved_s(entry, instance.now_s))
+    if lost == 0.0:
+        return entry.remaining_s
+    work_lost = lost * placed_rate(instance, job, entry.mode, entry.placement)
+    return min(job.work_s, entry.remaining_s + work_lost)
+
+
+def may_preempt(instance: Instance, entry: Running) -> bool:
+    """Whether the job's own rules allow its preemption at `now_s`."""
+    job = instance.job[entry.job]
+    if not job.preemptible or (job.max_preemptions is not None and entry.preemptions >= job.max_preemptions):
+        return False
+    return instance.now_s - entry.started_s >= job.min_run_s - TIME_TOLERANCE_S
+
+
+def fits_type(job: Job, mode: Mode, node: Node) -> bool:
+    """Whether GPUs of `node` can serve `mode` at all: type and GPU memory (cores are counted elsewhere)."""
+    if mode.gpus == 0:
+        return True
+    if node.gpus == 0 or (mode.gpu_type is not None and node.gpu_type != mode.gpu_type):
+        return False
+    return node.gpu_memory_gib is None or job.profile.gpu_memory_gib <= node.gpu_memory_gib
+
+
+def memory_gib(job: Job, mode: Mode, gpus: int) -> float:
+    """Host memory that `job` takes on a node where it holds `gpus` GPUs."""
+    return job.memory_gib if mode.gpus == 0 else job.profile.memory_gib_per_gpu * gpus
+
+
+def cpus(mode: Mode, gpus: int) -> int:
+    """Cores that `mode` takes on a node where it holds `gpus` GPUs."""
+    return mode.cpus if mode.gpus == 0 else mode.cpus_per_gpu * gpus
+
+
+def power_w(job: Job, gpu_type: str | None, gpus: int) -> float:
+    """Electric power of `gpus` GPUs of a type under this job; 0 where it was not measured."""
+    return 0.0 if gpu_type is None else job.profile.power_w.get(gpu_type, 0.0) * gpus

@@ -1,0 +1,58 @@
+"""What was measured of a job."""
+
+from dataclasses import dataclass, field
+
+from .quantity import Fraction, Gib, PositiveCount, Rate, Seconds, Watts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locality:
+    """Rate by how far a gang is spread: one node, one rack, or anywhere. Absent means no loss."""
+
+    node: Rate = 1.0
+    rack: Rate | None = None
+    cluster: Rate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """Rate when another job runs on the same GPUs.
+
+    `duty` is the share of a step for which the GPU is busy; `with` (here `partners`) gives the measured rate
+    beside jobs whose profile has that name.
+    """
+
+    duty: Fraction | None = None
+    partners: dict[str, Rate] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Rates and costs of one job; every field is optional, absent means rate 1, no demand, no cost.
+
+    Rate tables: `rate` by GPU type (a type not listed cannot run the job), `gpus` by GPU count, `cpus_per_gpu`
+    by cores for each GPU; counts between two points are interpolated linearly, below the first point on the
+    line to the origin, beyond the last point the last rate holds.
+
+    `checkpoint_every_s` None: the job saves on demand, a preemption holds its GPUs for `checkpoint_s`.
+    A number: only periodic checkpoints exist, and a preemption loses the work since the last one.
+    """
+
+    name: str | None = None
+    rate: dict[str, Rate] = field(default_factory=dict)
+    gpus: dict[PositiveCount, Rate] = field(default_factory=dict)
+    cpus_per_gpu: dict[PositiveCount, Rate] = field(default_factory=dict)
+    locality: Locality | None = None
+    sharing: Sharing | None = None
+    gpu_memory_gib: Gib = 0.0
+    memory_gib_per_gpu: Gib = 0.0
+    network_gbps: Rate = 0.0
+    checkpoint_s: Seconds = 0.0
+    restore_s: Seconds = 0.0
+    startup_s: Seconds = 0.0
+    checkpoint_every_s: Seconds | None = None
+    power_w: dict[str, Watts] = field(default_factory=dict)
+
+
+UNMEASURED = Profile()
+"""The profile of a job nothing is known of: rate 1 anywhere, no overheads."""

@@ -1,0 +1,81 @@
+"""What a solver is: the contract between the engine and its plug-ins."""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from .instance import Instance
+from .objectives import Objective
+from .plan import Plan
+
+Guarantee = Literal["exact", "bound", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One solve.
+
+    `time_limit_s` is what is left of the wall clock. With `workers` 1 the result must depend on nothing but the
+    request: limit the search by counted work, not by the clock. `incumbent` is a verified plan to start from.
+    `options` are the solver's own (`--option key=value`).
+    """
+
+    instance: Instance
+    objective: Objective
+    time_limit_s: float
+    seed: int = 0
+    workers: int = 1
+    incumbent: Plan | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """How a solver tells what it found, as soon as it is found; the last word of each kind counts.
+
+    plan: a complete plan; the engine verifies it and keeps it only if it is better.
+    bound: a proven limit on the value of level `level` of the objective among plans that keep the values of the
+    earlier levels, with what proved it.
+    infeasible: the solver holds that no plan exists. The engine believes it only where no plan is found at all.
+    note: one sentence for the person who reads the solution.
+    """
+
+    plan: Callable[[Plan], None]
+    bound: Callable[[int, float, str], None]
+    infeasible: Callable[[str], None]
+    note: Callable[[str], None]
+
+
+class Solver(Protocol):
+    """A planner of whole instances. Importing the module that holds it must be cheap: heavy libraries are
+    imported inside `solve`.
+
+    `needs` are the modules it imports, `guarantee` what it can prove: "exact" (an optimum, given time),
+    "bound" (a limit) or "none".
+    """
+
+    name: str
+    title: str
+    needs: tuple[str, ...]
+    guarantee: Guarantee
+
+    def supports(self, instance: Instance, objective: Objective) -> str | None:
+        """Why this solver cannot plan this, in one clause, or None where it can."""
+        ...
+
+    def solve(self, request: Request, report: Report) -> None:
+        """Plan, reporting plans and bounds as they are found; return when done or out of time."""
+        ...
+
+
+def missing_modules(solver: Solver) -> list[str]:
+    """Which of the modules it needs are not installed, found without importing them."""
+    return [name for name in solver.needs if importlib.util.find_spec(name) is None]
+
+
+def ignore(*_: Any) -> None:
+    """A callback for those who do not listen."""
+
+
+SILENT = Report(plan=ignore, bound=ignore, infeasible=ignore, note=ignore)

@@ -1,0 +1,1 @@
+"""Solvers and policies that optsched finds by entry point."""

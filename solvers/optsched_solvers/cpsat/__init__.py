@@ -1,0 +1,2 @@
+"""."""
+SOLVER = None
