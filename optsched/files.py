@@ -350,19 +350,26 @@ def plan_object(solution: Solution) -> dict[str, Any]:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a file whole or not at all (gzip where the name says so). Raises InputError where it cannot be."""
-    path = Path(path)
     data = text.encode()
-    if path.name.endswith(".gz"):
-        data = gzip.compress(data, mtime=0)
+    write_bytes(path, gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write a file whole or not at all; a device or pipe is written to, not replaced. Raises InputError."""
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as out:
+                out.write(data)
+            return
+        target = Path(os.path.realpath(path))  # a link stays a link, its target is replaced
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as out:
             out.write(data)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)

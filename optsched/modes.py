@@ -58,9 +58,23 @@ def base_modes(cluster: Cluster, job: Job) -> tuple[Mode, ...]:
     return tuple(
         _with_shared(job, Mode(gpu_type=gpu_type, gpus=gpus, cpus_per_gpu=level))
         for gpu_type in cluster.gpu_types
-        for gpus in gang_sizes(job)
+        for gpus in _sizes_on(cluster, job, gpu_type, levels)
         for level in levels
     )
+
+
+def _sizes_on(cluster: Cluster, job: Job, gpu_type: str | None, levels: list[int]) -> tuple[int, ...]:
+    """`gang_sizes`, and for an elastic job the largest gangs that fit a node, a rack or all GPUs of a type."""
+    sizes = gang_sizes(job)
+    if not isinstance(job.gpus, Elastic):
+        return sizes
+    found = set(sizes)
+    for level in levels:
+        where = room(cluster, job, Mode(gpu_type=gpu_type, gpus=job.gpus.max, cpus_per_gpu=level))
+        for most in (max(where.values(), default=0), _most_in_a_rack(cluster, where), sum(where.values())):
+            if job.gpus.min <= most <= job.gpus.max:
+                found.add(most)
+    return tuple(sorted(found))
 
 
 def _with_shared(job: Job, mode: Mode) -> Mode:
@@ -138,12 +152,16 @@ def _fits(cluster: Cluster, mode: Mode, where: dict[str, int], spread: Span) -> 
         return max(where.values()) >= need
     if spread == "cluster":
         return sum(where.values()) >= need
+    return _most_in_a_rack(cluster, where) >= need
+
+
+def _most_in_a_rack(cluster: Cluster, where: dict[str, int]) -> int:
     racks: dict[str, int] = {}
     for name, most in where.items():
         rack = cluster.node[name].rack
         if rack is not None:
             racks[rack] = racks.get(rack, 0) + most
-    return max(racks.values(), default=0) >= need
+    return max(racks.values(), default=0)
 
 
 def _dominates(a: Option, b: Option) -> bool:

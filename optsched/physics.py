@@ -133,7 +133,9 @@ def lost_s(job: Job, productive_s: float) -> float:
 
 
 def unsaved_s(entry: Running, now_s: float) -> float:
-    """Seconds that a running job has worked since its last checkpoint (or its start)."""
+    """Seconds that a running job has worked since its last checkpoint (or its start); none while it sets up."""
+    if entry.setup_s > 0:
+        return 0.0
     since_s = entry.started_s if entry.last_checkpoint_s is None else entry.last_checkpoint_s
     return max(0.0, now_s - max(since_s, entry.started_s))
 

@@ -1,0 +1,120 @@
+"""The command line, one file a command, each imported only when it is used."""
+
+import contextlib
+import importlib
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..errors import OptschedError
+
+COMMANDS = {
+    "demo": ("demo", "Solve a small example and draw it: the place to start."),
+    "solve": ("solve", "Plan an instance: a checked plan with a proven gap."),
+    "verify": ("verify", "Check a plan independently of what made it."),
+    "bound": ("bound", "Lower bounds that no plan can beat."),
+    "generate": ("generate", "Make an instance with jobs like those of a published trace."),
+    "import": ("import_", "Turn a trace or benchmark file into an instance."),
+    "list": ("list", "What is there: solvers, policies, formats, objectives."),
+    "schema": ("schema", "JSON Schema of instance or plan files."),
+}
+"""Name of each command, its module here, and its line in `optsched --help`."""
+
+GOOD, NO_PLAN_OR_CHECK_FAILED, BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 130, 141
+"""Exit statuses; the last two are what a shell reports of a program stopped by these signals."""
+
+
+class PipeClosed(Exception):
+    """Whoever read our output has gone: `optsched list policies | head -1`."""
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module only when it is used, and turns every error into one message and a status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __name__).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a closed pipe gets its own exit status, which click would make 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise PipeClosed from None
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run and exit with a status: 0 good, 1 no plan or check failed, 2 bad input, 3 a bug in optsched."""
+        status = BUG
+        try:
+            returned = super().main(args, prog_name or "optsched", complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+            status = returned if isinstance(returned, int) else GOOD
+        except click.ClickException as error:
+            error.show()
+            status = BAD_INPUT
+        except OptschedError as error:
+            click.echo(f"optsched: {error}", err=True)
+            status = BAD_INPUT
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("optsched: interrupted", err=True)
+            status = INTERRUPTED
+        except (PipeClosed, BrokenPipeError):
+            _abandon_stdout()
+            status = PIPE_CLOSED
+        except OSError as error:
+            _abandon_stdout()
+            click.echo(f"optsched: {error.filename or 'output'}: {error.strerror or error}", err=True)
+            status = BAD_INPUT
+        except Exception as error:
+            click.echo(f"optsched: a bug in optsched, not in your input: {type(error).__name__}: {error}"
+                       f"\nThe traceback is in {_save_traceback()}; please report it.", err=True)
+        sys.exit(status)
+
+
+def _abandon_stdout() -> None:
+    """The interpreter flushes stdout once more at exit; let what is left go nowhere instead of failing again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _save_traceback() -> str:
+    with tempfile.NamedTemporaryFile("w", prefix="optsched-", suffix=".traceback", delete=False) as out:
+        out.write(f"optsched {__version__}, Python {sys.version}\n{' '.join(sys.argv)}\n\n{traceback.format_exc()}")
+    return out.name
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def main() -> None:
+    """Schedule the jobs of a GPU cluster: an instance goes in, a checked plan with a proven gap comes out.
+
+    \b
+    optsched demo                                      see it work
+    optsched solve cluster.json -o plan.json --gantt plan.html
+    optsched verify cluster.json plan.json
+
+    Every command explains itself: optsched solve --help. Exit status: 0 good, 1 no plan or check failed,
+    2 bad input, 3 a bug in optsched. Durations are written 90, 90s, 5m, 2h or 1h30m.
+    """

@@ -1,2 +1,26 @@
-"""."""
-SOLVER = None
+"""Solver `cpsat`: the whole horizon by CP-SAT, large-neighbourhood search and a Lagrangian bound."""
+
+from optsched.instance import Instance
+from optsched.objectives import Objective
+from optsched.solver import Guarantee, Report, Request
+
+
+class CpSat:
+    name = "cpsat"
+    title = "whole horizon: CP-SAT model, large-neighbourhood search, Lagrangian bound"
+    needs: tuple[str, ...] = ("ortools", "numpy")
+    guarantee: Guarantee = "exact"
+
+    def supports(self, instance: Instance, objective: Objective) -> str | None:
+        for level in objective.levels:
+            if len(level) > 1 and any(term.name == "maxmin" for _, term in level):
+                return "maxmin cannot be part of a weighted sum (put it first: maxmin,wct)"
+        return None
+
+    def solve(self, request: Request, report: Report) -> None:
+        from .search import search
+
+        search(request, report)
+
+
+SOLVER = CpSat()

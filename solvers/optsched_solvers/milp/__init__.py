@@ -1,2 +1,5 @@
-"""."""
-SOLVER = None
+"""Solver `milp`: a readable time-indexed model of the whole horizon in PuLP."""
+
+from .solver import MilpSolver
+
+SOLVER = MilpSolver()

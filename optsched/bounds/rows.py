@@ -1,0 +1,141 @@
+"""The fewest seconds, GPU-seconds and core-seconds that each mode of a job takes, over all that the verifier accepts.
+
+`modes.options` lists the modes that planners choose from. The verifier accepts more: any count of an elastic gang
+and any number of cores. Rates are piecewise linear in both, so the extremes lie at the tables' points, at the ends
+of the range and at the largest value that fits; these are what is looked at here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..job import Elastic, Job, Mode
+from ..modes import gang_sizes
+from ..physics import Span, count_rate, gpu_type_rate, interpolate, locality_rate, power_w
+from .shape import Shape
+
+NO_GPU = -1
+SPANS: tuple[Span, ...] = ("node", "rack", "cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way to run a job on GPUs of one type (`NO_GPU` for none).
+
+    `rate` is the highest. `gpus` and `cores` are the fewest held while it starts; `area_gpus` and `area_cores`
+    times its shortest run time are the fewest GPU- and core-seconds of the run; `most_gpus` and `most_cores` the
+    most it could hold. `whole_s` is a listed duration.
+    """
+
+    gpu_type: int
+    rate: float
+    gpus: int
+    area_gpus: float
+    most_gpus: int
+    cores: float
+    area_cores: float
+    most_cores: float
+    power_w: float
+    whole_s: float | None
+    resources: dict[str, float]
+
+
+def fastest_sharing(job: Job) -> float:
+    """The highest factor by which sharing GPUs could change the rate; at least 1, as a job may run alone."""
+    sharing = job.profile.sharing
+    return 1.0 if sharing is None else max(1.0, *sharing.partners.values())
+
+
+def rows(shape: Shape, job: Job, gpu_quota: int | None) -> list[Row]:
+    """Every row of `job` on the empty cluster; resources and budgets beyond the cluster's are for the caller."""
+    if job.modes:
+        return [row for mode in job.modes for row in _listed(shape, job, mode, gpu_quota)]
+    if job.gpus == 0:
+        if not shape.has_host(job.cpus, job.memory_gib):
+            return []
+        cores = float(job.cpus)
+        return [Row(NO_GPU, fastest_sharing(job), 0, 0.0, 0, cores, cores, cores, 0.0, None, job.resources)]
+    return [row for t in range(len(shape.types)) for row in _measured(shape, job, t, gpu_quota)]
+
+
+def _listed(shape: Shape, job: Job, mode: Mode, gpu_quota: int | None) -> Iterator[Row]:
+    assert mode.duration_s is not None
+    own = job.work_s / mode.duration_s * fastest_sharing(job)
+    resources = {name: job.resources.get(name, 0.0) + mode.resources.get(name, 0.0)
+                 for name in {**job.resources, **mode.resources}}
+
+    def row(t: int, rate: float, cores: float) -> Row:
+        whole_s = mode.duration_s if rate == job.work_s / (mode.duration_s or 1.0) else None
+        watts = 0.0 if t == NO_GPU else power_w(job, shape.types[t], 1)
+        return Row(t, rate, mode.gpus, float(mode.gpus), mode.gpus, cores, cores, cores, watts, whole_s, resources)
+
+    if mode.gpus == 0:
+        rate = own * locality_rate(job.profile, "node")
+        if rate > 0 and shape.has_host(mode.cpus, job.memory_gib):
+            yield row(NO_GPU, rate, float(mode.cpus))
+        return
+    if gpu_quota is not None and mode.gpus > gpu_quota:
+        return
+    for t, gpu_type in enumerate(shape.types):
+        if mode.gpu_type not in (None, gpu_type):
+            continue
+        speeds = [
+            locality_rate(job.profile, spread)
+            for spread in _spans(mode.gpus)
+            if shape.most_gpus(job, t, spread, mode.cpus_per_gpu) >= mode.gpus
+        ]
+        if speeds and max(speeds) > 0 and own > 0:
+            yield row(t, own * max(speeds), float(mode.cpus_per_gpu * mode.gpus))
+
+
+def _spans(gpus: int) -> tuple[Span, ...]:
+    return SPANS if gpus > 1 else ("node",)
+
+
+def _measured(shape: Shape, job: Job, t: int, gpu_quota: int | None) -> Iterator[Row]:
+    """The row of one GPU type of a job that lists no modes: a gang of fixed size, or of the best size."""
+    own = gpu_type_rate(job.profile, shape.types[t]) * fastest_sharing(job)
+    if own <= 0:
+        return
+    low, high = (job.gpus.min, job.gpus.max) if isinstance(job.gpus, Elastic) else (job.gpus, job.gpus)
+    if gpu_quota is not None:
+        high = min(high, gpu_quota)
+    speed, per_work, cores_per_work, largest = 0.0, float("inf"), float("inf"), 0
+    for spread in _spans(high):
+        by_cores = _core_levels(shape, job, t, spread, low)
+        where = own * locality_rate(job.profile, spread)
+        if not by_cores or where <= 0:
+            continue
+        most = min(high, shape.most_gpus(job, t, spread, 1 if job.profile.cpus_per_gpu else 0))
+        if most < low:
+            continue
+        fastest_core = max(rate for _, rate in by_cores)
+        fewest_cores = min(level / rate for level, rate in by_cores)
+        for gpus in {*(size for size in gang_sizes(job) if size <= most), most}:
+            rate = count_rate(job, gpus) * where
+            if rate <= 0:
+                continue
+            speed = max(speed, rate * fastest_core)
+            per_work = min(per_work, gpus / (rate * fastest_core))
+            cores_per_work = min(cores_per_work, gpus * fewest_cores / rate)
+            largest = max(largest, gpus)
+    if speed > 0:
+        area_gpus = float(low) if low == high else per_work * speed  # exact where there is no choice
+        cores = float(low) if job.profile.cpus_per_gpu else 0.0
+        watts = power_w(job, shape.types[t], 1)
+        most_cores = float("inf") if job.profile.cpus_per_gpu else 0.0  # it may hold more than make it faster
+        yield Row(
+            t, speed, low, area_gpus, largest, cores, cores_per_work * speed, most_cores, watts, None, job.resources
+        )
+
+
+def _core_levels(shape: Shape, job: Job, t: int, spread: Span, gpus: int) -> list[tuple[int, float]]:
+    """Cores per GPU at which `gpus` fit, fewest first, with their rates; with (0, 1) where they do not matter."""
+    table = job.profile.cpus_per_gpu
+    if not table:
+        return [(0, 1.0)] if shape.most_gpus(job, t, spread, 0) >= gpus else []
+    low, high = 0, max(table)
+    while low < high:  # the largest level that fits: fewer cores always fit where more do
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if shape.most_gpus(job, t, spread, middle) >= gpus else (low, middle - 1)
+    levels = sorted({1, low, *(level for level in table if level <= low)} if low else ())
+    return [(level, rate) for level in levels if (rate := interpolate(table, level)) > 0]

@@ -1,0 +1,81 @@
+"""What fits an empty cluster, answered from its distinct nodes and racks instead of from each node."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ..cluster import Cluster, Node
+from ..job import Job
+from ..physics import Span
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Nodes that are alike: what one of them holds."""
+
+    gpus: int
+    gpu_memory_gib: float | None
+    cpus: int | None
+    memory_gib: float | None
+
+    def most_gpus(self, job: Job, cpus_per_gpu: int) -> int:
+        """GPUs of this node that `job` could hold with so many cores beside each."""
+        if self.gpu_memory_gib is not None and job.profile.gpu_memory_gib > self.gpu_memory_gib:
+            return 0
+        most = self.gpus
+        if self.cpus is not None and cpus_per_gpu:
+            most = min(most, self.cpus // cpus_per_gpu)
+        if self.memory_gib is not None and job.profile.memory_gib_per_gpu:
+            most = min(most, int(self.memory_gib / job.profile.memory_gib_per_gpu + 1e-3))
+        return most
+
+
+def _kind(node: Node) -> _Kind:
+    return _Kind(node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib)
+
+
+class Shape:
+    """A cluster by its distinct nodes: GPU types in order, GPUs of each, and the largest gangs that fit."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.types = cluster.gpu_types
+        self.index = {gpu_type: t for t, gpu_type in enumerate(self.types)}
+        self.capacity = [0] * len(self.types)
+        everywhere: list[Counter[_Kind]] = [Counter() for _ in self.types]
+        by_rack: dict[tuple[int, str], Counter[_Kind]] = {}
+        for node in cluster.nodes:
+            if node.gpus == 0:
+                continue
+            t = self.index[node.gpu_type]
+            self.capacity[t] += node.gpus
+            everywhere[t][_kind(node)] += 1
+            if node.rack is not None:
+                by_rack.setdefault((t, node.rack), Counter())[_kind(node)] += 1
+        racks: list[dict[frozenset[tuple[_Kind, int]], None]] = [{} for _ in self.types]
+        for (t, _), kinds in by_rack.items():
+            racks[t][frozenset(kinds.items())] = None
+        self._everywhere = everywhere
+        self._racks = racks
+        self._hosts = tuple(dict.fromkeys((node.cpus, node.memory_gib) for node in cluster.nodes))
+        self.has_all_cores = bool(cluster.nodes) and all(node.cpus is not None for node in cluster.nodes)
+        self.cores = sum(node.cpus or 0 for node in cluster.nodes)
+
+    def most_gpus(self, job: Job, t: int, spread: Span, cpus_per_gpu: int) -> int:
+        """GPUs of the largest gang of `job` that fits type `t` within `spread`."""
+        kinds = self._everywhere[t]
+        if spread == "node":
+            return max((kind.most_gpus(job, cpus_per_gpu) for kind in kinds), default=0)
+        if spread == "cluster":
+            return sum(count * kind.most_gpus(job, cpus_per_gpu) for kind, count in kinds.items())
+        return max(
+            (sum(count * kind.most_gpus(job, cpus_per_gpu) for kind, count in rack) for rack in self._racks[t]),
+            default=0,
+        )
+
+    def has_host(self, cpus: int, memory_gib: float) -> bool:
+        """Whether some node holds a CPU-only mode; one that asks for nothing needs no node."""
+        if cpus == 0 and memory_gib == 0:
+            return True
+        return any(
+            (have is None or cpus <= have) and (room is None or memory_gib <= room * (1 + 1e-6) + 1e-6)
+            for have, room in self._hosts
+        )

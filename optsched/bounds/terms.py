@@ -1,0 +1,158 @@
+"""Lower bounds on one term of an objective."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..instance import Instance
+from ..objectives import JobCost, Term, combine, job_cost, quantile_rank
+from .machines import Family, Machine, families
+from .relaxations import edd_lateness, last_end_s, mean_busy_cost, srpt_cost
+from .ways import Flags, Floats, Ways
+
+Found = tuple[float, str]
+"""A bound and what proves it."""
+LATE_SLACK_S = 1e-3
+"""A deadline is taken for missed only beyond this, and beyond the rounding of large instants."""
+RELATIVE_SLACK = 4e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """When each job can start, how long it takes alone, and how long the jobs after it take, counted from now."""
+
+    ways: Ways
+    heads_s: Floats
+    seconds: Floats
+    tails_s: Floats
+    has_chains: bool
+    families: tuple[Family, ...]
+
+    @property
+    def ends_s(self) -> Floats:
+        """Earliest completion of each job."""
+        return self.heads_s + self.seconds
+
+
+def look(instance: Instance, ways: Ways) -> Outlook:
+    """Heads and tails along the longest chains of `after`, and the machines that jobs compete for."""
+    seconds = ways.least(np.ones(len(ways.job)))
+    heads = np.array([max(0.0, job.submit_s - instance.now_s) for job in instance.jobs], np.float64)
+    tails = np.zeros(len(heads))
+    chains = any(job.after for job in instance.jobs)
+    if chains:
+        _follow(instance, heads, seconds, tails)
+    return Outlook(ways, heads, seconds, tails, chains, tuple(families(instance, ways, seconds)))
+
+
+def _follow(instance: Instance, heads: Floats, seconds: Floats, tails: Floats) -> None:
+    import networkx as nx
+
+    position = {job.id: j for j, job in enumerate(instance.jobs)}
+    edges = [(position[before], j) for j, job in enumerate(instance.jobs) for before in job.after]
+    graph = nx.DiGraph(edges)
+    order = list(nx.topological_sort(graph))
+    for j in order:
+        for before in graph.predecessors(j):
+            heads[j] = max(heads[j], heads[before] + seconds[before])
+    for j in reversed(order):
+        for after in graph.successors(j):
+            tails[j] = max(tails[j], seconds[after] + tails[after])
+
+
+def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Found]:
+    """Every bound on `term`, at least one."""
+    if term.over == "segments":
+        yield _cheapest(term, instance, outlook.ways), "the cheapest way of each job"
+        return
+    costs = [job_cost(term, instance, job) for job in instance.jobs]
+    counted = np.array([cost is not None for cost in costs], np.bool_)
+    known = [cost for cost in costs if cost is not None]
+    alone = _alone(known, outlook.ends_s[counted] + instance.now_s, term)
+    yield combine(term, alone.tolist()), "each job alone"
+    if not known:
+        return
+    if term.name == "makespan":
+        yield from _makespan(outlook)
+    elif term.name in ("wct", "tardiness"):
+        scale = np.zeros(len(costs))
+        origin = np.zeros(len(costs))
+        cost_alone = np.zeros(len(costs))
+        scale[counted] = [cost.scale for cost in known]
+        origin[counted] = [cost.origin_s - instance.now_s for cost in known]
+        cost_alone[counted] = alone
+        for family in outlook.families:
+            yield _sum(outlook, family, scale, origin, cost_alone), f"{family.name}, preemptive"
+    elif term.name == "lateness" or (term.over == "quantile" and quantile_rank(term, len(known)) == len(known)):
+        due = np.zeros(len(costs))
+        due[counted] = [cost.origin_s - instance.now_s for cost in known]
+        for name, machine, jobs in _counted_machines(outlook, counted):
+            found = edd_lateness(outlook.heads_s[machine.jobs[jobs]], machine.work_s[jobs], due[machine.jobs[jobs]])
+            yield found, f"{name}, earliest due date first"
+
+
+def _alone(costs: list[JobCost], ends_s: Floats, term: Term) -> Floats:
+    """Cost of each job at its earliest completion, from all that is known of its cost function."""
+    if term.name == "deadline":
+        ends_s = ends_s - LATE_SLACK_S - RELATIVE_SLACK * np.abs(ends_s)
+    return np.array([cost.at(end_s) for cost, end_s in zip(costs, ends_s.tolist(), strict=True)], np.float64)
+
+
+def _cheapest(term: Term, instance: Instance, ways: Ways) -> float:
+    """Sum over jobs of the cheapest way to do what is left, at the lowest price of each GPU type."""
+    if term.name == "energy":
+        per_gpu_s = ways.power_w / 3.6e6
+    else:
+        price = instance.cluster.lowest_gpu_price_per_h
+        by_type = np.array([price[gpu_type] / 3600.0 for gpu_type in ways.shape.types] or [0.0])
+        per_gpu_s = np.where(ways.gpu_type >= 0, by_type[ways.gpu_type], 0.0)
+    return float(np.sum(ways.least(per_gpu_s * ways.gpus, per_gpu_s * ways.area_gpus)))
+
+
+def _makespan(outlook: Outlook) -> Iterator[Found]:
+    if outlook.has_chains:
+        yield float((outlook.ends_s + outlook.tails_s).max()), "critical path"
+    for family in outlook.families:
+        for machine in family.machines:
+            if len(machine.jobs):
+                jobs = machine.jobs
+                yield (
+                    last_end_s(outlook.heads_s[jobs], machine.work_s, outlook.tails_s[jobs]),
+                    f"area of {machine.name}" if family.name != "GPUs by speed" else f"area of {machine.name} by speed",
+                )
+
+
+def _counted_machines(outlook: Outlook, counted: Flags) -> Iterator[tuple[str, Machine, Flags]]:
+    for family in outlook.families:
+        for machine in family.machines:
+            jobs = counted[machine.jobs]
+            if jobs.any():
+                yield machine.name, machine, jobs
+
+
+def _sum(outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, alone: Floats) -> float:
+    """Sum of scale x (completion - origin), or of its positive part, whichever `alone` was made of.
+
+    Each machine stands for its jobs where that is better than each of them alone.
+    """
+    ways = outlook.ways
+    one_piece = None
+    if not ways.preemptive:
+        one_piece = np.minimum.reduceat(ways.setup_s + ways.run_s, ways.first)
+        one_piece[ways.job[ways.shares]] = 0.0
+    total = float(np.sum(alone))
+    for machine in family.machines:
+        heavy = scale[machine.jobs] > 0
+        jobs, work = machine.jobs[heavy], machine.work_s[heavy]
+        if not len(jobs):
+            continue
+        weights, heads = scale[jobs], outlook.heads_s[jobs]
+        shortest = machine.shortest_s[heavy]
+        if one_piece is not None:
+            shortest = np.maximum(shortest, one_piece[jobs])
+        found = mean_busy_cost(heads, work, weights) + float(np.dot(weights, shortest)) / 2
+        if weights.min() == weights.max():
+            found = max(found, float(weights[0]) * srpt_cost(heads, work))
+        total += max(0.0, found - float(np.dot(weights, origin_s[jobs])) - float(np.sum(alone[jobs])))
+    return total

@@ -1,0 +1,223 @@
+"""All ways in which every job of an instance can still be run, as one table of arrays.
+
+A waiting job has a way for each of its rows. A running job has one more, to stay where it is, and its other ways
+begin with the checkpoint that frees its GPUs.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+from ..instance import Instance, Running
+from ..job import Job
+from ..physics import hold_to_save_s, may_preempt, power_w, rate, remaining_after_preemption_s, run_s, span
+from ..profile import Profile
+from .rows import NO_GPU, Row, fastest_sharing, rows
+from .shape import Shape
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+TOLERANCE = 1e-6
+"""Relative excess of an amount that the verifier takes for rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """One entry for each way, those of a job side by side from `first[job]` on.
+
+    `stay` is for each way the way in which its job stays, `pause_s` the checkpoint before it leaves; -1 and 0 where
+    the job does not run now or the way is to stay. With `preemptive` a job may stay for a while and leave later, so
+    each second of work of a leaving job may also be done where it is now.
+    """
+
+    shape: Shape
+    preemptive: bool
+    first: Ints
+    job: Ints
+    gpu_type: Ints
+    gpus: Floats
+    area_gpus: Floats
+    most_gpus: Floats
+    cores: Floats
+    area_cores: Floats
+    most_cores: Floats
+    power_w: Floats
+    setup_s: Floats
+    run_s: Floats
+    pause_s: Floats
+    stay: Ints
+    shares: Flags
+    runs: Flags
+    resources: dict[str, Floats]
+
+    def least(self, starting: Floats, working: Floats | None = None) -> Floats:
+        """For each job the least integral over time, over its ways, of a density: `starting` while it starts or
+        saves, `working` (the same, if not given) while it runs."""
+        if working is None:
+            working = starting
+        done = working * self.run_s
+        leaves = np.flatnonzero(self.stay >= 0)
+        total = starting * self.setup_s + done
+        if leaves.size:
+            stays = self.stay[leaves]
+            work = np.minimum(done[leaves], done[stays]) if self.preemptive else done[leaves]
+            total[leaves] = (
+                starting[stays] * self.pause_s[leaves] + starting[leaves] * self.setup_s[leaves] + work
+            )
+        return np.minimum.reduceat(total, self.first) if total.size else total
+
+    def gpu_density(self, speed: Floats, halved: bool) -> tuple[Floats, Floats, Floats]:
+        """GPUs held while starting, while running, and at most, each GPU of a type counted `speed[type]` times.
+
+        With `halved` a job that may share its GPUs counts half, as a pair holds them once.
+        """
+        factor = np.where(self.gpu_type == NO_GPU, 0.0, speed[self.gpu_type]) if len(speed) else 0.0 * self.gpus
+        charged = np.where(self.shares, 0.5, 1.0) * factor if halved else factor
+        return charged * self.gpus, charged * self.area_gpus, factor * self.most_gpus
+
+
+def tabulate(instance: Instance, preemptive: bool) -> Ways:
+    """The ways of every job of a sound instance. With `preemptive` false, those of DESIGN's plan class only: a
+    running job continues to its end or is preempted now.
+
+    Raises InputError for a job that fits nowhere.
+    """
+    shape = Shape(instance.cluster)
+    known: dict[object, int] = {}
+    profiles: dict[int, object] = {}
+    groups: list[tuple[Job, list[Row]]] = []
+    group_of: list[int] = []
+    for job in instance.jobs:
+        quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
+        profile = profiles.get(id(job.profile))
+        if profile is None:
+            profile = profiles[id(job.profile)] = _contents(job.profile)
+        key = (
+            profile, job.gpus, job.cpus, job.memory_gib, quota, id(job.modes) if job.modes else None,
+            tuple(job.resources.items()) if job.resources else (),
+            tuple(job.budgets.items()) if job.budgets else (),
+        )
+        group = known.get(key)
+        if group is None:
+            group = known[key] = len(groups)
+            groups.append((job, [row for row in rows(shape, job, quota) if _is_affordable(instance, row)]))
+        group_of.append(group)
+    return _fill(instance, shape, preemptive, groups, np.array(group_of, np.int64))
+
+
+def _contents(profile: Profile) -> object:
+    """Equal for profiles of equal contents: a file that repeats a profile gives an object for each job."""
+    sharing = profile.sharing
+    return (
+        tuple(sorted(profile.rate.items())), tuple(sorted(profile.gpus.items())),
+        tuple(sorted(profile.cpus_per_gpu.items())), profile.locality, profile.gpu_memory_gib,
+        profile.memory_gib_per_gpu, tuple(sorted(profile.power_w.items())),
+        None if sharing is None else (sharing.duty, tuple(sorted(sharing.partners.items()))),
+    )
+
+
+def _is_affordable(instance: Instance, row: Row) -> bool:
+    have = instance.cluster.resources
+    return all(amount <= _most(have.get(name, 0.0)) for name, amount in row.resources.items())
+
+
+def _most(capacity: float) -> float:
+    return capacity + TOLERANCE * max(1.0, capacity)
+
+
+def _fill(
+    instance: Instance, shape: Shape, preemptive: bool, groups: list[tuple[Job, list[Row]]], group_of: Ints
+) -> Ways:
+    jobs = instance.jobs
+    work = np.array([job.duration_s if job.duration_s is not None else job.work_s for job in jobs], np.float64)
+    ran_before = np.zeros(len(jobs), np.bool_)
+    position = {job.id: j for j, job in enumerate(jobs)} if instance.running or instance.suspended else {}
+    for entry in instance.suspended:
+        work[position[entry.job]] = entry.remaining_s
+        ran_before[position[entry.job]] = True
+    stays: dict[int, Running] = {}
+    fixed = np.zeros(len(jobs), np.bool_)
+    pause = np.zeros(len(jobs))
+    for running in instance.running:
+        j, job = position[running.job], instance.job[running.job]
+        stays[j] = running
+        ran_before[j] = True
+        pause[j] = hold_to_save_s(job)
+        work[j] = running.remaining_s if preemptive else remaining_after_preemption_s(instance, running)
+        used_up = job.max_preemptions is not None and running.preemptions >= job.max_preemptions
+        fixed[j] = not job.preemptible or used_up if preemptive else not may_preempt(instance, running)
+
+    sizes = np.array([len(found) for _, found in groups], np.int64)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))[:-1] if len(groups) else sizes
+    fresh = sizes[group_of] if len(jobs) else sizes
+    fresh = np.where(fixed, 0, fresh)
+    count = fresh + np.array([j in stays for j in range(len(jobs))], np.int64) if stays else fresh
+    if len(jobs) and count.min() == 0:
+        raise InputError(f"job {jobs[int(count.argmin())].id} fits nowhere on the cluster")
+    first = np.concatenate(([0], np.cumsum(count)))[:-1]
+    way_job = np.repeat(np.arange(len(jobs)), count)
+    place = np.arange(len(way_job)) - first[way_job]  # the ways of a running job end with the one that stays
+    flat = [row for _, found in groups for row in found]
+    flat.extend(_stay(instance, shape, running) for running in stays.values())
+    row_of = offsets[group_of[way_job]] + place if len(groups) else place
+    stay = np.full(len(way_job), -1, np.int64)
+    setup = np.array([job.profile.startup_s for job in jobs]) + np.where(
+        ran_before, np.array([job.profile.restore_s for job in jobs]), 0.0
+    )
+    way_setup, way_work = setup[way_job], work[way_job]
+    for k, (j, running) in enumerate(stays.items()):
+        at = int(first[j] + fresh[j])
+        row_of[at] = len(flat) - len(stays) + k
+        stay[int(first[j]):at] = at
+        way_setup[at], way_work[at] = running.setup_s, running.remaining_s
+
+    def column(name: str) -> Floats:
+        return np.array([getattr(row, name) for row in flat], np.float64)[row_of]
+
+    listed = np.array([np.nan if row.whole_s is None else row.whole_s for row in flat], np.float64)[row_of]
+    whole_work = np.array([job.work_s for job in jobs], np.float64)[way_job]
+    run = np.where((way_work == whole_work) & ~np.isnan(listed), listed, way_work / column("rate"))
+    names = sorted({name for row in flat for name in row.resources})
+    return Ways(
+        shape=shape, preemptive=preemptive, first=first, job=way_job, gpu_type=column("gpu_type").astype(np.int64),
+        gpus=column("gpus"), area_gpus=column("area_gpus"), most_gpus=column("most_gpus"), cores=column("cores"),
+        area_cores=column("area_cores"), most_cores=column("most_cores"), power_w=column("power_w"), setup_s=way_setup, run_s=run,
+        pause_s=np.where(stay >= 0, pause[way_job], 0.0), stay=stay,
+        shares=np.array([job.profile.sharing is not None for job in jobs], np.bool_)[way_job],
+        runs=np.isin(way_job, np.array(list(stays), np.int64)),
+        resources={
+            name: np.array([row.resources.get(name, 0.0) for row in flat], np.float64)[row_of] for name in names
+        },
+    )
+
+
+def _stay(instance: Instance, shape: Shape, running: Running) -> Row:
+    """The way in which a running job goes on where it is.
+
+    The verifier takes a listed mode of the same size for staying, so the fastest and the thriftiest of those count.
+    """
+    job, placement, cluster = instance.job[running.job], running.placement, instance.cluster
+    gpu_type = cluster.node[placement[0].node].gpu_type if placement else None
+    size = (running.mode.gpus, running.mode.cpus_per_gpu, running.mode.cpus)
+    same = [
+        replace(mode, resources={name: job.resources.get(name, 0.0) + mode.resources.get(name, 0.0)
+                                 for name in {**job.resources, **mode.resources}})
+        for mode in job.modes if (mode.gpus, mode.cpus_per_gpu, mode.cpus) == size
+    ]
+    modes = [replace(running.mode, share_with=None), *same]
+    share = fastest_sharing(job)
+    speed, mode = max(
+        ((rate(job, mode, gpu_type, span(cluster, placement)) * share, mode) for mode in modes), key=lambda pair: pair[0]
+    )
+    whole_s = mode.duration_s if run_s(job, mode, job.work_s, speed) == mode.duration_s else None
+    gpus = float(running.mode.gpus)
+    cores = float(sum(slot.cpus for slot in placement))
+    t = shape.index[gpu_type] if running.mode.gpus else NO_GPU
+    return Row(
+        t, speed, running.mode.gpus, gpus, running.mode.gpus, cores, cores, cores,
+        power_w(job, gpu_type, 1) if running.mode.gpus else 0.0, whole_s,
+        {name: min(mode.resources.get(name, 0.0) for mode in modes) for name in sorted({*modes[0].resources})},
+    )

@@ -1,0 +1,101 @@
+"""`optsched import`: a trace or benchmark file becomes an instance."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..errors import InputError
+from ..instance import Instance
+from ..traces import FORMATS
+from ..traces.imported import Imported
+from .arguments import check_outputs, json_option, quiet_option
+
+LONG = 10_000
+"""Sources of more lines than this show their progress on a terminal."""
+
+
+@click.command("import")
+@click.argument("trace_format", metavar="FORMAT", type=click.Choice(list(FORMATS)))
+@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
+@click.option("-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Keep the first N jobs only.")
+@click.option("--throughputs", type=click.Path(path_type=Path), metavar="PATH",
+              help="gavel: the throughput table (default: beside the trace or in the folder above).")
+@click.option("--cluster", metavar="SPEC",
+              help="gavel: GPUs by type, as v100=36,p100=36,k80=36 or 36:36:36, or a cluster_specs.json.")
+@click.option("--gpus-per-node", type=click.IntRange(1, 1024), metavar="N", help="gavel: GPUs of a node (4).")
+@click.option("--no-overheads", is_flag=True, help="gavel: saving and restoring cost nothing.")
+@json_option
+@quiet_option
+def command(
+    trace_format: str, source: Path, output: str | None, jobs: int | None, as_json: bool, quiet: bool,
+    **options: Any,
+) -> None:
+    """Turn the trace or benchmark file SOURCE into an instance.
+
+    `optsched list formats` says what FORMAT may be. Without -o the instance goes to stdout and the summary to
+    stderr. Jobs that cannot be used are dropped and counted with the reason.
+    """
+    if output not in (None, "-"):
+        check_outputs({"-o": Path(output)}, str(source))
+    if options.pop("no_overheads"):
+        options["overheads"] = False
+    given = {name: value for name, value in options.items() if value is not None}
+    known = FORMATS[trace_format]
+    for name in given:
+        if name not in known.options:
+            shown = "--no-overheads" if name == "overheads" else "--" + name.replace("_", "-")
+            raise InputError(f"{shown} does not go with the format {trace_format}; leave it out")
+    imported = known.read(source, jobs=jobs, track=_track, **given)
+    write_checked(imported.instance, output)
+    if not quiet:
+        summary = _json(imported, source, output) if as_json else _sentences(imported, source, output)
+        click.echo(summary, err=output in (None, "-"))
+
+
+def write_checked(instance: Instance, output: str | None) -> None:
+    """Check an instance as a file would be, then write it to a file, or to stdout for None or `-`.
+
+    Raises InputError naming every fault.
+    """
+    from .. import files
+
+    text = files.dump_instance(instance)
+    files.load_instance(text, instance.name)
+    if output in (None, "-"):
+        click.echo(text, nl=False)
+    else:
+        files.write_text(output, text)
+
+
+def _track(lines: Sequence[str]) -> Iterable[str]:
+    if len(lines) < LONG or not sys.stderr.isatty():
+        return lines
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(lines, description="reading", console=Console(stderr=True), transient=True)
+
+
+def _json(imported: Imported, source: Path, output: str | None) -> str:
+    return json.dumps({
+        "source": str(source), "instance": imported.instance.name,
+        "read": imported.read, "kept": imported.kept, "dropped": imported.dropped,
+        "nodes": len(imported.instance.cluster.nodes),
+        "gpus": imported.instance.cluster.total_gpus, "output": output or "-",
+    })
+
+
+def _sentences(imported: Imported, source: Path, output: str | None) -> str:
+    lines = [f"read {imported.read} jobs from {source}, kept {imported.kept}"]
+    lines += [f"  dropped {count}: {reason}" for reason, count in imported.dropped.items()]
+    if imported.instance.cluster.nodes:
+        lines.append(f"cluster of {len(imported.instance.cluster.nodes)} nodes, "
+                     f"{imported.instance.cluster.total_gpus} GPUs")
+    if output not in (None, "-"):
+        lines.append(f"wrote {output}")
+    return "\n".join(lines)

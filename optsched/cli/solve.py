@@ -1,0 +1,91 @@
+"""`optsched solve`: an instance in, a checked plan with a proven gap out."""
+
+from pathlib import Path
+
+import click
+
+from ..errors import OptschedError
+from .arguments import (
+    check_outputs,
+    instance_argument,
+    json_option,
+    load,
+    objective_option,
+    quiet_option,
+    solver_options,
+)
+from .duration import Duration
+
+
+@click.command("solve")
+@instance_argument
+@click.option("--solver", default="auto", show_default=True, metavar="NAME",
+              help="auto, or a name of `optsched list solvers` or `optsched list policies`.")
+@objective_option
+@click.option("--time-limit", "time_limit_s", type=Duration(), default="10s", show_default=True, metavar="TIME",
+              help="Wall clock, as 90, 90s, 5m or 2h. The best plan by then is the answer.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Same seed and --workers 1: same plan.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Parallel workers of the solver.")
+@click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE",
+              help="An option of the solver's own; may be repeated.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PLAN", help="Write the plan file.")
+@click.option("--gantt", type=click.Path(path_type=Path), metavar="PICTURE",
+              help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf a figure.")
+@json_option
+@quiet_option
+def command(
+    instance: str, solver: str, objective: str, time_limit_s: float, seed: int, workers: int | None,
+    pairs: tuple[str, ...], output: Path | None, gantt: Path | None, as_json: bool, quiet: bool,
+) -> int:
+    """Plan the jobs of INSTANCE (a file, or - for stdin) and say how far from the best the plan can be.
+
+    Every plan is checked independently before it is shown. Ctrl-C ends the search and keeps the best plan so far.
+    Exit status 0 with a plan, 1 without one, 2 for bad input.
+
+    \b
+    optsched solve cluster.json
+    optsched solve cluster.json --objective deadline,wct --time-limit 1m -o plan.json --gantt plan.html
+    optsched solve cluster.json --solver srtf              what the policy SRTF would do
+    optsched solve cluster.json --json | jq .objective.gap
+    optsched generate --jobs 50 --gpus 32 | optsched solve -
+    """
+    from .. import engine, files, objectives
+    from ..picture import can_draw
+
+    objectives.parse(objective)
+    options = solver_options(pairs)
+    check_outputs({"-o": output, "--gantt": gantt}, instance)
+    draw = None if gantt is None else can_draw(gantt)
+    loaded = load(instance)
+    from .progress import live_progress
+
+    with live_progress(objective, time_limit_s, wanted=not quiet) as on_progress:
+        solution = engine.solve(loaded, objective, solver=solver, time_limit_s=time_limit_s, seed=seed,
+                                workers=workers, options=options, checked=True, on_progress=on_progress)
+    trouble: list[OptschedError] = []
+    written: list[str] = []
+    # What was computed is saved before it is shown: whoever reads the table may close the pipe.
+    if output is not None:
+        try:
+            files.write_text(output, files.dump_plan(solution))
+            written.append(f"plan: {output}")
+        except OptschedError as error:
+            trouble.append(error)
+    if draw is not None and solution.plan is not None:
+        try:
+            draw(loaded, solution, gantt)
+            written.append(f"picture: {gantt}")
+        except OptschedError as error:
+            trouble.append(error)
+    if as_json:
+        click.echo(files.dump_plan(solution), nl=False)
+    elif not quiet:
+        from .table import print_solution
+
+        print_solution(loaded, solution)
+        for line in written:
+            click.echo(line)
+    if trouble:
+        raise OptschedError("\noptsched: ".join(str(error) for error in trouble))
+    return 0 if solution.plan is not None else 1

@@ -1,0 +1,113 @@
+"""Tables for people: what a solution is worth, what is decided now, and when each job runs."""
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ..duration import human
+from ..instance import Instance
+from ..picture.chart import chart
+from ..picture.facts import job_facts, level_unit, percent, quantity, totals
+from ..plan import Decision, Solution
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+PIPE_WIDTH = 150
+"""Columns where stdout is no terminal: tables are not folded to the 80 that would be assumed."""
+MOST_JOBS = 30
+DECISIONS: tuple[Decision, ...] = ("continue", "start", "resume", "migrate", "resize", "preempt", "wait")
+
+
+def console() -> "Console":
+    """Standard output; colours and the real width on a terminal only."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False,
+                   emoji=False)
+
+
+def table(*heads: str, numeric: tuple[str, ...] = ()) -> "Table":
+    """An empty table; the columns named in `numeric` are aligned to the right."""
+    from rich import box
+    from rich.table import Table
+
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for head in heads:
+        found.add_column(head, justify="right" if head in numeric else "left", overflow="fold")
+    return found
+
+
+def print_solution(instance: Instance, solution: Solution) -> None:
+    """The whole answer as a person reads it."""
+    out = console()
+    for line in summary(instance, solution):
+        out.print(line, soft_wrap=True)
+    if solution.plan is not None:
+        out.print()
+        out.print(jobs_table(instance, solution))
+        more = len(solution.plan.jobs) - MOST_JOBS
+        if more > 0:
+            out.print(f"and {more:,} more; -o and --gantt show all")
+
+
+def summary(instance: Instance, solution: Solution) -> list[str]:
+    """Name and value of everything but the jobs, one a line."""
+    rows: list[tuple[str, str]] = [("status", STATUS[solution.status])]
+    for level in solution.levels:
+        unit = level_unit(level.name)
+        rows.append((level.name, with_length(level.value, unit)))
+        rows.append(("bound", with_length(level.bound, unit)))
+        rows.append(("gap", percent(level.gap)))
+    if solution.bound_source:
+        rows.append(("proved by", solution.bound_source))
+    wall = "" if solution.wall_s is None else f", in {human(solution.wall_s)}"
+    rows.append(("solver", f"{solution.solver}, seed {solution.seed}{wall}"))
+    if solution.fallback:
+        rows.append(("fallback", solution.fallback))
+    rows.extend(("note", note) for note in solution.notes)
+    if solution.plan is not None and solution.plan.jobs:
+        sums = totals(instance, solution.plan, chart(instance, solution.plan))
+        use = "" if sums.gpu_use is None else f", GPUs held {percent(sums.gpu_use)} of the time"
+        rows.append(("jobs", f"mean completion time {human(sums.mean_jct_s)}, last done in {human(sums.last_s)}{use}"))
+        if sums.late:
+            rows.append(("late", f"{sums.late} of {sum(job.deadline_s is not None for job in instance.jobs)} deadlines "
+                                 "missed"))
+        counts = Counter(entry.decision for entry in solution.plan.jobs)
+        rows.append(("now", ", ".join(f"{counts[name]:,} {name}" for name in DECISIONS if counts[name])))
+    wide = max(len(name) for name, _ in rows) + 2
+    return [f"{instance.name}: {len(instance.jobs):,} jobs, {instance.cluster.total_gpus:,} GPUs on "
+            f"{len(instance.cluster.nodes):,} nodes, {len(instance.running):,} running now",
+            *(f"  {name:<{wide}}{text}" for name, text in rows)]
+
+
+STATUS = {
+    "optimal": "optimal: no plan of this instance is better",
+    "feasible": "feasible: a checked plan, not proven best",
+    "infeasible": "infeasible: no plan exists",
+    "unknown": "unknown: no plan found in the time given",
+}
+
+
+def with_length(value: float | None, unit: str) -> str:
+    """A value with its unit, and as hours and minutes beside it where it is seconds."""
+    text = quantity(value, unit)
+    return f"{text} ({human(value)})" if unit == "s" and value is not None and abs(value) >= 60 else text
+
+
+def jobs_table(instance: Instance, solution: Solution) -> "Table":
+    """The first jobs by start."""
+    assert solution.plan is not None
+    found = table("job", "now", "starts", "ends", "GPUs", "on", "gang", "waiting", "preempted",
+                  numeric=("starts", "ends", "GPUs", "waiting", "preempted"))
+    facts = [job_facts(instance, entry) for entry in solution.plan.jobs]
+    for one in sorted(facts, key=lambda one: one.start_s)[:MOST_JOBS]:
+        late = f" (late {human(one.late_s)})" if one.late_s else ""
+        found.add_row(one.id, one.decision, human(one.start_s), human(one.end_s) + late, str(one.gpus or "-"),
+                      one.gpu_type or "-", _short(one.nodes), human(one.waiting_s), str(one.preempted or "-"))
+    return found
+
+
+def _short(nodes: tuple[str, ...]) -> str:
+    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "") if nodes else "-"

@@ -1,0 +1,113 @@
+"""`optsched verify`: check a plan independently of what made it."""
+
+import json
+from typing import Any
+
+import click
+
+from ..errors import InputError
+from ..instance import Instance
+from .arguments import instance_argument, json_option, load, quiet_option
+
+
+@click.command("verify")
+@instance_argument
+@click.argument("plan", metavar="PLAN")
+@click.option("--objective", metavar="NAME", help="Recompute this objective instead of the plan file's own.")
+@json_option
+@quiet_option
+def command(instance: str, plan: str, objective: str | None, as_json: bool, quiet: bool) -> int:
+    """Check that PLAN obeys every rule of INSTANCE, and that it is worth what it says.
+
+    Recomputed from the files alone: capacities, gangs, memory, precedence, release dates, preemption costs, work
+    done, the value of the objective; the bound must not lie above it. Exit status 0 if all is well, 1 if not.
+
+    \b
+    optsched verify cluster.json plan.json
+    optsched verify cluster.json plan.json --objective makespan
+    """
+    from ..picture.facts import level_unit
+    from .table import with_length
+
+    found = check(load(instance), plan, objective)
+    if as_json:
+        click.echo(json.dumps(found))
+    elif not found["ok"]:
+        count = len(found["violations"])
+        click.echo(f"{plan}: {count} violation{'s' if count != 1 else ''}", err=quiet)
+        for violation in found["violations"]:
+            click.echo(f"  {violation['rule']}: {violation['message']}", err=quiet)
+    elif not quiet:
+        click.echo(f"OK: {plan} is a valid plan of {found['jobs']:,} jobs")
+        for level in found["levels"]:
+            same = {True: ", as the file says", False: "", None: ""}[level["matches"]]
+            click.echo(f"  {level['name']}  {with_length(level['value'], level_unit(level['name']))}{same}")
+    return 0 if found["ok"] else 1
+
+
+RELATIVE_TOLERANCE = 1e-6
+"""Difference of two values of an objective, relative to them, that counts as rounding."""
+
+
+def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str, Any]:
+    """Everything that is wrong with a plan file, and the values recomputed from it.
+
+    Raises InputError where the file cannot be read or names an unknown objective.
+    """
+    from .. import files, objectives, verify
+
+    stated, plan = files.read_plan(plan_path)
+    wanted = objectives.parse(objective or stated.objective.name)
+    wrong: list[dict[str, Any]] = []
+
+    def add(rule: str, message: str, **where: Any) -> None:
+        wrong.append({"rule": rule, "message": message, "job": None, "node": None, "time_s": None} | where)
+
+    own_hash = files.instance_hash(instance)
+    if stated.instance.hash != own_hash:
+        add("instance", f"the plan was made for instance {stated.instance.name} with content {stated.instance.hash}, "
+                        f"this is {instance.name} with content {own_hash}")
+    levels: list[dict[str, Any]] = []
+    if plan is None:
+        add("no plan", f"the file holds no plan, only the status {stated.objective.status}")
+    else:
+        report = verify.verify(instance, plan, wanted)
+        for one in report.violations:
+            add(one.rule, one.message, job=one.job, node=one.node, time_s=one.time_s)
+        claims = _claims(stated) if wanted.name == _canonical(stated.objective.name) else {}
+        for i, value in enumerate(report.values or ()):
+            name = objectives.level_name(wanted.levels[i])
+            claimed, bound = claims.get(i, (None, None))
+            matches = None if claimed is None else _close(claimed, value)
+            levels.append({"name": name, "value": value, "claimed": claimed, "bound": bound, "matches": matches})
+            if matches is False:
+                add("value", f"{name} of this plan is {value:.10g}, the file says {claimed:.10g}")
+            if bound is not None and bound > value and not _close(bound, value):
+                add("bound", f"the stated bound {bound:.10g} of {name} lies above the value {value:.10g} of a valid plan")
+        if report.ok and stated.objective.status in ("infeasible", "unknown"):
+            add("status", f"the file says {stated.objective.status}, but holds a valid plan")
+        if claims and stated.objective.status == "optimal" and levels and not all(
+            level["bound"] is not None and _close(level["bound"], level["value"]) for level in levels
+        ):
+            add("status", "the file says optimal, but its bound does not reach the value")
+    return {"ok": not wrong, "jobs": len(plan.jobs) if plan else 0, "levels": levels, "violations": wrong}
+
+
+def _canonical(name: str) -> str:
+    from .. import objectives
+
+    try:
+        return objectives.parse(name).name
+    except InputError:
+        return name
+
+
+def _claims(stated: Any) -> dict[int, tuple[float | None, float | None]]:
+    """Value and bound that the file states, by level."""
+    if stated.objective.levels:
+        return {i: (level.value, level.bound) for i, level in enumerate(stated.objective.levels)}
+    return {0: (stated.objective.value, stated.objective.bound)}
+
+
+def _close(a: float, b: float) -> bool:
+    return abs(a - b) <= RELATIVE_TOLERANCE * max(1.0, abs(a), abs(b))

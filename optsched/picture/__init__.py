@@ -1,0 +1,36 @@
+"""Pictures of plans: an offline page with plotly, a figure for papers and READMEs with matplotlib."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import InputError, SolverUnavailable
+from ..instance import Instance
+from ..plan import Solution
+
+Draw = Callable[[Instance, Solution, Path], None]
+FIGURES = (".svg", ".png", ".pdf")
+
+
+def can_draw(path: Path) -> Draw:
+    """What draws a picture of the kind that the name of `path` says.
+
+    Raises InputError for a name without a kind, SolverUnavailable where the library for it is not installed.
+    """
+    kind = path.suffix.lower()
+    if kind in (".html", ".htm"):
+        _require("plotly", path)
+        from .gantt import write_html
+
+        return write_html
+    if kind in FIGURES:
+        _require("matplotlib", path)
+        from .figure import write_svg
+
+        return write_svg
+    raise InputError(f"--gantt {path}: no such kind of picture; give a name that ends in .html, .svg, .png or .pdf")
+
+
+def _require(module: str, path: Path) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise SolverUnavailable(f"--gantt {path}: {module} is not installed; pip install 'optsched[report]'")

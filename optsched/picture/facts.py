@@ -1,0 +1,116 @@
+"""What a reader wants to know of a plan: one line a job, and totals."""
+
+from dataclasses import dataclass
+
+from ..instance import Instance
+from ..objectives import LATE_TOLERANCE_S, parse
+from ..physics import TIME_TOLERANCE_S, hold_to_save_s
+from ..plan import Decision, JobPlan, Plan
+from .chart import Chart
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """One job in a plan; times in seconds from now.
+
+    `start_s` is when it holds GPUs to work: 0 for one that continues, the return of one that is preempted.
+    `waiting_s` is the time without resources until completion, from submission (from now for a job that runs or
+    was suspended); `jct_s` is completion minus submission; `preempted` counts preemptions in this plan.
+    """
+
+    id: str
+    decision: Decision
+    start_s: float
+    end_s: float
+    gpus: int
+    gpu_type: str | None
+    nodes: tuple[str, ...]
+    waiting_s: float
+    jct_s: float
+    preempted: int
+    late_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Averages and sums over a plan. `gpu_use` is GPU-seconds held over capacity until the last completion;
+    `overhead_gpu_s` the part of it spent on start-up, restore and checkpoint."""
+
+    mean_jct_s: float
+    last_s: float
+    gpu_use: float | None
+    overhead_gpu_s: float
+    preemptions: int
+    late: int
+
+
+def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
+    """Facts of one job of a verified plan."""
+    job = instance.job[entry.id]
+    begun = entry.id in instance.running_job or entry.id in instance.suspended_job
+    free_s = instance.now_s if begun else job.submit_s
+    waiting_s, stops = 0.0, 0
+    for i, segment in enumerate(entry.segments):
+        gap_s = max(0.0, segment.start_s - free_s)
+        waiting_s += gap_s
+        if i and (gap_s > TIME_TOLERANCE_S or segment.placement != entry.segments[i - 1].placement):
+            stops += 1
+        free_s = segment.end_s
+    if entry.id in instance.running_job and entry.decision != "continue" and not stops:
+        stops = 1  # stopped at once, without a checkpoint segment of its own
+    last = entry.segments[-1]
+    late_s = 0.0 if job.deadline_s is None else entry.completion_s - job.deadline_s
+    nodes = tuple(slot.node for slot in last.placement)
+    saves = entry.id in instance.running_job and entry.decision != "continue" and hold_to_save_s(job) > 0
+    first = entry.segments[1 if saves and len(entry.segments) > 1 else 0]
+    return JobFacts(
+        id=entry.id, decision=entry.decision, start_s=first.start_s - instance.now_s,
+        end_s=entry.completion_s - instance.now_s, gpus=last.mode.gpus,
+        gpu_type=instance.cluster.node[nodes[0]].gpu_type if nodes and last.mode.gpus else None, nodes=nodes,
+        waiting_s=waiting_s, jct_s=entry.completion_s - job.submit_s, preempted=stops,
+        late_s=late_s if late_s > LATE_TOLERANCE_S else 0.0,
+    )
+
+
+def totals(instance: Instance, plan: Plan, chart: Chart) -> Totals:
+    """Totals of a verified plan; `chart` is its layout."""
+    facts = [job_facts(instance, entry) for entry in plan.jobs]
+    held_s = {series.name: _area(series.times_s, series.values) for series in chart.use}
+    capacity_s = chart.total_gpus * chart.end_s
+    return Totals(
+        mean_jct_s=sum(one.jct_s for one in facts) / max(1, len(facts)),
+        last_s=max((one.end_s for one in facts), default=0.0),
+        gpu_use=sum(held_s.values()) / capacity_s if capacity_s else None,
+        overhead_gpu_s=sum(area for name, area in held_s.items() if name != "at work"),
+        preemptions=sum(one.preempted for one in facts),
+        late=len(chart.late),
+    )
+
+
+def _area(times_s: tuple[float, ...], values: tuple[float, ...]) -> float:
+    return sum(value * (after - at) for at, after, value in zip(times_s, times_s[1:], values, strict=False))
+
+
+def level_unit(name: str) -> str:
+    """Unit of one level of an objective as it is named in a solution; empty where its terms differ in unit."""
+    units = {term.unit for level in parse(name).levels for _, term in level}
+    return units.pop() if len(units) == 1 else ""
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A number as people read it: thousands separated, at most four significant decimals."""
+    if value is None:
+        return "none"
+    rounded = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+    return f"{rounded} {unit}".strip()
+
+
+def percent(share: float | None) -> str:
+    """0.0123 as `1.23 %`; an exact zero is `0 %`."""
+    if share is None:
+        return "unknown"
+    if share == 0:
+        return "0 %"
+    if share < 0.0001:
+        return "below 0.01 %"
+    return f"{100 * share:.3g} %" if share < 1 else f"{100 * share:,.0f} %"

@@ -1,0 +1,167 @@
+"""Which GPUs of a node, or which lane beside them, each piece of a plan is drawn on."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ..instance import Instance
+from ..physics import TIME_TOLERANCE_S
+from ..plan import Plan, Segment
+
+
+PAST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the picture: a GPU of a node (`gpu` its index), or a lane for jobs without GPUs.
+
+    `node` None is the lane group of jobs that need no node.
+    """
+
+    node: str | None
+    gpu: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Adjacent rows that one segment of a job holds; `half` 0 or 1 where two jobs share the GPUs.
+
+    `segment` is `PAST` for what a running job has held until now.
+    """
+
+    job: int
+    segment: int
+    first_row: int
+    rows: int
+    half: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """All rows, top to bottom, and what is drawn on them."""
+
+    rows: tuple[Row, ...]
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What one segment holds on one node; `later` is false for a job's first segment."""
+
+    start_s: float
+    later: bool
+    job: int
+    s: int
+    gpus: int
+    segment: Segment
+
+
+@dataclass(slots=True)
+class _Held:
+    """Lanes of one node that a segment holds until `end_s`."""
+
+    end_s: float
+    lanes: list[int]
+    half: int | None
+
+
+def assign_lanes(instance: Instance, plan: Plan) -> Lanes:
+    """Colour the intervals of each node so that no two overlap on a GPU, keeping gangs together where possible.
+
+    Segments are taken in order of their start; a verified plan always leaves enough GPUs free.
+    """
+    job_at = {job.id: i for i, job in enumerate(instance.jobs)}
+    pieces: dict[str | None, list[_Piece]] = defaultdict(list)
+    for entry in instance.running:
+        past = Segment(start_s=-math.inf, end_s=instance.now_s, mode=entry.mode, placement=entry.placement)
+        _add_pieces(pieces, job_at[entry.job], PAST, past)
+    for planned in plan.jobs:
+        for s, segment in enumerate(planned.segments):
+            _add_pieces(pieces, job_at[planned.id], s, segment)
+    rows: list[Row] = []
+    blocks: list[Block] = []
+    for node in instance.cluster.nodes:
+        first = len(rows)
+        rows.extend(Row(node.name, i) for i in range(node.gpus))
+        blocks.extend(_colour_gpus(instance, node.gpus, pieces[node.name], first))
+        _add_cpu_lanes(rows, blocks, node.name, pieces[node.name])
+    _add_cpu_lanes(rows, blocks, None, pieces[None])
+    return Lanes(tuple(rows), tuple(blocks))
+
+
+def _add_pieces(pieces: dict[str | None, list[_Piece]], job: int, s: int, segment: Segment) -> None:
+    for slot in segment.placement:
+        pieces[slot.node].append(_Piece(segment.start_s, s != 0, job, s, slot.gpus, segment))
+    if not segment.placement:
+        pieces[None].append(_Piece(segment.start_s, s != 0, job, s, 0, segment))
+
+
+def _in_order(pieces: list[_Piece]) -> list[_Piece]:
+    """By start; at the same instant first segments come first, so that what runs on keeps its lanes."""
+    return sorted(pieces, key=lambda piece: (piece.start_s, piece.later, piece.job, piece.s))
+
+
+def _colour_gpus(instance: Instance, gpus: int, pieces: list[_Piece], first_row: int) -> list[Block]:
+    blocks: list[Block] = []
+    held: dict[int, _Held] = {}
+    for piece in _in_order(pieces):
+        start_s, job, count, segment = piece.start_s, piece.job, piece.gpus, piece.segment
+        if not count:
+            continue
+        partner = segment.mode.share_with
+        before = held.get(job)
+        other = None if partner is None else next(
+            (one for key, one in held.items() if instance.jobs[key].id == partner and _active(one, start_s)), None)
+        if other is not None:
+            lanes, half = other.lanes, 1 - (other.half or 0)
+        else:
+            taken = {lane for key, one in held.items() if key != job and _active(one, start_s) for lane in one.lanes}
+            same = before is not None and len(before.lanes) == count and not taken & set(before.lanes)
+            lanes = before.lanes if same and before is not None else _pick(gpus, taken, count)
+            half = None if partner is None else 0
+        held[job] = _Held(segment.end_s, lanes, half)
+        for start, length in _runs(lanes):
+            blocks.append(Block(job, piece.s, first_row + start, length, half))
+    return blocks
+
+
+def _active(held: _Held, at_s: float) -> bool:
+    return held.end_s > at_s + TIME_TOLERANCE_S
+
+
+def _pick(gpus: int, taken: set[int], count: int) -> list[int]:
+    """Free lanes: the smallest run of neighbours that is long enough, else the first free ones."""
+    free = [lane for lane in range(gpus) if lane not in taken]
+    long_enough = [run for run in _runs(free) if run[1] >= count]
+    if long_enough:
+        start, _ = min(long_enough, key=lambda run: (run[1], run[0]))
+        return list(range(start, start + count))
+    return free[:count]
+
+
+def _runs(lanes: list[int]) -> list[tuple[int, int]]:
+    """First lane and length of each run of neighbours in a sorted list."""
+    runs: list[tuple[int, int]] = []
+    for lane in lanes:
+        if runs and runs[-1][0] + runs[-1][1] == lane:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((lane, 1))
+    return runs
+
+
+def _add_cpu_lanes(rows: list[Row], blocks: list[Block], node: str | None, pieces: list[_Piece]) -> None:
+    """As many lanes as there are jobs without GPUs at once; each keeps its own or takes the first that is free."""
+    first, ends, own = len(rows), list[float](), dict[int, int]()
+    for piece in _in_order(pieces):
+        if piece.gpus:
+            continue
+        free = [i for i, busy_s in enumerate(ends) if busy_s <= piece.start_s + TIME_TOLERANCE_S]
+        lane = own[piece.job] if own.get(piece.job) in free else free[0] if free else len(ends)
+        if lane == len(ends):
+            ends.append(0.0)
+            rows.append(Row(node, None))
+        ends[lane] = piece.segment.end_s
+        own[piece.job] = lane
+        blocks.append(Block(piece.job, piece.s, first + lane, 1))

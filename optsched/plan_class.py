@@ -1,0 +1,43 @@
+"""The plan class over which solvers plan and prove."""
+
+from dataclasses import replace
+
+from .instance import Instance
+from .physics import TIME_TOLERANCE_S
+from .plan import JobPlan, Plan, Segment
+
+
+def outside_class(instance: Instance, plan: Plan) -> str | None:
+    """Which job of a verified plan runs in more pieces than the plan class allows, or None.
+
+    A waiting job runs in one piece once started; a running job either continues or is preempted at `now_s`
+    and later resumed in one piece. Bounds of solvers say nothing about other plans.
+    """
+    for entry in plan.jobs:
+        pieces = 1 + sum(not _goes_on(a, b) for a, b in zip(entry.segments, entry.segments[1:], strict=False))
+        if pieces > 1 + _saves_first(instance, entry):
+            return f"job {entry.id} runs in {pieces} pieces; a plan preempts only jobs that run now, and once"
+    return None
+
+
+def _goes_on(a: Segment, b: Segment) -> bool:
+    """Whether `b` continues `a` without stopping."""
+    return (
+        abs(b.start_s - a.end_s) <= TIME_TOLERANCE_S
+        and a.placement == b.placement
+        and replace(a.mode, share_with=None) == replace(b.mode, share_with=None)
+    )
+
+
+def _saves_first(instance: Instance, entry: JobPlan) -> bool:
+    """Whether the first piece is the checkpoint of a running job that is preempted now."""
+    running = instance.running_job.get(entry.id)
+    if running is None or entry.decision == "continue":
+        return False
+    first = entry.segments[0]
+    return (
+        first.start_s <= instance.now_s + TIME_TOLERANCE_S
+        and first.placement == running.placement
+        and (first.mode.gpus, first.mode.cpus_per_gpu, first.mode.cpus)
+        == (running.mode.gpus, running.mode.cpus_per_gpu, running.mode.cpus)
+    )

@@ -1,0 +1,119 @@
+"""What jobs ask for: the options of a job in the order of preference, shared by all jobs that ask for the same."""
+
+from dataclasses import dataclass
+
+from ..instance import Instance, Placement
+from ..job import Job, Mode
+from ..modes import Option, options, room
+from ..physics import Span
+from .placement import NO_GPUS, Layout, Need, Room
+
+SPREADS: tuple[Span, ...] = ("node", "rack", "cluster")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """Needs in order of preference. Jobs of one demand fit at the same instants, all of them or none."""
+
+    number: int
+    needs: tuple[Need, ...]
+
+    def fit(self, room: Room) -> tuple[int, Placement] | None:
+        """The first need that fits and where, or None."""
+        for i, need in enumerate(self.needs):
+            placement = room.place(need)
+            if placement is not None:
+                return i, placement
+        return None
+
+
+class Demands:
+    """Finds a job's options, the fastest first, and its demand. Equal demands are one object."""
+
+    def __init__(self, instance: Instance, layout: Layout) -> None:
+        self._instance = instance
+        self._layout = layout
+        self._by_options: dict[tuple[int, str | None], tuple[tuple[Option, ...], Demand]] = {}
+        self._by_signature: dict[object, Demand] = {}
+
+    def of(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
+        """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU type), and
+        the demand whose needs go with them one by one."""
+        every = options(self._instance.cluster, job)
+        key = (id(every), self._quota(job))
+        if key not in self._by_options:
+            self._by_options[key] = self._make(job, every)
+        return self._by_options[key]
+
+    def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[str, float]:
+        """The least that the job uses of each budget, whichever option it takes."""
+        return {
+            name: min((option.mode.budgets.get(name, 0.0) for option in among), default=0.0)
+            for name in self._instance.cluster.budgets
+        }
+
+    def need(self, job: Job, mode: Mode, spread: Span, among: tuple[Option, ...]) -> Need:
+        """What `job` takes in `mode`; `among` are its options, which say what it needs of budgets at least."""
+        cluster = self._instance.cluster
+        least = self.least_budgets(job, among)
+        nodes = 0
+        for name in room(cluster, job, mode):
+            if not mode.gpus or mode.gpu_type == cluster.node[name].gpu_type:
+                nodes |= 1 << self._layout.order[name]
+        return Need(
+            gpus=mode.gpus,
+            pool=self._layout.pools.get((mode.gpu_type,) if mode.gpus else NO_GPUS, -1),
+            nodes=nodes,
+            spread=spread,
+            needs_node=mode.gpus > 0 or mode.cpus > 0 or job.memory_gib > 0,
+            cpus_per_gpu=mode.cpus_per_gpu,
+            memory_gib_per_gpu=job.profile.memory_gib_per_gpu if mode.gpus else 0.0,
+            cpus=mode.cpus,
+            memory_gib=job.memory_gib,
+            resources=tuple((name, amount) for name, amount in sorted(mode.resources.items()) if amount),
+            budgets=tuple(
+                (name, amount - least[name]) for name, amount in sorted(mode.budgets.items()) if amount > least[name]
+            ),
+            quota=self._quota(job),
+        )
+
+    def _quota(self, job: Job) -> str | None:
+        if job.tenant is None or self._instance.tenant[job.tenant].gpu_quota is None:
+            return None
+        return job.tenant
+
+    def _make(self, job: Job, every: tuple[Option, ...]) -> tuple[tuple[Option, ...], Demand]:
+        types = {gpu_type: i for i, gpu_type in enumerate(self._instance.cluster.gpu_types)}
+        able = tuple(
+            sorted(
+                (option for option in every if self._ever(job, option.mode)),
+                key=lambda option: (
+                    -option.rate, option.mode.gpus, types.get(option.mode.gpu_type, 0), option.mode.cpus_per_gpu,
+                    option.mode.cpus, SPREADS.index(option.spread),
+                ),
+            )
+        )
+        signature = (
+            self._quota(job), job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu, job.memory_gib,
+            tuple(
+                (
+                    option.mode.gpu_type, option.mode.gpus, option.mode.cpus_per_gpu, option.mode.cpus, option.spread,
+                    tuple(sorted(option.mode.resources.items())), tuple(sorted(option.mode.budgets.items())),
+                )
+                for option in able
+            ),
+        )
+        if signature not in self._by_signature:
+            needs = tuple(self.need(job, option.mode, option.spread, able) for option in able)
+            self._by_signature[signature] = Demand(len(self._by_signature), needs)
+        return able, self._by_signature[signature]
+
+    def _ever(self, job: Job, mode: Mode) -> bool:
+        """Whether quota, resources and budgets would allow the mode with nothing else in the cluster."""
+        cluster = self._instance.cluster
+        quota = None if job.tenant is None else self._instance.tenant[job.tenant].gpu_quota
+        return (
+            (quota is None or mode.gpus <= quota)
+            and all(amount <= cluster.resources.get(name, 0.0) for name, amount in mode.resources.items())
+            and all(amount <= cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items())
+        )

@@ -1,0 +1,55 @@
+"""What is to come in virtual time, in one total order."""
+
+from enum import IntEnum
+from heapq import heappop, heappush
+
+
+class Kind(IntEnum):
+    """What happens; at one instant, in this order, so that what ends makes room for what arrives."""
+
+    ENDED = 0
+    SAVED = 1
+    SET_UP = 2
+    ARRIVED = 3
+    WAKE = 4
+
+
+Event = tuple[float, int, int, int, int]
+"""time_s, kind, sequence, job index, run number. Sequence is unique within a kind, so the order is total."""
+
+
+class Events:
+    """A heap of events, beside the arrivals, which are known from the start and only need sorting once.
+
+    Arrivals are ordered by time, then by the job's position in the instance.
+    """
+
+    def __init__(self, arrivals: list[tuple[float, int]]) -> None:
+        self._arrivals: list[Event] = [(time_s, Kind.ARRIVED, index, index, 0) for time_s, index in arrivals]
+        self._arrivals.sort(reverse=True)
+        self._heap: list[Event] = []
+        self._sequence = 0
+
+    def push(self, time_s: float, kind: Kind, index: int = -1, run: int = 0) -> None:
+        """Add an event; those of one kind at one instant come in the order in which they were added."""
+        self._sequence += 1
+        heappush(self._heap, (time_s, kind, self._sequence, index, run))
+
+    def pop_instant(self) -> list[Event]:
+        """All events of the earliest instant, in order; empty when nothing is to come."""
+        heap, arrivals = self._heap, self._arrivals
+        if arrivals and (not heap or arrivals[-1][0] <= heap[0][0]):
+            time_s = arrivals[-1][0]
+        elif heap:
+            time_s = heap[0][0]
+        else:
+            return []
+        found = []
+        while heap and heap[0][0] == time_s:
+            found.append(heappop(heap))
+        ended = len(found)
+        while arrivals and arrivals[-1][0] == time_s:
+            found.append(arrivals.pop())
+        if 0 < ended < len(found):
+            found.sort()
+        return found

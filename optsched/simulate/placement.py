@@ -1,0 +1,277 @@
+"""What is free on each node and of what all share, and best-fit gang placement in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..cluster import Cluster, Tenant
+from ..instance import Placement, Slot
+from ..physics import Span
+
+UNLIMITED = 1 << 60
+"""Cores of a node on which they are not modelled."""
+SLACK = 1e-7
+"""Relative excess of a fractional amount that is taken for rounding; the verifier allows ten times as much."""
+NO_GPUS = "no GPUs"
+"""Key of the pool of nodes without GPUs; a pool of GPUs is keyed by (gpu_type,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Need:
+    """What a job takes when it starts in one mode.
+
+    `nodes` is a mask of the nodes that can serve the mode at all (node i is bit i), `pool` the number of its GPU
+    type in the layout. `cpus` and `memory_gib` are those of a CPU-only job. `budgets` is what the mode uses beyond
+    the least that the job needs of each budget. `quota` is the tenant whose GPU quota counts, if it has one.
+    """
+
+    gpus: int
+    pool: int
+    nodes: int
+    spread: Span
+    needs_node: bool
+    cpus_per_gpu: int
+    memory_gib_per_gpu: float
+    cpus: int
+    memory_gib: float
+    resources: tuple[tuple[str, float], ...]
+    budgets: tuple[tuple[str, float], ...]
+    quota: str | None
+
+
+class Layout:
+    """What never changes of a cluster, with nodes, GPU types and racks numbered."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.names = [node.name for node in cluster.nodes]
+        self.order = cluster.node_order
+        self.pools: dict[object, int] = {}
+        self.pool: list[int] = []
+        self.most_gpus: list[int] = []
+        racks: dict[str, int] = {}
+        for i, node in enumerate(cluster.nodes):
+            key: object = (node.gpu_type,) if node.gpus else NO_GPUS
+            number = self.pools.setdefault(key, len(self.pools))
+            if number == len(self.most_gpus):
+                self.most_gpus.append(0)
+            self.most_gpus[number] = max(self.most_gpus[number], node.gpus)
+            self.pool.append(number)
+            if node.rack is not None:
+                racks[node.rack] = racks.get(node.rack, 0) | 1 << i
+        self.racks = list(racks.values())
+        self.gpus = [node.gpus for node in cluster.nodes]
+        self.cpus = [UNLIMITED if node.cpus is None else node.cpus for node in cluster.nodes]
+        self.memory = [float("inf") if node.memory_gib is None else node.memory_gib for node in cluster.nodes]
+        self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
+
+
+class Room:
+    """What is free: GPUs, cores and memory by node, cluster resources, budgets, and GPUs within quotas.
+
+    Nodes of one GPU type are kept in a mask for each count of free GPUs, so that the fullest node that still fits
+    is found without a scan, and the first of equals is always the one that comes first in the cluster.
+    """
+
+    def __init__(self, layout: Layout, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
+        self.layout = layout
+        self.resources = dict(cluster.resources)
+        self.budgets = dict(cluster.budgets)
+        self.quotas = {tenant.name: tenant.gpu_quota for tenant in tenants if tenant.gpu_quota is not None}
+        self._slack = {name: SLACK * max(1.0, amount) for name, amount in cluster.resources.items()}
+        self._budget_slack = {name: SLACK * max(1.0, amount) for name, amount in cluster.budgets.items()}
+        self._set_nodes(list(layout.gpus), list(layout.cpus), list(layout.memory))
+
+    def _set_nodes(self, gpus: list[int], cpus: list[int], memory: list[float]) -> None:
+        layout = self.layout
+        self._gpus, self._cpus, self._memory = gpus, cpus, memory
+        self._nodes = [[0] * (most + 1) for most in layout.most_gpus]
+        self._pool_gpus = [0] * len(layout.most_gpus)
+        for i, count in enumerate(gpus):
+            self._nodes[layout.pool[i]][count] |= 1 << i
+            self._pool_gpus[layout.pool[i]] += count
+
+    def copy(self) -> "Room":
+        """The same room, to try things in."""
+        new = object.__new__(Room)
+        new.layout, new._slack, new._budget_slack = self.layout, self._slack, self._budget_slack
+        new.resources, new.budgets, new.quotas = dict(self.resources), dict(self.budgets), dict(self.quotas)
+        new._gpus, new._cpus, new._memory = list(self._gpus), list(self._cpus), list(self._memory)
+        new._nodes = [list(masks) for masks in self._nodes]
+        new._pool_gpus = list(self._pool_gpus)
+        return new
+
+    def overlap(self, other: "Room") -> "Room":
+        """What is free in both: of everything the smaller amount. O(nodes)."""
+        new = object.__new__(Room)
+        new.layout, new._slack, new._budget_slack = self.layout, self._slack, self._budget_slack
+        new.resources = {name: min(amount, other.resources[name]) for name, amount in self.resources.items()}
+        new.budgets = {name: min(amount, other.budgets[name]) for name, amount in self.budgets.items()}
+        new.quotas = {name: min(count, other.quotas[name]) for name, count in self.quotas.items()}
+        new._set_nodes(
+            list(map(min, self._gpus, other._gpus)),
+            list(map(min, self._cpus, other._cpus)),
+            list(map(min, self._memory, other._memory)),
+        )
+        return new
+
+    # -------------------------------------------------------------------------------------------- bookkeeping
+
+    def take(self, need: Need, placement: Placement, *, with_gpus: bool = True) -> None:
+        """Hold what `need` takes on `placement`; `with_gpus` false where its sharing partner holds the GPUs."""
+        self._change(need, placement, -1, with_gpus)
+        for name, amount in need.budgets:
+            self.budgets[name] -= amount
+
+    def give(self, need: Need, placement: Placement, *, finished: bool, with_gpus: bool = True) -> None:
+        """Free it again. A job that has finished has used up its budgets; one that will come back may choose anew."""
+        self._change(need, placement, 1, with_gpus)
+        if not finished:
+            for name, amount in need.budgets:
+                self.budgets[name] += amount
+
+    def _change(self, need: Need, placement: Placement, sign: int, with_gpus: bool) -> None:
+        for slot in placement:
+            i = self.layout.order[slot.node]
+            if slot.gpus and with_gpus:
+                pool = self.layout.pool[i]
+                count, bit, masks = self._gpus[i], 1 << i, self._nodes[pool]
+                after = count + sign * slot.gpus
+                assert after >= 0, f"node {slot.node} would hold more GPUs than it has"
+                masks[count] ^= bit
+                masks[after] ^= bit
+                self._gpus[i] = after
+                self._pool_gpus[pool] += sign * slot.gpus
+            self._cpus[i] += sign * slot.cpus
+            self._memory[i] += sign * _memory_gib(need, slot.gpus)
+        for name, amount in need.resources:
+            self.resources[name] += sign * amount
+        if need.quota is not None:
+            self.quotas[need.quota] += sign * need.gpus
+
+    def holds(self, need: Need, placement: Placement) -> bool:
+        """Whether all that `need` takes on `placement` is free."""
+        for slot in placement:
+            i = self.layout.order[slot.node]
+            if slot.gpus > self._gpus[i] or slot.cpus > self._cpus[i]:
+                return False
+            if _memory_gib(need, slot.gpus) > self._memory[i] + self.layout.memory_slack[i]:
+                return False
+        return self._shared(need)
+
+    def within_budgets(self, need: Need) -> bool:
+        """Whether the budgets allow it and leave every other job the least it needs."""
+        return all(amount <= self.budgets[name] + self._budget_slack[name] for name, amount in need.budgets)
+
+    def _shared(self, need: Need) -> bool:
+        if need.quota is not None and need.gpus > self.quotas[need.quota]:
+            return False
+        for name, amount in need.resources:
+            if amount > self.resources[name] + self._slack[name]:
+                return False
+        return not need.budgets or self.within_budgets(need)
+
+    # ---------------------------------------------------------------------------------------------- best fit
+
+    def place(self, need: Need) -> Placement | None:
+        """Best fit: the one node with the fewest GPUs left over, else the fewest nodes that the spread allows.
+
+        Of equal nodes or racks the first in the cluster. None where it does not fit.
+        """
+        if not self._shared(need):
+            return None
+        if not need.needs_node:
+            return ()
+        if need.gpus == 0:
+            node = self._one_for_cpus(need)
+            return None if node is None else (Slot(node=self.layout.names[node], cpus=need.cpus),)
+        if self._pool_gpus[need.pool] < need.gpus:
+            return None
+        node = self._one(need, need.gpus, need.nodes)
+        if node is not None:
+            return (self._slot(need, node, need.gpus),)
+        if need.spread == "node":
+            return None
+        if need.spread == "cluster":
+            parts = self._several(need, need.nodes)
+        else:
+            found = [in_rack for rack in self.layout.racks if (in_rack := self._several(need, need.nodes & rack))]
+            parts = min(found, key=len, default=None)
+        return None if parts is None else tuple(self._slot(need, node, gpus) for node, gpus in sorted(parts))
+
+    def _slot(self, need: Need, node: int, gpus: int) -> Slot:
+        return Slot(node=self.layout.names[node], gpus=gpus, cpus=gpus * need.cpus_per_gpu)
+
+    def _one(self, need: Need, gpus: int, nodes: int) -> int | None:
+        """The first of the nodes with the fewest free GPUs that still has `gpus`, with their cores and memory."""
+        masks = self._nodes[need.pool]
+        cpus, memory = gpus * need.cpus_per_gpu, gpus * need.memory_gib_per_gpu
+        for count in range(gpus, len(masks)):
+            here = masks[count] & nodes
+            while here:
+                bit = here & -here
+                i = bit.bit_length() - 1
+                if cpus <= self._cpus[i] and memory <= self._memory[i] + self.layout.memory_slack[i]:
+                    return i
+                here ^= bit
+        return None
+
+    def _one_for_cpus(self, need: Need) -> int | None:
+        """The first node with cores and memory among those with the fewest free GPUs, to keep cores beside GPUs."""
+        for count in range(max(self.layout.most_gpus, default=0) + 1):
+            here = 0
+            for masks in self._nodes:
+                if count < len(masks):
+                    here |= masks[count]
+            here &= need.nodes
+            while here:
+                bit = here & -here
+                i = bit.bit_length() - 1
+                if need.cpus <= self._cpus[i] and need.memory_gib <= self._memory[i] + self.layout.memory_slack[i]:
+                    return i
+                here ^= bit
+        return None
+
+    def _several(self, need: Need, nodes: int) -> list[tuple[int, int]] | None:
+        """Fewest of `nodes` for the gang: the roomiest first, for the rest the fullest that holds it."""
+        left = need.gpus
+        parts: list[tuple[int, int]] = []
+        for usable, i in self._roomiest(need, nodes):
+            if usable >= left:
+                last = self._one(need, left, nodes)
+                parts.append((i if last is None else last, left))
+                return parts
+            parts.append((i, usable))
+            nodes ^= 1 << i
+            left -= usable
+        return None
+
+    def _roomiest(self, need: Need, nodes: int) -> Iterator[tuple[int, int]]:
+        """(GPUs usable with their cores and memory, node), most first, then in the order of the cluster."""
+        masks = self._nodes[need.pool]
+        bare = not need.cpus_per_gpu and not need.memory_gib_per_gpu
+        found: list[tuple[int, int]] = []
+        for count in range(len(masks) - 1, 0, -1):
+            here = masks[count] & nodes
+            while here:
+                bit = here & -here
+                i = bit.bit_length() - 1
+                here ^= bit
+                if bare:
+                    yield count, i
+                else:
+                    found.append((self._usable(need, i), i))
+        found.sort(key=lambda entry: (-entry[0], entry[1]))
+        yield from (entry for entry in found if entry[0] > 0)
+
+    def _usable(self, need: Need, i: int) -> int:
+        usable = self._gpus[i]
+        if need.cpus_per_gpu:
+            usable = min(usable, self._cpus[i] // need.cpus_per_gpu)
+        if need.memory_gib_per_gpu:
+            free = self._memory[i] + self.layout.memory_slack[i]
+            while usable > 0 and usable * need.memory_gib_per_gpu > free:
+                usable -= 1
+        return max(usable, 0)
+
+
+def _memory_gib(need: Need, gpus: int) -> float:
+    return need.memory_gib if need.gpus == 0 else need.memory_gib_per_gpu * gpus

@@ -1,0 +1,34 @@
+"""A policy as a solver: its plan is what simulating it gives."""
+
+from .. import registry
+from ..errors import OptschedError
+from ..instance import Instance
+from ..objectives import Objective
+from ..solver import Guarantee, Report, Request
+from .run import simulate
+
+
+class PolicySolver:
+    """Plans by simulating the policy of that name; it proves nothing and looks at no objective.
+
+    Raises InputError for an unknown policy, SolverUnavailable for a broken one.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.title: str = registry.policy(name).title
+        self.needs: tuple[str, ...] = ()
+        self.guarantee: Guarantee = "none"
+
+    def supports(self, instance: Instance, objective: Objective) -> str | None:
+        """Every instance and every objective."""
+        return None
+
+    def solve(self, request: Request, report: Report) -> None:
+        """Simulate a fresh policy. Where it leaves jobs waiting for ever there is no plan, and a note says why."""
+        try:
+            plan = simulate(request.instance, registry.policy(self.name))
+        except OptschedError as error:
+            report.note(str(error))
+            return
+        report.plan(plan)

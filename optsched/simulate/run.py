@@ -1,0 +1,44 @@
+"""Runs a policy over an instance in virtual time and returns the plan it made."""
+
+from ..errors import OptschedError
+from ..instance import Instance
+from ..plan import JobPlan, Plan
+from ..policy import Policy
+from ..verify import decision_now
+from .world import World
+
+
+class Stalled(OptschedError):
+    """Jobs wait, nothing runs and nothing is to come: the policy will never start them."""
+
+
+def simulate(instance: Instance, policy: Policy) -> Plan:
+    """The plan that `policy` makes of a checked instance, with every job run to its end.
+
+    Time is virtual and progress exact between events, so the same instance always gives the same plan. Raises
+    Stalled where the policy leaves jobs waiting for ever, PolicyFault where it asks for what cannot be.
+    """
+    world = World(instance)
+    while world.unfinished and world.advance():
+        policy.decide(world)
+    if world.unfinished:
+        raise Stalled(_why_stalled(world, policy))
+    entries = []
+    for job in instance.jobs:
+        segments = world.segments(job.id)
+        entries.append(JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments))
+    return Plan(jobs=tuple(entries))
+
+
+def _why_stalled(world: World, policy: Policy) -> str:
+    waiting = list(world.waiting)
+    where = f"{policy.name} stops at {world.now_s:g} s with {len(waiting)} jobs waiting, nothing running, nothing to come"
+    if not waiting:
+        return f"{where}: {world.unfinished} jobs wait for jobs that never complete"
+    first = waiting[0]
+    needs = world.demand(first).needs
+    if world.fit(first) is not None:
+        return f"{where}: it does not start job {first}, which fits"
+    if needs and not any(world.free.within_budgets(need) for need in needs):
+        return f"{where}: what is left of the budgets allows no mode of job {first}"
+    return f"{where}: job {first} does not fit"

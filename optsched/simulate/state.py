@@ -1,0 +1,144 @@
+"""Where one job stands in a simulation: exact progress between events, and the segments it leaves behind."""
+
+import math
+from dataclasses import replace
+
+from ..instance import Instance, Placement
+from ..job import Job, Mode
+from ..modes import Option
+from ..physics import hold_to_save_s, lost_s, placed_rate, run_s, setup_s
+from ..plan import Segment
+from .demand import Demand
+from .placement import Need
+
+
+class Run:
+    """One stay on GPUs, from a start to completion or preemption.
+
+    `started_s` begins the stay, `held_from_s` the part of it that is simulated, `segment_start_s` its current
+    segment. Work goes on from `work_from_s`, when
+    start-up and restore are over, with `work_s` of reference work to do then; `unsaved_s` are the seconds worked
+    since the last checkpoint until then. `stops_s` is set once the job is being preempted: its GPUs are free then.
+    """
+
+    __slots__ = (
+        "end_s", "held_from_s", "mode", "need", "partner", "placement", "rate", "segment_start_s", "started_s", "stops_s",
+        "unsaved_s", "was_running", "work_from_s", "work_s",
+    )
+
+    def __init__(
+        self, *, mode: Mode, placement: Placement, need: Need, rate: float, started_s: float, segment_start_s: float,
+        work_from_s: float, work_s: float, end_s: float, unsaved_s: float = 0.0, was_running: bool = False,
+    ) -> None:
+        self.mode = mode
+        self.placement = placement
+        self.need = need
+        self.rate = rate
+        self.started_s = started_s
+        self.held_from_s = self.segment_start_s = segment_start_s
+        self.work_from_s = work_from_s
+        self.work_s = work_s
+        self.end_s = end_s
+        self.unsaved_s = unsaved_s
+        self.was_running = was_running
+        self.stops_s: float | None = None
+        self.partner: JobState | None = None
+
+
+class JobState:
+    """One job: what is left of it, whether it runs, and how it got there."""
+
+    __slots__ = (
+        "attained_gpu_s", "demand", "index", "job", "options", "preemptions", "ran_before", "released", "run",
+        "run_number", "segments", "waits_for", "work_s",
+    )
+
+    def __init__(self, index: int, job: Job, work_s: float, options: tuple[Option, ...], demand: Demand) -> None:
+        self.index = index
+        self.job = job
+        self.work_s = work_s
+        self.options = options
+        self.demand = demand
+        self.run: Run | None = None
+        self.run_number = 0
+        self.ran_before = False
+        self.released = False
+        self.waits_for = 0
+        self.preemptions = 0
+        self.attained_gpu_s = 0.0
+        self.segments: list[Segment] = []
+
+    def begin(self, begin_s: float, mode: Mode, placement: Placement, need: Need, rate: float) -> Run:
+        """Start on `placement`: set-up first, then work to the end unless preempted."""
+        setup = setup_s(self.job, self.ran_before)
+        self.run = Run(
+            mode=mode, placement=placement, need=need, rate=rate, started_s=begin_s, segment_start_s=begin_s,
+            work_from_s=begin_s + setup, work_s=self.work_s,
+            end_s=_after(begin_s, setup + run_s(self.job, mode, self.work_s, rate)),
+        )
+        self.run_number += 1
+        self.ran_before = True
+        return self.run
+
+    def work_left_s(self, now_s: float) -> float:
+        """Reference work still to do."""
+        run = self.run
+        if run is None or now_s <= run.work_from_s:
+            return self.work_s if run is None else run.work_s
+        return max(0.0, run.work_s - (now_s - run.work_from_s) * run.rate)
+
+    def stop(self, now_s: float) -> float:
+        """Preempt: what was not saved is lost. Returns when the GPUs come free, the checkpoint taken."""
+        run = self.run
+        assert run is not None
+        productive_s = max(0.0, now_s - run.work_from_s)
+        left_s = self.work_left_s(now_s)
+        lost = lost_s(self.job, run.unsaved_s + productive_s) * run.rate
+        self.work_s = left_s + min(lost, max(0.0, self.job.work_s - left_s))
+        self.preemptions += 1
+        self.run_number += 1
+        run.stops_s = run.end_s = now_s + hold_to_save_s(self.job)
+        return run.stops_s
+
+    def run_alone(self, instance: Instance, now_s: float) -> Run:
+        """Go on at the rate without a sharing partner, in a new segment."""
+        run = self.run
+        assert run is not None
+        run.unsaved_s += max(0.0, now_s - run.work_from_s)
+        run.work_s = self.work_left_s(now_s)
+        self.close_segment(now_s)
+        run.mode = replace(run.mode, share_with=None)
+        run.rate = placed_rate(instance, self.job, run.mode, run.placement)
+        run.segment_start_s = run.work_from_s = now_s
+        run.end_s = _after(now_s, run.work_s / run.rate)
+        self.run_number += 1
+        return run
+
+    def close_segment(self, end_s: float) -> None:
+        """Write down the current segment, if it has any length."""
+        run = self.run
+        assert run is not None
+        if end_s > run.segment_start_s:
+            self.segments.append(
+                Segment(start_s=run.segment_start_s, end_s=end_s, mode=run.mode, placement=run.placement)
+            )
+
+    def leave(self, end_s: float) -> Run:
+        """Give the GPUs back at `end_s`."""
+        run = self.run
+        assert run is not None
+        self.close_segment(end_s)
+        self.attained_gpu_s += (end_s - run.held_from_s) * gpus_counted(run.mode)
+        self.run = None
+        return run
+
+
+def gpus_counted(mode: Mode) -> int:
+    """GPUs by which service is measured; a CPU-only job counts as one."""
+    return max(1, mode.gpus)
+
+
+def _after(start_s: float, length_s: float) -> float:
+    """The end of a length of time, later than its start even where floats cannot tell."""
+    end_s = start_s + length_s
+    return end_s if end_s > start_s else math.nextafter(start_s, math.inf)

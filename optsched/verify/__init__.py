@@ -1,0 +1,68 @@
+"""The independent checker of plans: plain loops over nouns and physics, nothing shared with any solver."""
+
+import math
+from dataclasses import dataclass
+
+from ..instance import Instance
+from ..objectives import Objective, values
+from ..plan import JobPlan, Plan, Segment
+from .capacity import node_capacity, shared_capacity, sharing
+from .progress import check_job, decision_now
+from .segments import running_faults
+from .structure import precedence, structure
+from .violation import Violation
+
+__all__ = ["Report", "Violation", "decision_now", "held_faults", "running_faults", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the verifier found. `values` (one for each level of the objective) is None for a rejected plan."""
+
+    violations: tuple[Violation, ...]
+    values: tuple[float, ...] | None
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+def verify(instance: Instance, plan: Plan, objective: Objective) -> Report:
+    """Check every rule of DESIGN 4 and 5 and recompute the objective from the plan alone.
+
+    O(S log S) for S segment pieces. Rules: see `docs/concepts.md`; each violation names job, node and time.
+    """
+    found = list(structure(instance, plan))
+    if not found:
+        for entry in plan.jobs:
+            found.extend(check_job(instance, entry))
+        for check in (precedence, node_capacity, shared_capacity, sharing):
+            found.extend(check(instance, plan))
+    if found:
+        return Report(tuple(found), None)
+    computed = values(objective, instance, plan)
+    if not all(math.isfinite(value) for value in computed):
+        message = f"the objective {objective.name} is not finite in this plan"
+        return Report((Violation("objective", message),), None)
+    return Report((), computed)
+
+
+def held_faults(instance: Instance) -> list[str]:
+    """What is wrong with all running jobs together: nodes that hold too much, sharing without a partner.
+
+    Each entry must be without `running_faults`.
+    """
+    now = Plan(
+        jobs=tuple(
+            JobPlan(
+                id=entry.job,
+                decision="continue",
+                segments=(
+                    Segment(start_s=instance.now_s, end_s=instance.now_s + 1.0, mode=entry.mode,
+                            placement=entry.placement),
+                ),
+            )
+            for entry in instance.running
+        )
+    )
+    return [violation.message for check in (node_capacity, sharing) for violation in check(instance, now)]

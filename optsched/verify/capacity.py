@@ -1,0 +1,177 @@
+"""What all jobs hold together: nodes, cluster resources, budgets, quotas, and GPUs shared by pairs."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from ..instance import Instance
+from ..physics import TIME_TOLERANCE_S, memory_gib
+from ..plan import JobPlan, Plan, Segment
+from .violation import Violation
+
+AMOUNT_TOLERANCE = 1e-6
+"""Relative excess of a fractional amount (GiB, budgets) that counts as rounding."""
+
+Holder = tuple[str, ...]
+"""Who holds an amount: one job, or the two of a pair that hold the same GPUs."""
+
+Piece = tuple[float, float, Holder, str, float]
+"""start_s, end_s, holder, job id, amount held in between."""
+
+
+def _piece(segment: Segment, entry: JobPlan, amount: float) -> Piece:
+    return segment.start_s, segment.end_s, (entry.id,), entry.id, amount
+
+
+def _gpu_piece(segment: Segment, entry: JobPlan, gpus: int) -> Piece:
+    """GPUs of two jobs that name each other are held by the pair, so they count once."""
+    partner = segment.mode.share_with
+    holder = (entry.id,) if partner is None else (min(entry.id, partner), max(entry.id, partner))
+    return segment.start_s, segment.end_s, holder, entry.id, gpus
+
+
+def node_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """GPUs, cores and memory of each node at every instant."""
+    pieces: dict[str, list[tuple[Segment, JobPlan, int, int]]] = defaultdict(list)
+    for entry in plan.jobs:
+        for segment in entry.segments:
+            for slot in segment.placement:
+                pieces[slot.node].append((segment, entry, slot.gpus, slot.cpus))
+    for node in instance.cluster.nodes:
+        here = pieces.get(node.name)
+        if not here:
+            continue
+        where = f"node {node.name}"
+        gpus = [_gpu_piece(segment, entry, count) for segment, entry, count, _ in here if count]
+        yield from _overfull(gpus, float(node.gpus), "GPUs", "GPUs", where, node.name)
+        if node.cpus is not None:
+            cores = [_piece(segment, entry, count) for segment, entry, _, count in here if count]
+            yield from _overfull(cores, float(node.cpus), "cores", "cores", where, node.name)
+        if node.memory_gib is not None:
+            memory = [
+                _piece(segment, entry, memory_gib(instance.job[entry.id], segment.mode, count))
+                for segment, entry, count, _ in here
+            ]
+            yield from _overfull(memory, node.memory_gib, "memory", "GiB of memory", where, node.name)
+
+
+def _overfull(
+    pieces: Iterable[Piece], capacity: float, rule: str, unit: str, where: str, node: str | None = None
+) -> Iterator[Violation]:
+    """Sweep over time; report the first instant of each stretch above capacity."""
+    events: list[tuple[float, int, Holder, str, float]] = []
+    for start_s, end_s, holder, job, amount in pieces:
+        if end_s - start_s > TIME_TOLERANCE_S:
+            events.append((start_s, 1, holder, job, amount))
+            events.append((end_s - TIME_TOLERANCE_S, 0, holder, job, amount))
+    limit = capacity + AMOUNT_TOLERANCE * max(1.0, capacity)
+    held: dict[Holder, dict[str, float]] = {}
+    used = 0.0
+    above = False
+    for time_s, starts, holder, job, amount in sorted(events):
+        amounts = held.setdefault(holder, {})
+        before = max(amounts.values(), default=0.0)
+        amounts[job] = amounts.get(job, 0.0) + (amount if starts else -amount)
+        if abs(amounts[job]) < 1e-9:
+            del amounts[job]
+        used += max(amounts.values(), default=0.0) - before
+        if not amounts:
+            del held[holder]
+        if not held:
+            used = 0.0  # no rounding survives an idle moment
+        if used > limit and starts and not above:
+            names = ", ".join(sorted({name for jobs in held.values() for name in jobs}))
+            yield Violation(
+                rule,
+                f"job {job} at {time_s:.12g} s: {where} would hold {used:.12g} {unit} of {capacity:.12g} "
+                f"({names})",
+                job, node, time_s,
+            )
+        above = used > limit
+
+
+def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Cluster resources at every instant, tenants' GPU quotas, and budgets over the whole plan.
+
+    A job uses the budgets of the mode in which it completes.
+    """
+    held: dict[str, list[Piece]] = defaultdict(list)
+    quota: dict[str, list[Piece]] = defaultdict(list)
+    users: dict[str, list[tuple[float, JobPlan]]] = defaultdict(list)
+    for entry in plan.jobs:
+        job = instance.job[entry.id]
+        for segment in entry.segments:
+            for name, amount in segment.mode.resources.items():
+                if amount:
+                    held[name].append(_piece(segment, entry, amount))
+            if job.tenant is not None and segment.mode.gpus:
+                quota[job.tenant].append(_piece(segment, entry, segment.mode.gpus))
+        for name, amount in entry.segments[-1].mode.budgets.items():
+            users[name].append((amount, entry))
+    for name, pieces in sorted(held.items()):
+        capacity = instance.cluster.resources.get(name, 0.0)
+        yield from _overfull(pieces, capacity, "resource", name, "the cluster")
+    for name, pieces in sorted(quota.items()):
+        limit = instance.tenant[name].gpu_quota
+        if limit is not None:
+            yield from _overfull(pieces, float(limit), "quota", "GPUs of its quota", f"tenant {name}")
+    for name, entries in sorted(users.items()):
+        used = sum(amount for amount, _ in entries)
+        budget = instance.cluster.budgets.get(name, 0.0)
+        if used > budget + AMOUNT_TOLERANCE * max(1.0, budget):
+            most, user = max(entries, key=lambda pair: pair[0])
+            start_s = user.segments[-1].start_s
+            yield Violation(
+                "budget",
+                f"the plan uses {used:.12g} of budget {name}, there is {budget:.12g}; "
+                f"job {user.id} at {start_s:.12g} s uses most ({most:.12g})",
+                user.id, None, start_s,
+            )
+
+
+def sharing(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Jobs that share GPUs name each other, sit on the same GPUs all the while, and fit their memory."""
+    entries = {entry.id: entry for entry in plan.jobs}
+    for entry in plan.jobs:
+        for segment in entry.segments:
+            if segment.mode.share_with is not None:
+                yield from _shared_segment(instance, entry, segment, entries.get(segment.mode.share_with))
+
+
+def _gpus(segment: Segment) -> list[tuple[str, int]]:
+    return sorted((slot.node, slot.gpus) for slot in segment.placement)
+
+
+def _shared_segment(
+    instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan | None
+) -> Iterator[Violation]:
+    name = segment.mode.share_with
+    node = segment.placement[0].node if segment.placement else None
+    where = f"job {entry.id} shares GPUs with {name} on node {node} at"
+    beside_s = segment.start_s  # up to here the partner has been found beside it
+    for other in partner.segments if partner else ():
+        at_s = max(segment.start_s, other.start_s)
+        if min(segment.end_s, other.end_s) - at_s <= TIME_TOLERANCE_S:
+            continue
+        if other.mode.share_with != entry.id or _gpus(other) != _gpus(segment):
+            yield Violation(
+                "sharing", f"{where} {at_s:.12g} s, but they do not name each other on the same GPUs",
+                entry.id, node, at_s,
+            )
+            return
+        if at_s > beside_s + TIME_TOLERANCE_S:
+            break
+        beside_s = other.end_s
+    if beside_s < segment.end_s - TIME_TOLERANCE_S:
+        yield Violation("sharing", f"{where} {beside_s:.12g} s, but {name} does not run then",
+                        entry.id, node, beside_s)
+    elif partner is not None and name is not None:
+        both = instance.job[entry.id].profile.gpu_memory_gib + instance.job[name].profile.gpu_memory_gib
+        for slot in segment.placement:
+            memory = instance.cluster.node[slot.node].gpu_memory_gib
+            if memory is not None and both > memory * (1 + AMOUNT_TOLERANCE):
+                yield Violation(
+                    "GPU memory",
+                    f"job {entry.id} and {name} need {both:.12g} GiB together on each GPU of "
+                    f"node {slot.node} at {segment.start_s:.12g} s, there are {memory:.12g}",
+                    entry.id, slot.node, segment.start_s,
+                )

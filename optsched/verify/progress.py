@@ -1,0 +1,248 @@
+"""A job's segments add up to its work, with every start, stop and lost second paid for."""
+
+import math
+from collections.abc import Iterator
+
+from ..instance import Instance, Running
+from ..job import Job
+from ..physics import (
+    TIME_TOLERANCE_S,
+    hold_to_save_s,
+    lost_s,
+    placed_rate,
+    remaining_after_preemption_s,
+    setup_s,
+    unsaved_s,
+)
+from ..plan import Decision, JobPlan, Segment
+from .segments import check_segment, same_hold, same_place, same_size
+from .violation import Violation
+
+WORK_TOLERANCE = 1e-9
+"""Share of a job's work that counts as rounding."""
+
+Stretch = list[Segment]
+"""Segments in which a job goes on without stopping: only its sharing partner changes between them."""
+
+
+def check_job(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
+    """Each segment, then what they add up to, then the decision they are said to be."""
+    job = instance.job[entry.id]
+    before_s = -math.inf
+    found: list[Violation] = []
+    for segment in entry.segments:
+        found.extend(check_segment(instance, job, segment, before_s))
+        before_s = segment.end_s
+    yield from found
+    if found:
+        return
+    yield from _progress(instance, job, entry)
+    expected = decision_now(instance, job, entry.segments)
+    if entry.decision != expected:
+        yield Violation(
+            "decision",
+            f"job {job.id} is said to {entry.decision} at {instance.now_s:.12g} s, "
+            f"its segments say {expected}",
+            job.id, None, instance.now_s,
+        )
+
+
+def decision_now(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> Decision:
+    """What a plan's segments mean for `job` at `now_s`."""
+    entry = instance.running_job.get(job.id)
+    stretches = _stretches(segments)
+    first = segments[0]
+    starts_now = first.start_s <= instance.now_s + TIME_TOLERANCE_S
+    if entry is None:
+        if not starts_now:
+            return "wait"
+        return "resume" if job.id in instance.suspended_job else "start"
+    if _stays(instance, entry, first):
+        if not _only_saves(job, stretches):
+            return "continue"
+        following = stretches[1][0]
+        at_once = following.start_s <= stretches[0][-1].end_s + TIME_TOLERANCE_S
+    else:
+        following, at_once = first, starts_now
+    if not at_once:
+        return "preempt"
+    return "migrate" if same_size(entry.mode, following.mode) else "resize"
+
+
+def _stays(instance: Instance, entry: Running, first: Segment) -> bool:
+    """Whether a running job's first segment holds at `now_s` what the job holds already."""
+    return (
+        first.start_s <= instance.now_s + TIME_TOLERANCE_S
+        and same_place(first.placement, entry.placement)
+        and same_hold(first.mode, entry.mode)
+    )
+
+
+def _stretches(segments: tuple[Segment, ...]) -> list[Stretch]:
+    found: list[Stretch] = []
+    for segment in segments:
+        last = found[-1][-1] if found else None
+        if (
+            last is not None
+            and abs(segment.start_s - last.end_s) <= TIME_TOLERANCE_S
+            and same_place(last.placement, segment.placement)
+            and same_hold(last.mode, segment.mode)
+        ):
+            found[-1].append(segment)
+        else:
+            found.append([segment])
+    return found
+
+
+def _only_saves(job: Job, stretches: list[Stretch]) -> bool:
+    """Whether the first stretch of a running job is nothing but the checkpoint before its preemption."""
+    length_s = stretches[0][-1].end_s - stretches[0][0].start_s
+    return len(stretches) > 1 and length_s <= hold_to_save_s(job) + TIME_TOLERANCE_S
+
+
+def _node(segment: Segment) -> str | None:
+    return segment.placement[0].node if segment.placement else None
+
+
+def _on(node: str | None) -> str:
+    return "" if node is None else f" on node {node}"
+
+
+def _progress(instance: Instance, job: Job, entry: JobPlan) -> Iterator[Violation]:
+    running = instance.running_job.get(job.id)
+    suspended = instance.suspended_job.get(job.id)
+    remaining = instance.remaining_s(job)
+    preemptions = running.preemptions if running else suspended.preemptions if suspended else 0
+    stretches = _stretches(entry.segments)
+    goes_on = running if running is not None and _stays(instance, running, entry.segments[0]) else None
+    if running is not None and (goes_on is None or _only_saves(job, stretches)):
+        saves_s = 0.0 if goes_on is None else stretches[0][-1].end_s - stretches[0][0].start_s
+        yield from _preempted_now(instance, job, running, saves_s)
+        remaining = remaining_after_preemption_s(instance, running)
+        preemptions += 1
+        stretches = stretches if goes_on is None else stretches[1:]
+        goes_on = None
+    ran_before = running is not None or suspended is not None
+    for i, stretch in enumerate(stretches):
+        last = i == len(stretches) - 1
+        started_s = stretch[0].start_s
+        overhead_s = setup_s(job, ran_before)
+        worked: list[tuple[float, float]] = []  # seconds and rate since the last checkpoint or start
+        if goes_on is not None:
+            started_s, overhead_s = goes_on.started_s, goes_on.setup_s
+            rate = placed_rate(instance, job, goes_on.mode, goes_on.placement)
+            worked.append((unsaved_s(goes_on, instance.now_s), rate))
+        goes_on, ran_before = None, True
+        found = list(_stretch(instance, job, stretch, overhead_s, last, remaining, worked))
+        if found:
+            yield from found
+            return
+        remaining -= math.fsum(seconds * rate for seconds, rate in worked[len(worked) - len(stretch):])
+        if not last:
+            preemptions += 1
+            yield from _may_stop(job, stretch[-1], started_s)
+            remaining += min(_lost_work_s(job, worked), job.work_s - remaining)
+    if job.max_preemptions is not None and preemptions > job.max_preemptions:
+        yield Violation(
+            "preemptions", f"job {job.id} is preempted {preemptions} times by {entry.completion_s:.12g} s, "
+            f"{job.max_preemptions} are allowed", job.id, None, entry.completion_s,
+        )
+
+
+def _stretch(
+    instance: Instance,
+    job: Job,
+    stretch: Stretch,
+    overhead_s: float,
+    last: bool,
+    remaining: float,
+    worked: list[tuple[float, float]],
+) -> Iterator[Violation]:
+    """Work done in a stretch, added to `worked` segment by segment; ends at its first violation."""
+    start_s, end_s = stretch[0].start_s, stretch[-1].end_s
+    from_s, until_s = start_s + overhead_s, end_s - (0.0 if last else hold_to_save_s(job))
+    if until_s - from_s < -TIME_TOLERANCE_S:
+        yield Violation(
+            "overhead",
+            f"job {job.id}{_on(_node(stretch[0]))} holds its resources from {start_s:.12g} to "
+            f"{end_s:.12g} s, which is shorter than its start-up, restore and checkpoint",
+            job.id, _node(stretch[0]), start_s,
+        )
+        return
+    for segment in stretch:
+        node = _node(segment)
+        rate = placed_rate(instance, job, segment.mode, segment.placement)
+        if rate <= 0:
+            yield Violation("rate", f"job {job.id} makes no progress{_on(node)} at {segment.start_s:.12g} s",
+                            job.id, node, segment.start_s)
+            return
+        seconds = max(0.0, min(segment.end_s, until_s) - max(segment.start_s, from_s))
+        worked.append((seconds, rate))
+        remaining -= seconds * rate
+        rounding = TIME_TOLERANCE_S * rate + WORK_TOLERANCE * job.work_s
+        at_end = segment is stretch[-1]
+        what = None
+        if remaining < -rounding:
+            what = f"still holds its resources{_on(node)} at {segment.end_s:.12g} s although its work is done"
+        elif at_end and not last and remaining <= rounding:
+            what = f"stops{_on(node)} at {segment.end_s:.12g} s and starts again although its work is done"
+        elif at_end and last and remaining > rounding:
+            what = (f"ends{_on(node)} at {segment.end_s:.12g} s with {remaining:.6g} s of its "
+                    f"{job.work_s:.12g} s of reference work left")
+        if what is not None:
+            yield Violation("work", f"job {job.id} {what}", job.id, node, segment.end_s)
+            return
+
+
+def _lost_work_s(job: Job, worked: list[tuple[float, float]]) -> float:
+    """Reference work lost by a stop: that of the last seconds, which no periodic checkpoint holds."""
+    lost = lost_s(job, math.fsum(seconds for seconds, _ in worked))
+    work = 0.0
+    for seconds, rate in reversed(worked):
+        part = min(lost, seconds)
+        work += part * rate
+        lost -= part
+    return work
+
+
+def _preempted_now(instance: Instance, job: Job, running: Running, saves_s: float) -> Iterator[Violation]:
+    """A running job that does not continue: allowed to stop, and saving on its GPUs for `saves_s` first."""
+    node = running.placement[0].node if running.placement else None
+    now_s = instance.now_s
+    if not job.preemptible:
+        yield _forbidden(job, node, now_s)
+    elif now_s - running.started_s < job.min_run_s - TIME_TOLERANCE_S:
+        yield _too_short(job, node, now_s, now_s - running.started_s)
+    hold_s = hold_to_save_s(job)
+    if hold_s - saves_s > TIME_TOLERANCE_S:
+        yield Violation(
+            "checkpoint",
+            f"job {job.id} gives up its resources{_on(node)} at {now_s + saves_s:.12g} s, "
+            f"its checkpoint takes until {now_s + hold_s:.12g} s",
+            job.id, node, now_s + saves_s,
+        )
+
+
+def _may_stop(job: Job, segment: Segment, started_s: float) -> Iterator[Violation]:
+    node = _node(segment)
+    stopped_s = segment.end_s - hold_to_save_s(job)
+    if not job.preemptible:
+        yield _forbidden(job, node, stopped_s)
+    elif stopped_s - started_s < job.min_run_s - TIME_TOLERANCE_S:
+        yield _too_short(job, node, stopped_s, stopped_s - started_s)
+
+
+def _forbidden(job: Job, node: str | None, stopped_s: float) -> Violation:
+    return Violation(
+        "preemption", f"job {job.id}{_on(node)} is preempted at {stopped_s:.12g} s, it is not preemptible",
+        job.id, node, stopped_s,
+    )
+
+
+def _too_short(job: Job, node: str | None, stopped_s: float, ran_s: float) -> Violation:
+    return Violation(
+        "minimum run",
+        f"job {job.id}{_on(node)} is preempted at {stopped_s:.12g} s after {ran_s:.12g} s, "
+        f"its minimum run is {job.min_run_s:.12g} s",
+        job.id, node, stopped_s,
+    )

@@ -1,0 +1,159 @@
+"""One segment by itself: its times, a mode the job has, and a placement that fits the mode."""
+
+import math
+from collections.abc import Iterator
+
+from ..cluster import Node
+from ..instance import Instance, Placement, Running
+from ..job import Elastic, Job, Mode
+from ..physics import TIME_TOLERANCE_S, cpus, fits_type, placed_rate
+from ..plan import Segment
+from .violation import Violation
+
+
+def same_size(a: Mode, b: Mode) -> bool:
+    """Whether two modes hold equally many GPUs and cores."""
+    return (a.gpus, a.cpus_per_gpu, a.cpus) == (b.gpus, b.cpus_per_gpu, b.cpus)
+
+
+def same_hold(a: Mode, b: Mode) -> bool:
+    """Whether going from one mode to the other changes nothing but the sharing partner."""
+    return (
+        same_size(a, b)
+        and a.duration_s == b.duration_s
+        and a.resources == b.resources
+        and a.budgets == b.budgets
+    )
+
+
+def same_place(a: Placement, b: Placement) -> bool:
+    """Whether two placements are equal, in whatever order they name their nodes."""
+    return a == b or (len(a) == len(b) and set(a) == set(b))
+
+
+def running_faults(instance: Instance, entry: Running) -> list[str]:
+    """What is wrong with the mode and placement a running job is said to have; empty when nothing is."""
+    job = instance.job[entry.job]
+    start_s = max(instance.now_s, job.submit_s)
+    now = Segment(start_s=start_s, end_s=math.inf, mode=entry.mode, placement=entry.placement)
+    found = [violation.message for violation in check_segment(instance, job, now, -math.inf)]
+    if not found and placed_rate(instance, job, entry.mode, entry.placement) <= 0:
+        found.append(f"job {job.id} makes no progress where it runs")
+    return found
+
+
+def check_segment(instance: Instance, job: Job, segment: Segment, before_s: float) -> Iterator[Violation]:
+    """Everything about a segment whose predecessor ended at `before_s`, except how much work it does."""
+    mode, start_s = segment.mode, segment.start_s
+    at = f"at {start_s:.12g} s"
+    if segment.end_s <= start_s:
+        yield Violation("time", f"job {job.id} has a segment {at} that does not end after it starts",
+                        job.id, None, start_s)
+    if start_s < before_s - TIME_TOLERANCE_S:
+        yield Violation(
+            "overlap", f"job {job.id} starts a segment {at} before the last one ended at {before_s:.12g} s",
+            job.id, None, start_s,
+        )
+    if start_s < instance.now_s - TIME_TOLERANCE_S:
+        yield Violation(
+            "past", f"job {job.id} runs {at}, before now ({instance.now_s:.12g} s)", job.id, None, start_s
+        )
+    if start_s < job.submit_s - TIME_TOLERANCE_S:
+        yield Violation(
+            "release date", f"job {job.id} runs {at}, before its submission at {job.submit_s:.12g} s",
+            job.id, None, start_s,
+        )
+    wrong = _wrong_mode(job, mode)
+    if wrong is not None:
+        yield Violation("mode", f"job {job.id} {at}: {wrong}", job.id, None, start_s)
+        return
+    yield from _placement(instance, job, segment)
+
+
+def _wrong_mode(job: Job, mode: Mode) -> str | None:
+    """Why `mode` is none of the job's, or None."""
+    if job.modes:
+        if any(_is_listed(job, listed, mode) for listed in job.modes):
+            return None
+        return "its mode is none of those it lists"
+    if mode.duration_s is not None:
+        return "its mode has a duration of its own, but the job lists no modes"
+    if isinstance(job.gpus, Elastic):
+        if not job.gpus.min <= mode.gpus <= job.gpus.max:
+            return f"it runs on {mode.gpus} GPUs, its gang is {job.gpus.min} to {job.gpus.max}"
+    elif mode.gpus != job.gpus:
+        return f"it runs on {mode.gpus} GPUs, its gang is {job.gpus}"
+    if mode.gpus == 0 and mode.cpus != job.cpus:
+        return f"it holds {mode.cpus} cores, it asks for {job.cpus}"
+    if mode.resources != job.resources:
+        return f"it holds resources {mode.resources}, it asks for {job.resources}"
+    if mode.budgets != job.budgets:
+        return f"it uses budgets {mode.budgets}, it asks for {job.budgets}"
+    return None
+
+
+def _is_listed(job: Job, listed: Mode, mode: Mode) -> bool:
+    """Whether `mode` is `listed` plus the job's own resources and budgets, on a type that `listed` allows."""
+
+    def merged(own: dict[str, float], more: dict[str, float]) -> dict[str, float]:
+        return {name: own.get(name, 0.0) + more.get(name, 0.0) for name in {**own, **more}}
+
+    return (
+        listed.gpu_type in (None, mode.gpu_type)
+        and listed.duration_s == mode.duration_s
+        and same_size(listed, mode)
+        and merged(job.resources, listed.resources) == mode.resources
+        and merged(job.budgets, listed.budgets) == mode.budgets
+    )
+
+
+def _placement(instance: Instance, job: Job, segment: Segment) -> Iterator[Violation]:
+    mode, start_s = segment.mode, segment.start_s
+    node = instance.cluster.node
+    at = f"at {start_s:.12g} s"
+    names = [slot.node for slot in segment.placement]
+    on = ", ".join(names) or "no node"
+    first = names[0] if names else None
+    if len(set(names)) < len(names):
+        yield Violation("placement", f"job {job.id} {at} names a node twice ({on})", job.id, first, start_s)
+        return
+    needs_node = mode.gpus > 0 or mode.cpus > 0 or job.memory_gib > 0
+    if needs_node != bool(names) or (mode.gpus == 0 and len(names) > 1):
+        what = "one node" if mode.gpus == 0 and needs_node else "nodes" if needs_node else "no node"
+        yield Violation("placement", f"job {job.id} {at} is on {on}, it needs {what}", job.id, first, start_s)
+        return
+    placed = sum(slot.gpus for slot in segment.placement)
+    if placed != mode.gpus:
+        yield Violation("gang", f"job {job.id} {at} holds {placed} GPUs on {on}, its gang is {mode.gpus}",
+                        job.id, first, start_s)
+    if mode.gpus and len({node[name].gpu_type for name in names}) > 1:
+        yield Violation("gpu type", f"job {job.id} {at} mixes GPU types on {on}", job.id, first, start_s)
+        return
+    for slot in segment.placement:
+        if mode.gpus and slot.gpus < 1:
+            yield Violation("placement", f"job {job.id} {at} is on node {slot.node} without a GPU there",
+                            job.id, slot.node, start_s)
+        wanted = cpus(mode, slot.gpus)
+        if slot.cpus != wanted:
+            yield Violation(
+                "cores",
+                f"job {job.id} {at} holds {slot.cpus} cores on node {slot.node}, its mode takes {wanted}",
+                job.id, slot.node, start_s,
+            )
+        if not fits_type(job, mode, node[slot.node]):
+            yield _wrong_gpu(job, node[slot.node], start_s)
+
+
+def _wrong_gpu(job: Job, node: Node, start_s: float) -> Violation:
+    memory = node.gpu_memory_gib
+    if memory is not None and job.profile.gpu_memory_gib > memory:
+        return Violation(
+            "GPU memory",
+            f"job {job.id} at {start_s:.12g} s needs {job.profile.gpu_memory_gib:.12g} GiB of each GPU, "
+            f"those of node {node.name} have {memory:.12g}",
+            job.id, node.name, start_s,
+        )
+    return Violation(
+        "gpu type", f"job {job.id} at {start_s:.12g} s cannot run its mode on the GPUs of node {node.name}",
+        job.id, node.name, start_s,
+    )

@@ -1,0 +1,67 @@
+"""What every other check relies on, and the order between jobs."""
+
+import math
+from collections.abc import Iterator
+
+from ..instance import Instance
+from ..physics import TIME_TOLERANCE_S
+from ..plan import JobPlan, Plan
+from .violation import Violation
+
+
+def structure(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Known jobs and nodes, one entry a job, finite times."""
+    seen: set[str] = set()
+    for entry in plan.jobs:
+        if entry.id not in instance.job:
+            yield Violation("unknown job", f"job {entry.id} is not in the instance", entry.id)
+        elif entry.id in seen:
+            yield Violation("duplicate job", f"job {entry.id} has two entries in the plan", entry.id)
+        seen.add(entry.id)
+        if not entry.segments:
+            yield Violation("no segments", f"job {entry.id} has no segments, so it never runs", entry.id)
+        yield from _segments(instance, entry)
+    for job in instance.jobs:
+        if job.id not in seen:
+            yield Violation("no segments", f"job {job.id} is missing from the plan, so it never runs", job.id)
+
+
+def _segments(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
+    for i, segment in enumerate(entry.segments):
+        if not (math.isfinite(segment.start_s) and math.isfinite(segment.end_s)):
+            yield Violation(
+                "time",
+                f"job {entry.id}: segment {i + 1} goes from {segment.start_s:.12g} s to "
+                f"{segment.end_s:.12g} s, which are not both finite",
+                entry.id, None, segment.start_s,
+            )
+        for slot in segment.placement:
+            if slot.node not in instance.cluster.node:
+                yield Violation(
+                    "unknown node",
+                    f"job {entry.id} is placed at {segment.start_s:.12g} s on node {slot.node}, "
+                    "which does not exist",
+                    entry.id, slot.node, segment.start_s,
+                )
+        partner = segment.mode.share_with
+        if partner is not None and (partner not in instance.job or partner == entry.id):
+            why = "which is itself" if partner == entry.id else "which is not in the instance"
+            yield Violation(
+                "sharing", f"job {entry.id} shares GPUs at {segment.start_s:.12g} s with {partner}, {why}",
+                entry.id, None, segment.start_s,
+            )
+
+
+def precedence(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """No job starts before all its predecessors have completed."""
+    entries = {entry.id: entry for entry in plan.jobs}
+    for job in instance.jobs:
+        start_s = entries[job.id].segments[0].start_s
+        for before in job.after:
+            if start_s < entries[before].completion_s - TIME_TOLERANCE_S:
+                yield Violation(
+                    "precedence",
+                    f"job {job.id} starts at {start_s:.12g} s, before {before} completes at "
+                    f"{entries[before].completion_s:.12g} s",
+                    job.id, None, start_s,
+                )

@@ -1,0 +1,133 @@
+"""One CP-SAT model over the whole instance, level by level."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from optsched.solver import Report
+
+from ..evaluate import Evaluator
+from ..problem import Problem, Schedule
+from ..schedule_generation import canonical, generate
+from .clock import Budget
+from .model import Model
+from .objective import LevelExpression, build
+
+
+@dataclass(slots=True)
+class Incumbent:
+    """The best schedule so far and its value; `offer` reports what improves it."""
+
+    problem: Problem
+    evaluator: Evaluator
+    report: Report
+    schedule: Schedule | None = None
+    values: tuple[float, ...] = ()
+
+    def offer(self, schedule: Schedule | None) -> bool:
+        """Keep and report `schedule` if it is better."""
+        if schedule is None:
+            return False
+        values = self.evaluator.values(schedule)
+        if self.schedule is not None and not _better(values, self.values):
+            return False
+        self.schedule, self.values = schedule, values
+        self.report.plan(self.problem.plan(schedule))
+        return True
+
+
+def _better(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    for x, y in zip(a, b, strict=True):
+        if abs(x - y) > 1e-9 * max(1.0, abs(x), abs(y)):
+            return x < y
+    return False
+
+
+def solve_whole(
+    problem: Problem,
+    incumbent: Incumbent,
+    report: Report,
+    budget: Budget,
+    detailed: bool,
+    outside: Callable[[int], float | None] = lambda level: None,
+) -> bool:
+    """Minimise every level in turn; returns whether all were proved in the model.
+
+    `outside` gives a bound proved elsewhere for a level. Model times are rounded down, so its bound holds for the
+    true problem; each solution is put on real nodes in exact time by serial schedule generation.
+    """
+    model = Model(problem, "down", detailed)
+    if problem.instance.jobs and incumbent.schedule is not None:
+        model.hint(incumbent.schedule)
+    for k, level in enumerate(problem.objective.levels):
+        expression = build(model.cp, problem, level, model.end, model.chosen, model.horizon)
+        known = outside(k)
+        if known is not None and problem.tick.exact:
+            _add_outside_bound(model.cp, expression, known)
+        model.cp.minimize(expression.expression)
+        best = _solve_level(problem, model, expression, k, incumbent, report, budget)
+        if best is None:
+            return False
+        model.cp.add(expression.expression <= best)
+        if incumbent.schedule is not None:
+            model.hint(incumbent.schedule)
+    return True
+
+
+def _add_outside_bound(cp: cp_model.CpModel, expression: LevelExpression, known: float) -> None:
+    """Tell the solver a bound on the integer objective that follows from `known` on the value."""
+    low, high = expression.value(0), expression.value(1)
+    if high > low and math.isfinite(low) and math.isfinite(high):
+        cp.add(expression.expression >= math.ceil((known - low) / (high - low) * (1 - 1e-9) - 1e-6))
+
+
+def _solve_level(
+    problem: Problem, model: Model, expression: LevelExpression, level: int, incumbent: Incumbent, report: Report,
+    budget: Budget,
+) -> int | None:
+    """Solve for the current objective; its optimal integer value, or None where it was not proved."""
+    solver = cp_model.CpSolver()
+    budget.configure(solver)
+    solver.best_bound_callback = lambda bound: report.bound(  # type: ignore[assignment]
+        level, expression.value(math.ceil(bound - 1e-6)), "cpsat"
+    )
+    status = solver.solve(model.cp, _Listener(problem, model, incumbent))
+    budget.used(solver)
+    if status == cp_model.INFEASIBLE:
+        if level == 0:
+            report.infeasible("CP-SAT proved that its model of the instance has no solution")
+        return None
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        incumbent.offer(realise(problem, model, solver.value))
+    if status != cp_model.MODEL_INVALID:
+        report.bound(level, expression.value(math.ceil(solver.best_objective_bound - 1e-6)), "cpsat")
+    return round(solver.objective_value) if status == cp_model.OPTIMAL else None
+
+
+class _Listener(cp_model.CpSolverSolutionCallback):
+    """Puts each solution on real nodes while the search goes on."""
+
+    def __init__(self, problem: Problem, model: Model, incumbent: Incumbent) -> None:
+        super().__init__()
+        self._problem, self._model, self._incumbent = problem, model, incumbent
+
+    def on_solution_callback(self) -> None:
+        self._incumbent.offer(realise(self._problem, self._model, self.value))
+
+
+def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Schedule | None:
+    """The schedule of a solution on real nodes, every length rounded up, in the order of its starts."""
+    choices, complete = model.read(value)
+    if complete and problem.tick.exact:
+        return [canonical(problem, a, choices[a.index]) for a in problem.activities]
+    priority = [float(choices[a.index].start) for a in problem.activities]
+    preempted = frozenset(
+        a.index for a in problem.activities if a.hold is not None and choices[a.index].alternative > 0
+    )
+    ways = {j: (choice.alternative,) for j, choice in choices.items()}
+    nodes = {j: frozenset(n for n, _ in choice.split) for j, choice in choices.items() if choice.split}
+    found = generate(problem, priority, preempted, ways, nodes)
+    return found if found is not None else generate(problem, priority, preempted, ways)

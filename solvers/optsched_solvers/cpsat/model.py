@@ -1,0 +1,365 @@
+"""The whole horizon as a CP-SAT model: optional intervals for every job, alternative and node.
+
+Index names: j activity, a alternative, n node. `start[j]`, `end[j]` are ticks, `chosen[j][a]` says which alternative
+runs. Classes (GPU types) carry one cumulative each; where that is not exact, nodes carry their own, with literals
+`on[j, a, n]` for a gang on one node and integers `part[j, a, n]` for one that may be split.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ortools.sat.python import cp_model
+
+from optsched.physics import cpus, memory_gib
+
+from ..problem import Activity, Alternative, Choice, Problem, Schedule, Split
+from ..schedule_generation import FreeCapacity
+
+Rounding = Literal["down", "up"]
+
+SCALE = 1000
+"""Fractional amounts (GiB, power) are counted in thousandths: demands rounded down, capacities up."""
+
+
+@dataclass(slots=True)
+class Fixed:
+    """Jobs that stay where they are while the others are planned anew (large-neighbourhood search)."""
+
+    schedule: Schedule
+    free: frozenset[int]
+    capacity: FreeCapacity
+    nodes: dict[int, frozenset[int]]
+    """Nodes each free job may use."""
+    ways: dict[int, frozenset[int]]
+    """Alternatives each free job may use."""
+
+
+class Model:
+    """Variables and constraints; `rounding` "down" makes a relaxation of the true problem, "up" a restriction."""
+
+    def __init__(self, problem: Problem, rounding: Rounding, detailed: bool, fixed: Fixed | None = None) -> None:
+        self.problem = problem
+        self.rounding = rounding
+        self.fixed = fixed
+        self.cp = cp_model.CpModel()
+        self.start: dict[int, Any] = {}
+        self.end: list[Any] = [0] * len(problem.activities)
+        self.chosen: list[list[Any]] = [[] for _ in problem.activities]
+        self.on: dict[tuple[int, int, int], Any] = {}
+        self.part: dict[tuple[int, int, int], Any] = {}
+        self.horizon = self._horizon()
+        self.node_detail = self._types_in_detail(detailed)
+        self._load: dict[tuple[str, Any], list[tuple[Any, Any]]] = defaultdict(list)
+        self._add_activities()
+        self._add_precedence()
+        self._add_capacity()
+        self._add_budgets()
+
+    # ------------------------------------------------------------------------------------- sizes and choices
+
+    def ticks(self, alternative: Alternative) -> int:
+        return alternative.down if self.rounding == "down" else alternative.up
+
+    def _free(self) -> Iterable[Activity]:
+        if self.fixed is None:
+            return self.problem.activities
+        return [self.problem.activities[j] for j in sorted(self.fixed.free)]
+
+    def _horizon(self) -> int:
+        """No active schedule is longer than all lengths in a row after the last release."""
+        ends = [a.release_up for a in self.problem.activities]
+        total = sum(
+            max(alternative.up for alternative in a.alternatives) + (a.hold.up if a.hold else 0)
+            for a in self._free()
+        )
+        if self.fixed is not None:
+            ends += [
+                choice.start + self.problem.activities[j].alternatives[choice.alternative].up
+                for j, choice in enumerate(self.fixed.schedule)
+            ]
+        return max(ends, default=0) + total + 1
+
+    def _types_in_detail(self, detailed: bool) -> dict[str | None, bool]:
+        """For each GPU type whether its nodes must be told apart.
+
+        They need not be where every gang may be split at no loss (or has one GPU) and neither cores nor memory of a
+        node can run short: intervals on identical GPUs can always be coloured.
+        """
+        found = {}
+        nodes = self.problem.instance.cluster.nodes
+        for gpu_type in dict.fromkeys(self.problem.node_types):
+            members = {n for n, node in enumerate(nodes) if node.gpu_type == gpu_type}
+            found[gpu_type] = detailed and not self._is_one_pool(members)
+        return found
+
+    def _is_one_pool(self, members: set[int]) -> bool:
+        nodes = self.problem.instance.cluster.nodes
+        for activity in self.problem.activities:
+            for alternative in activity.alternatives:
+                if not members.intersection(n for n, _ in alternative.rooms):
+                    continue
+                if alternative.mode.gpus == 0:
+                    return False
+                if alternative.fixed is None and alternative.mode.gpus > 1 and alternative.spread != "cluster":
+                    return False
+                rooms = dict(alternative.rooms)
+                for n in members:
+                    node = nodes[n]
+                    if alternative.fixed is None and rooms.get(n, 0) < min(node.gpus, alternative.mode.gpus):
+                        return False
+                    if node.cpus is not None and cpus(alternative.mode, node.gpus) > node.cpus:
+                        return False
+                    if node.memory_gib is not None and (
+                        memory_gib(activity.job, alternative.mode, node.gpus) > node.memory_gib
+                    ):
+                        return False
+        return True
+
+    def _rooms(self, activity: Activity, alternative: Alternative) -> Split:
+        if self.fixed is None or alternative.fixed is not None:
+            return alternative.rooms
+        allowed = self.fixed.nodes[activity.index]
+        return tuple((n, most) for n, most in alternative.rooms if n in allowed)
+
+    # ------------------------------------------------------------------------------------- jobs
+
+    def _add_activities(self) -> None:
+        if self.fixed is not None:
+            for j, choice in enumerate(self.fixed.schedule):
+                if j not in self.fixed.free:
+                    activity = self.problem.activities[j]
+                    self.end[j] = choice.start + self.ticks(activity.alternatives[choice.alternative])
+                    self.chosen[j] = [int(i == choice.alternative) for i in range(len(activity.alternatives))]
+        for activity in self._free():
+            self._add_activity(activity)
+
+    def _add_activity(self, activity: Activity) -> None:
+        cp, j = self.cp, activity.index
+        release = activity.release_down if self.rounding == "down" else activity.release_up
+        start = cp.new_int_var(release, self.horizon, f"start_{j}")
+        literals = [cp.new_bool_var(f"chosen_{j}_{a}") for a in range(len(activity.alternatives))]
+        for a, alternative in enumerate(activity.alternatives):
+            if not self._is_open(activity, a, alternative):
+                cp.add(literals[a] == 0)
+        cp.add_exactly_one(literals)
+        lengths = [self.ticks(alternative) for alternative in activity.alternatives]
+        if len(set(lengths)) == 1:
+            end: Any = start + lengths[0]
+        else:
+            end = cp.new_int_var(0, self.horizon, f"end_{j}")
+            cp.add(end == start + cp_model.LinearExpr.weighted_sum(literals, lengths))
+        self.start[j], self.end[j], self.chosen[j] = start, end, literals
+        if activity.running is not None:
+            cp.add(start == 0).only_enforce_if(literals[0])
+            if activity.hold is not None:
+                held = activity.hold.down if self.rounding == "down" else activity.hold.up
+                cp.add(start >= held).only_enforce_if(~literals[0])
+                if held:
+                    interval = cp.new_optional_fixed_size_interval_var(0, held, ~literals[0], f"hold_{j}")
+                    self._hold(activity, interval, activity.hold.mode, activity.hold.split, activity.hold.shared)
+        for a, alternative in enumerate(activity.alternatives):
+            if self._is_open(activity, a, alternative):
+                self._add_alternative(activity, a, alternative, start, literals[a])
+
+    def _is_open(self, activity: Activity, a: int, alternative: Alternative) -> bool:
+        if self.fixed is not None and a not in self.fixed.ways[activity.index]:
+            return False
+        return alternative.fixed is not None or not alternative.rooms or self._has_room(activity, alternative)
+
+    def _has_room(self, activity: Activity, alternative: Alternative) -> bool:
+        rooms = [most for _, most in self._rooms(activity, alternative)]
+        need = max(alternative.mode.gpus, 1)
+        return (max(rooms, default=0) if alternative.spread == "node" else sum(rooms)) >= need
+
+    def _add_alternative(self, activity: Activity, a: int, alternative: Alternative, start: Any, literal: Any) -> None:
+        cp, j = self.cp, activity.index
+        length = self.ticks(alternative)
+        interval = cp.new_optional_fixed_size_interval_var(start, length, literal, f"run_{j}_{a}")
+        if alternative.fixed is not None:
+            self._hold(activity, interval, alternative.mode, alternative.fixed, alternative.shared)
+            return
+        for row, amount in alternative.shared:
+            self._load["row", row].append((interval, amount))
+        rooms = self._rooms(activity, alternative)
+        if not rooms:
+            return
+        gpus = alternative.mode.gpus
+        gpu_type = self.problem.node_types[rooms[0][0]]
+        if gpus:
+            self._load["type", gpu_type].append((interval, gpus))
+        elif not self.node_detail[gpu_type] and all(not self.node_detail[self.problem.node_types[n]] for n, _ in rooms):
+            return
+        if gpus and not self.node_detail[gpu_type]:
+            return
+        if alternative.spread == "node" or gpus <= 1:
+            on = []
+            for n, _ in rooms:
+                here = literal if len(rooms) == 1 else cp.new_bool_var(f"on_{j}_{a}_{n}")
+                self.on[j, a, n] = here
+                on.append(here)
+                stay = interval if len(rooms) == 1 else cp.new_optional_fixed_size_interval_var(
+                    start, length, here, f"run_{j}_{a}_{n}"
+                )
+                for row, amount in self.problem.node_demands(activity, alternative.mode, n, gpus):
+                    self._load["row", row].append((stay, amount))
+            if len(rooms) > 1:
+                cp.add(sum(on) == literal)
+            return
+        self._add_split(activity, a, alternative, rooms, interval, literal)
+
+    def _add_split(
+        self, activity: Activity, a: int, alternative: Alternative, rooms: Split, interval: Any, literal: Any
+    ) -> None:
+        """A gang in parts: GPUs on each node add up to the gang, within one rack where it must be."""
+        cp, j, gpus = self.cp, activity.index, alternative.mode.gpus
+        parts = []
+        by_rack: dict[str | None, list[Any]] = defaultdict(list)
+        for n, most in rooms:
+            part = cp.new_int_var(0, min(most, gpus), f"part_{j}_{a}_{n}")
+            self.part[j, a, n] = part
+            parts.append(part)
+            by_rack[self.problem.instance.cluster.nodes[n].rack].append(part)
+            for row, amount in self.problem.node_demands(activity, alternative.mode, n, 1):
+                self._load["row", row].append((interval, (part, amount)))
+        cp.add(sum(parts) == gpus * literal)
+        if alternative.spread == "rack":
+            racks = [rack for rack in by_rack if rack is not None]
+            inside = [cp.new_bool_var(f"rack_{j}_{a}_{rack}") for rack in racks]
+            cp.add(sum(inside) == literal)
+            for rack, here in zip(racks, inside, strict=True):
+                cp.add(sum(by_rack[rack]) == gpus * here)
+            for part in by_rack.get(None, []):
+                cp.add(part == 0)
+
+    def _hold(
+        self, activity: Activity, interval: Any, mode: Any, split: Split, shared: tuple[tuple[int, float], ...]
+    ) -> None:
+        """Known demands of a running job on its nodes, for as long as `interval`."""
+        for row, amount in self.problem.demands(activity, mode, split, shared):
+            self._load["row", row].append((interval, amount))
+        by_type: dict[str | None, int] = defaultdict(int)
+        for n, gpus in split:
+            by_type[self.problem.node_types[n]] += gpus
+        for gpu_type, gpus in by_type.items():
+            if gpus:
+                self._load["type", gpu_type].append((interval, gpus))
+
+    # ------------------------------------------------------------------------------------- rows
+
+    def _add_precedence(self) -> None:
+        for activity in self.problem.activities:
+            j = activity.index
+            for i in activity.before:
+                if j in self.start:
+                    self.cp.add(self.start[j] >= self.end[i])
+                elif i in self.start and self.fixed is not None:
+                    self.cp.add(self.end[i] <= self.fixed.schedule[j].start)
+
+    def _add_capacity(self) -> None:
+        nodes = self.problem.instance.cluster.nodes
+        for key, load in self._load.items():
+            kind, which = key
+            if kind == "type":
+                members = [n for n, node_type in enumerate(self.problem.node_types) if node_type == which]
+                rows = [self.problem.gpu_row[n] for n in members]
+                capacity = float(sum(nodes[n].gpus for n in members))
+            else:
+                rows, capacity = [which], self.problem.rows[which].capacity
+            self._add_cumulative(load, rows, capacity)
+
+    def _add_cumulative(self, load: Sequence[tuple[Any, Any]], rows: Sequence[int], capacity: float) -> None:
+        amounts = [amount[1] if isinstance(amount, tuple) else amount for _, amount in load]
+        scale = 1 if all(float(x).is_integer() for x in (*amounts, capacity)) else SCALE
+        intervals, demands = [], []
+        for interval, amount in load:
+            if isinstance(amount, tuple):
+                demand: Any = math.floor(amount[1] * scale + 1e-6) * amount[0]
+            else:
+                demand = math.floor(amount * scale + 1e-6)
+                if demand == 0:
+                    continue
+            intervals.append(interval)
+            demands.append(demand)
+        limit = math.ceil(capacity * scale - 1e-6)
+        if self.fixed is not None:
+            for begin, finish, used in self._fixed_load(rows, capacity):
+                intervals.append(self.cp.new_fixed_size_interval_var(begin, finish - begin, ""))
+                demands.append(min(limit, math.floor(used * scale + 1e-6)))
+        self.cp.add_cumulative(intervals, demands, limit)
+
+    def _fixed_load(self, rows: Sequence[int], capacity: float) -> Iterable[tuple[int, int, float]]:
+        """Stretches in which the jobs that stay hold something of `rows`."""
+        assert self.fixed is not None
+        free = self.fixed.capacity
+        used = capacity - free.free[list(rows)].sum(axis=0)
+        begin, level = 0, 0.0
+        for time, now in zip(free.times.tolist(), used.tolist(), strict=True):
+            if abs(now - level) > 1e-9:
+                if level > 1e-9:
+                    yield begin, time, level
+                begin, level = time, now
+        if level > 1e-9:
+            yield begin, self.horizon, level
+
+    def _add_budgets(self) -> None:
+        for name, capacity in self.problem.instance.cluster.budgets.items():
+            literals, amounts, spent = [], [], 0.0
+            for activity in self.problem.activities:
+                for literal, alternative in zip(self.chosen[activity.index], activity.alternatives, strict=True):
+                    amount = alternative.mode.budgets.get(name, 0.0)
+                    if isinstance(literal, int):
+                        spent += amount * literal
+                    elif amount:
+                        literals.append(literal)
+                        amounts.append(amount)
+            if literals:
+                scale = 1 if all(float(x).is_integer() for x in (*amounts, capacity, spent)) else SCALE
+                demands = [math.floor(amount * scale + 1e-6) for amount in amounts]
+                self.cp.add(
+                    cp_model.LinearExpr.weighted_sum(literals, demands) <= math.ceil((capacity - spent) * scale - 1e-6)
+                )
+
+    # ------------------------------------------------------------------------------------- solutions
+
+    def hint(self, schedule: Schedule) -> None:
+        """Start the search from `schedule`."""
+        self.cp.clear_hints()
+        for j, start in self.start.items():
+            choice = schedule[j]
+            self.cp.add_hint(start, choice.start)
+            for a, literal in enumerate(self.chosen[j]):
+                self.cp.add_hint(literal, int(a == choice.alternative))
+            if not hasattr(self.end[j], "start_expr") and isinstance(self.end[j], cp_model.IntVar):
+                length = self.ticks(self.problem.activities[j].alternatives[choice.alternative])
+                self.cp.add_hint(self.end[j], choice.start + length)
+        for (j, a, n), literal in self.on.items():
+            choice = schedule[j]
+            if literal is not self.chosen[j][a]:
+                self.cp.add_hint(literal, int(a == choice.alternative and any(n == m for m, _ in choice.split)))
+        for (j, a, n), part in self.part.items():
+            choice = schedule[j]
+            self.cp.add_hint(part, dict(choice.split).get(n, 0) if a == choice.alternative else 0)
+
+    def read(self, value: Any) -> tuple[dict[int, Choice], bool]:
+        """Choices of the free activities in a solution (`value` maps a variable to its value), and whether all
+        nodes are known."""
+        found, complete = {}, True
+        for j, start in self.start.items():
+            activity = self.problem.activities[j]
+            a = next(i for i, literal in enumerate(self.chosen[j]) if value(literal))
+            alternative = activity.alternatives[a]
+            if alternative.fixed is not None:
+                split: Split = alternative.fixed
+            else:
+                split = tuple(
+                    [(n, alternative.mode.gpus) for n, _ in alternative.rooms
+                     if (j, a, n) in self.on and value(self.on[j, a, n])]
+                    + [(n, int(value(self.part[j, a, n]))) for n, _ in alternative.rooms
+                       if (j, a, n) in self.part and value(self.part[j, a, n])]
+                )
+                complete = complete and (bool(split) or not alternative.rooms)
+            found[j] = Choice(a, int(value(start)), split)
+        return found, complete

@@ -1,0 +1,239 @@
+"""Every way in which one job can run: a mode on a concrete split of its gang over bins."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from optsched.instance import Instance, Placement
+from optsched.job import Job, Mode
+from optsched.modes import Option, options, room
+from optsched.objectives import Term, segment_cost
+from optsched.physics import Span, cpus, hold_to_save_s, may_preempt, memory_gib, placed_rate, rate
+from optsched.plan import Segment
+
+from ..realise import continue_s, fresh_s, make_placement
+from .bins import Bin, partitions
+
+MAX_SPLITS = 200
+"""Ways of one job beyond which nodes are merged into coarser bins."""
+
+Split = tuple[tuple[int, int], ...]
+"""(bin, GPUs taken there); 0 GPUs for a CPU-only job; empty for a job that needs no node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """One way to run what is left of a job, in one piece of `seconds` (set-up included) from `earliest_s` after
+    now on. `option` is None where a running job continues. `preempted`: it is saved and leaves its nodes first."""
+
+    option: Option | None
+    mode: Mode
+    split: Split
+    seconds: float
+    earliest_s: float
+    preempted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """All alternatives of all jobs, over the finest bins that keep each job within `MAX_SPLITS`.
+
+    `exact` says that a schedule over the bins is one on real nodes.
+    """
+
+    instance: Instance
+    bins: tuple[Bin, ...]
+    exact: bool
+    of: dict[str, tuple[Alternative, ...]]
+
+    def demand(self, job: Job, mode: Mode, split: Split) -> Iterator[tuple[tuple[str, str], float]]:
+        """(capacity, amount) for everything `mode` holds on `split`."""
+        for b, gpus in split:
+            found = self.bins[b]
+            yield ("GPUs", found.name), gpus
+            if found.cpus is not None:
+                yield ("cores", found.name), cpus(mode, gpus)
+            if found.memory_gib is not None:
+                yield ("memory", found.name), memory_gib(job, mode, gpus)
+        for name, amount in mode.resources.items():
+            yield ("resource", name), amount
+        if job.tenant is not None and self.instance.tenant[job.tenant].gpu_quota is not None:
+            yield ("quota", job.tenant), mode.gpus
+
+    def capacities(self) -> dict[tuple[str, str], float]:
+        """What there is of each capacity."""
+        found: dict[tuple[str, str], float] = {}
+        for each in self.bins:
+            found["GPUs", each.name] = each.gpus
+            if each.cpus is not None:
+                found["cores", each.name] = each.cpus
+            if each.memory_gib is not None:
+                found["memory", each.name] = each.memory_gib
+        for name, amount in self.instance.cluster.resources.items():
+            found["resource", name] = amount
+        for tenant in self.instance.tenants:
+            if tenant.gpu_quota is not None:
+                found["quota", tenant.name] = tenant.gpu_quota
+        return found
+
+    def running_split(self, placement: Placement) -> Split:
+        """The bins that hold a placement."""
+        taken: dict[int, int] = {}
+        where = {name: b for b, each in enumerate(self.bins) for name in each.nodes}
+        for slot in placement:
+            taken[where[slot.node]] = taken.get(where[slot.node], 0) + slot.gpus
+        return tuple(sorted(taken.items()))
+
+    def hold_cost(self, term: Term, job: Job, alternative: Alternative) -> float:
+        """`energy` or `cost` of an alternative, with the checkpoint before it: at the lowest price in its bins."""
+        entry = self.instance.running_job.get(job.id)
+        node = self.instance.cluster.node
+        if alternative.option is None:
+            assert entry is not None
+            return self._held(term, job, entry.mode, entry.placement, alternative.seconds)
+        total = 0.0
+        if alternative.preempted:
+            assert entry is not None
+            total += self._held(term, job, entry.mode, entry.placement, hold_to_save_s(job))
+        for b, gpus in alternative.split:
+            cheapest = min(self.bins[b].nodes, key=lambda name: node[name].gpu_price_per_h)
+            placement = make_placement(job, alternative.mode, [(cheapest, gpus)])
+            total += self._held(term, job, alternative.mode, placement, alternative.seconds)
+        return total
+
+    def _held(self, term: Term, job: Job, mode: Mode, placement: Placement, seconds: float) -> float:
+        segment = Segment(start_s=0.0, end_s=seconds, mode=mode, placement=placement)
+        return segment_cost(term, self.instance, job, segment)
+
+
+def find_ways(instance: Instance) -> Ways:
+    """All alternatives of all jobs, over bins as fine as `MAX_SPLITS` allows. A job without any can never run."""
+    *finer, (coarsest, exact) = partitions(instance)
+    for bins, exact_so in finer:
+        ways = _over(instance, bins, exact_so, MAX_SPLITS)
+        if ways is not None:
+            return ways
+    ways = _over(instance, coarsest, exact, math.inf)
+    assert ways is not None
+    return ways
+
+
+def _over(instance: Instance, bins: tuple[Bin, ...], exact: bool, limit: float) -> Ways | None:
+    """None where some job has more than `limit` splits."""
+    ways = Ways(instance, bins, exact, {})
+    for job in instance.jobs:
+        found = _alternatives(ways, job, limit)
+        if found is None:
+            return None
+        ways.of[job.id] = found
+    return ways
+
+
+def _alternatives(ways: Ways, job: Job, limit: float) -> tuple[Alternative, ...] | None:
+    """None where there are more than `limit` splits."""
+    instance = ways.instance
+    entry = instance.running_job.get(job.id)
+    found: list[Alternative] = []
+    earliest_s = instance.release_s(job) - instance.now_s
+    if entry is not None:
+        found.append(Alternative(
+            option=None, mode=entry.mode, split=ways.running_split(entry.placement),
+            seconds=continue_s(instance, job), earliest_s=0.0,
+        ))
+        if not may_preempt(instance, entry):
+            return tuple(found)
+        earliest_s = hold_to_save_s(job)
+    seen: set[tuple[int, Split]] = set()
+    modes: list[Mode] = []
+    for option in options(instance.cluster, job):
+        if not _allowed(instance, job, option.mode):
+            continue
+        if option.mode not in modes:
+            modes.append(option.mode)
+        for split in _splits(ways, job, option):
+            if (modes.index(option.mode), split) in seen:
+                continue
+            seen.add((modes.index(option.mode), split))
+            if len(seen) > limit:
+                return None
+            speed = _best_rate(ways, job, option, split)
+            if speed > 0:
+                found.append(Alternative(
+                    option=option, mode=option.mode, split=split,
+                    seconds=fresh_s(instance, job, option.mode, speed), earliest_s=earliest_s,
+                    preempted=entry is not None,
+                ))
+    return tuple(found)
+
+
+def _allowed(instance: Instance, job: Job, mode: Mode) -> bool:
+    """Whether quota, resources and budgets could ever serve `mode`."""
+    quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
+    cluster = instance.cluster
+    return (
+        (quota is None or mode.gpus <= quota)
+        and all(amount <= cluster.resources.get(name, 0.0) for name, amount in mode.resources.items())
+        and all(amount <= cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items())
+    )
+
+
+def _splits(ways: Ways, job: Job, option: Option) -> Iterator[Split]:
+    """Every way to spread a gang over bins as widely as the option allows."""
+    mode = option.mode
+    if not option.needs_node:
+        yield ()
+        return
+    node = ways.instance.cluster.node
+    most = {
+        name: count for name, count in room(ways.instance.cluster, job, mode).items()
+        if not mode.gpus or node[name].gpu_type == mode.gpu_type
+    }
+    fitting = [tuple(name for name in each.nodes if name in most) for each in ways.bins]
+    if mode.gpus == 0 or option.spread == "node":
+        for b, names in enumerate(fitting):
+            if any(most[name] >= max(mode.gpus, 1) for name in names):
+                yield ((b, mode.gpus),)
+        return
+    if option.spread == "cluster":
+        yield from _compositions(mode.gpus, [(b, sum(most[n] for n in names)) for b, names in enumerate(fitting)])
+        return
+    for rack in dict.fromkeys(each.rack for each in ways.instance.cluster.nodes if each.rack is not None):
+        rooms = [
+            (b, sum(most[name] for name in names if node[name].rack == rack)) for b, names in enumerate(fitting)
+        ]
+        yield from _compositions(mode.gpus, rooms)
+
+
+def _compositions(count: int, rooms: list[tuple[int, int]]) -> Iterator[Split]:
+    """Ways to take `count` in total from bins with this much room."""
+    rooms = [(b, most) for b, most in rooms if most > 0]
+    after = [sum(most for _, most in rooms[i:]) for i in range(len(rooms) + 1)]
+
+    def extend(i: int, left: int, taken: Split) -> Iterator[Split]:
+        if left == 0:
+            yield taken
+        elif left <= after[i]:
+            b, most = rooms[i]
+            for here in range(min(left, most), -1, -1):
+                yield from extend(i + 1, left - here, (*taken, (b, here)) if here else taken)
+
+    yield from extend(0, count, ())
+
+
+def _best_rate(ways: Ways, job: Job, option: Option, split: Split) -> float:
+    """Rate on single nodes, or the best that any placement of this split over merged ones could have."""
+    cluster = ways.instance.cluster
+    mode = option.mode
+    bins = [ways.bins[b] for b, _ in split]
+    if all(len(each.nodes) == 1 for each in bins):
+        placement = make_placement(job, mode, [(ways.bins[b].nodes[0], gpus) for b, gpus in split])
+        return placed_rate(ways.instance, job, mode, placement)
+    spans: list[Span] = []
+    if len(bins) == 1:
+        spans.append("node")
+    if option.spread != "node":
+        racks = [{cluster.node[name].rack for name in each.nodes} - {None} for each in bins]
+        if set.intersection(*racks):
+            spans.append("rack")
+        spans.append("cluster")
+    return max(rate(job, mode, mode.gpu_type, span) for span in spans)

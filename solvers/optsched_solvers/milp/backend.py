@@ -1,0 +1,139 @@
+"""PuLP's back ends: which are there, how one is run, what it truly found.
+
+Three traps. PuLP calls a time-limited incumbent "Optimal" in `status` (`sol_status` tells the truth). It drops the
+bound, which is read here from CBC's log or from the back end's own object. And asking PuLP for all back ends that
+are available imports HiGHS's Python module, which must not share a process with OR-Tools.
+"""
+
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from optsched.errors import InputError, SolverUnavailable
+
+DEFAULT = "PULP_CBC_CMD"
+
+PYTHON_MODULE = {
+    "CyLP": "cylp", "PYGLPK": "glpk", "CPLEX_PY": "cplex", "GUROBI": "gurobipy", "MOSEK": "mosek",
+    "XPRESS": "xpress", "XPRESS_PY": "xpress", "SCIP_PY": "pyscipopt", "HiGHS": "highspy", "COPT": "coptpy",
+    "SAS94": "saspy", "SASCAS": "swat", "CUOPT": "cuopt",
+}
+"""Back ends that are Python modules, so that their presence can be told without importing them."""
+
+CBC_ROUNDING = 5e-4
+"""CBC prints its bound with three decimals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a back end proved of the model, and the bound it gave, in units of the model's objective."""
+
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    bound: float | None
+
+
+def choose(name: str) -> str:
+    """Check that a back end can be used here.
+
+    Raises InputError for a name PuLP does not know, SolverUnavailable for one that is not installed.
+    """
+    import pulp
+
+    known = list(dict.fromkeys(pulp.listSolvers()))
+    if name not in known:
+        raise InputError(f"option backend: PuLP has no back end {name!r}; available here: {_available(known)}")
+    if not _is_there(name):
+        raise SolverUnavailable(f"PuLP's back end {name} is not installed; available here: {_available(known)}")
+    if name == "HiGHS" and "ortools" in sys.modules:
+        raise SolverUnavailable("HiGHS cannot be loaded beside OR-Tools in one process; use HiGHS_CMD or PULP_CBC_CMD")
+    return name
+
+
+def _available(known: list[str]) -> str:
+    return ", ".join(name for name in known if _is_there(name)) or "none"
+
+
+def _is_there(name: str) -> bool:
+    if name in PYTHON_MODULE:
+        return importlib.util.find_spec(PYTHON_MODULE[name]) is not None
+    return bool(_make(name, {}).available())
+
+
+def _make(name: str, wanted: dict[str, Any]) -> Any:
+    """A PuLP solver object with those of the wanted settings that it knows."""
+    import pulp
+
+    if name == DEFAULT:
+        # The bundled CBC through the class that outlives PuLP 3.
+        make: Callable[..., Any] = pulp.COIN_CMD
+        wanted = {**wanted, "path": pulp.PULP_CBC_CMD.pulp_cbc_path}
+    else:
+        make = next(cls for cls in pulp.apis._all_solvers if cls.name == name)
+    accepted = inspect.signature(make).parameters
+    return make(msg=False, **{key: value for key, value in wanted.items() if key in accepted})
+
+
+def run(
+    problem: Any, name: str, time_limit_s: float, workers: int, seed: int, max_nodes: int | None, folder: Path
+) -> Outcome:
+    """Solve `problem` in place, with temporary files in `folder`. Raises SolverUnavailable if the back end fails."""
+    import pulp
+
+    is_cbc = name in (DEFAULT, "COIN_CMD")
+    wanted: dict[str, Any] = {"timeLimit": max(0.1, time_limit_s), "gapRel": 0.0, "keepFiles": False}
+    log = folder / "log.txt"
+    if is_cbc:
+        wanted["logPath"] = str(log)
+        wanted["options"] = [f"randomSeed {seed % 2**31}", f"randomCbcSeed {seed % 2**31}"]
+    if max_nodes is not None:
+        wanted["maxNodes"] = max_nodes
+    if workers > 1 or not is_cbc:
+        # For CBC one thread is not the same as none: it waits for itself.
+        wanted["threads"] = workers
+    solver = _make(name, wanted)
+    solver.tmpDir = str(folder)
+    try:
+        problem.solve(solver)
+    except pulp.PulpSolverError as error:
+        raise SolverUnavailable(f"PuLP's back end {name} failed: {str(error).strip()}") from error
+    if problem.sol_status == pulp.LpSolutionOptimal:
+        return Outcome("optimal", None)
+    if pulp.LpStatusInfeasible in (problem.status, problem.sol_status):
+        return Outcome("infeasible", None)
+    bound = _cbc_bound(log) if is_cbc else _own_bound(problem.solverModel)
+    if problem.sol_status == pulp.LpSolutionIntegerFeasible:
+        return Outcome("feasible", bound)
+    return Outcome("unknown", bound)
+
+
+def _cbc_bound(log: Path) -> float | None:
+    """The bound of a search that CBC did not complete."""
+    found = re.findall(r"^Lower bound:\s+(\S+)", log.read_text(errors="replace"), re.MULTILINE)
+    try:
+        bound = float(found[-1])
+    except (IndexError, ValueError):
+        return None
+    return bound - CBC_ROUNDING if abs(bound) < 1e20 else None
+
+
+def _own_bound(solver_model: Any) -> float | None:
+    """The bound kept by the Python objects of Gurobi, HiGHS, SCIP and CPLEX; None from any other."""
+    readers: tuple[Callable[[Any], Any], ...] = (
+        lambda model: model.ObjBound,
+        lambda model: model.getInfo().mip_dual_bound,
+        lambda model: model.getDualbound(),
+        lambda model: model.solution.MIP.get_best_objective(),
+    )
+    for read in readers:
+        try:
+            bound = float(read(solver_model))
+        except Exception:
+            continue
+        if abs(bound) < 1e20:
+            return bound
+    return None

@@ -1,0 +1,124 @@
+"""Objectives over the time-indexed variables: every job cost is a coefficient, as it depends on the start alone."""
+
+from dataclasses import dataclass
+
+from optsched.objectives import Term, combine, job_cost, quantile_rank
+
+from .grid import Start
+from .model import Expression, Model
+
+LARGEST = 1e5
+"""Coefficients that are not whole numbers are scaled to at most this, far above a solver's tolerances."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelModel:
+    """`expression` is minimised; value of the level = `constant` + expression / `scale`.
+
+    `whole` says that the expression takes only whole values at its optimum.
+    """
+
+    level: tuple[tuple[float, Term], ...]
+    expression: Expression
+    constant: float
+    scale: float
+    whole: bool
+
+    def value(self, expression_value: float) -> float:
+        """The level's value where the expression has this one."""
+        return self.constant + expression_value / self.scale
+
+
+def scale_of(coefficients: list[float]) -> float:
+    """1 where all are whole and not too large, else what makes the largest `LARGEST`."""
+    largest = max((abs(c) for c in coefficients), default=0.0)
+    if largest == 0.0 or (largest <= 1e7 and all(c == int(c) for c in coefficients)):
+        return 1.0
+    return LARGEST / largest
+
+
+def build_level(model: Model, level: tuple[tuple[float, Term], ...], number: int) -> LevelModel:
+    """The expression of a weighted sum of terms, with the rows that maxima and quantiles need."""
+    parts: list[tuple[float, Expression]] = []
+    constant = 0.0
+    for i, (weight, term) in enumerate(level):
+        least, expression, scale = _term(model, term, f"{number}_{i}")
+        constant += weight * least
+        parts.append((weight / scale, expression))
+    total: Expression = {}
+    for factor, expression in parts:
+        for var, coefficient in expression.items():
+            total[var] = total.get(var, 0.0) + factor * coefficient
+    total = {var: coefficient for var, coefficient in total.items() if coefficient}
+    scale = scale_of(list(total.values()))
+    whole = scale == 1.0 and all(factor == int(factor) for factor, _ in parts)
+    scaled = {var: coefficient * scale for var, coefficient in total.items()}
+    return LevelModel(level, scaled, constant, scale, whole)
+
+
+def _term(model: Model, term: Term, name: str) -> tuple[float, Expression, float]:
+    """(least value, expression, scale): value of the term = least + expression / scale."""
+    costs = _costs(model, term)
+    if not costs:
+        return 0.0, {}, 1.0
+    least = [min(found) for found in costs.values()]
+    if term.over in ("sum", "segments"):
+        expression = {
+            var: cost - low
+            for (job_id, found), low in zip(costs.items(), least, strict=True)
+            for (_, var), cost in zip(model.starts[job_id], found, strict=True)
+        }
+        return sum(least), expression, 1.0
+    low = combine(term, least)
+    above = {job_id: [max(0.0, cost - low) for cost in found] for job_id, found in costs.items()}
+    scale = scale_of([cost for found in above.values() for cost in found])
+    top = model.continuous(f"top_{name}")
+    spared: Expression = {}
+    may_exceed = 0 if term.over == "max" else len(costs) - quantile_rank(term, len(costs))
+    for job_id, found in above.items():
+        row = {var: cost * scale for (_, var), cost in zip(model.starts[job_id], found, strict=True) if cost}
+        if not row:
+            continue
+        largest = max(row.values())
+        row[top] = -1.0
+        if may_exceed:
+            spared[exceeds := model.binary(f"exceeds_{name}_{len(spared)}")] = 1.0
+            row[exceeds] = -largest
+        model.add(row, "<=", 0.0)
+    if spared:
+        model.add(spared, "<=", may_exceed)
+    return low, {top: 1.0}, scale
+
+
+def _costs(model: Model, term: Term) -> dict[str, list[float]]:
+    """For each job that counts, the cost of each of its starts."""
+    found = {}
+    for job in model.instance.jobs:
+        starts = [start for start, _ in model.starts[job.id]]
+        if term.over == "segments":
+            known: dict[int, float] = {}
+            for start in starts:
+                key = id(start.alternative)
+                if key not in known:
+                    known[key] = model.ways.hold_cost(term, job, start.alternative)
+            found[job.id] = [known[id(start.alternative)] for start in starts]
+            continue
+        cost = job_cost(term, model.instance, job)
+        if cost is not None:
+            found[job.id] = [cost.at(start.completion_s) for start in starts]
+    return found
+
+
+def level_of(model: Model, level: tuple[tuple[float, Term], ...], chosen: dict[str, Start]) -> float:
+    """Value of a level where each job takes the start chosen for it, computed without the solver's rounding."""
+    total = 0.0
+    for weight, term in level:
+        costs = []
+        for job in model.instance.jobs:
+            start = chosen[job.id]
+            if term.over == "segments":
+                costs.append(model.ways.hold_cost(term, job, start.alternative))
+            elif (cost := job_cost(term, model.instance, job)) is not None:
+                costs.append(cost.at(start.completion_s))
+        total += weight * (sum(costs) if term.over == "segments" else combine(term, costs))
+    return total

@@ -1,0 +1,136 @@
+"""EASY backfilling."""
+
+from bisect import insort
+from dataclasses import dataclass
+
+from optsched.physics import TIME_TOLERANCE_S
+from optsched.simulate.demand import Demand
+from optsched.simulate.outlook import Outlook
+from optsched.simulate.placement import Room
+from optsched.simulate.world import World
+
+from .demand_queue import Entry, arrival_key
+
+
+@dataclass(slots=True)
+class Reservation:
+    """When the head of the queue is to start, what is then still free beside it, and what that assumes.
+
+    `releases_s` has the expected release of every job that held something when the reservation was made.
+    """
+
+    head: str
+    start_s: float
+    beside: Room
+    releases_s: dict[str, float]
+
+
+class Backfill:
+    """First in, first out, but a later job may start where it does not delay the first one that does not fit.
+
+    EASY (Lifka, The ANL/IBM SP scheduling system, JSSPP 1995), on nodes: the head's reservation is found by
+    releasing running jobs in the order of their expected end until it fits.
+    """
+
+    name = "backfill"
+    title = "first in, first out with EASY backfilling"
+
+    def __init__(self) -> None:
+        self._queue: list[Entry] = []
+        self._reservation: Reservation | None = None
+
+    def decide(self, world: World) -> None:
+        """Start from the head while it fits; then reserve for the head and fill what it leaves."""
+        arrived = [(arrival_key(world, job_id), job_id) for job_id in world.take_arrived()]
+        for entry in arrived:
+            insort(self._queue, entry)
+        released = world.take_released()
+        started = self._start_heads(world)
+        if not self._queue:
+            self._reservation = None
+            return
+        head = self._queue[0][1]
+        new = self._out_of_date(world, head, released)
+        if new:
+            self._reservation = _reserve(world, head)
+        candidates = self._queue[1:] if new or started or released else sorted(arrived)
+        self._fill(world, [entry for entry in candidates if entry[1] in world.waiting and entry[1] != head])
+
+    def _start_heads(self, world: World) -> bool:
+        started = 0
+        while started < len(self._queue):
+            job_id = self._queue[started][1]
+            found = world.fit(job_id)
+            if found is None:
+                break
+            world.start(job_id, *found)
+            started += 1
+        del self._queue[:started]
+        return started > 0
+
+    def _out_of_date(self, world: World, head: str, released: list[str]) -> bool:
+        """Whether there is no reservation for this head, or something did not end as it was expected to."""
+        known = self._reservation
+        if known is None or known.head != head or known.start_s <= world.now_s:
+            return True
+        return any(known.releases_s.get(job_id, world.now_s) > world.now_s + TIME_TOLERANCE_S for job_id in released)
+
+    def _fill(self, world: World, candidates: list[Entry]) -> None:
+        """Start candidates that end before the reservation, or fit beside it."""
+        known = self._reservation
+        beside = None if known is None else world.free.overlap(known.beside)
+        too_big: set[Demand] = set()
+        only_short: set[Demand] = set()
+        started = set()
+        for entry in candidates:
+            job_id = entry[1]
+            demand = world.demand(job_id)
+            if demand in too_big:
+                continue
+            if known is None or beside is None:
+                found = world.fit(job_id)
+                if found is None:
+                    too_big.add(demand)
+                    continue
+            else:
+                window_s = known.start_s - world.now_s + TIME_TOLERANCE_S
+                if demand in only_short and world.fastest_finish_s(job_id) > window_s:
+                    continue
+                found = world.fit(job_id)
+                if found is None:
+                    too_big.add(demand)
+                    continue
+                run_s = world.expected_run_s(job_id, *found)
+                if run_s > window_s:
+                    found = world.fit(job_id, beside)
+                    if found is None:
+                        only_short.add(demand)
+                        continue
+                    run_s = world.expected_run_s(job_id, *found)
+                    need = world.need(job_id, found[0])
+                    known.beside.take(need, found[1])
+                    beside.take(need, found[1])
+                else:
+                    beside = None
+                known.releases_s[job_id] = world.now_s + run_s
+            world.start(job_id, *found)
+            started.add(job_id)
+            if known is not None and beside is None:
+                beside = world.free.overlap(known.beside)
+        if started:
+            self._queue = [entry for entry in self._queue if entry[1] not in started]
+
+
+def _reserve(world: World, head: str) -> Reservation | None:
+    """The earliest instant at which the head fits as running jobs end; None where it never does."""
+    outlook = Outlook(world)
+    ends = sorted((world.expected_release_s(job_id), job_id) for job_id in (*world.running, *world.saving))
+    for i, (end_s, job_id) in enumerate(ends):
+        outlook.release(job_id, finished=job_id in world.running)
+        if i + 1 < len(ends) and ends[i + 1][0] == end_s:
+            continue
+        found = world.fit(head, outlook.room)
+        if found is not None:
+            outlook.room.take(world.need(head, found[0]), found[1])
+            return Reservation(head, end_s, outlook.room, {name: time_s for time_s, name in ends})
+    return None

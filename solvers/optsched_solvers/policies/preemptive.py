@@ -1,0 +1,169 @@
+"""What the preemptive rules share: who is evicted for whom, and who waits for a place that is coming free."""
+
+import math
+
+from optsched.physics import TIME_TOLERANCE_S
+from optsched.simulate.outlook import Outlook
+from optsched.simulate.placement import Room
+from optsched.simulate.world import World
+
+from .demand_queue import DemandQueue, Entry, Key, arrival_key
+
+Candidate = tuple[Key, float, str]
+"""A running job: its key (the largest is evicted first), from when on it may be preempted, and its id."""
+
+
+class Preemptive:
+    """Base of the rules that give each job a rank and let a lower rank evict a higher one.
+
+    Waiting jobs are served in order of priority, rank and arrival. One that fits starts. One that fits once the
+    jobs being checkpointed are gone claims that place. Else running jobs of lower priority or higher rank are
+    evicted, the last in order first, until it fits; those whose place turns out not to be needed stay. Jobs of equal
+    priority and rank never evict each other.
+    """
+
+    def __init__(self) -> None:
+        self._queue = DemandQueue()
+        self._recheck_s = math.inf
+
+    def rank(self, world: World, job_id: str) -> float:
+        """Lower runs first; must not change while a job waits, and a preemption must not lower it."""
+        raise NotImplementedError
+
+    def next_rise_s(self, world: World) -> float:
+        """When the rank of a running job will next rise; infinite where ranks only fall while jobs run."""
+        return math.inf
+
+    def decide(self, world: World) -> None:
+        """Start, claim or evict, for one waiting job after the other."""
+        released = world.take_released()
+        if released or world.now_s >= self._recheck_s:
+            self._queue.unblock()
+            self._recheck_s = math.inf
+        moment = _Moment(self, self._queue, world)
+        moment.decide()
+        if not world.waiting:
+            return
+        self._recheck_s = min(self._recheck_s, moment.recheck_s, self.next_rise_s(world))
+        if self._recheck_s < math.inf:
+            world.wake_at(self._recheck_s)
+
+
+class _Moment:
+    """One decision. `soon` is what will be free when all saving jobs are gone, less what has been claimed of it."""
+
+    def __init__(self, rule: Preemptive, queue: DemandQueue, world: World) -> None:
+        self._rule = rule
+        self._queue = queue
+        self._world = world
+        self._soon: Outlook | None = None
+        self._room: Room | None = None
+        self._candidates: list[Candidate] | None = None
+        self.recheck_s = math.inf
+
+    def decide(self) -> None:
+        world, queue = self._world, self._queue
+        self._enqueue_arrived()
+        claimed: list[Entry] = []
+        if world.saving and queue.best() is not None:
+            self._look_ahead()
+        while entry := queue.best():
+            job_id = entry[1]
+            room = self._startable(bool(claimed))
+            found = world.fit(job_id, room)
+            if found is not None:
+                queue.pop()
+                need = world.need(job_id, found[0])
+                world.start(job_id, *found)
+                if self._soon is not None:
+                    self._soon.room.take(need, found[1])
+                if room is not world.free:
+                    room.take(need, found[1])
+                continue
+            found = None if self._soon is None else world.fit(job_id, self._soon.room)
+            if found is not None and self._soon is not None:
+                queue.pop()
+                self._soon.room.take(world.need(job_id, found[0]), found[1])
+                self._room = None
+                claimed.append(entry)
+            elif not self._evict_for(entry):
+                queue.block()
+        for key, job_id in claimed:
+            queue.push(key, job_id, world.demand(job_id))
+
+    def _enqueue_arrived(self) -> None:
+        world = self._world
+        for job_id in world.take_arrived():
+            key = arrival_key(world, job_id, self._rule.rank(world, job_id))
+            self._queue.push(key, job_id, world.demand(job_id))
+
+    def _look_ahead(self) -> Outlook:
+        if self._soon is None:
+            self._soon = Outlook(self._world)
+            for job_id in self._world.saving:
+                self._soon.release(job_id)
+        return self._soon
+
+    def _startable(self, claims: bool) -> Room:
+        """What is free now and not claimed."""
+        if not claims or self._soon is None:
+            return self._world.free
+        if self._room is None:
+            self._room = self._world.free.overlap(self._soon.room)
+        return self._room
+
+    def _evict_for(self, entry: Entry) -> bool:
+        """Preempt what must give way for the job to fit, now or once it is saved; False if it cannot be done."""
+        key, job_id = entry
+        world = self._world
+        soon: Outlook | None = None
+        victims: list[str] = []
+        fits = False
+        for other, preemptible_at_s, other_id in self._running():
+            if not _gives_way(other, key):
+                break
+            if other_id not in world.running:
+                continue
+            if preemptible_at_s > world.now_s + TIME_TOLERANCE_S:
+                self.recheck_s = min(self.recheck_s, preemptible_at_s)
+                continue
+            soon = self._look_ahead()
+            soon.release(other_id)
+            victims.append(other_id)
+            fits = world.fit(job_id, soon.room) is not None
+            if fits:
+                break
+        if soon is None or not fits:
+            for other_id in reversed(victims):
+                self._look_ahead().put_back(other_id)
+            return False
+        for other_id in reversed(victims[:-1]):  # the last was needed, it did not fit before
+            soon.put_back(other_id)
+            if world.fit(job_id, soon.room) is not None:
+                victims.remove(other_id)
+            else:
+                soon.release(other_id)
+        for other_id in victims:
+            world.preempt(other_id)
+        self._room = None
+        self._enqueue_arrived()
+        return True
+
+    def _running(self) -> list[Candidate]:
+        """Running jobs that may be preempted now or later, the last in order first."""
+        if self._candidates is None:
+            world = self._world
+            self._candidates = [
+                (arrival_key(world, job_id, self._rule.rank(world, job_id)), at_s, job_id)
+                for job_id in world.running
+                if (at_s := world.preemptible_at_s(job_id)) < math.inf
+            ]
+            self._candidates.sort(reverse=True)
+        return self._candidates
+
+
+def _gives_way(running: Key, waiting: Key) -> bool:
+    """Whether a running job is to be evicted for a waiting one, by priority, then by rank."""
+    if running[0] != waiting[0]:
+        return running[0] > waiting[0]
+    return running[1] > waiting[1] + TIME_TOLERANCE_S

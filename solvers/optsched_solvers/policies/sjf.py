@@ -1,0 +1,16 @@
+"""Shortest job first."""
+
+from optsched.simulate.world import World
+
+from .list_scheduling import ListScheduling
+
+
+class Sjf(ListScheduling):
+    """Shortest run time first, without preemption; what does not fit is skipped."""
+
+    name = "sjf"
+    title = "shortest job first, without preemption"
+
+    def rank(self, world: World, job_id: str) -> float:
+        """Seconds in the fastest option, start-up and restore included."""
+        return world.fastest_finish_s(job_id)

@@ -1,0 +1,19 @@
+"""Shortest remaining service first."""
+
+from optsched.simulate.world import World
+
+from .preemptive import Preemptive
+
+
+class Srsf(Preemptive):
+    """Shortest remaining service (GPUs x remaining time) first, with preemption; what does not fit is skipped.
+
+    The rule that Tiresias uses when run times are known (Gu et al., NSDI 2019).
+    """
+
+    name = "srsf"
+    title = "shortest remaining GPU service first, with preemption"
+
+    def rank(self, world: World, job_id: str) -> float:
+        """GPU-seconds to completion in the fastest option, start-up and restore included."""
+        return world.service_gpus(job_id) * world.fastest_finish_s(job_id)

@@ -1,0 +1,371 @@
+"""An instance in integers: for every job its alternatives, and the rows of capacity they draw on.
+
+Shared by the solvers that plan the whole horizon. Times are ticks from `now_s`. Each length of time is kept rounded
+down (a model over those is a relaxation, see `ticks`) and up (a schedule over those is feasible).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from optsched.instance import Instance, Placement, Running, Slot
+from optsched.job import Job, Mode
+from optsched.modes import Option, options, room
+from optsched.objectives import Objective, Term, hold_cost_per_s, job_cost
+from optsched.physics import (
+    Span,
+    cpus,
+    hold_to_save_s,
+    may_preempt,
+    memory_gib,
+    placed_rate,
+    remaining_after_preemption_s,
+    run_s,
+    setup_s,
+)
+from optsched.plan import JobPlan, Plan, Segment
+from optsched.verify import decision_now
+
+from .ticks import Tick, choose_tick
+
+MAX_TICKS = 10**8
+"""Resolution of the horizon where times are no multiples of a common tick."""
+
+Split = tuple[tuple[int, int], ...]
+"""(node index, GPUs there) of one job; (node index, 0) for a CPU-only job; empty for a job without node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One capacity that is held over time: GPUs, cores or memory of a node, a cluster resource, a quota."""
+
+    name: str
+    capacity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to run what is left of a job, in one piece.
+
+    `seconds` includes set-up; `down`/`up` are the same in ticks. `rooms` lists the nodes it may use with the most
+    GPUs it could hold there, `fixed` the split of a running job that continues. `shared` are its demands on rows
+    that belong to no node.
+    """
+
+    mode: Mode
+    spread: Span
+    seconds: float
+    down: int
+    up: int
+    rooms: Split
+    fixed: Split | None
+    shared: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The checkpoint of a running job that is preempted now: its nodes stay taken for so long."""
+
+    seconds: float
+    down: int
+    up: int
+    split: Split
+    mode: Mode
+    shared: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One job: when it may start, in which ways, after whom.
+
+    A running job's first alternative is to continue; the others are open only where `hold` is set.
+    """
+
+    index: int
+    job: Job
+    release_down: int
+    release_up: int
+    alternatives: tuple[Alternative, ...]
+    before: tuple[int, ...]
+    running: Running | None = None
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where one activity stands in a schedule: alternative, start tick, nodes."""
+
+    alternative: int
+    start: int
+    split: Split
+
+
+Schedule = list[Choice]
+"""One choice for each activity, by index."""
+
+
+class Problem:
+    """The integer view of one instance under one objective."""
+
+    def __init__(self, instance: Instance, objective: Objective) -> None:
+        self.instance = instance
+        self.objective = objective
+        cluster = instance.cluster
+        self.node_types = [node.gpu_type for node in cluster.nodes]
+        self.rows: list[Row] = []
+        self.gpu_row = [self._row(f"GPUs of {node.name}", node.gpus) for node in cluster.nodes]
+        self.cpu_row = [
+            None if node.cpus is None else self._row(f"cores of {node.name}", node.cpus) for node in cluster.nodes
+        ]
+        self.memory_row = [
+            None if node.memory_gib is None else self._row(f"memory of {node.name}", node.memory_gib)
+            for node in cluster.nodes
+        ]
+        self.resource_row = {name: self._row(name, amount) for name, amount in cluster.resources.items()}
+        self.quota_row = {
+            tenant.name: self._row(f"quota of {tenant.name}", tenant.gpu_quota)
+            for tenant in instance.tenants
+            if tenant.gpu_quota is not None
+        }
+        self._cores_suffice = self._types_with_enough_cores()
+        self.tick = self._choose_tick()
+        position = {job.id: i for i, job in enumerate(instance.jobs)}
+        self.activities = [self._activity(i, job, position) for i, job in enumerate(instance.jobs)]
+
+    def _row(self, name: str, capacity: float) -> int:
+        self.rows.append(Row(name, float(capacity)))
+        return len(self.rows) - 1
+
+    def _types_with_enough_cores(self) -> frozenset[str | None]:
+        """GPU types whose nodes can give every GPU the most cores any job takes, so that cores never bind."""
+        cluster = self.instance.cluster
+        most: dict[str | None, int] = {}
+        cpu_only = False
+        for job in self.instance.jobs:
+            for option in options(cluster, job):
+                mode = option.mode
+                cpu_only = cpu_only or mode.cpus > 0
+                most[mode.gpu_type] = max(most.get(mode.gpu_type, 0), mode.cpus_per_gpu)
+        for entry in self.instance.running:
+            for slot in entry.placement:
+                gpu_type = cluster.node[slot.node].gpu_type
+                most[gpu_type] = max(most.get(gpu_type, 0), entry.mode.cpus_per_gpu)
+        return frozenset(
+            gpu_type for gpu_type, cores in most.items()
+            if not cpu_only and all(
+                node.cpus is None or node.cpus >= cores * node.gpus
+                for node in cluster.nodes if node.gpu_type == gpu_type
+            )
+        )
+
+    def _worthwhile(self, job: Job) -> list[Option]:
+        """Options without those that save cores where cores never bind."""
+        found = options(self.instance.cluster, job)
+        return [
+            option for option in found
+            if not (option.mode.cpus_per_gpu and option.mode.gpu_type in self._cores_suffice and any(
+                other.rate > option.rate and other.spread == option.spread and other.mode.gpus == option.mode.gpus
+                and other.mode.gpu_type == option.mode.gpu_type and other.mode.duration_s is None
+                for other in found
+            ))
+        ]
+
+    def _choose_tick(self) -> Tick:
+        instance, seconds = self.instance, []
+        latest_s = total_s = 0.0
+        for job in instance.jobs:
+            seconds.append(max(0.0, job.submit_s - instance.now_s))
+            if job.deadline_s is not None:
+                seconds.append(abs(job.deadline_s - instance.now_s))
+            ways = self._ways(job)
+            seconds.extend(way[1] for way in ways)
+            if job.id in instance.running_job:
+                seconds.append(hold_to_save_s(job))
+            latest_s = max([latest_s, job.submit_s - instance.now_s])
+            total_s += max([hold_to_save_s(job) + way[1] for way in ways], default=0.0)
+        return choose_tick(seconds, MAX_TICKS, latest_s + total_s, instance.now_s)
+
+    def _ways(self, job: Job) -> list[tuple[Option | None, float]]:
+        """Every way to run what is left of a job with its length in seconds; None is to continue."""
+        instance = self.instance
+        running = instance.running_job.get(job.id)
+        ways: list[tuple[Option | None, float]] = []
+        if running is not None:
+            speed = placed_rate(instance, job, running.mode, running.placement)
+            left_s = run_s(job, running.mode, running.remaining_s, speed)
+            ways.append((None, running.setup_s + left_s))
+            if not may_preempt(instance, running):
+                return ways
+            work_s = remaining_after_preemption_s(instance, running)
+        else:
+            work_s = instance.remaining_s(job)
+        overhead_s = setup_s(job, ran_before=running is not None or job.id in instance.suspended_job)
+        quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
+        for option in self._worthwhile(job):
+            if quota is not None and option.mode.gpus > quota:
+                continue
+            if any(need > instance.cluster.resources[name] for name, need in option.mode.resources.items()):
+                continue
+            if any(need > instance.cluster.budgets[name] for name, need in option.mode.budgets.items()):
+                continue
+            ways.append((option, overhead_s + option.run_s(job, work_s)))
+        return ways
+
+    def _activity(self, index: int, job: Job, position: dict[str, int]) -> Activity:
+        instance = self.instance
+        running = instance.running_job.get(job.id)
+        order = instance.cluster.node_order
+        alternatives = []
+        held: Split = ()
+        for option, seconds in self._ways(job):
+            down, up = self.tick.floor(seconds), self.tick.ceil(seconds)
+            if option is None:
+                assert running is not None
+                held = tuple((order[slot.node], slot.gpus) for slot in running.placement)
+                alternatives.append(
+                    Alternative(running.mode, "cluster", seconds, down, up, held, held, self._shared(job, running.mode))
+                )
+            else:
+                rooms: Split = ()
+                if option.needs_node:
+                    found = room(instance.cluster, job, option.mode)
+                    need = option.mode.gpus if option.spread == "node" else 1
+                    rooms = tuple((order[name], most) for name, most in found.items() if most >= need or not need)
+                alternatives.append(
+                    Alternative(option.mode, option.spread, seconds, down, up, rooms, None,
+                                self._shared(job, option.mode))
+                )
+        hold = None
+        if running is not None and len(alternatives) > 1:
+            hold_s = hold_to_save_s(job)
+            hold = Hold(hold_s, self.tick.floor(hold_s), self.tick.ceil(hold_s), held, running.mode,
+                        self._shared(job, running.mode))
+        wait_s = max(0.0, job.submit_s - instance.now_s)
+        return Activity(
+            index, job, self.tick.floor(wait_s), self.tick.ceil(wait_s), tuple(alternatives),
+            tuple(position[name] for name in dict.fromkeys(job.after)), running, hold,
+        )
+
+    def _shared(self, job: Job, mode: Mode) -> tuple[tuple[int, float], ...]:
+        found = [(self.resource_row[name], amount) for name, amount in mode.resources.items() if amount]
+        if job.tenant in self.quota_row and mode.gpus:
+            found.append((self.quota_row[job.tenant], float(mode.gpus)))
+        return tuple(found)
+
+    def node_demands(self, activity: Activity, mode: Mode, node: int, gpus: int) -> list[tuple[int, float]]:
+        """Demands on the rows of one node where the job holds `gpus` GPUs."""
+        found = []
+        if gpus:
+            found.append((self.gpu_row[node], float(gpus)))
+        cpu_row, memory_row = self.cpu_row[node], self.memory_row[node]
+        if cpu_row is not None and (cores := cpus(mode, gpus)):
+            found.append((cpu_row, float(cores)))
+        if memory_row is not None and (memory := memory_gib(activity.job, mode, gpus)):
+            found.append((memory_row, memory))
+        return found
+
+    def demands(
+        self, activity: Activity, mode: Mode, split: Split, shared: tuple[tuple[int, float], ...]
+    ) -> list[tuple[int, float]]:
+        """All (row, amount) that a job holds on `split`."""
+        found = list(shared)
+        for node, gpus in split:
+            found.extend(self.node_demands(activity, mode, node, gpus))
+        return found
+
+    # ------------------------------------------------------------------------------- schedules and plans
+
+    def cost_function(self, term: Term, activity: Activity) -> Callable[[float], float] | None:
+        """Cost of completing this activity at an instant in seconds, or None where the job does not count."""
+        cost = job_cost(term, self.instance, activity.job)
+        return None if cost is None else cost.at
+
+    def segment_cost(self, term: Term, activity: Activity, alternative: int) -> float:
+        """Cost of what an alternative holds (and of the checkpoint before it) under `energy` or `cost`, at the
+        lowest price of the GPU type."""
+        instance, chosen = self.instance, activity.alternatives[alternative]
+        held_s = chosen.seconds
+        total = hold_cost_per_s(term, instance, activity.job, self._gpu_type(chosen), chosen.mode) * held_s
+        if activity.hold is not None and alternative > 0:
+            gpu_type = self.node_types[activity.hold.split[0][0]] if activity.hold.split else None
+            total += hold_cost_per_s(term, instance, activity.job, gpu_type, activity.hold.mode) * activity.hold.seconds
+        return total
+
+    def _gpu_type(self, alternative: Alternative) -> str | None:
+        return self.node_types[alternative.rooms[0][0]] if alternative.rooms else None
+
+    def end_s(self, activity: Activity, choice: Choice) -> float:
+        """Completion of a choice in seconds."""
+        start_s = self.instance.now_s + choice.start * self.tick.length_s
+        return start_s + activity.alternatives[choice.alternative].seconds
+
+    def plan(self, schedule: Schedule) -> Plan:
+        """The plan of a schedule whose lengths were rounded up."""
+        return Plan(jobs=tuple(
+            self._job_plan(activity, choice) for activity, choice in zip(self.activities, schedule, strict=True)
+        ))
+
+    def _job_plan(self, activity: Activity, choice: Choice) -> JobPlan:
+        now_s = self.instance.now_s
+        chosen = activity.alternatives[choice.alternative]
+        start_s = max(now_s + choice.start * self.tick.length_s, activity.job.submit_s)
+        last = Segment(start_s=start_s, end_s=start_s + chosen.seconds, mode=chosen.mode,
+                       placement=self._placement(chosen.mode, choice.split))
+        segments: tuple[Segment, ...] = (last,)
+        if activity.hold is not None and choice.alternative > 0 and activity.hold.seconds > 0:
+            hold = activity.hold
+            assert activity.running is not None
+            segments = (
+                Segment(start_s=now_s, end_s=now_s + hold.seconds, mode=hold.mode,
+                        placement=activity.running.placement),
+                last,
+            )
+        return JobPlan(id=activity.job.id, decision=decision_now(self.instance, activity.job, segments),
+                       segments=segments)
+
+    def _placement(self, mode: Mode, split: Split) -> Placement:
+        nodes = self.instance.cluster.nodes
+        return tuple(
+            Slot(node=nodes[node].name, gpus=gpus, cpus=cpus(mode, gpus)) for node, gpus in sorted(split)
+        )
+
+    def schedule(self, plan: Plan) -> Schedule | None:
+        """The schedule of a plan, or None where the plan is not one piece a job on the tick grid's precision."""
+        found: Schedule = []
+        order = self.instance.cluster.node_order
+        now_s = self.instance.now_s
+        entries = {entry.id: entry for entry in plan.jobs}
+        for activity in self.activities:
+            segments = entries[activity.job.id].segments
+            last = segments[-1]
+            split: Split = tuple((order[slot.node], slot.gpus) for slot in last.placement)
+            if len(segments) != (2 if activity.running is not None and self._is_saved_first(activity, segments) else 1):
+                return None
+            which = self._which(activity, last, split, len(segments) == 2)
+            if which is None:
+                return None
+            found.append(Choice(which, self.tick.ceil(last.start_s - now_s), split))
+        return found
+
+    def _is_saved_first(self, activity: Activity, segments: tuple[Segment, ...]) -> bool:
+        return len(segments) == 2 and activity.hold is not None and math.isclose(
+            segments[0].end_s - self.instance.now_s, activity.hold.seconds, abs_tol=1e-4
+        )
+
+    def _which(self, activity: Activity, segment: Segment, split: Split, preempted: bool) -> int | None:
+        length_s = segment.end_s - segment.start_s
+        for i, alternative in enumerate(activity.alternatives):
+            if alternative.fixed is not None:
+                if not preempted and alternative.fixed == split and math.isclose(
+                    alternative.seconds, length_s, rel_tol=1e-9, abs_tol=1e-4
+                ):
+                    return i
+                continue
+            mode = segment.mode
+            same = (alternative.mode.gpu_type == mode.gpu_type or not mode.gpus, alternative.mode.gpus == mode.gpus,
+                    alternative.mode.cpus_per_gpu == mode.cpus_per_gpu)
+            if all(same) and alternative.mode.duration_s == mode.duration_s and (
+                alternative.mode.resources == mode.resources and alternative.mode.budgets == mode.budgets
+            ) and math.isclose(alternative.seconds, length_s, rel_tol=1e-9, abs_tol=1e-4):
+                return i
+        return None

@@ -1,0 +1,233 @@
+"""From choices on a time grid to a plan in exact seconds: a serial schedule on real nodes."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from optsched.instance import Instance, Placement, Slot
+from optsched.job import Job, Mode
+from optsched.modes import Option, room
+from optsched.physics import (
+    TIME_TOLERANCE_S,
+    cpus,
+    hold_to_save_s,
+    memory_gib,
+    placed_rate,
+    remaining_after_preemption_s,
+    run_s,
+    setup_s,
+)
+from optsched.plan import JobPlan, Plan, Segment
+from optsched.verify import decision_now
+
+from .timeline import Timeline
+
+Part = tuple[tuple[str, ...], int]
+"""Nodes, and how many GPUs of a gang are taken among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How one job runs; when follows from the order of `order_key`, ties in the order given.
+
+    A running job that is not `preempted` continues as it is, and needs no option. Where `placement` is None the
+    nodes are chosen when the job starts: among those of `parts`, or any that fit the option's spread.
+    """
+
+    job_id: str
+    order_key: tuple[float, ...] = (0.0,)
+    option: Option | None = None
+    placement: Placement | None = None
+    parts: tuple[Part, ...] | None = None
+    preempted: bool = False
+
+
+def make_placement(job: Job, mode: Mode, gpus: Iterable[tuple[str, int]]) -> Placement:
+    """What `mode` holds when it has these GPUs on these nodes."""
+    return tuple(Slot(node=name, gpus=count, cpus=cpus(mode, count)) for name, count in gpus)
+
+
+def realise(instance: Instance, choices: Iterable[Choice]) -> Plan | None:
+    """The plan in which each job, in order, starts at the earliest instant at which it fits until it is done.
+
+    Running jobs that continue, and the checkpoints of those that are preempted, come first; a job is taken after
+    its predecessors. If jobs that start together on the grid fit together there, no job starts later than on the
+    grid. None where a choice cannot be carried out, or where running jobs share GPUs.
+    """
+    if any(entry.mode.share_with is not None for entry in instance.running):
+        return None
+    ordered = sorted(choices, key=lambda choice: choice.order_key)
+    timeline = Timeline(instance)
+    done: dict[str, tuple[Segment, ...]] = {}
+    for choice in ordered:
+        if choice.job_id in instance.running_job:
+            done[choice.job_id] = (_now(instance, timeline, choice),)
+    waiting = [choice for choice in ordered if choice.preempted or choice.job_id not in instance.running_job]
+    pending = {choice.job_id for choice in waiting}
+    while waiting:
+        ready = next(
+            (c for c in waiting if not any(before in pending for before in instance.job[c.job_id].after)), None
+        )
+        if ready is None:
+            return None
+        segments = _start(instance, timeline, ready, done)
+        if segments is None:
+            return None
+        done[ready.job_id] = segments
+        waiting.remove(ready)
+        pending.remove(ready.job_id)
+    if any(job.id not in done for job in instance.jobs):
+        return None
+    return Plan(
+        jobs=tuple(
+            JobPlan(id=job.id, decision=decision_now(instance, job, done[job.id]), segments=done[job.id])
+            for job in instance.jobs
+        )
+    )
+
+
+def continue_s(instance: Instance, job: Job) -> float:
+    """Seconds until a running job is done if it continues."""
+    entry = instance.running_job[job.id]
+    speed = placed_rate(instance, job, entry.mode, entry.placement)
+    return entry.setup_s + run_s(job, entry.mode, entry.remaining_s, speed)
+
+
+def fresh_s(instance: Instance, job: Job, mode: Mode, speed: float) -> float:
+    """Seconds that `job` takes from a start in `mode` at rate `speed`, with start-up and, if it ran before,
+    restore; a running job is taken to be preempted now."""
+    entry = instance.running_job.get(job.id)
+    ran_before = entry is not None or job.id in instance.suspended_job
+    work_s = instance.remaining_s(job) if entry is None else remaining_after_preemption_s(instance, entry)
+    return setup_s(job, ran_before) + run_s(job, mode, work_s, speed)
+
+
+def _now(instance: Instance, timeline: Timeline, choice: Choice) -> Segment:
+    """What a running job holds from now on: until it is done, or while it is saved."""
+    job, entry = instance.job[choice.job_id], instance.running_job[choice.job_id]
+    length_s = hold_to_save_s(job) if choice.preempted else continue_s(instance, job)
+    segment = Segment(
+        start_s=instance.now_s, end_s=instance.now_s + length_s, mode=entry.mode, placement=entry.placement
+    )
+    timeline.hold(job, segment)
+    return segment
+
+
+def _start(
+    instance: Instance, timeline: Timeline, choice: Choice, done: dict[str, tuple[Segment, ...]]
+) -> tuple[Segment, ...] | None:
+    """Segments of a job that starts afresh as early as it fits."""
+    job = instance.job[choice.job_id]
+    assert choice.option is not None
+    mode = choice.option.mode
+    saved = done.get(job.id, ())
+    earliest_s = max(
+        instance.release_s(job),
+        *(segment.end_s for segment in saved),
+        *(done[before][-1].end_s for before in job.after),
+        instance.now_s,
+    )
+    for start_s in timeline.instants(earliest_s):
+        for placement, length_s in _placements(instance, timeline, choice, job, start_s):
+            segment = Segment(start_s=start_s, end_s=start_s + length_s, mode=mode, placement=placement)
+            if timeline.fits(job, segment):
+                continued = _is_continuation(instance, job, segment)
+                if continued is not None:
+                    segment, saved = continued, ()
+                timeline.hold(job, segment)
+                return (*(s for s in saved if s.end_s > s.start_s), segment)
+    return None
+
+
+def _is_continuation(instance: Instance, job: Job, segment: Segment) -> Segment | None:
+    """A job that is resumed at once where it was has in truth continued: that segment, or None."""
+    entry = instance.running_job.get(job.id)
+    if entry is None or segment.start_s > instance.now_s + hold_to_save_s(job) + TIME_TOLERANCE_S:
+        return None
+    same = (entry.mode.gpus, entry.mode.cpus_per_gpu, entry.mode.cpus) == (
+        segment.mode.gpus, segment.mode.cpus_per_gpu, segment.mode.cpus
+    )
+    if not same or entry.placement != segment.placement:
+        return None
+    return Segment(
+        start_s=instance.now_s, end_s=instance.now_s + continue_s(instance, job),
+        mode=entry.mode, placement=entry.placement,
+    )
+
+
+def _placements(
+    instance: Instance, timeline: Timeline, choice: Choice, job: Job, start_s: float
+) -> Iterator[tuple[Placement, float]]:
+    """Placements to try at `start_s`, with the run time on each."""
+    assert choice.option is not None
+    mode = choice.option.mode
+    if choice.placement is not None or not choice.option.needs_node:
+        found: Iterable[Placement] = (choice.placement or (),)
+    else:
+        found = _chosen_now(instance, timeline, choice, job, start_s)
+    for placement in found:
+        speed = placed_rate(instance, job, mode, placement)
+        if speed > 0:
+            yield placement, fresh_s(instance, job, mode, speed)
+
+
+def _chosen_now(
+    instance: Instance, timeline: Timeline, choice: Choice, job: Job, start_s: float
+) -> Iterator[Placement]:
+    """Best fit among the nodes free from `start_s` on: one node, else one rack, else as few nodes as possible."""
+    option = choice.option
+    assert option is not None
+    mode = option.mode
+    parts = choice.parts
+    if parts is None:
+        node = instance.cluster.node
+        fitting = (n for n in room(instance.cluster, job, mode) if not mode.gpus or node[n].gpu_type == mode.gpu_type)
+        parts = ((tuple(fitting), mode.gpus),)
+    # The length is not known before the nodes are: the option's own rate is its guaranteed one.
+    until_s = start_s + fresh_s(instance, job, mode, option.rate)
+    free = {
+        name: min(timeline.free_gpus(job, mode, name, start_s, until_s), max(mode.gpus, 1))
+        for names, _ in parts
+        for name in names
+    }
+    order = instance.cluster.node_order
+    if len(parts) > 1:
+        taken: dict[str, int] = {}
+        for names, count in parts:
+            filled = _fill(count, names, free, order)
+            if filled is None:
+                return
+            taken.update(filled)
+        yield make_placement(job, mode, sorted(taken.items(), key=lambda pair: order[pair[0]]))
+        return
+    names, count = parts[0]
+    groups: list[tuple[str, ...]] = [(name,) for name in sorted(names, key=lambda n: (free[n], order[n]))]
+    if option.spread != "node" and mode.gpus > 1:
+        racks: dict[str, list[str]] = {}
+        for name in names:
+            rack = instance.cluster.node[name].rack
+            if rack is not None:
+                racks.setdefault(rack, []).append(name)
+        groups += sorted((tuple(rack) for rack in racks.values()), key=lambda rack: sum(free[n] for n in rack))
+        if option.spread == "cluster":
+            groups.append(names)
+    for group in groups:
+        filled = _fill(count, group, free, order)
+        if filled is not None:
+            yield make_placement(job, mode, sorted(filled.items(), key=lambda pair: order[pair[0]]))
+
+
+def _fill(count: int, names: tuple[str, ...], free: dict[str, int], order: dict[str, int]) -> dict[str, int] | None:
+    """Take `count` GPUs (or a place for a CPU-only job) on as few of these nodes as possible."""
+    need = max(count, 1)
+    if sum(free[name] for name in names) < need:
+        return None
+    enough = [name for name in names if free[name] >= need]
+    if enough:
+        return {min(enough, key=lambda name: (free[name], order[name])): count}
+    taken = {}
+    for name in sorted(names, key=lambda name: (-free[name], order[name])):
+        taken[name] = min(free[name], need)
+        need -= taken[name]
+        if not need:
+            return taken
+    return None

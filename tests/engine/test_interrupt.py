@@ -1,0 +1,86 @@
+"""Ctrl-C, and the end of the engine itself."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.engine.test_faults import gone, pids
+
+ROOT = Path(__file__).parents[2]
+
+SCRIPT = """
+import time
+from optsched.engine import solve
+from tests.engine import fakes
+
+# No "if __name__ == '__main__'" here: scripts and notebooks must not need one.
+solution = solve(fakes.two_gpus(), "makespan", solver=fakes.{solver}(), time_limit_s=60.0,
+                 options={{"pids": {path!r}}})
+print(solution.status, solution.value, solution.solver, "|", solution.fallback, "|", *solution.notes, flush=True)
+time.sleep({then_s})
+"""
+
+
+def script(solver: str, path: Path, then_s: float = 0.0) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(solver=solver, path=str(path), then_s=then_s)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'solvers'}"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("solver", "expected"),
+    [
+        ("Stubborn", "feasible 7.0 wspt | fake was stopped by Ctrl-C before it was done | stopped by Ctrl-C"),
+        ("Native", "feasible 7.0 wspt | fake was stopped by Ctrl-C before it was done | stopped by Ctrl-C"),
+        ("BetterThenHangs", "feasible 6.5 fake | None | stopped by Ctrl-C"),
+    ],
+)
+def test_ctrl_c_gives_the_best_plan_so_far(solver: str, expected: str, tmp_path: Path) -> None:
+    process = script(solver, tmp_path / "pids")
+    (solver_pid,) = pids(tmp_path / "pids")
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=20)
+    assert output.startswith(expected)
+    assert (process.returncode, errors) == (0, "")
+    assert gone(solver_pid)
+
+
+def test_a_second_ctrl_c_ends_it(tmp_path: Path) -> None:
+    process = script("Stubborn", tmp_path / "pids", then_s=60.0)
+    (solver_pid,) = pids(tmp_path / "pids")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert gone(solver_pid)
+
+
+@pytest.mark.parametrize("solver", ["Stubborn", "Native", "Forks"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_a_killed_engine(solver: str, number: int, tmp_path: Path) -> None:
+    process = script(solver, tmp_path / "pids")
+    started = pids(tmp_path / "pids")
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert all(gone(pid) for pid in started)
+
+
+def test_ctrl_c_before_there_is_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    from optsched.engine import solve
+    from tests.engine import fakes
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("optsched.simulate.run.simulate", interrupted)
+    solution = solve(fakes.two_gpus(), solver=fakes.Best())
+    assert (solution.status, solution.plan) == ("unknown", None)
+    assert "stopped by Ctrl-C" in solution.notes

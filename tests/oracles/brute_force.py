@@ -1,0 +1,289 @@
+"""The exact optimum of a tiny instance by exhaustive search over the plan class (no shared GPUs).
+
+Why it is exhaustive. Choose which running jobs are preempted now, and for every other job a mode and a placement:
+all choices are tried. With these fixed, each node's GPUs, cores and memory, the cluster's resources and the tenants'
+quotas are renewable resources, and the objective either does not depend on time (energy, cost) or is nondecreasing
+in completion times. So some active schedule is optimal (no job can start earlier with the others in place). Listing
+its jobs by start, each starts at the earliest instant that is not before the start of the one listed before it and
+at which its resources are free: were there an earlier one, the job could be moved there, since whatever starts
+later already fits beside it. The search tries all such lists. It starts no job before an earlier entry of its list,
+so what is free at its start stays free. A branch is cut when even with every open job done at its earliest
+completion alone it is no better than the best plan found.
+
+A preempted job that resumes at once where it ran is left out: to continue is no worse, as long as what is left of
+its start-up is at most a new start.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from optsched.instance import Instance, Placement, Slot
+from optsched.job import Elastic, Job, Mode
+from optsched.objectives import JobCost, Objective, Term, combine, job_cost, segment_cost
+from optsched.physics import (
+    fits_type,
+    hold_to_save_s,
+    may_preempt,
+    memory_gib,
+    placed_rate,
+    remaining_after_preemption_s,
+    run_s,
+    setup_s,
+)
+from optsched.plan import JobPlan, Plan, Segment
+from optsched.verify import decision_now
+
+EPSILON_S = 1e-9
+
+
+@dataclass
+class _Choice:
+    """A mode, a placement, the seconds it takes and what it holds of each resource."""
+
+    mode: Mode
+    placement: Placement
+    length_s: float
+    holds: dict[object, float]
+
+
+@dataclass
+class _Task:
+    job: Job
+    release_s: float
+    choices: list[_Choice]
+    before: Segment | None = None
+
+
+@dataclass
+class _Search:
+    instance: Instance
+    objective: Objective
+    capacity: dict[object, float]
+    costs: dict[tuple[int, int, str], JobCost | None]
+    best: tuple[float, ...] | None = None
+    plan: Plan | None = None
+    segments: dict[str, list[Segment]] = field(default_factory=dict)
+
+
+def optimum(instance: Instance, objective: Objective) -> tuple[tuple[float, ...], Plan] | None:
+    """Value of each level and an optimal plan, or None where no plan exists. Budgets are not looked at."""
+    search = _Search(instance, objective, _capacities(instance), _job_costs(instance, objective))
+    stoppable = [entry for entry in instance.running if may_preempt(instance, entry)]
+    for size in range(len(stoppable) + 1):
+        for stopped in combinations([entry.job for entry in stoppable], size):
+            _with_preempted(search, frozenset(stopped))
+    if search.best is None or search.plan is None:
+        return None
+    return search.best, search.plan
+
+
+def _job_costs(instance: Instance, objective: Objective) -> dict[tuple[int, int, str], JobCost | None]:
+    return {
+        (n, k, job.id): job_cost(term, instance, job)
+        for n, level in enumerate(objective.levels)
+        for k, (_, term) in enumerate(level)
+        if term.over != "segments"
+        for job in instance.jobs
+    }
+
+
+def _capacities(instance: Instance) -> dict[object, float]:
+    found: dict[object, float] = {}
+    for node in instance.cluster.nodes:
+        found["gpus", node.name] = node.gpus
+        if node.cpus is not None:
+            found["cores", node.name] = node.cpus
+        if node.memory_gib is not None:
+            found["memory", node.name] = node.memory_gib
+    for name, amount in instance.cluster.resources.items():
+        found["resource", name] = amount
+    for tenant in instance.tenants:
+        if tenant.gpu_quota is not None:
+            found["quota", tenant.name] = tenant.gpu_quota
+    return found
+
+
+def _holds(job: Job, mode: Mode, placement: Placement) -> dict[object, float]:
+    found: dict[object, float] = {}
+    for slot in placement:
+        found["gpus", slot.node] = slot.gpus
+        found["cores", slot.node] = slot.cpus
+        found["memory", slot.node] = memory_gib(job, mode, slot.gpus)
+    for name, amount in mode.resources.items():
+        found["resource", name] = amount
+    if job.tenant is not None:
+        found["quota", job.tenant] = mode.gpus
+    return found
+
+
+def _with_preempted(search: _Search, stopped: frozenset[str]) -> None:
+    instance = search.instance
+    held: list[tuple[float, dict[object, float]]] = []
+    search.segments = {}
+    tasks: list[_Task] = []
+    for job in instance.jobs:
+        entry = instance.running_job.get(job.id)
+        if entry is not None and job.id not in stopped:
+            speed = placed_rate(instance, job, entry.mode, entry.placement)
+            end_s = instance.now_s + entry.setup_s + run_s(job, entry.mode, entry.remaining_s, speed)
+            search.segments[job.id] = [Segment(start_s=instance.now_s, end_s=end_s, mode=entry.mode,
+                                               placement=entry.placement)]
+            held.append((end_s, _holds(job, entry.mode, entry.placement)))
+            continue
+        ran_before = entry is not None or job.id in instance.suspended_job
+        work_s = instance.remaining_s(job) if entry is None else remaining_after_preemption_s(instance, entry)
+        task = _Task(job, instance.release_s(job), list(_choices(search, job, work_s, setup_s(job, ran_before))))
+        if entry is not None:
+            task.release_s = instance.now_s + hold_to_save_s(job)
+            if hold_to_save_s(job):
+                task.before = Segment(start_s=instance.now_s, end_s=task.release_s, mode=entry.mode,
+                                      placement=entry.placement)
+                held.append((task.release_s, _holds(job, entry.mode, entry.placement)))
+        tasks.append(task)
+    if any(job.after for job in instance.jobs if job.id in search.segments):
+        return
+    _extend(search, tasks, held, instance.now_s, -1)
+
+
+def _choices(search: _Search, job: Job, work_s: float, setup: float) -> Iterator[_Choice]:
+    """Every mode on every placement that fits the empty cluster and makes progress."""
+    for mode in _modes(job):
+        for placement in _placements(search.instance, job, mode):
+            holds = _holds(job, mode, placement)
+            if any(amount > search.capacity.get(what, math.inf) + EPSILON_S for what, amount in holds.items()):
+                continue
+            speed = placed_rate(search.instance, job, mode, placement)
+            if speed > 0:
+                yield _Choice(mode, placement, setup + run_s(job, mode, work_s, speed), holds)
+
+
+def _modes(job: Job) -> Iterator[Mode]:
+    """Every mode the verifier accepts, cores up to the last measured point; the GPU type is read off the nodes."""
+    for listed in job.modes:
+        names = {**job.resources, **listed.resources}
+        resources = {name: job.resources.get(name, 0.0) + listed.resources.get(name, 0.0) for name in names}
+        yield Mode(duration_s=listed.duration_s, gpu_type=listed.gpu_type, gpus=listed.gpus,
+                   cpus_per_gpu=listed.cpus_per_gpu, cpus=listed.cpus, resources=resources)
+    if job.modes:
+        return
+    if job.gpus == 0:
+        yield Mode(cpus=job.cpus, resources=job.resources)
+        return
+    counts = range(job.gpus.min, job.gpus.max + 1) if isinstance(job.gpus, Elastic) else (job.gpus,)
+    table = job.profile.cpus_per_gpu
+    for gpus in counts:
+        for cores in range(1, max(table) + 1) if table else (0,):
+            yield Mode(gpus=gpus, cpus_per_gpu=cores, resources=job.resources)
+
+
+def _placements(instance: Instance, job: Job, mode: Mode) -> Iterator[Placement]:
+    nodes = [node for node in instance.cluster.nodes if fits_type(job, mode, node)]
+    if mode.gpus == 0:
+        if mode.cpus == 0 and job.memory_gib == 0:
+            yield ()
+            return
+        for node in nodes:
+            yield (Slot(node=node.name, cpus=mode.cpus),)
+        return
+    for gpu_type in dict.fromkeys(node.gpu_type for node in nodes):
+        alike = [node for node in nodes if node.gpu_type == gpu_type]
+        for split in _splits(mode.gpus, [node.gpus for node in alike]):
+            yield tuple(
+                Slot(node=node.name, gpus=count, cpus=count * mode.cpus_per_gpu)
+                for node, count in zip(alike, split, strict=True) if count
+            )
+
+
+def _splits(total: int, room: list[int]) -> Iterator[tuple[int, ...]]:
+    if not room:
+        if total == 0:
+            yield ()
+        return
+    for first in range(min(total, room[0]) + 1):
+        for rest in _splits(total - first, room[1:]):
+            yield (first, *rest)
+
+
+def _extend(
+    search: _Search, open_: list[_Task], held: list[tuple[float, dict[object, float]]], from_s: float, last: int
+) -> None:
+    if search.best is not None and _value(search, open_) >= search.best:
+        return
+    if not open_:
+        _keep(search)
+        return
+    position = {job.id: j for j, job in enumerate(search.instance.jobs)}
+    for task in open_:
+        job = task.job
+        if any(before not in search.segments for before in job.after):
+            continue
+        done_s = max((search.segments[before][-1].end_s for before in job.after), default=task.release_s)
+        earliest_s = max(from_s, task.release_s, done_s)
+        for choice in task.choices:
+            start_s = _first_fit(search, held, choice.holds, earliest_s)
+            if start_s == from_s and position[job.id] < last:
+                continue  # jobs that start together: one list of them is enough
+            if _is_back_at_once(search.instance, task, choice, start_s):
+                continue
+            segment = Segment(start_s=start_s, end_s=start_s + choice.length_s, mode=choice.mode,
+                              placement=choice.placement)
+            search.segments[job.id] = [segment] if task.before is None else [task.before, segment]
+            _extend(search, [other for other in open_ if other is not task], [*held, (segment.end_s, choice.holds)],
+                    start_s, position[job.id])
+            del search.segments[job.id]
+
+
+def _is_back_at_once(instance: Instance, task: _Task, choice: _Choice, start_s: float) -> bool:
+    entry = instance.running_job.get(task.job.id)
+    return entry is not None and start_s <= task.release_s + EPSILON_S and choice.placement == entry.placement and (
+        (choice.mode.gpus, choice.mode.cpus_per_gpu) == (entry.mode.gpus, entry.mode.cpus_per_gpu)
+    )
+
+
+def _first_fit(
+    search: _Search, held: list[tuple[float, dict[object, float]]], wanted: dict[object, float], from_s: float
+) -> float:
+    """Earliest instant from `from_s` on at which `wanted` is free; all of `held` has started by then."""
+    for at_s in sorted({from_s, *(end_s for end_s, _ in held if end_s > from_s)}):
+        if all(
+            amount + sum(holds.get(what, 0.0) for end_s, holds in held if end_s > at_s + EPSILON_S)
+            <= search.capacity.get(what, math.inf) + EPSILON_S
+            for what, amount in wanted.items() if amount
+        ):
+            return at_s
+    raise AssertionError("a choice that fits the empty cluster fits once everything has ended")
+
+
+def _value(search: _Search, open_: list[_Task]) -> tuple[float, ...]:
+    """Value of each level with what is planned; every open job ends at its earliest, holding nothing."""
+    ends = {job_id: segments[-1].end_s for job_id, segments in search.segments.items()}
+    for task in open_:
+        shortest_s = min((choice.length_s for choice in task.choices), default=math.inf)
+        ends[task.job.id] = task.release_s + shortest_s
+    return tuple(
+        math.fsum(weight * _term(search, n, k, term, ends) for k, (weight, term) in enumerate(level))
+        for n, level in enumerate(search.objective.levels)
+    )
+
+
+def _term(search: _Search, n: int, k: int, term: Term, ends: dict[str, float]) -> float:
+    instance = search.instance
+    if term.over == "segments":
+        return math.fsum(
+            segment_cost(term, instance, instance.job[job_id], segment)
+            for job_id, segments in search.segments.items() for segment in segments
+        )
+    costs = [(search.costs[n, k, job_id], end_s) for job_id, end_s in ends.items()]
+    return combine(term, [cost.at(end_s) for cost, end_s in costs if cost is not None])
+
+
+def _keep(search: _Search) -> None:
+    search.best = _value(search, [])
+    instance = search.instance
+    entries = []
+    for job in instance.jobs:
+        segments = tuple(search.segments[job.id])
+        entries.append(JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments))
+    search.plan = Plan(jobs=tuple(entries))

@@ -1,0 +1,241 @@
+"""Hand-made instances with a valid plan each; together they use every rule of the verifier."""
+
+from optsched import (
+    Cluster,
+    Elastic,
+    Instance,
+    Job,
+    JobPlan,
+    Locality,
+    Mode,
+    Node,
+    Plan,
+    Profile,
+    Running,
+    Segment,
+    Sharing,
+    Slot,
+    Suspended,
+    Tenant,
+)
+
+Case = tuple[Instance, Plan]
+
+
+def place(*slots: str) -> tuple[Slot, ...]:
+    """`place("n0:4g8c", "n1:2g4c")`: GPUs and cores on each node."""
+    found = []
+    for text in slots:
+        node, _, held = text.partition(":")
+        gpus, _, cpus = held.removesuffix("c").partition("g")
+        found.append(Slot(node=node, gpus=int(gpus), cpus=int(cpus)))
+    return tuple(found)
+
+
+def segment(start_s: float, end_s: float, mode: Mode, *slots: str) -> Segment:
+    return Segment(start_s=start_s, end_s=end_s, mode=mode, placement=place(*slots))
+
+
+def entry(job: str, decision: str, *segments: Segment) -> JobPlan:
+    return JobPlan(id=job, decision=decision, segments=segments)  # type: ignore[arg-type]
+
+
+def nodes(count: int, **fields: object) -> tuple[Node, ...]:
+    return tuple(Node(name=f"n{i}", **fields) for i in range(count))  # type: ignore[arg-type]
+
+
+def gangs() -> Case:
+    """Gangs over nodes and racks, cores by a table, host memory, a release date."""
+    cluster = Cluster(
+        nodes=(
+            *nodes(2, gpus=4, gpu_type="a100", gpu_memory_gib=16.0, cpus=16, memory_gib=64.0, rack="r0"),
+            Node(name="far", gpus=4, gpu_type="a100", gpu_memory_gib=16.0, cpus=16, memory_gib=64.0, rack="r1"),
+        )
+    )
+    wide = Profile(
+        cpus_per_gpu={1: 0.5, 3: 1.0}, memory_gib_per_gpu=8.0, gpu_memory_gib=16.0,
+        locality=Locality(node=1.0, rack=0.8, cluster=0.5),
+    )
+    jobs = (
+        Job(id="six", gpus=6, duration_s=80.0, profile=wide),
+        Job(id="two", gpus=2, duration_s=50.0, profile=Profile(memory_gib_per_gpu=16.0)),
+        Job(id="late", gpus=2, duration_s=20.0, submit_s=55.0, profile=Profile(startup_s=5.0)),
+        Job(id="apart", gpus=8, duration_s=60.0, profile=wide),
+    )
+    plan = Plan(
+        jobs=(
+            entry("six", "start", segment(0, 100, Mode(gpus=6, cpus_per_gpu=3), "n0:4g12c", "n1:2g6c")),
+            entry("two", "start", segment(0, 50, Mode(gpus=2, cpus_per_gpu=4), "n1:2g8c")),
+            entry("late", "wait", segment(55, 80, Mode(gpus=2), "n1:2g0c")),
+            entry("apart", "wait", segment(100, 260, Mode(gpus=8, cpus_per_gpu=2), "n0:4g8c", "far:4g8c")),
+        )
+    )
+    return Instance(cluster=cluster, jobs=jobs), plan
+
+
+def kinds() -> Case:
+    """GPU types with their rates and memory, an elastic gang, listed modes."""
+    cluster = Cluster(
+        nodes=(
+            Node(name="a0", gpus=4, gpu_type="a100", gpu_memory_gib=80.0),
+            Node(name="a1", gpus=4, gpu_type="a100", gpu_memory_gib=80.0),
+            Node(name="a2", gpus=4, gpu_type="a100", gpu_memory_gib=80.0),
+            Node(name="v0", gpus=4, gpu_type="v100", gpu_memory_gib=16.0),
+            Node(name="v1", gpus=4, gpu_type="v100", gpu_memory_gib=16.0),
+        ),
+    )
+    jobs = (
+        Job(id="big", gpus=2, duration_s=30.0, profile=Profile(rate={"a100": 1.0, "v100": 0.5}, gpu_memory_gib=40.0)),
+        Job(id="small", gpus=4, duration_s=30.0, profile=Profile(rate={"a100": 1.0, "v100": 0.5}, gpu_memory_gib=8.0)),
+        Job(id="only", gpus=1, duration_s=30.0, profile=Profile(rate={"a100": 1.0})),
+        Job(id="grow", gpus=Elastic(min=1, max=4), duration_s=30.0, profile=Profile(gpus={1: 0.25, 3: 0.75, 4: 1.0})),
+        Job(id="list", modes=(
+            Mode(duration_s=10.0, gpus=4, gpu_type="a100"), Mode(duration_s=25.0, gpus=4), Mode(duration_s=90.0, gpus=1),
+        )),
+    )
+    plan = Plan(
+        jobs=(
+            entry("big", "start", segment(0, 30, Mode(gpus=2, gpu_type="a100"), "a0:2g0c")),
+            entry("small", "start", segment(0, 60, Mode(gpus=4, gpu_type="v100"), "v0:4g0c")),
+            entry("only", "start", segment(0, 30, Mode(gpus=1), "a0:1g0c")),
+            entry("grow", "start", segment(0, 60, Mode(gpus=2), "v1:2g0c")),
+            entry("list", "start", segment(0, 25, Mode(duration_s=25.0, gpus=4), "a1:4g0c")),
+        )
+    )
+    return Instance(cluster=cluster, jobs=jobs), plan
+
+
+def shared() -> Case:
+    """Cluster resources, budgets, quotas, precedence, CPU-only jobs, a job without a node."""
+    cluster = Cluster(
+        nodes=(Node(name="n0", gpus=8, cpus=8, memory_gib=32.0),),
+        resources={"licence": 2.0}, budgets={"energy": 10.0},
+    )
+    use = {"resources": {"licence": 1.0}, "budgets": {"energy": 4.0}}
+    with_use = Mode(gpus=2, **use)  # type: ignore[arg-type]
+    with_less = Mode(duration_s=10.0, gpus=1, budgets={"energy": 2.0})
+    jobs = (
+        Job(id="a", gpus=2, duration_s=10.0, tenant="blue", **use),  # type: ignore[arg-type]
+        Job(id="b", gpus=2, duration_s=10.0, tenant="blue", after=("a",), **use),  # type: ignore[arg-type]
+        Job(id="c", tenant="blue", modes=(with_less, Mode(duration_s=5.0, gpus=1, budgets={"energy": 7.0}))),
+        Job(id="cores", gpus=0, cpus=4, memory_gib=16.0, duration_s=30.0),
+        Job(id="more", gpus=0, cpus=4, memory_gib=16.0, duration_s=20.0),
+        Job(id="token", gpus=0, duration_s=15.0, resources={"licence": 1.0}),
+        Job(id="wait", gpus=0, duration_s=5.0, resources={"licence": 2.0}, after=("b", "token")),
+    )
+    plan = Plan(
+        jobs=(
+            entry("a", "start", segment(0, 10, with_use, "n0:2g0c")),
+            entry("b", "wait", segment(10, 20, with_use, "n0:2g0c")),
+            entry("c", "start", segment(0, 10, with_less, "n0:1g0c")),
+            entry("cores", "start", segment(0, 30, Mode(cpus=4), "n0:0g4c")),
+            entry("more", "start", segment(0, 20, Mode(cpus=4), "n0:0g4c")),
+            entry("token", "start", segment(0, 15, Mode(resources={"licence": 1.0}))),
+            entry("wait", "wait", segment(20, 25, Mode(resources={"licence": 2.0}))),
+        )
+    )
+    return Instance(cluster=cluster, tenants=(Tenant(name="blue", gpu_quota=3),), jobs=jobs), plan
+
+
+NOW_S = 1_000.0
+SLOW = Profile(startup_s=2.0, restore_s=3.0, checkpoint_s=4.0)
+
+
+def held() -> Case:
+    """Running jobs that continue, are preempted, migrate or resize, and a suspended one that comes back."""
+    cluster = Cluster(nodes=nodes(6, gpus=4))
+    one, two, four = Mode(gpus=1), Mode(gpus=2), Mode(gpus=4)
+    jobs = (
+        Job(id="stay", gpus=4, duration_s=100.0, preemptible=False, profile=SLOW),
+        Job(id="stop", gpus=2, duration_s=100.0, min_run_s=50.0, max_preemptions=1, profile=SLOW),
+        Job(id="move", gpus=2, duration_s=100.0, profile=SLOW),
+        Job(id="size", gpus=Elastic(min=1, max=2), duration_s=100.0, profile=SLOW),
+        Job(id="back", gpus=1, duration_s=100.0, max_preemptions=3, profile=SLOW),
+        Job(id="again", gpus=1, duration_s=100.0, min_run_s=20.0, profile=SLOW),
+        Job(id="fixed", gpus=1, duration_s=10.0, preemptible=False),
+    )
+    running = (
+        Running(job="stay", mode=four, placement=place("n0:4g0c"), started_s=999.0, remaining_s=100.0, setup_s=1.0),
+        Running(job="stop", mode=two, placement=place("n1:2g0c"), started_s=900.0, remaining_s=30.0),
+        Running(job="move", mode=two, placement=place("n1:2g0c"), started_s=900.0, remaining_s=30.0),
+        Running(job="size", mode=one, placement=place("n2:1g0c"), started_s=900.0, remaining_s=40.0),
+    )
+    plan = Plan(
+        jobs=(
+            entry("stay", "continue", segment(1000, 1101, four, "n0:4g0c")),
+            entry("stop", "preempt", segment(1000, 1004, two, "n1:2g0c"), segment(1010, 1045, two, "n1:2g0c")),
+            entry("move", "migrate", segment(1000, 1004, two, "n1:2g0c"), segment(1004, 1039, two, "n3:2g0c")),
+            entry("size", "resize", segment(1000, 1004, one, "n2:1g0c"), segment(1004, 1049, two, "n2:2g0c")),
+            entry("back", "resume", segment(1000, 1055, one, "n4:1g0c")),
+            entry("again", "start", segment(1000, 1026, one, "n5:1g0c"), segment(1030, 1115, one, "n4:1g0c")),
+            entry("fixed", "wait", segment(1005, 1015, one, "n5:1g0c")),
+        )
+    )
+    suspended = (Suspended(job="back", remaining_s=50.0, preemptions=2),)
+    instance = Instance(now_s=NOW_S, cluster=cluster, jobs=jobs, running=running, suspended=suspended)
+    return instance, plan
+
+
+def periodic() -> Case:
+    """Periodic checkpoints: what was done since the last one is lost, and nothing is held to save."""
+    profile = Profile(startup_s=2.0, restore_s=3.0, checkpoint_s=4.0, checkpoint_every_s=20.0)
+    cluster = Cluster(nodes=nodes(3, gpus=2))
+    one = Mode(gpus=1)
+    jobs = (
+        Job(id="lose", gpus=1, duration_s=100.0, profile=profile),
+        Job(id="later", gpus=1, duration_s=100.0, min_run_s=10.0, profile=profile),
+        Job(id="fresh", gpus=1, duration_s=60.0, profile=profile),
+    )
+    running = (
+        Running(job="lose", mode=one, placement=place("n0:1g0c"), started_s=900.0, remaining_s=40.0,
+                last_checkpoint_s=985.0),
+        Running(job="later", mode=one, placement=place("n0:1g0c"), started_s=995.0, remaining_s=60.0,
+                last_checkpoint_s=995.0),
+    )
+    plan = Plan(
+        jobs=(
+            # 15 s since the last checkpoint are lost
+            entry("lose", "migrate", segment(1000, 1060, one, "n1:1g0c")),
+            # runs 20 s more: 25 s since the last checkpoint, of which 20 were saved at 1015 and 5 are lost
+            entry("later", "continue", segment(1000, 1020, one, "n0:1g0c"), segment(1030, 1080, one, "n2:1g0c")),
+            # 2 s to start, 33 s of work of which 20 are kept
+            entry("fresh", "start", segment(1000, 1035, one, "n2:1g0c"), segment(1035, 1080, one, "n0:1g0c")),
+        )
+    )
+    return Instance(now_s=NOW_S, cluster=cluster, jobs=jobs, running=running), plan
+
+
+def pairs() -> Case:
+    """Jobs on the same GPUs: a pair that parts midway, one that starts beside a running job."""
+    cluster = Cluster(nodes=nodes(2, gpus=2, gpu_memory_gib=20.0, cpus=8, memory_gib=32.0))
+    half = Profile(name="half", sharing=Sharing(duty=0.5), gpu_memory_gib=8.0, memory_gib_per_gpu=4.0)
+    full = Profile(name="full", sharing=Sharing(duty=1.0, partners={"half": 0.5}), gpu_memory_gib=8.0, startup_s=2.0)
+    busy = Profile(name="busy", sharing=Sharing(duty=0.75), gpu_memory_gib=4.0)
+    jobs = (
+        Job(id="p", gpus=2, duration_s=40.0, profile=half),
+        Job(id="q", gpus=2, duration_s=40.0, profile=half),
+        Job(id="r", gpus=1, duration_s=25.0, profile=full),
+        Job(id="s", gpus=1, duration_s=50.0, profile=busy),
+        Job(id="t", gpus=1, duration_s=40.0 / 3, profile=half),
+    )
+    running = (Running(job="s", mode=Mode(gpus=1), placement=place("n1:1g0c"), started_s=-5.0, remaining_s=40.0),)
+
+    def beside(partner: str | None, gpus: int) -> Mode:
+        return Mode(gpus=gpus, share_with=partner)
+
+    plan = Plan(
+        jobs=(
+            entry("p", "start", segment(0, 40, beside("q", 2), "n0:2g0c")),  # duties 0.5 + 0.5: no loss
+            entry("q", "start", segment(0, 40, beside("p", 2), "n0:2g0c")),
+            # beside t: measured 0.5; 2 s to start, 1 s of work done alone, then 20 s at half speed, then alone
+            entry("r", "start", segment(0, 3, beside(None, 1), "n1:1g0c"), segment(3, 23, beside("t", 1), "n1:1g0c"),
+                  segment(23, 37, beside(None, 1), "n1:1g0c")),
+            entry("s", "continue", segment(0, 40, Mode(gpus=1), "n1:1g0c")),
+            # beside r: duties 0.5 + 1 = 1.5, so two thirds
+            entry("t", "wait", segment(3, 23, beside("r", 1), "n1:1g0c")),
+        )
+    )
+    return Instance(cluster=cluster, jobs=jobs, running=running), plan
+
+
+CASES = {case.__name__: case for case in (gangs, kinds, shared, held, periodic, pairs)}

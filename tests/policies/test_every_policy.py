@@ -1,0 +1,24 @@
+"""Every policy, on random instances that use everything: sound plans, the same every time."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from optsched import Instance
+from optsched.objectives import parse
+from optsched.registry import names, policy
+from optsched.simulate.run import simulate
+from optsched.verify import verify
+from tests.simulate.random_instances import instances
+
+WCT = parse("wct")
+SLOW_DATA = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+
+
+@pytest.mark.parametrize("name", names("policies"))
+@given(instance=instances())
+@settings(SLOW_DATA, max_examples=60)
+def test_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
+    plan = simulate(instance, policy(name))
+    report = verify(instance, plan, WCT)
+    assert report.ok, "\n".join(map(str, report.violations))
+    assert simulate(instance, policy(name)) == plan

@@ -1,0 +1,254 @@
+"""A second opinion on plans: every rule again, on a grid of half seconds, without any code of the verifier.
+
+All times, set-ups and checkpoints must be multiples of half a second. It answers yes or no, for small instances.
+"""
+
+import math
+
+import numpy as np
+
+from optsched import Instance, Job, Mode, Node, Plan, Segment
+
+STEP_S = 0.5
+EPS = 1e-6
+
+
+class Broken(Exception):
+    """The plan breaks a rule."""
+
+
+def need(holds: bool, why: str) -> None:
+    if not holds:
+        raise Broken(why)
+
+
+def is_valid(instance: Instance, plan: Plan) -> bool:
+    return why_not(instance, plan) is None
+
+
+def why_not(instance: Instance, plan: Plan) -> str | None:
+    try:
+        need(sorted(one.id for one in plan.jobs) == sorted(job.id for job in instance.jobs), "one entry a job")
+        rows = {one.id: cells(instance, job_named(instance, one.id), one.segments) for one in plan.jobs}
+        for job in instance.jobs:
+            for before in job.after:
+                need(min(rows[job.id]) > max(rows[before]), "precedence")
+        for i in sorted({i for row in rows.values() for i in row}):
+            check_instant(instance, {name: row[i] for name, row in rows.items() if i in row})
+        used: dict[str, float] = {}
+        for row in rows.values():
+            for name, amount in row[max(row)].mode.budgets.items():
+                used[name] = used.get(name, 0) + amount
+        for name, amount in used.items():
+            need(amount <= instance.cluster.budgets[name] + EPS, "budget")
+        for job in instance.jobs:
+            check_work(instance, job, rows[job.id])
+    except Broken as broken:
+        return str(broken)
+    return None
+
+
+def job_named(instance: Instance, name: str) -> Job:
+    return next(job for job in instance.jobs if job.id == name)
+
+
+def node_named(instance: Instance, name: str) -> Node:
+    return next(node for node in instance.cluster.nodes if node.name == name)
+
+
+def cells(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> dict[int, Segment]:
+    """What the job holds in each half second."""
+    row: dict[int, Segment] = {}
+    last = -math.inf
+    need(bool(segments), "no segments")
+    for segment in segments:
+        first, end = round(segment.start_s / STEP_S), round(segment.end_s / STEP_S)
+        assert abs(first * STEP_S - segment.start_s) < EPS and abs(end * STEP_S - segment.end_s) < EPS
+        need(last <= first < end, "order")
+        need(segment.start_s >= instance.now_s and segment.start_s >= job.submit_s, "too early")
+        check_mode(instance, job, segment)
+        row.update({i: segment for i in range(first, end)})
+        last = end
+    return row
+
+
+def check_mode(instance: Instance, job: Job, segment: Segment) -> None:
+    mode = segment.mode
+    if job.modes:
+        need((mode.duration_s, mode.gpus, mode.cpus_per_gpu, mode.cpus) in
+             [(m.duration_s, m.gpus, m.cpus_per_gpu, m.cpus) for m in job.modes
+              if m.gpu_type in (None, mode.gpu_type) and m.budgets == mode.budgets and m.resources == mode.resources],
+             "listed mode")
+    else:
+        sizes = [job.gpus] if isinstance(job.gpus, int) else list(range(job.gpus.min, job.gpus.max + 1))
+        need(mode.gpus in sizes and mode.duration_s is None, "size")
+        need(mode.resources == job.resources and mode.budgets == job.budgets, "use")
+        need(mode.gpus > 0 or mode.cpus == job.cpus, "cpus")
+    nodes = [node_named(instance, slot.node) for slot in segment.placement]
+    need(len({node.name for node in nodes}) == len(nodes), "node twice")
+    if mode.gpus == 0:
+        need(len(nodes) == (1 if mode.cpus or job.memory_gib else 0), "nodes of a CPU-only job")
+        need(all(slot.gpus == 0 and slot.cpus == mode.cpus for slot in segment.placement), "cores")
+        return
+    need(sum(slot.gpus for slot in segment.placement) == mode.gpus, "gang")
+    need(len({node.gpu_type for node in nodes}) == 1, "one type")
+    for slot, node in zip(segment.placement, nodes, strict=True):
+        need(slot.gpus > 0 and slot.cpus == slot.gpus * mode.cpus_per_gpu, "slot")
+        need(mode.gpu_type in (None, node.gpu_type), "type")
+        need(node.gpu_memory_gib is None or job.profile.gpu_memory_gib <= node.gpu_memory_gib, "GPU memory")
+
+
+def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
+    """Nobody holds more than there is; who shares, shares with somebody who says so too."""
+    for name, segment in held.items():
+        partner = segment.mode.share_with
+        if partner is not None:
+            need(partner != name and partner in held and held[partner].mode.share_with == name, "partner")
+            need({(s.node, s.gpus) for s in held[partner].placement} == {(s.node, s.gpus) for s in segment.placement},
+                 "same GPUs")
+    for node in instance.cluster.nodes:
+        gpus = cores = 0
+        memory = 0.0
+        for name, segment in held.items():
+            job = job_named(instance, name)
+            for slot in segment.placement:
+                if slot.node != node.name:
+                    continue
+                partner = segment.mode.share_with
+                gpus += slot.gpus if partner is None or name < partner else 0
+                cores += slot.cpus
+                memory += slot.gpus * job.profile.memory_gib_per_gpu if slot.gpus else job.memory_gib
+                if partner is not None and node.gpu_memory_gib is not None:
+                    both = job.profile.gpu_memory_gib + job_named(instance, partner).profile.gpu_memory_gib
+                    need(both <= node.gpu_memory_gib + EPS, "GPU memory of a pair")
+        need(gpus <= node.gpus, "GPUs")
+        need(node.cpus is None or cores <= node.cpus, "cores of a node")
+        need(node.memory_gib is None or memory <= node.memory_gib + EPS, "memory")
+    for name, capacity in instance.cluster.resources.items():
+        need(sum(s.mode.resources.get(name, 0) for s in held.values()) <= capacity + EPS, "resource")
+    for tenant in instance.tenants:
+        if tenant.gpu_quota is not None:
+            mine = [s.mode.gpus for name, s in held.items() if job_named(instance, name).tenant == tenant.name]
+            need(sum(mine) <= tenant.gpu_quota, "quota")
+
+
+def curve(table: dict[int, float], at: int) -> float:
+    if not table:
+        return 1.0
+    known = sorted({0: 0.0, **table}.items())
+    return float(np.interp(at, [x for x, _ in known], [y for _, y in known]))
+
+
+def speed(instance: Instance, job: Job, mode: Mode, nodes: list[str]) -> float:
+    """DESIGN 5: the product of the tables."""
+    profile = job.profile
+    found = 1.0
+    if mode.duration_s is not None:
+        found = (job.duration_s or job.modes[0].duration_s or math.nan) / mode.duration_s
+    elif mode.gpus:
+        gpu_type = node_named(instance, nodes[0]).gpu_type
+        if profile.rate and gpu_type is not None:
+            found *= profile.rate.get(gpu_type, 0.0)
+        if not isinstance(job.gpus, int) and not profile.gpus:
+            found *= mode.gpus / job.gpus.max
+        else:
+            found *= curve(profile.gpus, mode.gpus)
+        found *= curve(profile.cpus_per_gpu, mode.cpus_per_gpu)
+    if profile.locality is not None and (mode.gpus or mode.duration_s is not None):
+        racks = [node_named(instance, name).rack for name in nodes]
+        by_distance = [profile.locality.node, profile.locality.rack, profile.locality.cluster]
+        distance = 0 if len(nodes) < 2 else 1 if racks[0] is not None and len(set(racks)) == 1 else 2
+        found *= [rate for rate in by_distance[: distance + 1] if rate is not None][-1]
+    if mode.share_with is not None:
+        mine, other = profile.sharing, job_named(instance, mode.share_with).profile
+        if mine is None:
+            found = 0.0
+        elif other.name in mine.partners:
+            found *= mine.partners[other.name]
+        elif mine.duty is None or other.sharing is None or other.sharing.duty is None:
+            found = 0.0
+        else:
+            found *= min(1.0, 1.0 / (mine.duty + other.sharing.duty))
+    return found
+
+
+def key(segment: Segment) -> tuple[object, ...]:
+    """What must stay the same for a job to go on."""
+    mode = segment.mode
+    return (frozenset(segment.placement), mode.gpus, mode.cpus_per_gpu, mode.cpus, mode.duration_s,
+            tuple(sorted(mode.resources.items())), tuple(sorted(mode.budgets.items())))
+
+
+def check_work(instance: Instance, job: Job, row: dict[int, Segment]) -> None:
+    """Walk through time: set-up first, then work, saving before a stop; at the very end nothing is left to do."""
+    profile, now = job.profile, round(instance.now_s / STEP_S)
+    whole = job.duration_s if job.duration_s is not None else job.modes[0].duration_s
+    assert whole is not None
+    run = next((entry for entry in instance.running if entry.job == job.id), None)
+    old = next((entry for entry in instance.suspended if entry.job == job.id), None)
+    left = run.remaining_s if run else old.remaining_s if old else whole
+    stops = run.preemptions if run else old.preemptions if old else 0
+    on_demand = profile.checkpoint_every_s is None
+    save = round(profile.checkpoint_s / STEP_S) if on_demand else 0
+
+    def length(start: int) -> int:
+        n = 0
+        while start + n in row and key(row[start + n]) == key(row[start]):
+            n += 1
+        return n
+
+    log: list[float] = []  # reference work of each productive step since the last checkpoint
+
+    def lose() -> float:
+        """Work lost by a stop now."""
+        if on_demand or profile.checkpoint_every_s == 0:
+            return 0.0
+        assert profile.checkpoint_every_s is not None
+        kept = int(len(log) * STEP_S / profile.checkpoint_every_s + EPS) * round(profile.checkpoint_every_s / STEP_S)
+        return sum(log[kept:])
+
+    started, setup, at = 0.0, 0, min(row)
+    going_on = False
+    if run is not None:
+        rate_now = speed(instance, job, run.mode, [slot.node for slot in run.placement])
+        since = run.started_s if run.last_checkpoint_s is None else max(run.last_checkpoint_s, run.started_s)
+        log = [] if run.setup_s else [rate_now * STEP_S] * round((instance.now_s - since) / STEP_S)
+        held = Segment(start_s=0, end_s=1, mode=run.mode, placement=run.placement)
+        stays = at == now and key(row[now]) == key(held)
+        only_saves = stays and length(now) <= save and now + length(now) <= max(row)
+        if stays and not only_saves:
+            going_on, started, setup = True, run.started_s, round(run.setup_s / STEP_S)
+        else:
+            need(job.preemptible, "not preemptible")
+            need(instance.now_s - run.started_s >= job.min_run_s, "minimum run")
+            need((length(now) if stays else 0) >= save, "checkpoint")
+            left = min(whole, left + lose())
+            stops += 1
+            if stays:
+                at = min(i for i in row if i >= now + length(now))
+    while True:
+        steps = length(at)
+        if not going_on:
+            log, started = [], at * STEP_S
+            restarts = run is not None or old is not None or at > min(row)
+            setup = round((profile.startup_s + (profile.restore_s if restarts else 0.0)) / STEP_S)
+        going_on = False
+        final = at + steps > max(row)
+        saving = 0 if final else save
+        need(setup + saving <= steps, "too short")
+        for i in range(at, at + steps):
+            rate = speed(instance, job, row[i].mode, [slot.node for slot in row[i].placement])
+            need(rate > 0, "no progress")
+            if at + setup <= i < at + steps - saving:
+                left -= rate * STEP_S
+                log.append(rate * STEP_S)
+            need(left > EPS or i == max(row), "already done")
+        if final:
+            break
+        need(job.preemptible, "not preemptible")
+        need((at + steps - save) * STEP_S - started >= job.min_run_s, "minimum run")
+        left = min(whole, left + lose())
+        stops += 1
+        at = min(i for i in row if i >= at + steps)
+    need(abs(left) < EPS, "work")
+    need(job.max_preemptions is None or stops <= job.max_preemptions, "preemptions")
