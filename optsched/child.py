@@ -137,8 +137,6 @@ def _solve(request_fd: int, message_fd: int) -> NoReturn:
         with suppress(Exception):
             faulthandler.enable()
         _plan(os.fdopen(request_fd, "rb"), send)
-    except BrokenPipeError:
-        os._exit(1)  # the engine is gone
     except BaseException as error:
         with suppress(BrokenPipeError):
             send("error", f"{type(error).__name__}: {error}", traceback.format_exc())

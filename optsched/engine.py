@@ -42,15 +42,15 @@ def solve(
     """Plan an instance: the best verified plan found in `time_limit_s` of wall clock, with its proven gap.
 
     A few policies are simulated for a first plan, combinatorial bounds are computed, then `solver` (a name,
-    an object, or "auto") runs in a child process that is killed at the time limit plus 10 %. Whatever it does,
-    the answer is the best plan that passes the verifier; where the solver failed, `fallback` says why a
-    heuristic answers. The name of a policy simulates that policy alone. Ctrl-C ends the search and gives the
-    best plan so far; a second one ends it without.
+    an object, or "auto") runs in a child process that is killed at the time limit plus 10 %. Whatever it
+    does, the answer is the best plan that passes the verifier; where the solver failed, `fallback` says why
+    a heuristic answers. The name of a policy simulates that policy alone. Ctrl-C ends the search and gives
+    the best plan so far; a second one ends it without.
 
     With `workers` 1 the result depends on nothing but the arguments, unless the solver has to be killed, and
-    `wall_s` is None. `isolate=False` runs the solver in this process, without a watchdog. `checked` skips the
-    check of an instance that was read from a file. `on_progress` is called at every improvement and, where the
-    solver is isolated, every half second.
+    `wall_s` is None. `isolate=False` runs the solver in this process, without a watchdog. `checked` skips
+    the check of an instance that was read from a file. `on_progress` is called at every improvement and,
+    where the solver is isolated, every half second.
 
     Raises InputError for a faulty instance, objective, solver name or limit. Isolation needs POSIX.
     """
@@ -66,16 +66,15 @@ def solve(
     search = Search(instance, goal, time_limit_s, seed, workers, options or {}, started_s, on_progress)
     policies, exact, search.not_run = _choose(solver, instance, goal)
     search.incumbent.any_plan = policies == (solver,)
-    try:
-        with ExitStack() as stack:
-            # The child imports its solver while this process simulates.
-            child = stack.enter_context(Child(exact)) if exact is not None and isolate else None
-            search.heuristics(policies)
-            search.combinatorial_bounds()
-            if exact is not None:
-                search.exact(exact, child)
-    except KeyboardInterrupt:
-        search.interrupted = True
+    with ExitStack() as stack:
+        child = None
+        if exact is not None and isolate:
+            try:
+                child = stack.enter_context(Child(exact))  # imports its solver while this process simulates
+            except OSError as error:
+                search.not_run = f"{exact.name} cannot have a process of its own: {error}"
+                exact = None
+        search.run(policies, exact, child)
     return search.solution(exact)
 
 
@@ -93,8 +92,8 @@ def _choose(
 
 
 def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | None, str | None]:
-    """What `auto` means: the first solver of `AUTO` that is installed, meant for so many jobs, and able to plan
-    such an instance at all; or None, and why."""
+    """What `auto` means: the first solver of `AUTO` that is installed, meant for so many jobs, and able to
+    plan such an instance at all; or None, and why."""
     reasons = []
     for name, most_jobs in AUTO:
         if name not in registry.names("solvers"):

@@ -1,14 +1,17 @@
-"""What is wrong with an instance beyond the shape of its fields: cross references, cycles, jobs that never fit."""
+"""What is wrong with an instance beyond the shape of its fields: references, cycles, jobs that never fit."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
-import networkx as nx
+from .instance import Instance, Running, Suspended
+from .job import Elastic, Job, Mode
+from .modes import base_modes, most_gpus, options
+from .physics import gpu_type_rate
 
-from .instance import Instance
-from .job import Elastic, Job
-from .modes import base_modes, options, room
+REMAINING_TOLERANCE = 1e-9
+"""Relative excess of remaining work over the whole that counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +44,18 @@ def find_faults(instance: Instance) -> list[Fault]:
 
 
 def _duplicates(instance: Instance) -> Iterator[Fault]:
+    held: tuple[Running | Suspended, ...] = (*instance.running, *instance.suspended)
     for path, names in (
         ("cluster.nodes", [node.name for node in instance.cluster.nodes]),
         ("tenants", [tenant.name for tenant in instance.tenants]),
         ("jobs", [job.id for job in instance.jobs]),
-        ("running", [entry.job for entry in (*instance.running, *instance.suspended)]),
+        ("running", [entry.job for entry in held]),
     ):
         for name, count in Counter(names).items():
             if count > 1:
                 yield Fault(path, f"{name!r} appears {count} times", "make each unique")
+            if not name:
+                yield Fault(path, "a name is empty", "give each a name")
 
 
 def _references(instance: Instance) -> Iterator[Fault]:
@@ -62,19 +68,28 @@ def _references(instance: Instance) -> Iterator[Fault]:
             if before not in instance.job:
                 yield Fault(f"{path}.after[{k}]", f"job {job.id}: predecessor {before!r} is not in jobs",
                             "name a job of this file")
-        for field, known in (("resources", instance.cluster.resources), ("budgets", instance.cluster.budgets)):
-            for where, amounts in ((path, getattr(job, field)),
-                                   *((f"{path}.modes[{m}]", getattr(mode, field)) for m, mode in enumerate(job.modes))):
-                for name in amounts:
-                    if name not in known:
-                        yield Fault(f"{where}.{field}.{name}", f"job {job.id}: the cluster has no {name!r}",
-                                    f"declare it in cluster.{field}")
+            elif before in job.after[:k]:
+                yield Fault(f"{path}.after[{k}]", f"job {job.id}: predecessor {before!r} is named twice",
+                            "name it once")
+        if job.resources or job.budgets:
+            yield from _uses(instance, path, job, job)
+        for m, mode in enumerate(job.modes):
+            yield from _uses(instance, f"{path}.modes[{m}]", job, mode)
+
+
+def _uses(instance: Instance, path: str, job: Job, user: Job | Mode) -> Iterator[Fault]:
+    for field, amounts, known in (
+        ("resources", user.resources, instance.cluster.resources),
+        ("budgets", user.budgets, instance.cluster.budgets),
+    ):
+        for name in amounts:
+            if name not in known:
+                yield Fault(f"{path}.{field}.{name}", f"job {job.id}: the cluster has no {name!r}",
+                            f"declare it in cluster.{field}")
 
 
 def _job(instance: Instance, i: int, job: Job) -> Iterator[Fault]:
     path = f"jobs[{i}]"
-    if not job.id:
-        yield Fault(f"{path}.id", "is empty", "give the job a name")
     if job.modes:
         if job.duration_s is not None:
             yield Fault(f"{path}.duration_s", f"job {job.id} lists modes and has a duration of its own",
@@ -82,9 +97,11 @@ def _job(instance: Instance, i: int, job: Job) -> Iterator[Fault]:
         for m, mode in enumerate(job.modes):
             where = f"{path}.modes[{m}]"
             if mode.duration_s is None:
-                yield Fault(f"{where}.duration_s", f"job {job.id}: a listed mode needs a duration", "add it, in seconds")
+                yield Fault(f"{where}.duration_s", f"job {job.id}: a listed mode needs a duration",
+                            "add it, in seconds")
             if mode.share_with is not None:
-                yield Fault(f"{where}.share_with", f"job {job.id}: a listed mode cannot name a partner", "leave it out")
+                yield Fault(f"{where}.share_with", f"job {job.id}: a listed mode cannot name a partner",
+                            "leave it out")
             if mode.gpus and mode.cpus:
                 yield Fault(f"{where}.cpus", f"job {job.id}: cpus is for CPU-only modes", "use cpus_per_gpu")
             if not mode.gpus and mode.cpus_per_gpu:
@@ -93,50 +110,78 @@ def _job(instance: Instance, i: int, job: Job) -> Iterator[Fault]:
         yield Fault(f"{path}.duration_s", f"job {job.id} has neither duration_s nor modes",
                     "add duration_s, its reference work in seconds")
     if isinstance(job.gpus, Elastic) and job.gpus.min > job.gpus.max:
-        yield Fault(f"{path}.gpus", f"job {job.id}: min {job.gpus.min} is above max {job.gpus.max}", "swap them")
+        yield Fault(f"{path}.gpus", f"job {job.id}: min {job.gpus.min} is above max {job.gpus.max}",
+                    "swap them")
     if not job.modes and job.gpus != 0 and job.cpus:
         yield Fault(f"{path}.cpus", f"job {job.id}: cpus is for CPU-only jobs", "use profile.cpus_per_gpu")
     if not job.modes and job.gpus != 0 and job.memory_gib:
         yield Fault(f"{path}.memory_gib", f"job {job.id}: memory_gib is for CPU-only jobs",
                     "use profile.memory_gib_per_gpu")
+    locality = job.profile.locality
+    if locality is not None:
+        rates = [rate for rate in (locality.node, locality.rack, locality.cluster) if rate is not None]
+        if rates != sorted(rates, reverse=True):
+            yield Fault(f"{path}.profile.locality", f"job {job.id}: a wider spread has a higher rate",
+                        "let rates fall, or stay equal, from node to rack to cluster")
 
 
 def _held(instance: Instance) -> Iterator[Fault]:
-    for field, entries in (("running", instance.running), ("suspended", instance.suspended)):
+    held: tuple[tuple[str, tuple[Running | Suspended, ...]], ...] = (
+        ("running", instance.running), ("suspended", instance.suspended),
+    )
+    for field, entries in held:
         for i, entry in enumerate(entries):
             path = f"{field}[{i}]"
             if entry.job not in instance.job:
                 yield Fault(f"{path}.job", f"{entry.job!r} is not in jobs", "add the job or drop the entry")
                 continue
             job = instance.job[entry.job]
-            if not 0 < entry.remaining_s:
+            work_s = job.modes[0].duration_s if job.modes else job.duration_s
+            if not entry.remaining_s > 0:
                 yield Fault(f"{path}.remaining_s", f"job {job.id} has no work left", "drop the finished job")
-            elif (job.duration_s is not None or job.modes) and entry.remaining_s > (job.duration_s or 0) and (
-                not job.modes or (job.modes[0].duration_s or 0) < entry.remaining_s
-            ):
-                yield Fault(f"{path}.remaining_s", f"job {job.id} has more work left than its whole work",
-                            "give the remaining reference work in seconds")
+            elif work_s is not None and entry.remaining_s > work_s * (1 + REMAINING_TOLERANCE):
+                yield Fault(
+                    f"{path}.remaining_s",
+                    f"job {job.id} has {entry.remaining_s:.12g} s of work left, "
+                    f"its whole work is {work_s:.12g} s",
+                    "give the remaining reference work in seconds",
+                )
+            if job.submit_s > instance.now_s:
+                yield Fault(f"{path}.job",
+                            f"job {job.id} has run before its submission at {job.submit_s:.12g} s",
+                            "correct submit_s or now_s")
+            if job.after:
+                yield Fault(f"{path}.job",
+                            f"job {job.id} has run although it waits for {', '.join(job.after)}",
+                            "drop predecessors that have completed from after and from jobs")
     for i, run in enumerate(instance.running):
         path = f"running[{i}]"
         if run.started_s > instance.now_s:
-            yield Fault(f"{path}.started_s", f"job {run.job} started after now_s", "it must not lie in the future")
+            yield Fault(f"{path}.started_s", f"job {run.job} started after now_s",
+                        "it must not lie in the future")
         if run.last_checkpoint_s is not None and run.last_checkpoint_s > instance.now_s:
-            yield Fault(f"{path}.last_checkpoint_s", f"job {run.job} saved after now_s", "it must not lie in the future")
+            yield Fault(f"{path}.last_checkpoint_s", f"job {run.job} saved after now_s",
+                        "it must not lie in the future")
+        partner = run.mode.share_with
+        if partner is not None and (partner == run.job or partner not in instance.running_job):
+            yield Fault(f"{path}.mode.share_with", f"job {run.job}: {partner!r} does not run beside it",
+                        "name the running job on the same GPUs, or leave it out")
         for k, slot in enumerate(run.placement):
             if slot.node not in instance.cluster.node:
-                yield Fault(f"{path}.placement[{k}].node", f"job {run.job}: node {slot.node!r} is not in the cluster",
+                yield Fault(f"{path}.placement[{k}].node",
+                            f"job {run.job}: node {slot.node!r} is not in the cluster",
                             "name a node of cluster.nodes")
 
 
 def _cycles(instance: Instance) -> Iterator[Fault]:
-    edges = [(before, job.id) for job in instance.jobs for before in job.after]
-    if not edges:
-        return
-    graph = nx.DiGraph(edges)
-    if not nx.is_directed_acyclic_graph(graph):
-        cycle = [edge[0] for edge in nx.find_cycle(graph)]
-        yield Fault("jobs[*].after", f"the jobs {' -> '.join([*cycle, cycle[0]])} wait for each other",
-                    "break the cycle")
+    try:
+        TopologicalSorter({job.id: job.after for job in instance.jobs if job.after}).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        first = next(i for i, job in enumerate(instance.jobs) if job.id == cycle[0])
+        problem = (f"job {cycle[0]} waits for itself" if len(cycle) == 2
+                   else f"the jobs {' -> '.join(cycle)} wait for each other in a circle")
+        yield Fault(f"jobs[{first}].after", problem, "break the circle")
 
 
 def _never_run(instance: Instance) -> Iterator[Fault]:
@@ -144,10 +189,14 @@ def _never_run(instance: Instance) -> Iterator[Fault]:
     for i, job in enumerate(instance.jobs):
         if job.id in instance.running_job:
             continue
-        key = (id(options(instance.cluster, job)), job.tenant)
-        if key not in known:
-            known[key] = why_never_runs(instance, job)
-        reason = known[key]
+        fitting = options(instance.cluster, job)
+        key = (id(fitting), job.tenant)
+        if not fitting:
+            reason = why_never_runs(instance, job)  # all empty tuples have one id
+        else:
+            if key not in known:
+                known[key] = why_never_runs(instance, job)
+            reason = known[key]
         if reason is not None:
             yield Fault(f"jobs[{i}]", f"job {job.id} can never run: {reason}",
                         "ask for less, or add what is missing to the cluster")
@@ -161,12 +210,13 @@ def why_never_runs(instance: Instance, job: Job) -> str | None:
         return _why_nothing_fits(instance, job)
     quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
     if quota is not None and all(option.mode.gpus > quota for option in fitting):
-        return f"it needs {min(option.mode.gpus for option in fitting)} GPUs, the quota of {job.tenant} is {quota}"
+        least = min(option.mode.gpus for option in fitting)
+        return f"it needs {least} GPUs, the quota of {job.tenant} is {quota}"
     for field, have in (("resources", cluster.resources), ("budgets", cluster.budgets)):
         for name, capacity in have.items():
             need = min(getattr(option.mode, field).get(name, 0.0) for option in fitting)
             if need > capacity:
-                return f"it needs {need:g} of {name}, there is {capacity:g}"
+                return f"it needs {need:.12g} of {name}, there is {capacity:.12g}"
     if not any(
         (quota is None or option.mode.gpus <= quota)
         and all(amount <= cluster.resources[name] for name, amount in option.mode.resources.items())
@@ -180,52 +230,44 @@ def why_never_runs(instance: Instance, job: Job) -> str | None:
 def _why_nothing_fits(instance: Instance, job: Job) -> str:
     cluster = instance.cluster
     modes = base_modes(cluster, job)
-    if not modes:
-        return "it asks for GPUs, no node has any"
-    if all(mode.gpus == 0 for mode in modes):
+    if modes and all(mode.gpus == 0 for mode in modes):
         return "no node has the cores and memory it asks for"
-    sizes = sorted(mode.gpus for mode in modes)
-    types = {mode.gpu_type for mode in modes}
+    if not cluster.gpu_types:
+        return "it asks for GPUs, no node has any"
+    on_gpus = [mode for mode in modes if mode.gpus]
+    smallest = min(mode.gpus for mode in on_gpus)
+    types = dict.fromkeys(mode.gpu_type for mode in on_gpus if mode.gpu_type in cluster.gpu_types)
+    have = ", ".join(str(name or "GPUs of no named type") for name in cluster.gpu_types)
+    if not types:
+        wanted = ", ".join(sorted({str(mode.gpu_type) for mode in on_gpus}))
+        return f"it asks for {wanted}, the cluster has {have}"
     most = max(sum(node.gpus for node in cluster.nodes if node.gpu_type == gpu_type) for gpu_type in types)
-    if sizes[0] > most:
-        return f"it needs {sizes[0]} GPUs of one type, the cluster has at most {most}"
-    memories = [node.gpu_memory_gib for node in cluster.nodes if node.gpus and node.gpu_memory_gib is not None]
-    if memories and job.profile.gpu_memory_gib > max(memories):
-        return f"it needs {job.profile.gpu_memory_gib:g} GiB of GPU memory, the largest GPU has {max(memories):g}"
-    if job.profile.rate and not any(job.profile.rate.get(name or "", 0.0) > 0 for name in types):
-        return (f"its profile has rates for {', '.join(job.profile.rate)}, "
-                f"the cluster has {', '.join(str(name) for name in cluster.gpu_types)}")
-    roomy = max((sum(room(cluster, job, mode).values()) for mode in modes), default=0)
-    if roomy < sizes[0]:
-        return f"only {roomy} of the {sizes[0]} GPUs it needs have enough cores, memory and GPU memory beside them"
-    return "its gang of {} does not fit where its profile lets it make progress".format(sizes[0])
+    if smallest > most:
+        return f"it needs {smallest} GPUs of one type, the cluster has at most {most}"
+    memories = [node.gpu_memory_gib for node in cluster.nodes if node.gpus]
+    largest = max((memory for memory in memories if memory is not None), default=0.0)
+    if None not in memories and job.profile.gpu_memory_gib > largest:
+        need = job.profile.gpu_memory_gib
+        return f"it needs {need:.12g} GiB of GPU memory, the largest GPU has {largest:.12g}"
+    if all(gpu_type_rate(job.profile, name) == 0 for name in types):
+        return f"its profile has rates for {', '.join(job.profile.rate)}, the cluster has {have}"
+    roomy = max(most_gpus(cluster, job, mode)["cluster"] for mode in on_gpus)
+    if roomy < smallest:
+        return (f"only {roomy} of the {smallest} GPUs it needs have enough cores, memory and GPU memory "
+                "beside them")
+    return f"no gang of {smallest} GPUs or more fits where its profile lets it make progress"
 
 
 def _overfull_now(instance: Instance) -> Iterator[Fault]:
     """Running jobs hold what exists, in a mode they have."""
     if not instance.running:
         return
-    from .verify import running_faults
+    from .verify import held_faults, running_faults
 
+    sound = True
     for i, entry in enumerate(instance.running):
         for message in running_faults(instance, entry):
+            sound = False
             yield Fault(f"running[{i}]", message, "correct its mode and placement")
-    yield from _held_too_much(instance)
-
-
-def _held_too_much(instance: Instance) -> Iterator[Fault]:
-    gpus: Counter[str] = Counter()
-    cores: Counter[str] = Counter()
-    for entry in instance.running:
-        share = entry.mode.share_with
-        first_of_pair = share is None or entry.job < share
-        for slot in entry.placement:
-            gpus[slot.node] += slot.gpus if first_of_pair else 0
-            cores[slot.node] += slot.cpus
-    for node in instance.cluster.nodes:
-        if gpus[node.name] > node.gpus:
-            yield Fault("running", f"running jobs hold {gpus[node.name]} GPUs of node {node.name}, it has {node.gpus}",
-                        "correct the placements")
-        if node.cpus is not None and cores[node.name] > node.cpus:
-            yield Fault("running", f"running jobs hold {cores[node.name]} cores of node {node.name}, it has {node.cpus}",
-                        "correct the placements")
+    for message in held_faults(instance) if sound else ():
+        yield Fault("running", message, "correct modes and placements")

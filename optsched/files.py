@@ -1,12 +1,12 @@
 """Instance and plan files: JSON in and out, JSON Schema, every fault with its path and remedy."""
 
+import codecs
 import gzip
 import hashlib
 import json
 import os
-import re
 import tempfile
-from collections.abc import Iterator
+import zlib
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Any, Literal
 from .cluster import Cluster, Node, Tenant
 from .errors import InputError
 from .faults import Fault, find_faults
+from .file_faults import FaultyFile, duplicate_keys, shape_faults
+from .hostlist import MAX_NODES, expand_hostlist, fold_nodes
 from .instance import Instance, Running, Slot, Suspended
 from .job import Elastic, Job, Mode
 from .plan import JobPlan, Level, Plan, Segment, Solution, Status
@@ -22,11 +24,9 @@ from .profile import UNMEASURED, Locality, Profile, Sharing
 
 INSTANCE_FORMAT = "optsched/1"
 PLAN_FORMAT = "optsched-plan/1"
-ALIASES = {(Sharing, "partners"): "with"}
+GZIP_MAGIC = b"\x1f\x8b"
+ALIASES: dict[tuple[type, str], str] = {(Sharing, "partners"): "with"}
 """Fields whose name in files is a keyword of Python."""
-
-MAX_FAULTS_SHOWN = 20
-
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceFile(Instance):
@@ -71,17 +71,6 @@ class PlanFile:
     jobs: tuple[JobPlan, ...] | None = None
 
 
-class FaultyFile(InputError):
-    """An input file with faults; the message shows the first ones, `faults` holds all."""
-
-    def __init__(self, name: str, faults: list[Fault]) -> None:
-        self.faults = faults
-        shown = "\n".join(f"  {fault}" for fault in faults[:MAX_FAULTS_SHOWN])
-        more = f"\n  and {len(faults) - MAX_FAULTS_SHOWN} more" if len(faults) > MAX_FAULTS_SHOWN else ""
-        count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
-        super().__init__(f"{name}: {count}\n{shown}{more}")
-
-
 # ------------------------------------------------------------------------------------------------ reading
 
 
@@ -123,16 +112,20 @@ def read_plan(path: str | Path) -> tuple[PlanFile, Plan | None]:
 def _read_bytes(path: str | Path) -> bytes:
     try:
         data = Path(path).read_bytes()
-        if str(path).endswith(".gz") or data[:2] == b"\x1f\x8b":
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if str(path).endswith(".gz") or data[:2] == GZIP_MAGIC:
+        try:
             data = gzip.decompress(data)
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"{path}: cannot be read: {reason}") from None
-    except Exception as error:  # zlib.error on a damaged stream
-        raise InputError(f"{path}: is not a sound gzip file: {error}") from None
-    if not data.strip():
-        raise InputError(f'{path}: is empty; an instance file starts with {{"format": "{INSTANCE_FORMAT}", ...')
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: is not a sound gzip file: {error}") from None
     return data
+
+
+NOUNS: tuple[type, ...] = (
+    Node, Cluster, Tenant, Locality, Sharing, Profile, Mode, Elastic, Job, Slot, Running, Suspended, InstanceFile,
+    Segment, JobPlan, Level, InstanceRef, ObjectiveValue, PlanFile,
+)
 
 
 @cache
@@ -140,10 +133,10 @@ def _adapter(kind: type) -> Any:
     """The validator of one kind of file; pydantic is told the file's rules once, the nouns stay free of it."""
     from pydantic import TypeAdapter
 
-    for noun in (Node, Cluster, Tenant, Locality, Sharing, Profile, Mode, Elastic, Job, Slot, Running, Suspended,
-                 InstanceFile, Segment, JobPlan, Level, InstanceRef, ObjectiveValue, PlanFile):
+    for noun in NOUNS:
         names = {field: alias for (owner, field), alias in ALIASES.items() if owner is noun}
         noun.__pydantic_config__ = {  # type: ignore[attr-defined]
+            "strict": True,
             "extra": "forbid",
             "allow_inf_nan": False,
             "alias_generator": (lambda field, names=names: names.get(field, field)),
@@ -154,80 +147,32 @@ def _adapter(kind: type) -> Any:
 def _parse(kind: type, data: bytes | str, name: str) -> Any:
     from pydantic import ValidationError
 
+    data = _text(data, name)
+    if not data.strip():
+        file_format = INSTANCE_FORMAT if kind is InstanceFile else PLAN_FORMAT
+        raise InputError(f'{name}: is empty; such a file starts with {{"format": "{file_format}", ...')
+    faults = duplicate_keys(data)
     try:
-        return _adapter(kind).validate_json(data)
+        parsed = _adapter(kind).validate_json(data)
     except ValidationError as error:
-        faults = list(_shape_faults(error.errors(include_url=False, include_context=True), data))
-        raise FaultyFile(name, faults) from None
+        known = [alias for noun in NOUNS for _, alias, _ in _layout(noun)]
+        faults.extend(shape_faults(error.errors(include_url=False), data, known))
+    if faults:
+        raise FaultyFile(name, faults)
+    return parsed
 
 
-REMEDIES = {
-    "missing": "add it",
-    "unexpected_keyword_argument": "remove it or correct its name",
-    "float_type": "write a number",
-    "float_parsing": "write a number",
-    "int_type": "write a whole number",
-    "int_parsing": "write a whole number",
-    "int_from_float": "write a whole number",
-    "finite_number": "write a finite number",
-    "string_type": "write a text in quotes",
-    "bool_type": "write true or false",
-    "bool_parsing": "write true or false",
-    "tuple_type": "write a list in [ ]",
-    "dict_type": "write an object in { }",
-    "dataclass_type": "write an object in { }",
-    "dataclass_exact_type": "write an object in { }",
-    "literal_error": "use one of the values named",
-    "json_invalid": "correct the JSON there",
-    "greater_than_equal": "write a number in range",
-    "less_than_equal": "write a number in range",
-    "greater_than": "write a number in range",
-}
-
-
-def _shape_faults(errors: list[dict[str, Any]], data: bytes | str) -> Iterator[Fault]:
+def _text(data: bytes | str, name: str) -> bytes:
+    """The bytes of a JSON text without byte order mark. Raises InputError for anything that is not UTF-8."""
+    if isinstance(data, bytes) and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{name}: is UTF-16 text; save it as UTF-8")
     try:
-        raw = json.loads(data)
-    except (ValueError, RecursionError):
-        raw = None
-    seen = set()
-    for error in errors:
-        path, job = _path(error["loc"], raw)
-        problem = re.sub(r"^Input should be", "should be", str(error["msg"]))
-        problem = re.sub(r"^Unexpected keyword argument", "is not a known field", problem)
-        problem = re.sub(r"^Missing required .*|^Field required", "is missing", problem)
-        given = error.get("input")
-        if isinstance(given, int | float | str | bool) and error["type"] not in ("json_invalid", "missing"):
-            shown = repr(given)
-            problem += f", not {shown if len(shown) <= 40 else shown[:37] + '...'}"
-        if error["type"] == "json_invalid":
-            path, problem = "file", problem.replace("Invalid JSON: ", "is not JSON: ")
-        if (path, problem) not in seen:
-            seen.add((path, problem))
-            prefix = f"job {job}: " if job else ""
-            yield Fault(path or "file", prefix + problem, REMEDIES.get(error["type"], "see `optsched schema`"))
-
-
-def _path(loc: tuple[int | str, ...], raw: Any) -> tuple[str, str | None]:
-    """`jobs[3].profile.rate.v100` from pydantic's location, and the id of the job it lies in."""
-    text, job = "", None
-    at = raw
-    for step in loc:
-        if isinstance(at, dict) and step not in at and step in ("Elastic", "int", "constrained-int", "[key]",
-                                                                "function-after[...]"):
-            continue
-        if not isinstance(at, dict | list) and at is not None:
-            continue
-        if isinstance(step, int):
-            text += f"[{step}]"
-            inside = at[step] if isinstance(at, list) and step < len(at) else None
-            if text.startswith("jobs[") and text.count("[") == 1 and isinstance(inside, dict):
-                job = inside.get("id") if isinstance(inside.get("id"), str) else None
-            at = inside
-        else:
-            text += f".{step}" if text else step
-            at = at.get(step) if isinstance(at, dict) else None
-    return text, job
+        if isinstance(data, str):
+            return data.encode()
+        data.decode()
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+        raise InputError(f"{name}: is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
@@ -243,32 +188,6 @@ def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
             )
         nodes.extend(node if one == node.name else replace(node, name=one) for one in names)
     return replace(cluster, nodes=tuple(nodes))
-
-
-MAX_NODES = 200_000
-
-
-def expand_hostlist(expression: str) -> list[str]:
-    """Names of a hostlist expression: `a-[0-2,7]` is a-0 a-1 a-2 a-7, `n[01-03]` keeps the zeros.
-
-    Raises ValueError where it is malformed.
-    """
-    match = re.search(r"\[([^\[\]]*)\]", expression)
-    if match is None:
-        if not expression or "[" in expression or "]" in expression:
-            raise ValueError(f"{expression!r} is no node name")
-        return [expression]
-    head, tail = expression[: match.start()], expression[match.end() :]
-    names = []
-    for part in match[1].split(","):
-        bounds = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part.strip())
-        if bounds is None or int(bounds[2] or bounds[1]) < int(bounds[1]):
-            raise ValueError(f"range {part!r} in {expression!r} is malformed")
-        first, last, width = int(bounds[1]), int(bounds[2] or bounds[1]), len(bounds[1])
-        if last - first >= MAX_NODES:
-            raise ValueError(f"range {part!r} in {expression!r} is larger than {MAX_NODES} nodes")
-        names.extend(f"{head}{i:0{width}d}" for i in range(first, last + 1))
-    return [name for one in names for name in expand_hostlist(one + tail)]
 
 
 def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -306,12 +225,13 @@ def dump_instance(instance: Instance) -> str:
     parts: dict[str, Any] = {"format": INSTANCE_FORMAT, "name": instance.name}
     if instance.now_s:
         parts["now_s"] = instance.now_s
+    profiles: dict[int, Any] = {}
     cluster = plain(instance.cluster)
-    cluster["nodes"] = [plain(node) for node in _fold_nodes(instance.cluster.nodes)]
+    cluster["nodes"] = [plain(node) for node in fold_nodes(instance.cluster.nodes)]
     parts["cluster"] = cluster
     for field in ("tenants", "jobs", "running", "suspended"):
         if items := getattr(instance, field):
-            parts[field] = [plain(item) for item in items]
+            parts[field] = [plain(item, profiles) for item in items]
     return _lines(parts)
 
 
@@ -322,7 +242,7 @@ def dump_plan(solution: Solution) -> str:
 
 def plan_object(solution: Solution) -> dict[str, Any]:
     """The solution as the plan file's object."""
-    objective = {
+    objective: dict[str, Any] = {
         "name": solution.objective,
         "value": _number(solution.value),
         "bound": _number(solution.bound),
@@ -349,7 +269,7 @@ def plan_object(solution: Solution) -> dict[str, Any]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a file whole or not at all (gzip where the name says so). Raises InputError where it cannot be."""
+    """Write a file whole or not at all (gzip where the name says so). Raises InputError if it cannot be."""
     data = text.encode()
     write_bytes(path, gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
@@ -383,7 +303,8 @@ def instance_hash(instance: Instance) -> str:
 
 def schema(kind: Literal["instance", "plan"]) -> dict[str, Any]:
     """JSON Schema of instance or plan files."""
-    found: dict[str, Any] = _adapter(InstanceFile if kind == "instance" else PlanFile).json_schema(by_alias=True)
+    file = InstanceFile if kind == "instance" else PlanFile
+    found: dict[str, Any] = _adapter(file).json_schema(by_alias=True)
     found["title"] = f"optsched {kind} file"
     return found
 
@@ -393,25 +314,38 @@ def _layout(kind: type) -> tuple[tuple[str, str, Field[Any]], ...]:
     return tuple((field.name, ALIASES.get((kind, field.name), field.name), field) for field in fields(kind))
 
 
-def plain(value: Any) -> Any:
-    """Nouns as JSON values: defaults left out, whole floats as integers."""
-    if value is None or isinstance(value, str | bool | int):
+def plain(value: Any, profiles: dict[int, Any] | None = None) -> Any:
+    """Nouns as JSON values: defaults left out, whole floats as integers.
+
+    `profiles` holds by id what was made of profiles that are alive and may come again.
+    """
+    if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, dict):
         return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(inner) for inner in value]
+    if isinstance(value, (tuple, list)):
+        return [plain(inner, profiles) for inner in value]
     assert is_dataclass(value)
+    if profiles is None or not isinstance(value, Profile):
+        return _plain_fields(value, profiles)
+    if id(value) not in profiles:
+        profiles[id(value)] = _plain_fields(value, None)
+    return profiles[id(value)]
+
+
+def _plain_fields(value: Any, profiles: dict[int, Any] | None) -> dict[str, Any]:
     out = {}
-    for name, alias, field in _layout(type(value)):
+    kind: type = type(value)
+    for name, alias, field in _layout(kind):
         inner = getattr(value, name)
-        if field.default is not MISSING and inner == field.default:
+        default = field.default
+        if inner is default or (default is not MISSING and inner == default):
             continue
         if field.default_factory is not MISSING and not inner:
             continue
-        out[alias] = plain(inner)
+        out[alias] = plain(inner, profiles)
     return out
 
 
@@ -441,25 +375,3 @@ def _rows(items: list[Any], indent: str) -> str:
     if not items:
         return "[]"
     return "[\n" + ",\n".join(indent + json.dumps(item) for item in items) + f"\n{indent[:-2]}]"
-
-
-def _fold_nodes(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    """Runs of equal nodes numbered one after the other, as one node with a hostlist name."""
-    i = 0
-    while i < len(nodes):
-        match = re.fullmatch(r"(.*?)(\d{1,9})", nodes[i].name)
-        last = i
-        if match is not None:
-            head, digits = match[1], match[2]
-            template = replace(nodes[i], name="")
-            while last + 1 < len(nodes):
-                expected = f"{head}{int(digits) + last + 1 - i:0{len(digits)}d}"
-                if nodes[last + 1].name != expected or replace(nodes[last + 1], name="") != template:
-                    break
-                last += 1
-        if last > i and match is not None:
-            end = nodes[last].name[len(match[1]) :]
-            yield replace(nodes[i], name=f"{match[1]}[{match[2]}-{end}]")
-        else:
-            yield nodes[i]
-        i = last + 1

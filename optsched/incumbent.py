@@ -84,7 +84,7 @@ class Incumbent:
     def claim(self, level: object, bound: object, source: str) -> str | None:
         """Take a solver's bound on `level` among plans that keep the earlier levels' values.
 
-        The largest of a level counts. Returns what is malformed, or None; `refuted_claims` has what was wrong.
+        The largest of a level counts. Returns what is malformed, or None; `refuted_claims` gets wrong ones.
         """
         if type(level) is not int or not 0 <= level < len(self.objective.levels):
             return f"a bound for level {level!r}, which the objective does not have"

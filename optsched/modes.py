@@ -1,11 +1,11 @@
 """The modes in which a job can run on a cluster, as planners see them."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
-from .cluster import Cluster
+from .cluster import Cluster, Node
 from .job import Elastic, Job, Mode
 from .physics import Span, fits_type, rate, run_s
-
 
 WIDEST_FIRST: tuple[Span, ...] = ("cluster", "rack", "node")
 NODE_ONLY: tuple[Span, ...] = ("node",)
@@ -30,7 +30,7 @@ class Option:
 
 
 def gang_sizes(job: Job) -> tuple[int, ...]:
-    """GPU counts a job may run with: one, or for an elastic job the measured counts, powers of two and ends."""
+    """GPU counts a job may run with: one, or of an elastic job the measured ones, powers of two and ends."""
     if not isinstance(job.gpus, Elastic):
         return (job.gpus,)
     low, high = job.gpus.min, job.gpus.max
@@ -64,16 +64,14 @@ def base_modes(cluster: Cluster, job: Job) -> tuple[Mode, ...]:
 
 
 def _sizes_on(cluster: Cluster, job: Job, gpu_type: str | None, levels: list[int]) -> tuple[int, ...]:
-    """`gang_sizes`, and for an elastic job the largest gangs that fit a node, a rack or all GPUs of a type."""
+    """`gang_sizes`, and of an elastic job the largest gangs that fit a node, a rack or all GPUs of a type."""
     sizes = gang_sizes(job)
     if not isinstance(job.gpus, Elastic):
         return sizes
     found = set(sizes)
     for level in levels:
-        where = room(cluster, job, Mode(gpu_type=gpu_type, gpus=job.gpus.max, cpus_per_gpu=level))
-        for most in (max(where.values(), default=0), _most_in_a_rack(cluster, where), sum(where.values())):
-            if job.gpus.min <= most <= job.gpus.max:
-                found.add(most)
+        largest = most_gpus(cluster, job, Mode(gpu_type=gpu_type, gpus=job.gpus.max, cpus_per_gpu=level))
+        found.update(most for most in largest.values() if job.gpus.min <= most <= job.gpus.max)
     return tuple(sorted(found))
 
 
@@ -89,33 +87,93 @@ def _with_shared(job: Job, mode: Mode) -> Mode:
     )
 
 
-def room(cluster: Cluster, job: Job, mode: Mode) -> dict[str, int]:
-    """For each node the most GPUs of `mode` it could hold when empty (1 for a CPU-only mode that fits)."""
-    found: dict[str, int] = {}
-    for node in cluster.nodes:
-        if not fits_type(job, mode, node):
-            continue
-        if mode.gpus == 0:
-            if (node.cpus is None or mode.cpus <= node.cpus) and (
-                node.memory_gib is None or job.memory_gib <= node.memory_gib
-            ):
-                found[node.name] = 1
-            continue
-        most = min(node.gpus, mode.gpus)
-        if node.cpus is not None and mode.cpus_per_gpu:
-            most = min(most, node.cpus // mode.cpus_per_gpu)
-        if node.memory_gib is not None and job.profile.memory_gib_per_gpu:
-            most = min(most, int(node.memory_gib / job.profile.memory_gib_per_gpu + 1e-9))
-        if most:
-            found[node.name] = most
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """Nodes that differ only in name, rack and price: one of them, how many, and how many in each rack."""
+
+    node: Node
+    count: int
+    racks: dict[str, int]
+
+
+def _shapes(cluster: Cluster) -> tuple[tuple[_Shape, ...], tuple[int, ...]]:
+    """The shapes of a cluster, and for each node the position of its own."""
+    if "shapes" not in cluster.memo:
+        alike: dict[object, list[Node]] = {}
+        keys = [
+            (node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib)
+            for node in cluster.nodes
+        ]
+        for key, node in zip(keys, cluster.nodes, strict=True):
+            alike.setdefault(key, []).append(node)
+        position = {key: i for i, key in enumerate(alike)}
+        shapes = tuple(
+            _Shape(
+                node=nodes[0],
+                count=len(nodes),
+                racks=Counter(node.rack for node in nodes if node.rack is not None),
+            )
+            for nodes in alike.values()
+        )
+        cluster.memo["shapes"] = shapes, tuple(position[key] for key in keys)
+    found: tuple[tuple[_Shape, ...], tuple[int, ...]] = cluster.memo["shapes"]
     return found
+
+
+def _room_on(node: Node, job: Job, mode: Mode) -> int:
+    """The most GPUs of `mode` that `node` could hold when empty (1 for a CPU-only mode that fits)."""
+    if not fits_type(job, mode, node):
+        return 0
+    if mode.gpus == 0:
+        cores_fit = node.cpus is None or mode.cpus <= node.cpus
+        return int(cores_fit and (node.memory_gib is None or job.memory_gib <= node.memory_gib))
+    most = min(node.gpus, mode.gpus)
+    if node.cpus is not None and mode.cpus_per_gpu:
+        most = min(most, node.cpus // mode.cpus_per_gpu)
+    if node.memory_gib is not None and job.profile.memory_gib_per_gpu:
+        most = min(most, int(node.memory_gib / job.profile.memory_gib_per_gpu + 1e-9))
+    return most
+
+
+def room(cluster: Cluster, job: Job, mode: Mode) -> dict[str, int]:
+    """For each node with any, the most GPUs of `mode` it could hold when empty (1 for a CPU-only mode)."""
+    shapes, shape_of = _shapes(cluster)
+    most = [_room_on(shape.node, job, mode) for shape in shapes]
+    return {node.name: most[i] for node, i in zip(cluster.nodes, shape_of, strict=True) if most[i]}
+
+
+def most_gpus(cluster: Cluster, job: Job, mode: Mode) -> dict[Span, int]:
+    """The most GPUs of `mode` that one node, one rack and all nodes could hold when empty."""
+    key = (
+        "most", mode.gpu_type, mode.gpus, mode.cpus_per_gpu, mode.cpus, job.memory_gib,
+        job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu,
+    )
+    if key not in cluster.memo:
+        cluster.memo[key] = _most_gpus(cluster, job, mode)
+    found: dict[Span, int] = cluster.memo[key]
+    return found
+
+
+def _most_gpus(cluster: Cluster, job: Job, mode: Mode) -> dict[Span, int]:
+    shapes, _ = _shapes(cluster)
+    held = [(shape, _room_on(shape.node, job, mode)) for shape in shapes]
+    racks: Counter[str] = Counter()
+    for shape, most in held:
+        for rack, count in shape.racks.items() if most else ():
+            racks[rack] += most * count
+    return {
+        "node": max((most for _, most in held), default=0),
+        "rack": max(racks.values(), default=0),
+        "cluster": sum(most * shape.count for shape, most in held),
+    }
 
 
 def options(cluster: Cluster, job: Job) -> tuple[Option, ...]:
     """Every option in which `job` fits the empty cluster, without dominated ones.
 
-    A narrower spread is kept only where it is faster than the wider one; more cores only where they are faster.
-    Quotas and budgets are not looked at here. Jobs of equal demands and the same profile object share one answer.
+    A narrower spread is kept only where it is faster than the wider one, more cores only where they are
+    faster. Quotas and budgets are not looked at here. Jobs of equal demands and the same profile object share
+    one answer.
     """
     key = (
         id(job.profile), job.gpus, job.cpus, job.memory_gib, id(job.modes) if job.modes else None,
@@ -123,7 +181,7 @@ def options(cluster: Cluster, job: Job) -> tuple[Option, ...]:
     )
     known: dict[object, tuple[Job, tuple[Option, ...]]] = cluster.memo
     if key not in known:
-        known[key] = (job, _enumerate(cluster, job))  # the job keeps the objects alive whose ids are in the key
+        known[key] = (job, _enumerate(cluster, job))  # keeping the job keeps what has the ids in the key
     return known[key][1]
 
 
@@ -132,40 +190,23 @@ def _enumerate(cluster: Cluster, job: Job) -> tuple[Option, ...]:
     for mode in base_modes(cluster, job):
         needs_node = mode.gpus > 0 or mode.cpus > 0 or job.memory_gib > 0
         if not needs_node:
-            found.append(Option(mode=mode, spread="node", rate=rate(job, mode, None, "node"), needs_node=False))
+            speed = rate(job, mode, None, "node")
+            found.append(Option(mode=mode, spread="node", rate=speed, needs_node=False))
             continue
-        where = room(cluster, job, mode)
+        most = most_gpus(cluster, job, mode)
         fastest = 0.0
         for spread in WIDEST_FIRST if mode.gpus > 1 else NODE_ONLY:
             speed = rate(job, mode, mode.gpu_type, spread)
-            if speed > fastest and _fits(cluster, mode, where, spread):
+            if speed > fastest and most[spread] >= max(mode.gpus, 1):
                 found.append(Option(mode=mode, spread=spread, rate=speed, needs_node=True))
                 fastest = speed
     return tuple(option for option in found if not any(_dominates(other, option) for other in found))
 
 
-def _fits(cluster: Cluster, mode: Mode, where: dict[str, int], spread: Span) -> bool:
-    if not where:
-        return False
-    need = max(mode.gpus, 1)
-    if spread == "node" or mode.gpus == 0:
-        return max(where.values()) >= need
-    if spread == "cluster":
-        return sum(where.values()) >= need
-    return _most_in_a_rack(cluster, where) >= need
-
-
-def _most_in_a_rack(cluster: Cluster, where: dict[str, int]) -> int:
-    racks: dict[str, int] = {}
-    for name, most in where.items():
-        rack = cluster.node[name].rack
-        if rack is not None:
-            racks[rack] = racks.get(rack, 0) + most
-    return max(racks.values(), default=0)
-
-
 def _dominates(a: Option, b: Option) -> bool:
-    if a is b or a.mode.duration_s is not None or a.mode.gpu_type != b.mode.gpu_type or a.mode.gpus != b.mode.gpus:
+    if a is b or a.mode.duration_s is not None:
+        return False
+    if (a.mode.gpu_type, a.mode.gpus) != (b.mode.gpu_type, b.mode.gpus):
         return False
     wider = WIDEST_FIRST.index(a.spread) <= WIDEST_FIRST.index(b.spread)
     return wider and a.mode.cpus_per_gpu <= b.mode.cpus_per_gpu and a.rate >= b.rate and (

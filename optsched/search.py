@@ -33,8 +33,8 @@ MAX_NOTES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a running solve stands: seconds since its start; value, proven bound and gap of the first level that
-    is not settled; what gave the plan. None where there is none yet."""
+    """Where a running solve stands: seconds since its start; value, proven bound and gap of the first level
+    that is not settled; what gave the plan. None where there is none yet."""
 
     elapsed_s: float
     value: float | None
@@ -71,6 +71,18 @@ class Search:
 
     def elapsed_s(self) -> float:
         return time.monotonic() - self.started_s
+
+    def run(self, policies: tuple[str, ...], exact: Solver | None, child: Child | None) -> None:
+        """All of it; the first Ctrl-C ends it, a second one, while things are being ended, gets through."""
+        try:
+            self.heuristics(policies)
+            self.combinatorial_bounds()
+            if exact is not None:
+                self.exact(exact, child)
+        except KeyboardInterrupt:
+            if self.interrupted:
+                raise
+            self.interrupted = True
 
     # ------------------------------------------------------------------------------------ heuristics, bounds
 
@@ -131,17 +143,19 @@ class Search:
         killed = False
         try:
             killed = self._listen(solver, child)
-        finally:  # also at Ctrl-C
-            child.stop()
-            if not self.finished:
-                self._hear(solver, child, 0.0)
-        if self.finished or self.trouble:
+        except KeyboardInterrupt:
+            self.interrupted = True
+        child.stop()
+        if not self.finished:
+            self._hear(solver, child, 0.0)
+        if self.finished or self.trouble or self.interrupted:
             return
         if killed:
             self.trouble.append(f"{solver.name} did not stop at its time limit and was killed")
         else:
             self.trouble.append(f"{solver.name} {child.how_it_ended()}")
-            self.notes.extend(f"last output of {solver.name}: {line}" for line in child.last_output())
+            if output := child.last_output():
+                self.notes.append(f"last output of {solver.name}: {output}")
 
     def _listen(self, solver: Solver, child: Child) -> bool:
         """Hear the child until it is done or nothing is left to find; True where its time was up before."""
@@ -189,7 +203,8 @@ class Search:
             if reason is not None:
                 self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
         elif kind == "bound":
-            reason = found.claim(said[0], said[1], f"{name}: {said[2]}" if said[2] else name)
+            proof = said[2] if str(said[2]).startswith(name) else f"{name}: {said[2]}"
+            reason = found.claim(said[0], said[1], proof)
             if reason is not None:
                 self.blame(f"{name} claimed {reason}")
         elif kind == "infeasible":
@@ -200,8 +215,8 @@ class Search:
             self.blame(f"{name} {said[0]}")
         elif kind == "error":
             self.trouble.append(f"{name} crashed: {said[0]}")
-            where = str(said[1]).strip().splitlines()[-3:-1]
-            self.notes.extend(f"traceback of {name}: {line.strip()}" for line in where)
+            where = " / ".join(line.strip() for line in str(said[1]).strip().splitlines()[-3:-1])
+            self.notes.append(f"{name} crashed at: {where}")
         else:
             self.finished = True
         while found.refuted_claims:

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any
 
@@ -26,6 +25,7 @@ ARITY = {"plan": 1, "bound": 3, "infeasible": 1, "note": 1, "done": 0, "error": 
 
 MAX_MESSAGE_BYTES = 1 << 32
 OUTPUT_KEPT_BYTES = 8192
+OUTPUT_LINES = 12
 GUARD_ENDS_WITHIN_S = 1.0
 
 _NOUNS = {(noun.__module__, noun.__name__): noun for noun in (Plan, JobPlan, Segment, Mode, Slot)}
@@ -43,7 +43,10 @@ class Child:
     """
 
     def __init__(self, solver: Solver) -> None:
-        """Start the process and have it import the solver. Raises InputError where that cannot be pickled."""
+        """Start the process and have it import the solver.
+
+        Raises InputError for a solver that cannot be pickled, OSError where no process can be had.
+        """
         if type(solver).__module__ == "__main__":
             raise InputError(
                 f"solver {solver.name} is defined in __main__, which its own process cannot import; "
@@ -59,28 +62,33 @@ class Child:
         self._tail = b""
         self._buffer = bytearray()
         self._outgoing = memoryview(pickle.dumps(sys.path) + pickled)
-        self._folder = tempfile.mkdtemp(prefix="optsched-")
-        request, self._request = os.pipe()
-        self._messages, messages = os.pipe()
-        self._output, output = os.pipe()
-        for descriptor in (self._request, self._messages, self._output):
-            os.set_blocking(descriptor, False)
-        # Not multiprocessing: it runs the caller's main module again and refuses in its own pool workers.
-        self._process = subprocess.Popen(
-            [sys.executable, "-u", "-P", child.__file__, str(request), str(messages), self._folder],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(request, messages),
-            start_new_session=True,
-            env={**os.environ, "TMPDIR": self._folder},
-        )
-        for descriptor in (request, messages, output):
-            os.close(descriptor)
+        with ExitStack() as on_failure, ExitStack() as always:
+            self._folder = tempfile.mkdtemp(prefix="optsched-")
+            on_failure.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            request, self._request = os.pipe()
+            self._messages, messages = os.pipe()
+            self._output, output = os.pipe()
+            for descriptor in (request, messages, output):
+                always.callback(os.close, descriptor)
+            for descriptor in (self._request, self._messages, self._output):
+                on_failure.callback(os.close, descriptor)
+                os.set_blocking(descriptor, False)
+            # Not multiprocessing: it runs the caller's main module again and refuses in its own pool workers.
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-P", child.__file__, str(request), str(messages), self._folder],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(request, messages),
+                start_new_session=True,
+                env={**os.environ, "TMPDIR": self._folder},
+            )
+            on_failure.pop_all()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._messages, selectors.EVENT_READ)
         self._selector.register(self._output, selectors.EVENT_READ)
         self._selector.register(self._request, selectors.EVENT_WRITE)
+        self._write()
 
     def __enter__(self) -> "Child":
         return self
@@ -94,11 +102,12 @@ class Child:
             os.close(descriptor)
 
     def send(self, request: Request, until_s: float | None) -> None:
-        """Ask for a plan. With `until_s` (of `time.monotonic`) its time limit is what is left once it is ready."""
+        """Ask for a plan; with `until_s` (of `time.monotonic`) in what time is left once it is ready."""
         idle = not self._outgoing
         self._outgoing = memoryview(bytes(self._outgoing) + pickle.dumps((request, until_s)))
         if idle:
             self._selector.register(self._request, selectors.EVENT_WRITE)
+        self._write()
 
     def receive(self, timeout_s: float) -> list[tuple[Any, ...]]:
         """Messages that came within `timeout_s`; sets `ended` once no more will.
@@ -116,22 +125,27 @@ class Child:
 
     def stop(self) -> None:
         """Kill the solver and all that it started; what it had said before can still be received."""
-        if self._process.returncode is not None:
-            return
-        if self._request in self._selector.get_map():
+        if self._outgoing:
+            self._outgoing = memoryview(b"")
             self._selector.unregister(self._request)
-        os.close(self._request)  # the guard sees it and cleans up
-        with suppress(ChildProcessError):
-            until_s = time.monotonic() + GUARD_ENDS_WITHIN_S
-            while time.monotonic() < until_s and not self._guard_ended():
-                time.sleep(0.002)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # its number is its own until it is waited for
+        if self._request >= 0:  # a second Ctrl-C may have ended this function half way
+            request, self._request = self._request, -1
+            os.close(request)  # the guard sees it and cleans up
+        try:
+            self._process.wait(GUARD_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._kill_group()
+        if sys.platform != "linux":  # elsewhere the guard cannot find what the solver left
+            self._kill_group()
         self._process.wait()
         while self._read():
             pass
         self._hear_output()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def how_it_ended(self) -> str:
         """How the stopped process ended, as the rest of a sentence about the solver."""
@@ -142,13 +156,10 @@ class Child:
         memory = ", perhaps for want of memory" if number == signal.SIGKILL else ""
         return f"was killed by signal {number} ({signal.Signals(number).name}){memory}"
 
-    def last_output(self, lines: int = 5) -> list[str]:
-        """The last non-empty lines that the solver wrote to its standard output and error."""
-        text = self._tail.decode(errors="replace")
-        return [line.strip()[:200] for line in text.splitlines() if line.strip()][-lines:]
-
-    def _guard_ended(self) -> bool:
-        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    def last_output(self) -> str:
+        """The last lines that the solver wrote to its standard output and error, in one."""
+        lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines()]
+        return " / ".join(line[:200] for line in [line for line in lines if line][-OUTPUT_LINES:])
 
     def _write(self) -> None:
         try:

@@ -1,8 +1,8 @@
 """Lower bounds that need no solver run: arithmetic on arrays, O(n log n) for n jobs.
 
-Each holds for every plan that the verifier accepts, up to its tolerance of rounding, with any number of preemptions,
-migrations and resizings; those with `preemptive` false hold for the plan class of DESIGN 4 only. What they relax:
-node boundaries, and all but one resource at a time.
+Each holds for every plan that the verifier accepts, up to its tolerance of rounding, with any number of
+preemptions, migrations and resizings; those with `preemptive` false hold for the plan class of DESIGN 4
+only. What they relax: node boundaries, and all but one resource at a time.
 
 GPUs that two jobs share are held once. A job that may share its GPUs therefore counts half on them.
 """
@@ -20,8 +20,8 @@ from .ways import Ways, tabulate
 class Bound:
     """No plan has a smaller `value` in level `level` of the objective. `source` says what proves it.
 
-    `preemptive` true: holds for any preemptive schedule. False: where a waiting job runs in one piece and a running
-    job continues or is preempted now and resumed in one piece.
+    `preemptive` true: holds for any preemptive schedule. False: where a waiting job runs in one piece and a
+    running job continues or is preempted now and resumed in one piece.
     """
 
     level: int
@@ -44,15 +44,17 @@ def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
 
 
 def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True) -> list[Bound]:
-    """Every bound, level by level; those of the plan class where they say more. Raises InputError as above."""
+    """Every bound, level by level; those of the plan class where they say more. Raises InputError as
+    above."""
     if not instance.jobs:
         return [
-            Bound(level=number, value=0.0, source="no jobs", preemptive=True) for number in range(len(objective.levels))
+            Bound(level=number, value=0.0, source="no jobs", preemptive=True)
+            for number in range(len(objective.levels))
         ]
     found = _every(instance, objective, tabulate(instance, preemptive=True))
     if plan_class:
         ways = tabulate(instance, preemptive=False)
-        if _may_differ(ways):
+        if instance.running or _may_differ(ways):
             known = {(bound.level, bound.source): bound.value for bound in found}
             for bound in _every(instance, objective, ways):
                 value = known.get((bound.level, bound.source), -math.inf)
@@ -64,7 +66,7 @@ def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True
 
 def _may_differ(ways: Ways) -> bool:
     elastic = bool((ways.most_gpus != ways.gpus).any() or (ways.most_cores != ways.cores).any())
-    return elastic or bool(ways.runs.any()) or len(ways.shape.types) > 1 or len(ways.job) > len(ways.first)
+    return elastic or len(ways.job) > len(ways.first)
 
 
 def _best(bounds: list[Bound]) -> tuple[Bound, ...]:
@@ -77,26 +79,24 @@ def _best(bounds: list[Bound]) -> tuple[Bound, ...]:
 
 def _every(instance: Instance, objective: Objective, ways: Ways) -> list[Bound]:
     outlook = look(instance, ways)
-    found = []
-    for number, level in enumerate(objective.levels):
-        if len(level) == 1:
-            [(weight, term)] = level
-            unique: dict[str, float] = {}
-            for value, source in term_bounds(term, instance, outlook):
-                unique[source] = max(value, unique.get(source, -math.inf))
-            for source, value in unique.items():
-                found.append(Bound(level=number, value=weight * value, source=source, preemptive=ways.preemptive))
-        else:
-            value, source = _weighted(instance, level, outlook)
-            found.append(Bound(level=number, value=value, source=source, preemptive=ways.preemptive))
-    return found
+    return [
+        Bound(level=number, value=value, source=source, preemptive=ways.preemptive)
+        for number, level in enumerate(objective.levels)
+        for source, value in _level(instance, level, outlook).items()
+    ]
 
 
-def _weighted(instance: Instance, level: tuple[tuple[float, Term], ...], outlook: Outlook) -> tuple[float, str]:
-    """A weighted sum of terms is at least the weighted sum of their bounds."""
+def _level(instance: Instance, level: tuple[tuple[float, Term], ...], outlook: Outlook) -> dict[str, float]:
+    """Bounds on one level by source. A weighted sum of terms is at least the weighted sum of their bounds."""
+    if len(level) == 1:
+        [(weight, term)] = level
+        found: dict[str, float] = {}
+        for value, source in term_bounds(term, instance, outlook):
+            found[source] = max(weight * value, found.get(source, -math.inf))
+        return found
     total, sources = 0.0, []
     for weight, term in level:
         value, source = max(term_bounds(term, instance, outlook), key=lambda found: found[0])
         total += weight * value
         sources.append(f"{term.name}: {source}")
-    return total, "; ".join(sources)
+    return {"; ".join(sources): total}

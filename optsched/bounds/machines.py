@@ -1,7 +1,7 @@
 """What an instance's jobs compete for, each as one machine of some speed that every plan keeps."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,8 +14,9 @@ MOST_CLASSES = 32
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`jobs` (indices) take at least `work_s` seconds of it. A job never holds so much of it that its work could be
-    done in less than `shortest_s`, so its mean busy time lies at least half of that before its completion."""
+    """`jobs` (indices) take at least `work_s` seconds of it. A job never holds so much of it that its work
+    could be done in less than `shortest_s`, so its mean busy time lies at least half of that before its
+    completion."""
 
     name: str
     jobs: Ints
@@ -32,7 +33,8 @@ class Family:
 
 
 def families(instance: Instance, ways: Ways, seconds: Floats) -> Iterator[Family]:
-    """GPUs (of connected types; of each class of jobs; weighted by speed), large gangs, cores, resources, quotas.
+    """GPUs (of connected types; of each class of jobs; weighted by speed), large gangs, cores, resources,
+    quotas.
 
     `seconds` is the shortest time that each job holds something.
     """
@@ -42,11 +44,11 @@ def families(instance: Instance, ways: Ways, seconds: Floats) -> Iterator[Family
         yield Family("cores", (_machine("cores", ways, float(ways.shape.cores), *density),))
     for name, amount in ways.resources.items():
         capacity = instance.cluster.resources.get(name, 0.0)
-        if not float(capacity).is_integer() or (amount != np.floor(amount)).any() or capacity >= 1 / TOLERANCE:
-            capacity += TOLERANCE * max(1.0, capacity)  # the verifier forgives this much in fractional amounts
+        is_whole = float(capacity).is_integer() and not (amount != np.floor(amount)).any()
+        if not is_whole or capacity >= 1 / TOLERANCE:  # the verifier forgives this much of fractional amounts
+            capacity += TOLERANCE * max(1.0, capacity)
         if capacity > 0:
-            most = np.where(ways.runs, np.inf, amount)  # a job that stays may hold what another of its modes takes
-            yield Family(name, (_machine(name, ways, capacity, amount, amount, most),))
+            yield Family(name, (_machine(name, ways, capacity, amount, amount, amount),))
             yield from _one_at_a_time(name, ways, seconds, amount, capacity)
     yield from _quotas(instance, ways)
 
@@ -88,7 +90,10 @@ def _gpus(ways: Ways, seconds: Floats) -> Iterator[Family]:
     if len(types) > 1:
         speed = _speeds(ways, needs)
         if (speed < 1).any():
-            yield Family("GPUs by speed", tuple(_gpu_machine(ways, mask, speed) for mask in components))
+            by_speed = (_gpu_machine(ways, mask, speed) for mask in components)
+            yield Family("GPUs by speed", tuple(
+                replace(machine, name=f"{machine.name} by speed") for machine in by_speed
+            ))
     for mask in dict.fromkeys((*components, *classes[:MOST_CLASSES])):
         members = _members(mask, len(types))
         held = np.where(np.isin(ways.gpu_type, members) & ~ways.shares, ways.gpus, 0.0)
@@ -146,7 +151,7 @@ def _speeds(ways: Ways, needs: Flags) -> Floats:
         here = counts & (ways.gpu_type == t)
         if here.any():
             speed[t] = np.sum(best[here] ** 2 / area[here]) / np.sum(best[here])
-    return np.maximum(speed / speed.max(), 1e-6)
+    return np.clip(speed / speed.max(), 1e-6, 1.0).astype(np.float64)
 
 
 def _quotas(instance: Instance, ways: Ways) -> Iterator[Family]:

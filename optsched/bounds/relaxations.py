@@ -7,11 +7,21 @@ import numpy as np
 from .ways import Floats
 
 
+def first_come_ends(heads_s: Floats, work_s: Floats) -> Floats:
+    """When each job ends if they are served in the order of their heads: one schedule, so no bound, but a
+    limit on how good a bound by sums of ends can be."""
+    order = np.argsort(heads_s, kind="stable")
+    done = np.cumsum(work_s[order])
+    ends = np.empty(len(work_s))
+    ends[order] = done + np.maximum.accumulate(heads_s[order] - (done - work_s[order]))
+    return ends
+
+
 def mean_busy_cost(heads_s: Floats, work_s: Floats, weights: Floats) -> float:
     """Least sum of weight x mean busy time: the job of largest weight / work that is there goes first.
 
-    Goemans, A supermodular relaxation for scheduling with release dates, IPCO 1996. With all heads equal this is
-    Smith's rule less half of each job, hence the bound of Eastman, Even and Isaacs (1964).
+    Goemans, A supermodular relaxation for scheduling with release dates, IPCO 1996. With all heads equal
+    this is Smith's rule less half of each job, hence the bound of Eastman, Even and Isaacs (1964).
     """
     if not len(work_s):
         return 0.0
@@ -95,12 +105,8 @@ def edd_lateness(heads_s: Floats, work_s: Floats, due_s: Floats) -> float:
 
 
 def last_end_s(heads_s: Floats, work_s: Floats, tails_s: Floats) -> float:
-    """Lower bound on the largest completion + tail: for each instant, all work whose head is no earlier has to be
-    done after it and before the least of its tails; the same with heads and tails exchanged. -inf without work."""
-    if not len(work_s):
-        return -float("inf")
-    by_head = np.argsort(-heads_s, kind="stable")
-    by_tail = np.argsort(-tails_s, kind="stable")
-    late = heads_s[by_head] + np.cumsum(work_s[by_head]) + np.minimum.accumulate(tails_s[by_head])
-    early = np.minimum.accumulate(heads_s[by_tail]) + np.cumsum(work_s[by_tail]) + tails_s[by_tail]
-    return float(max(late.max(), early.max()))
+    """Least largest completion + tail: the longest tail first (Jackson's preemptive schedule; Carlier, EJOR
+    1982)."""
+    if tails_s.any():
+        return edd_lateness(heads_s, work_s, -tails_s)
+    return float(first_come_ends(heads_s, work_s).max())

@@ -1,8 +1,9 @@
-"""The fewest seconds, GPU-seconds and core-seconds that each mode of a job takes, over all that the verifier accepts.
+"""The fewest seconds, GPU-seconds and core-seconds that each mode of a job takes, over all that the
+verifier accepts.
 
-`modes.options` lists the modes that planners choose from. The verifier accepts more: any count of an elastic gang
-and any number of cores. Rates are piecewise linear in both, so the extremes lie at the tables' points, at the ends
-of the range and at the largest value that fits; these are what is looked at here.
+`modes.options` lists the modes that planners choose from. The verifier accepts more: any count of an
+elastic gang and any number of cores. Rates are piecewise linear in both, so the extremes lie at the tables'
+points, at the ends of the range and at the largest value that fits; these are what is looked at here.
 """
 
 from collections.abc import Iterator
@@ -21,9 +22,9 @@ SPANS: tuple[Span, ...] = ("node", "rack", "cluster")
 class Row:
     """One way to run a job on GPUs of one type (`NO_GPU` for none).
 
-    `rate` is the highest. `gpus` and `cores` are the fewest held while it starts; `area_gpus` and `area_cores`
-    times its shortest run time are the fewest GPU- and core-seconds of the run; `most_gpus` and `most_cores` the
-    most it could hold. `whole_s` is a listed duration.
+    `rate` is the highest. `gpus` and `cores` are the fewest held while it starts; `area_gpus` and
+    `area_cores` times its shortest run time are the fewest GPU- and core-seconds of the run; `most_gpus`
+    and `most_cores` the most it could hold. `whole_s` is a listed duration.
     """
 
     gpu_type: int
@@ -42,18 +43,22 @@ class Row:
 def fastest_sharing(job: Job) -> float:
     """The highest factor by which sharing GPUs could change the rate; at least 1, as a job may run alone."""
     sharing = job.profile.sharing
-    return 1.0 if sharing is None else max(1.0, *sharing.partners.values())
+    return 1.0 if sharing is None else max([1.0, *sharing.partners.values()])
 
 
 def rows(shape: Shape, job: Job, gpu_quota: int | None) -> list[Row]:
-    """Every row of `job` on the empty cluster; resources and budgets beyond the cluster's are for the caller."""
+    """Every row of `job` on the empty cluster; resources and budgets beyond the cluster's are for the
+    caller."""
     if job.modes:
         return [row for mode in job.modes for row in _listed(shape, job, mode, gpu_quota)]
     if job.gpus == 0:
         if not shape.has_host(job.cpus, job.memory_gib):
             return []
         cores = float(job.cpus)
-        return [Row(NO_GPU, fastest_sharing(job), 0, 0.0, 0, cores, cores, cores, 0.0, None, job.resources)]
+        return [Row(
+            gpu_type=NO_GPU, rate=fastest_sharing(job), gpus=0, area_gpus=0.0, most_gpus=0, cores=cores,
+            area_cores=cores, most_cores=cores, power_w=0.0, whole_s=None, resources=job.resources,
+        )]
     return [row for t in range(len(shape.types)) for row in _measured(shape, job, t, gpu_quota)]
 
 
@@ -66,7 +71,10 @@ def _listed(shape: Shape, job: Job, mode: Mode, gpu_quota: int | None) -> Iterat
     def row(t: int, rate: float, cores: float) -> Row:
         whole_s = mode.duration_s if rate == job.work_s / (mode.duration_s or 1.0) else None
         watts = 0.0 if t == NO_GPU else power_w(job, shape.types[t], 1)
-        return Row(t, rate, mode.gpus, float(mode.gpus), mode.gpus, cores, cores, cores, watts, whole_s, resources)
+        return Row(
+            gpu_type=t, rate=rate, gpus=mode.gpus, area_gpus=float(mode.gpus), most_gpus=mode.gpus, cores=cores,
+            area_cores=cores, most_cores=cores, power_w=watts, whole_s=whole_s, resources=resources,
+        )
 
     if mode.gpus == 0:
         rate = own * locality_rate(job.profile, "node")
@@ -124,12 +132,15 @@ def _measured(shape: Shape, job: Job, t: int, gpu_quota: int | None) -> Iterator
         watts = power_w(job, shape.types[t], 1)
         most_cores = float("inf") if job.profile.cpus_per_gpu else 0.0  # it may hold more than make it faster
         yield Row(
-            t, speed, low, area_gpus, largest, cores, cores_per_work * speed, most_cores, watts, None, job.resources
+            gpu_type=t, rate=speed, gpus=low, area_gpus=area_gpus, most_gpus=largest, cores=cores,
+            area_cores=cores_per_work * speed, most_cores=most_cores, power_w=watts, whole_s=None,
+            resources=job.resources,
         )
 
 
 def _core_levels(shape: Shape, job: Job, t: int, spread: Span, gpus: int) -> list[tuple[int, float]]:
-    """Cores per GPU at which `gpus` fit, fewest first, with their rates; with (0, 1) where they do not matter."""
+    """Cores per GPU at which `gpus` fit, fewest first, with their rates; with (0, 1) where they do not
+    matter."""
     table = job.profile.cpus_per_gpu
     if not table:
         return [(0, 1.0)] if shape.most_gpus(job, t, spread, 0) >= gpus else []

@@ -67,7 +67,10 @@ class Shape:
         if spread == "cluster":
             return sum(count * kind.most_gpus(job, cpus_per_gpu) for kind, count in kinds.items())
         return max(
-            (sum(count * kind.most_gpus(job, cpus_per_gpu) for kind, count in rack) for rack in self._racks[t]),
+            (
+                sum(count * kind.most_gpus(job, cpus_per_gpu) for kind, count in rack)
+                for rack in self._racks[t]
+            ),
             default=0,
         )
 

@@ -7,20 +7,23 @@ import numpy as np
 
 from ..instance import Instance
 from ..objectives import JobCost, Term, combine, job_cost, quantile_rank
-from .machines import Family, Machine, families
-from .relaxations import edd_lateness, last_end_s, mean_busy_cost, srpt_cost
-from .ways import Flags, Floats, Ways
+from .machines import Family, families
+from .relaxations import edd_lateness, first_come_ends, last_end_s, mean_busy_cost, srpt_cost
+from .ways import Floats, Ways
 
 Found = tuple[float, str]
 """A bound and what proves it."""
 LATE_SLACK_S = 1e-3
 """A deadline is taken for missed only beyond this, and beyond the rounding of large instants."""
 RELATIVE_SLACK = 4e-9
+LARGE_GANGS = 4.0
+"""How much faster than a job alone the whole machine may be for `srpt_cost` to be worth its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """When each job can start, how long it takes alone, and how long the jobs after it take, counted from now."""
+    """When each job can start, how long it takes alone, and how long the jobs after it take, counted from
+    now."""
 
     ways: Ways
     heads_s: Floats
@@ -84,12 +87,17 @@ def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Fo
         cost_alone[counted] = alone
         for family in outlook.families:
             yield _sum(outlook, family, scale, origin, cost_alone), f"{family.name}, preemptive"
-    elif term.name == "lateness" or (term.over == "quantile" and quantile_rank(term, len(known)) == len(known)):
+    elif term.name == "lateness" or (
+        term.over == "quantile" and quantile_rank(term, len(known)) == len(known)  # then it is a maximum
+    ):
         due = np.zeros(len(costs))
         due[counted] = [cost.origin_s - instance.now_s for cost in known]
-        for name, machine, jobs in _counted_machines(outlook, counted):
-            found = edd_lateness(outlook.heads_s[machine.jobs[jobs]], machine.work_s[jobs], due[machine.jobs[jobs]])
-            yield found, f"{name}, earliest due date first"
+        for machine in (machine for family in outlook.families for machine in family.machines):
+            here = counted[machine.jobs]
+            if here.any():
+                jobs = machine.jobs[here]
+                found = edd_lateness(outlook.heads_s[jobs], machine.work_s[here], due[jobs])
+                yield found, f"{machine.name}, earliest due date first"
 
 
 def _alone(costs: list[JobCost], ends_s: Floats, term: Term) -> Floats:
@@ -117,18 +125,8 @@ def _makespan(outlook: Outlook) -> Iterator[Found]:
         for machine in family.machines:
             if len(machine.jobs):
                 jobs = machine.jobs
-                yield (
-                    last_end_s(outlook.heads_s[jobs], machine.work_s, outlook.tails_s[jobs]),
-                    f"area of {machine.name}" if family.name != "GPUs by speed" else f"area of {machine.name} by speed",
-                )
-
-
-def _counted_machines(outlook: Outlook, counted: Flags) -> Iterator[tuple[str, Machine, Flags]]:
-    for family in outlook.families:
-        for machine in family.machines:
-            jobs = counted[machine.jobs]
-            if jobs.any():
-                yield machine.name, machine, jobs
+                found = last_end_s(outlook.heads_s[jobs], machine.work_s, outlook.tails_s[jobs])
+                yield found, f"area of {machine.name}"
 
 
 def _sum(outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, alone: Floats) -> float:
@@ -151,8 +149,16 @@ def _sum(outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, alon
         shortest = machine.shortest_s[heavy]
         if one_piece is not None:
             shortest = np.maximum(shortest, one_piece[jobs])
-        found = mean_busy_cost(heads, work, weights) + float(np.dot(weights, shortest)) / 2
-        if weights.min() == weights.max():
-            found = max(found, float(weights[0]) * srpt_cost(heads, work))
-        total += max(0.0, found - float(np.dot(weights, origin_s[jobs])) - float(np.sum(alone[jobs])))
+        # From here on values are counted above those of each job alone.
+        base = float(np.dot(weights, origin_s[jobs])) + float(np.sum(alone[jobs]))
+        half = float(np.dot(weights, shortest)) / 2
+        ends = first_come_ends(heads, work)
+        gain = 0.0
+        if float(np.dot(weights, ends - work / 2)) + half > base:  # else the least cannot be above it either
+            gain = max(gain, mean_busy_cost(heads, work, weights) + half - base)
+        # Shortest remaining work says more only where a job alone takes a good part of the machine.
+        is_equal = weights.min() == weights.max() and np.sum(shortest) < LARGE_GANGS * np.sum(work)
+        if is_equal and float(np.dot(weights, ends)) > base + gain:
+            gain = max(gain, float(weights[0]) * srpt_cost(heads, work) - base)
+        total += gain
     return total

@@ -1,10 +1,10 @@
 """All ways in which every job of an instance can still be run, as one table of arrays.
 
-A waiting job has a way for each of its rows. A running job has one more, to stay where it is, and its other ways
-begin with the checkpoint that frees its GPUs.
+A waiting job has a way for each of its rows. A running job has one more, to stay where it is, and its other
+ways begin with the checkpoint that frees its GPUs.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..instance import Instance, Running
 from ..job import Job
-from ..physics import hold_to_save_s, may_preempt, power_w, rate, remaining_after_preemption_s, run_s, span
+from ..physics import hold_to_save_s, may_preempt, power_w, rate, remaining_after_preemption_s, span
 from ..profile import Profile
 from .rows import NO_GPU, Row, fastest_sharing, rows
 from .shape import Shape
@@ -28,9 +28,9 @@ TOLERANCE = 1e-6
 class Ways:
     """One entry for each way, those of a job side by side from `first[job]` on.
 
-    `stay` is for each way the way in which its job stays, `pause_s` the checkpoint before it leaves; -1 and 0 where
-    the job does not run now or the way is to stay. With `preemptive` a job may stay for a while and leave later, so
-    each second of work of a leaving job may also be done where it is now.
+    `stay` is for each way the way in which its job stays, `pause_s` the checkpoint before it leaves; -1 and
+    0 where the job does not run now or the way is to stay. With `preemptive` a job may stay for a while and
+    leave later, so each second of work of a leaving job may also be done where it is now.
     """
 
     shape: Shape
@@ -50,12 +50,11 @@ class Ways:
     pause_s: Floats
     stay: Ints
     shares: Flags
-    runs: Flags
     resources: dict[str, Floats]
 
     def least(self, starting: Floats, working: Floats | None = None) -> Floats:
-        """For each job the least integral over time, over its ways, of a density: `starting` while it starts or
-        saves, `working` (the same, if not given) while it runs."""
+        """For each job the least integral over time, over its ways, of a density: `starting` while it
+        starts or saves, `working` (the same, if not given) while it runs."""
         if working is None:
             working = starting
         done = working * self.run_s
@@ -70,18 +69,20 @@ class Ways:
         return np.minimum.reduceat(total, self.first) if total.size else total
 
     def gpu_density(self, speed: Floats, halved: bool) -> tuple[Floats, Floats, Floats]:
-        """GPUs held while starting, while running, and at most, each GPU of a type counted `speed[type]` times.
+        """GPUs held while starting, while running, and at most, each GPU of a type counted `speed[type]`
+        times.
 
         With `halved` a job that may share its GPUs counts half, as a pair holds them once.
         """
-        factor = np.where(self.gpu_type == NO_GPU, 0.0, speed[self.gpu_type]) if len(speed) else 0.0 * self.gpus
+        by_type = np.append(speed, 0.0)  # NO_GPU is -1, the last
+        factor = by_type[self.gpu_type]
         charged = np.where(self.shares, 0.5, 1.0) * factor if halved else factor
         return charged * self.gpus, charged * self.area_gpus, factor * self.most_gpus
 
 
 def tabulate(instance: Instance, preemptive: bool) -> Ways:
-    """The ways of every job of a sound instance. With `preemptive` false, those of DESIGN's plan class only: a
-    running job continues to its end or is preempted now.
+    """The ways of every job of a sound instance. With `preemptive` false, those of DESIGN's plan class
+    only: a running job continues to its end or is preempted now.
 
     Raises InputError for a job that fits nowhere.
     """
@@ -132,7 +133,8 @@ def _fill(
     instance: Instance, shape: Shape, preemptive: bool, groups: list[tuple[Job, list[Row]]], group_of: Ints
 ) -> Ways:
     jobs = instance.jobs
-    work = np.array([job.duration_s if job.duration_s is not None else job.work_s for job in jobs], np.float64)
+    whole_work = np.array([job.work_s for job in jobs], np.float64)
+    work = whole_work.copy()
     ran_before = np.zeros(len(jobs), np.bool_)
     position = {job.id: j for j, job in enumerate(jobs)} if instance.running or instance.suspended else {}
     for entry in instance.suspended:
@@ -178,46 +180,32 @@ def _fill(
         return np.array([getattr(row, name) for row in flat], np.float64)[row_of]
 
     listed = np.array([np.nan if row.whole_s is None else row.whole_s for row in flat], np.float64)[row_of]
-    whole_work = np.array([job.work_s for job in jobs], np.float64)[way_job]
-    run = np.where((way_work == whole_work) & ~np.isnan(listed), listed, way_work / column("rate"))
+    run = np.where((way_work == whole_work[way_job]) & ~np.isnan(listed), listed, way_work / column("rate"))
     names = sorted({name for row in flat for name in row.resources})
     return Ways(
-        shape=shape, preemptive=preemptive, first=first, job=way_job, gpu_type=column("gpu_type").astype(np.int64),
-        gpus=column("gpus"), area_gpus=column("area_gpus"), most_gpus=column("most_gpus"), cores=column("cores"),
-        area_cores=column("area_cores"), most_cores=column("most_cores"), power_w=column("power_w"), setup_s=way_setup, run_s=run,
-        pause_s=np.where(stay >= 0, pause[way_job], 0.0), stay=stay,
+        shape=shape, preemptive=preemptive, first=first, job=way_job,
+        gpu_type=column("gpu_type").astype(np.int64), gpus=column("gpus"), area_gpus=column("area_gpus"),
+        most_gpus=column("most_gpus"), cores=column("cores"),
+        area_cores=column("area_cores"), most_cores=column("most_cores"), power_w=column("power_w"),
+        setup_s=way_setup, run_s=run, pause_s=np.where(stay >= 0, pause[way_job], 0.0), stay=stay,
         shares=np.array([job.profile.sharing is not None for job in jobs], np.bool_)[way_job],
-        runs=np.isin(way_job, np.array(list(stays), np.int64)),
         resources={
-            name: np.array([row.resources.get(name, 0.0) for row in flat], np.float64)[row_of] for name in names
+            name: np.array([row.resources.get(name, 0.0) for row in flat], np.float64)[row_of]
+            for name in names
         },
     )
 
 
 def _stay(instance: Instance, shape: Shape, running: Running) -> Row:
-    """The way in which a running job goes on where it is.
-
-    The verifier takes a listed mode of the same size for staying, so the fastest and the thriftiest of those count.
-    """
-    job, placement, cluster = instance.job[running.job], running.placement, instance.cluster
-    gpu_type = cluster.node[placement[0].node].gpu_type if placement else None
-    size = (running.mode.gpus, running.mode.cpus_per_gpu, running.mode.cpus)
-    same = [
-        replace(mode, resources={name: job.resources.get(name, 0.0) + mode.resources.get(name, 0.0)
-                                 for name in {**job.resources, **mode.resources}})
-        for mode in job.modes if (mode.gpus, mode.cpus_per_gpu, mode.cpus) == size
-    ]
-    modes = [replace(running.mode, share_with=None), *same]
-    share = fastest_sharing(job)
-    speed, mode = max(
-        ((rate(job, mode, gpu_type, span(cluster, placement)) * share, mode) for mode in modes), key=lambda pair: pair[0]
-    )
-    whole_s = mode.duration_s if run_s(job, mode, job.work_s, speed) == mode.duration_s else None
-    gpus = float(running.mode.gpus)
+    """The way in which a running job goes on where it is."""
+    job, mode, placement = instance.job[running.job], running.mode, running.placement
+    gpu_type = instance.cluster.node[placement[0].node].gpu_type if placement else None
+    speed = rate(job, mode, gpu_type, span(instance.cluster, placement)) * fastest_sharing(job)
+    is_whole = mode.duration_s is not None and speed == job.work_s / mode.duration_s
     cores = float(sum(slot.cpus for slot in placement))
-    t = shape.index[gpu_type] if running.mode.gpus else NO_GPU
     return Row(
-        t, speed, running.mode.gpus, gpus, running.mode.gpus, cores, cores, cores,
-        power_w(job, gpu_type, 1) if running.mode.gpus else 0.0, whole_s,
-        {name: min(mode.resources.get(name, 0.0) for mode in modes) for name in sorted({*modes[0].resources})},
+        gpu_type=shape.index[gpu_type] if mode.gpus else NO_GPU, rate=speed, gpus=mode.gpus,
+        area_gpus=float(mode.gpus), most_gpus=mode.gpus, cores=cores, area_cores=cores, most_cores=cores,
+        power_w=power_w(job, gpu_type, 1), whole_s=mode.duration_s if is_whole else None,
+        resources=mode.resources,
     )

@@ -35,7 +35,7 @@ class PipeClosed(Exception):
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module only when it is used, and turns every error into one message and a status."""
+    """Imports a command's module only when it is used; turns every error into one message and a status."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -68,7 +68,9 @@ class LazyGroup(click.Group):
         """Run and exit with a status: 0 good, 1 no plan or check failed, 2 bad input, 3 a bug in optsched."""
         status = BUG
         try:
-            returned = super().main(args, prog_name or "optsched", complete_var, standalone_mode=False, **extra)
+            returned = super().main(
+                args, prog_name or "optsched", complete_var, standalone_mode=False, **extra
+            )
             sys.stdout.flush()
             status = returned if isinstance(returned, int) else GOOD
         except click.ClickException as error:
@@ -88,24 +90,33 @@ class LazyGroup(click.Group):
             click.echo(f"optsched: {error.filename or 'output'}: {error.strerror or error}", err=True)
             status = BAD_INPUT
         except Exception as error:
-            click.echo(f"optsched: a bug in optsched, not in your input: {type(error).__name__}: {error}"
-                       f"\nThe traceback is in {_save_traceback()}; please report it.", err=True)
+            click.echo(
+                f"optsched: a bug in optsched, not in your input: {type(error).__name__}: {error}"
+                f"\nThe traceback is in {_save_traceback()}; please report it.",
+                err=True,
+            )
         sys.exit(status)
 
 
 def _abandon_stdout() -> None:
-    """The interpreter flushes stdout once more at exit; let what is left go nowhere instead of failing again."""
+    """The interpreter flushes stdout once more at exit; let what is left go nowhere, not fail again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _save_traceback() -> str:
     with tempfile.NamedTemporaryFile("w", prefix="optsched-", suffix=".traceback", delete=False) as out:
-        out.write(f"optsched {__version__}, Python {sys.version}\n{' '.join(sys.argv)}\n\n{traceback.format_exc()}")
+        out.write(
+            f"optsched {__version__}, Python {sys.version}\n{' '.join(sys.argv)}\n\n{traceback.format_exc()}"
+        )
     return out.name
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    "optsched",
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Schedule the jobs of a GPU cluster: an instance goes in, a checked plan with a proven gap comes out.

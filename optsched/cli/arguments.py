@@ -1,6 +1,7 @@
 """Arguments that several commands take, and the checks on them."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,15 +19,20 @@ instance_argument = click.argument("instance", metavar="INSTANCE")
 def objective_option(command: Command) -> Command:
     """`--objective`, as every command that plans or bounds takes it."""
     return click.option(
-        "--objective", default="wct", show_default=True, metavar="NAME",
+        "--objective",
+        default="wct",
+        show_default=True,
+        metavar="NAME",
         help="What to minimise: a name of `optsched list objectives`, a weighted sum (0.7*makespan+0.3*wct) "
-             "or several in order of importance (deadline,wct).",
+        "or several in order of importance (deadline,wct).",
     )(command)
 
 
 def json_option(command: Command) -> Command:
     """`--json`: one JSON object or list on stdout and nothing else."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines instead of a table.")(command)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON for machines instead of a table."
+    )(command)
 
 
 def quiet_option(command: Command) -> Command:
@@ -40,10 +46,7 @@ def load(source: str) -> Instance:
 
     if source != "-":
         return files.read_instance(source)
-    data = click.get_binary_stream("stdin").read()
-    if not data.strip():
-        raise InputError(f'stdin: is empty; an instance starts with {{"format": "{files.INSTANCE_FORMAT}", ...')
-    return files.load_instance(data, "stdin")
+    return files.load_instance(sys.stdin.buffer.read(), "stdin")
 
 
 def check_outputs(outputs: dict[str, Path | None], source: str) -> None:

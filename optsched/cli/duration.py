@@ -1,24 +1,16 @@
 """Durations as command line arguments."""
 
-from typing import Any
-
 import click
 
 from ..duration import parse_duration
 
 
-class Duration(click.ParamType):
-    """A length of time above zero on the command line, in seconds for the command."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, int | float):
-            return float(value)
-        try:
-            seconds = parse_duration(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if seconds <= 0:
-            self.fail(f"{value!r} must be above zero", param, ctx)
-        return seconds
+def duration(value: str) -> float:
+    """The type of an option that is a length of time above zero; the command gets seconds."""
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if seconds <= 0:
+        raise click.BadParameter(f"{value!r} must be above zero")
+    return seconds

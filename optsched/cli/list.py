@@ -32,13 +32,13 @@ def command(kind: str, as_json: bool, quiet: bool) -> None:
         for row in rows:
             click.echo(row["name"])
     else:
-        from .table import console, table
+        from .table import show, table
 
         heads = list(rows[0]) if rows else ["name"]
         out = table(*heads)
         for row in rows:
             out.add_row(*(str(value) for value in row.values()))
-        console().print(out)
+        show(out)
 
 
 def entries(kind: str) -> list[dict[str, Any]]:

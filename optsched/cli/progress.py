@@ -18,8 +18,10 @@ REDRAWN_PER_S = 4
 
 
 @contextmanager
-def live_progress(objective: str, time_limit_s: float, wanted: bool) -> "Iterator[Callable[[Progress], None] | None]":
-    """What to give the engine as `on_progress`: a live line on stderr, or None where stderr is no terminal."""
+def live_progress(
+    objective: str, time_limit_s: float, wanted: bool
+) -> "Iterator[Callable[[Progress], None] | None]":
+    """What to give the engine as `on_progress`: a live line on stderr; None where that is no terminal."""
     if not wanted or not sys.stderr.isatty():
         yield None
         return
@@ -32,7 +34,9 @@ def live_progress(objective: str, time_limit_s: float, wanted: bool) -> "Iterato
     def line() -> "Text":
         return _line(last[-1] if last else None, objective, time.monotonic() - started_s, time_limit_s)
 
-    with Live(console=Console(stderr=True), get_renderable=line, refresh_per_second=REDRAWN_PER_S, transient=True):
+    with Live(
+        console=Console(stderr=True), get_renderable=line, refresh_per_second=REDRAWN_PER_S, transient=True
+    ):
         yield last.append
 
 

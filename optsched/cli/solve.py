@@ -14,34 +14,70 @@ from .arguments import (
     quiet_option,
     solver_options,
 )
-from .duration import Duration
+from .duration import duration
 
 
 @click.command("solve")
 @instance_argument
-@click.option("--solver", default="auto", show_default=True, metavar="NAME",
-              help="auto, or a name of `optsched list solvers` or `optsched list policies`.")
+@click.option(
+    "--solver",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="auto, or a name of `optsched list solvers` or `optsched list policies`.",
+)
 @objective_option
-@click.option("--time-limit", "time_limit_s", type=Duration(), default="10s", show_default=True, metavar="TIME",
-              help="Wall clock, as 90, 90s, 5m or 2h. The best plan by then is the answer.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Same seed and --workers 1: same plan.")
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=duration,
+    default="10s",
+    show_default=True,
+    metavar="TIME",
+    help="Wall clock, as 90, 90s, 5m or 2h. The best plan by then is the answer.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Same seed and --workers 1: same plan.",
+)
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Parallel workers of the solver.")
-@click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE",
-              help="An option of the solver's own; may be repeated.")
+@click.option(
+    "--option",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the solver's own; may be repeated.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PLAN", help="Write the plan file.")
-@click.option("--gantt", type=click.Path(path_type=Path), metavar="PICTURE",
-              help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf a figure.")
+@click.option(
+    "--gantt",
+    type=click.Path(path_type=Path),
+    metavar="PICTURE",
+    help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf a figure.",
+)
 @json_option
 @quiet_option
 def command(
-    instance: str, solver: str, objective: str, time_limit_s: float, seed: int, workers: int | None,
-    pairs: tuple[str, ...], output: Path | None, gantt: Path | None, as_json: bool, quiet: bool,
+    instance: str,
+    solver: str,
+    objective: str,
+    time_limit_s: float,
+    seed: int,
+    workers: int | None,
+    pairs: tuple[str, ...],
+    output: Path | None,
+    gantt: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
     """Plan the jobs of INSTANCE (a file, or - for stdin) and say how far from the best the plan can be.
 
-    Every plan is checked independently before it is shown. Ctrl-C ends the search and keeps the best plan so far.
-    Exit status 0 with a plan, 1 without one, 2 for bad input.
+    Every plan is checked independently before it is shown. Ctrl-C ends the search and keeps the best plan so
+    far. Exit status 0 with a plan, 1 without one, 2 for bad input.
 
     \b
     optsched solve cluster.json
@@ -61,8 +97,17 @@ def command(
     from .progress import live_progress
 
     with live_progress(objective, time_limit_s, wanted=not quiet) as on_progress:
-        solution = engine.solve(loaded, objective, solver=solver, time_limit_s=time_limit_s, seed=seed,
-                                workers=workers, options=options, checked=True, on_progress=on_progress)
+        solution = engine.solve(
+            loaded,
+            objective,
+            solver=solver,
+            time_limit_s=time_limit_s,
+            seed=seed,
+            workers=workers,
+            options=options,
+            checked=True,
+            on_progress=on_progress,
+        )
     trouble: list[OptschedError] = []
     written: list[str] = []
     # What was computed is saved before it is shown: whoever reads the table may close the pipe.
@@ -72,7 +117,7 @@ def command(
             written.append(f"plan: {output}")
         except OptschedError as error:
             trouble.append(error)
-    if draw is not None and solution.plan is not None:
+    if draw is not None and gantt is not None and solution.plan is not None:
         try:
             draw(loaded, solution, gantt)
             written.append(f"picture: {gantt}")

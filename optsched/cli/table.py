@@ -1,8 +1,11 @@
 """Tables for people: what a solution is worth, what is decided now, and when each job runs."""
 
+import shutil
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
+
+import click
 
 from ..duration import human
 from ..instance import Instance
@@ -11,45 +14,67 @@ from ..picture.facts import job_facts, level_unit, percent, quantity, totals
 from ..plan import Decision, Solution
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 PIPE_WIDTH = 150
 """Columns where stdout is no terminal: tables are not folded to the 80 that would be assumed."""
+WIDE = 100
+"""Columns from which on every column is shown."""
 MOST_JOBS = 30
 DECISIONS: tuple[Decision, ...] = ("continue", "start", "resume", "migrate", "resize", "preempt", "wait")
 
 
-def console() -> "Console":
-    """Standard output; colours and the real width on a terminal only."""
+def width() -> int:
+    """Columns there are."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+
+
+def show(*parts: "str | Table") -> None:
+    """Lines and tables on standard output; colours and the real width on a terminal only."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False,
-                   emoji=False)
+    out = Console(
+        file=sys.stdout,
+        width=width(),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    # Rich exits by itself when a pipe is closed, so it does not get to write.
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part, soft_wrap=isinstance(part, str))
+    click.echo(captured.get(), nl=False)
 
 
-def table(*heads: str, numeric: tuple[str, ...] = ()) -> "Table":
-    """An empty table; the columns named in `numeric` are aligned to the right."""
+def table(*heads: str, numeric: tuple[str, ...] = (), folded: tuple[str, ...] = ()) -> "Table":
+    """An empty table; columns named in `numeric` are aligned to the right. Where the terminal is narrow, those in
+    `folded` are folded, or all without any."""
     from rich import box
     from rich.table import Table
 
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    found = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0)
+    )
     for head in heads:
-        found.add_column(head, justify="right" if head in numeric else "left", overflow="fold")
+        found.add_column(
+            head,
+            justify="right" if head in numeric else "left",
+            overflow="fold",
+            no_wrap=bool(folded) and head not in folded,
+        )
     return found
 
 
 def print_solution(instance: Instance, solution: Solution) -> None:
     """The whole answer as a person reads it."""
-    out = console()
-    for line in summary(instance, solution):
-        out.print(line, soft_wrap=True)
+    parts: list[str | Table] = [*summary(instance, solution)]
     if solution.plan is not None:
-        out.print()
-        out.print(jobs_table(instance, solution))
+        parts += ["", jobs_table(instance, solution)]
         more = len(solution.plan.jobs) - MOST_JOBS
         if more > 0:
-            out.print(f"and {more:,} more; -o and --gantt show all")
+            parts.append(f"and {more:,} more; -o and --gantt show all")
+    show(*parts)
 
 
 def summary(instance: Instance, solution: Solution) -> list[str]:
@@ -70,16 +95,25 @@ def summary(instance: Instance, solution: Solution) -> list[str]:
     if solution.plan is not None and solution.plan.jobs:
         sums = totals(instance, solution.plan, chart(instance, solution.plan))
         use = "" if sums.gpu_use is None else f", GPUs held {percent(sums.gpu_use)} of the time"
-        rows.append(("jobs", f"mean completion time {human(sums.mean_jct_s)}, last done in {human(sums.last_s)}{use}"))
+        rows.append(
+            ("jobs", f"mean completion time {human(sums.mean_jct_s)}, last done in {human(sums.last_s)}{use}")
+        )
         if sums.late:
-            rows.append(("late", f"{sums.late} of {sum(job.deadline_s is not None for job in instance.jobs)} deadlines "
-                                 "missed"))
+            rows.append(
+                (
+                    "late",
+                    f"{sums.late} of {sum(job.deadline_s is not None for job in instance.jobs)} deadlines "
+                    "missed",
+                )
+            )
         counts = Counter(entry.decision for entry in solution.plan.jobs)
         rows.append(("now", ", ".join(f"{counts[name]:,} {name}" for name in DECISIONS if counts[name])))
     wide = max(len(name) for name, _ in rows) + 2
-    return [f"{instance.name}: {len(instance.jobs):,} jobs, {instance.cluster.total_gpus:,} GPUs on "
-            f"{len(instance.cluster.nodes):,} nodes, {len(instance.running):,} running now",
-            *(f"  {name:<{wide}}{text}" for name, text in rows)]
+    return [
+        f"{instance.name}: {len(instance.jobs):,} jobs, {instance.cluster.total_gpus:,} GPUs on "
+        f"{len(instance.cluster.nodes):,} nodes, {len(instance.running):,} running now",
+        *(f"  {name:<{wide}}{text}" for name, text in rows),
+    ]
 
 
 STATUS = {
@@ -97,15 +131,17 @@ def with_length(value: float | None, unit: str) -> str:
 
 
 def jobs_table(instance: Instance, solution: Solution) -> "Table":
-    """The first jobs by start."""
+    """The first jobs by start; how often each is preempted where there is room for it."""
     assert solution.plan is not None
-    found = table("job", "now", "starts", "ends", "GPUs", "on", "gang", "waiting", "preempted",
-                  numeric=("starts", "ends", "GPUs", "waiting", "preempted"))
+    wide = width() >= WIDE
+    heads = ["job", "now", "starts", "ends", "GPUs", "nodes", "waiting"] + ["preempted"] * wide
+    found = table(*heads, numeric=("starts", "ends", "waiting", "preempted"), folded=("job", "nodes"))
     facts = [job_facts(instance, entry) for entry in solution.plan.jobs]
     for one in sorted(facts, key=lambda one: one.start_s)[:MOST_JOBS]:
         late = f" (late {human(one.late_s)})" if one.late_s else ""
-        found.add_row(one.id, one.decision, human(one.start_s), human(one.end_s) + late, str(one.gpus or "-"),
-                      one.gpu_type or "-", _short(one.nodes), human(one.waiting_s), str(one.preempted or "-"))
+        gpus = f"{one.gpus} {one.gpu_type or ''}".strip() if one.gpus else "-"
+        row = [one.id, one.decision, human(one.start_s), human(one.end_s) + late, gpus, _short(one.nodes)]
+        found.add_row(*row, human(one.waiting_s), *[str(one.preempted or "-")] * wide)
     return found
 
 

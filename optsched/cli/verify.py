@@ -19,8 +19,9 @@ from .arguments import instance_argument, json_option, load, quiet_option
 def command(instance: str, plan: str, objective: str | None, as_json: bool, quiet: bool) -> int:
     """Check that PLAN obeys every rule of INSTANCE, and that it is worth what it says.
 
-    Recomputed from the files alone: capacities, gangs, memory, precedence, release dates, preemption costs, work
-    done, the value of the objective; the bound must not lie above it. Exit status 0 if all is well, 1 if not.
+    Recomputed from the files alone: capacities, gangs, memory, precedence, release dates, preemption
+    costs, work done, the value of the objective; the bound must not lie above it. Exit status 0 if all is
+    well, 1 if not.
 
     \b
     optsched verify cluster.json plan.json
@@ -65,8 +66,11 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
 
     own_hash = files.instance_hash(instance)
     if stated.instance.hash != own_hash:
-        add("instance", f"the plan was made for instance {stated.instance.name} with content {stated.instance.hash}, "
-                        f"this is {instance.name} with content {own_hash}")
+        add(
+            "instance",
+            f"the plan was made for instance {stated.instance.name} with content {stated.instance.hash}, "
+            f"this is {instance.name} with content {own_hash}",
+        )
     levels: list[dict[str, Any]] = []
     if plan is None:
         add("no plan", f"the file holds no plan, only the status {stated.objective.status}")
@@ -79,15 +83,25 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
             name = objectives.level_name(wanted.levels[i])
             claimed, bound = claims.get(i, (None, None))
             matches = None if claimed is None else _close(claimed, value)
-            levels.append({"name": name, "value": value, "claimed": claimed, "bound": bound, "matches": matches})
+            levels.append(
+                {"name": name, "value": value, "claimed": claimed, "bound": bound, "matches": matches}
+            )
             if matches is False:
                 add("value", f"{name} of this plan is {value:.10g}, the file says {claimed:.10g}")
             if bound is not None and bound > value and not _close(bound, value):
-                add("bound", f"the stated bound {bound:.10g} of {name} lies above the value {value:.10g} of a valid plan")
+                add(
+                    "bound",
+                    f"the stated bound {bound:.10g} of {name} lies above the value {value:.10g} of a plan",
+                )
         if report.ok and stated.objective.status in ("infeasible", "unknown"):
             add("status", f"the file says {stated.objective.status}, but holds a valid plan")
-        if claims and stated.objective.status == "optimal" and levels and not all(
-            level["bound"] is not None and _close(level["bound"], level["value"]) for level in levels
+        if (
+            claims
+            and stated.objective.status == "optimal"
+            and levels
+            and not all(
+                level["bound"] is not None and _close(level["bound"], level["value"]) for level in levels
+            )
         ):
             add("status", "the file says optimal, but its bound does not reach the value")
     return {"ok": not wrong, "jobs": len(plan.jobs) if plan else 0, "levels": levels, "violations": wrong}

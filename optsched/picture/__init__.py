@@ -28,7 +28,9 @@ def can_draw(path: Path) -> Draw:
         from .figure import write_svg
 
         return write_svg
-    raise InputError(f"--gantt {path}: no such kind of picture; give a name that ends in .html, .svg, .png or .pdf")
+    raise InputError(
+        f"--gantt {path}: no such kind of picture; give a name that ends in .html, .svg, .png or .pdf"
+    )
 
 
 def _require(module: str, path: Path) -> None:

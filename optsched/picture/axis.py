@@ -17,7 +17,11 @@ class TimeUnit:
 
 def time_unit(horizon_s: float) -> TimeUnit:
     """The unit in which a horizon is a number people grasp: 3 to 180 of them or so."""
-    for name, seconds, most_s in (("seconds", 1.0, 240.0), ("minutes", 60.0, 4 * 3600.0), ("hours", 3600.0, 96 * 3600.0)):
+    for name, seconds, most_s in (
+        ("seconds", 1.0, 240.0),
+        ("minutes", 60.0, 4 * 3600.0),
+        ("hours", 3600.0, 96 * 3600.0),
+    ):
         if horizon_s < most_s:
             return TimeUnit(name, seconds)
     return TimeUnit("days", 86400.0)
@@ -25,7 +29,7 @@ def time_unit(horizon_s: float) -> TimeUnit:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Adjacent rows of one node (its GPUs, or its lanes without GPUs). `stride` labels every so many groups."""
+    """Adjacent rows of one node: its GPUs, or its lanes without GPUs; `position` counts the groups."""
 
     name: str
     what: str
@@ -57,7 +61,9 @@ def node_groups(instance: Instance, rows: tuple[Row, ...]) -> list[NodeGroup]:
         if row.node is None:
             name, what = "no node", "cluster-wide"
         elif row.gpu is None:
-            name, what = (f"{row.node} CPU", "") if instance.cluster.node[row.node].gpus else (row.node, "CPU only")
+            name, what = (
+                (f"{row.node} CPU", "") if instance.cluster.node[row.node].gpus else (row.node, "CPU only")
+            )
         else:
             gpu_type = instance.cluster.node[row.node].gpu_type or "GPU"
             name, what = row.node, f"{count} x {gpu_type}"

@@ -16,7 +16,8 @@ Kind = Literal["past", "work", "setup", "save"]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A rectangle: rows [top, top + height) counted from the top, times in seconds from now."""
+    """A rectangle: rows [top, top + height) counted from the top, times in seconds from now; `late` in the
+    last segment of a job that misses its deadline."""
 
     job: int
     segment: int
@@ -25,6 +26,7 @@ class Bar:
     end_s: float
     top: float
     height: float
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Everything to draw. Times are seconds from now; `start_s` (negative) leaves room for what ran before."""
+    """Everything to draw. Times are seconds from now; `start_s` (negative) has room for what ran before."""
 
     rows: tuple[Row, ...]
     bars: tuple[Bar, ...]
@@ -73,6 +75,11 @@ def chart(instance: Instance, plan: Plan) -> Chart:
     end_s = max((entry.completion_s - now_s for entry in plans), default=1.0)
     past_s = 0.05 * end_s if instance.running else 0.0
     lanes = assign_lanes(instance, plan)
+    late = frozenset(
+        i
+        for i, job in enumerate(instance.jobs)
+        if job.deadline_s is not None and plans[i].completion_s > job.deadline_s + LATE_TOLERANCE_S
+    )
     bars: list[Bar] = []
     foot: dict[tuple[int, int], float] = {}
     for block in lanes.blocks:
@@ -85,11 +92,10 @@ def chart(instance: Instance, plan: Plan) -> Chart:
             bars.append(Bar(block.job, PAST, "past", since_s, 0.0, top, height))
             continue
         for kind, from_s, to_s in _parts(instance, job, entry, block.segment):
-            bars.append(Bar(block.job, block.segment, kind, from_s - now_s, to_s - now_s, top, height))
-    late = frozenset(
-        i for i, job in enumerate(instance.jobs)
-        if job.deadline_s is not None and plans[i].completion_s > job.deadline_s + LATE_TOLERANCE_S
-    )
+            is_late = block.job in late and block.segment == len(entry.segments) - 1
+            bars.append(
+                Bar(block.job, block.segment, kind, from_s - now_s, to_s - now_s, top, height, is_late)
+            )
     return Chart(
         rows=lanes.rows,
         bars=tuple(bar for bar in bars if bar.end_s > bar.start_s),
@@ -131,7 +137,11 @@ def _parts(instance: Instance, job: Job, entry: JobPlan, s: int) -> list[tuple[K
     save_from = max(segment.start_s, segment.end_s - save_s)
     if work_from > save_from:  # saved at once: what was left of the set-up never happens
         work_from = save_from
-    return [("setup", segment.start_s, work_from), ("work", work_from, save_from), ("save", save_from, segment.end_s)]
+    return [
+        ("setup", segment.start_s, work_from),
+        ("work", work_from, save_from),
+        ("save", save_from, segment.end_s),
+    ]
 
 
 def _pauses(instance: Instance, plans: list[JobPlan], foot: dict[tuple[int, int], float]) -> list[Pause]:
@@ -140,9 +150,14 @@ def _pauses(instance: Instance, plans: list[JobPlan], foot: dict[tuple[int, int]
         for s in range(len(entry.segments) - 1):
             if _stops(entry, s):
                 a, b = entry.segments[s], entry.segments[s + 1]
-                found.append(Pause(i, a.end_s - instance.now_s, foot[i, s], b.start_s - instance.now_s,
-                                   foot[i, s + 1]))
-        if entry.id in instance.running_job and entry.decision != "continue" and not hold_to_save_s(instance.jobs[i]):
+                found.append(
+                    Pause(i, a.end_s - instance.now_s, foot[i, s], b.start_s - instance.now_s, foot[i, s + 1])
+                )
+        if (
+            entry.id in instance.running_job
+            and entry.decision != "continue"
+            and not hold_to_save_s(instance.jobs[i])
+        ):
             back = entry.segments[0]
             found.append(Pause(i, 0.0, foot[i, PAST], back.start_s - instance.now_s, foot[i, 0]))
     return found
@@ -154,11 +169,18 @@ BLOCKED = "waits for other jobs"
 def _queue(instance: Instance, plans: list[JobPlan]) -> tuple[Series, ...]:
     """Waiting jobs by the size of their gang: submitted, and holding nothing; blocked ones by themselves."""
     at = {entry.id: entry for entry in plans}
-    changes: dict[str, list[tuple[float, int]]] = {name: [] for name in ("no GPU", "1 GPU", "2-3 GPUs", "4-7 GPUs",
-                                                                         "8 GPUs or more", BLOCKED)}
+    changes: dict[str, list[tuple[float, int]]] = {
+        name: [] for name in ("no GPU", "1 GPU", "2-3 GPUs", "4-7 GPUs", "8 GPUs or more", BLOCKED)
+    }
     for job, entry in zip(instance.jobs, plans, strict=True):
         ready_s = max([instance.release_s(job), *(at[before].completion_s for before in job.after)])
-        _add(changes[BLOCKED], instance.release_s(job), min(ready_s, entry.segments[0].start_s), instance.now_s, 1)
+        _add(
+            changes[BLOCKED],
+            instance.release_s(job),
+            min(ready_s, entry.segments[0].start_s),
+            instance.now_s,
+            1,
+        )
         free_s = ready_s
         name = _size(entry.segments[-1].mode.gpus)
         for segment in entry.segments:

@@ -14,8 +14,8 @@ class JobFacts:
     """One job in a plan; times in seconds from now.
 
     `start_s` is when it holds GPUs to work: 0 for one that continues, the return of one that is preempted.
-    `waiting_s` is the time without resources until completion, from submission (from now for a job that runs or
-    was suspended); `jct_s` is completion minus submission; `preempted` counts preemptions in this plan.
+    `waiting_s` is the time without resources until completion, from submission (from now for a job that runs
+    or was suspended); `jct_s` is completion minus submission; `preempted` counts preemptions in this plan.
     """
 
     id: str
@@ -64,10 +64,16 @@ def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
     saves = entry.id in instance.running_job and entry.decision != "continue" and hold_to_save_s(job) > 0
     first = entry.segments[1 if saves and len(entry.segments) > 1 else 0]
     return JobFacts(
-        id=entry.id, decision=entry.decision, start_s=first.start_s - instance.now_s,
-        end_s=entry.completion_s - instance.now_s, gpus=last.mode.gpus,
-        gpu_type=instance.cluster.node[nodes[0]].gpu_type if nodes and last.mode.gpus else None, nodes=nodes,
-        waiting_s=waiting_s, jct_s=entry.completion_s - job.submit_s, preempted=stops,
+        id=entry.id,
+        decision=entry.decision,
+        start_s=first.start_s - instance.now_s,
+        end_s=entry.completion_s - instance.now_s,
+        gpus=last.mode.gpus,
+        gpu_type=instance.cluster.node[nodes[0]].gpu_type if nodes and last.mode.gpus else None,
+        nodes=nodes,
+        waiting_s=waiting_s,
+        jct_s=entry.completion_s - job.submit_s,
+        preempted=stops,
         late_s=late_s if late_s > LATE_TOLERANCE_S else 0.0,
     )
 
@@ -92,7 +98,7 @@ def _area(times_s: tuple[float, ...], values: tuple[float, ...]) -> float:
 
 
 def level_unit(name: str) -> str:
-    """Unit of one level of an objective as it is named in a solution; empty where its terms differ in unit."""
+    """Unit of one level of an objective, named as in a solution; empty where its terms differ in unit."""
     units = {term.unit for level in parse(name).levels for _, term in level}
     return units.pop() if len(units) == 1 else ""
 

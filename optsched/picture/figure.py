@@ -24,14 +24,25 @@ FADE = {"past": 1.7, "work": 1.0, "setup": 0.74, "save": 0.74}
 def write_svg(instance: Instance, solution: Solution, path: str | Path) -> None:
     """Write the figure as .svg, .png or .pdf, by the ending of `path`; the same plan gives the same bytes.
 
-    The solution must hold a plan that passes the verifier. Raises InputError where the file cannot be written.
+    The solution must hold a plan that passes the verifier. Raises InputError where the file cannot be
+    written.
     """
     from matplotlib import rc_context
 
     kind = Path(path).suffix.lower().lstrip(".")
-    style = {"svg.hashsalt": "optsched", "svg.fonttype": "path", "hatch.linewidth": 0.5, "font.family": "DejaVu Sans",
-             "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GRID, "xtick.color": MUTED,
-             "ytick.color": INK, "text.color": INK, "font.size": 8}
+    style: Any = {
+        "svg.hashsalt": "optsched",
+        "svg.fonttype": "path",
+        "hatch.linewidth": 0.5,
+        "font.family": "DejaVu Sans",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": GRID,
+        "xtick.color": MUTED,
+        "ytick.color": INK,
+        "text.color": INK,
+        "font.size": 8,
+    }
     with rc_context(style):
         figure = draw(instance, solution)
         out = io.BytesIO()
@@ -58,7 +69,13 @@ def draw(instance: Instance, solution: Solution) -> Any:
     if drawn.queue:
         _steps(lower.pop(0), drawn.queue, QUEUE, unit, "jobs waiting")
     if drawn.total_gpus:
-        _steps(lower[0], drawn.use, {"at work": WORK, "start, restore, checkpoint": OVERHEAD}, unit, "GPUs in use")
+        _steps(
+            lower[0],
+            drawn.use,
+            {"at work": WORK, "start, restore, checkpoint": OVERHEAD},
+            unit,
+            "GPUs in use",
+        )
         lower[0].axhline(drawn.total_gpus, color=INK, linewidth=0.8, linestyle="--")
         lower[0].set_ylim(0, drawn.total_gpus * 1.1)
     for ax in axes:
@@ -74,15 +91,20 @@ def draw(instance: Instance, solution: Solution) -> Any:
 def _title(instance: Instance, solution: Solution) -> str:
     unit = level_unit(solution.deciding.name)
     length = f" ({human(solution.value)})" if unit == "s" and solution.value is not None else ""
-    return (f"{instance.name}: {solution.deciding.name} {quantity(solution.value, unit)}{length}, "
-            f"bound {quantity(solution.bound, unit)}, gap {percent(solution.gap)}, {solution.status} by {solution.solver}")
+    return (
+        f"{instance.name}: {solution.deciding.name} {quantity(solution.value, unit)}{length}, "
+        f"bound {quantity(solution.bound, unit)}, gap {percent(solution.gap)}, "
+        f"{solution.status} by {solution.solver}"
+    )
 
 
 def _gantt(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, height_in: float) -> None:
     groups = node_groups(instance, drawn.rows)
     row_pt = 72 * height_in / max(1, len(drawn.rows))
     for i, group in enumerate(groups):
-        ax.axhspan(group.first, group.first + group.rows, color=BAND if i % 2 == 0 else BAND_2, linewidth=0, zorder=0)
+        ax.axhspan(
+            group.first, group.first + group.rows, color=BAND if i % 2 == 0 else BAND_2, linewidth=0, zorder=0
+        )
     for kind in ("past", "work", "setup", "save"):
         bars = [bar for bar in drawn.bars if bar.kind == kind]
         ax.barh(
@@ -91,31 +113,60 @@ def _gantt(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, height_in:
             left=[bar.start_s / unit.seconds for bar in bars],
             height=[bar.height - min(0.12, 0.6 / row_pt) for bar in bars],
             color=[shade(job_colour(bar.job), FADE[kind]) for bar in bars],
-            edgecolor=[LATE if bar.job in drawn.late and kind == "work" else PAPER for bar in bars],
-            linewidth=[1.2 if bar.job in drawn.late and kind == "work" else 0.3 for bar in bars],
-            hatch=HATCH.get(kind), zorder=2,
+            edgecolor=[LATE if bar.late else PAPER for bar in bars],
+            linewidth=[1.2 if bar.late else 0.3 for bar in bars],
+            hatch=HATCH.get(kind),
+            zorder=2,
         )
     # The plot is about 8.6 inches wide; a name is written where the bar has room for it, upright if need be.
     pt_per_s = 8.6 * 72 / (drawn.end_s * 1.01 - drawn.start_s)
     for bar in drawn.bars:
         name = instance.jobs[bar.job].id
         wide, high = (bar.end_s - bar.start_s) * pt_per_s, bar.height * row_pt
-        need = NAME_PT * 0.64 * len(name) + 2
+        need = NAME_PT * 0.6 * len(name) + 2
         flat = wide >= need and high >= NAME_PT + 1
         if bar.kind == "work" and (flat or (wide >= NAME_PT + 1 and high >= need)):
-            ax.text((bar.start_s + bar.end_s) / 2 / unit.seconds, bar.top + bar.height / 2, name.replace("$", r"\$"),
-                    ha="center", va="center", fontsize=NAME_PT, rotation=0 if flat else 90, zorder=4)
+            ax.text(
+                (bar.start_s + bar.end_s) / 2 / unit.seconds,
+                bar.top + bar.height / 2,
+                name.replace("$", r"\$"),
+                ha="center",
+                va="center",
+                fontsize=NAME_PT,
+                rotation=0 if flat else 90,
+                zorder=4,
+            )
     for pause in drawn.pauses:
-        ax.plot([pause.stop_s / unit.seconds, pause.back_s / unit.seconds], [pause.stop_row, pause.back_row],
-                color=INK, linewidth=0.8, linestyle=":", zorder=3)
+        ax.plot(
+            [pause.stop_s / unit.seconds, pause.back_s / unit.seconds],
+            [pause.stop_row, pause.back_row],
+            color=INK,
+            linewidth=0.8,
+            linestyle=":",
+            zorder=3,
+        )
         for at_s, row, marker in ((pause.stop_s, pause.stop_row, "s"), (pause.back_s, pause.back_row, ">")):
-            ax.plot(at_s / unit.seconds, row, marker, color=INK, markersize=4, markeredgecolor=PAPER,
-                    markeredgewidth=0.6, zorder=5)
+            ax.plot(
+                at_s / unit.seconds,
+                row,
+                marker,
+                color=INK,
+                markersize=4,
+                markeredgecolor=PAPER,
+                markeredgewidth=0.6,
+                zorder=5,
+            )
     labels = [group for group in groups if group.labelled(row_pt * 1.3)]
-    ax.set_yticks([group.first + group.rows / 2 for group in labels],
-                  [group.name.replace("$", r"\$") + (f"\n{group.what}" if group.rows * row_pt >= 24 and group.what else "")
-                   for group in labels], fontsize=7)
-    ax.set_ylim(len(drawn.rows), 0)
+    ax.set_yticks(
+        [group.first + group.rows / 2 for group in labels],
+        [
+            group.name.replace("$", r"\$")
+            + (f"\n{group.what}" if group.rows * row_pt >= 24 and group.what else "")
+            for group in labels
+        ],
+        fontsize=7,
+    )
+    ax.set_ylim(max(1, len(drawn.rows)), 0)
 
 
 def _steps(ax: Any, group: tuple[Any, ...], colours: dict[str, str], unit: TimeUnit, name: str) -> None:
@@ -123,10 +174,25 @@ def _steps(ax: Any, group: tuple[Any, ...], colours: dict[str, str], unit: TimeU
 
     times = [time / unit.seconds for time in group[0].times_s] if group else [0.0]
     if group:
-        ax.stackplot(times, [series.values for series in group], colors=[colours[series.name] for series in group],
-                     labels=[series.name for series in group], step="post", linewidth=0)
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 0.97), ncols=len(group), frameon=False, fontsize=6.5,
-                  labelcolor=MUTED, handlelength=1.2, columnspacing=1.2, borderpad=0)
+        ax.stackplot(
+            times,
+            [series.values for series in group],
+            colors=[colours[series.name] for series in group],
+            labels=[series.name for series in group],
+            step="post",
+            linewidth=0,
+        )
+        ax.legend(
+            loc="lower right",
+            bbox_to_anchor=(1, 0.97),
+            ncols=len(group),
+            frameon=False,
+            fontsize=6.5,
+            labelcolor=MUTED,
+            handlelength=1.2,
+            columnspacing=1.2,
+            borderpad=0,
+        )
     ax.set_ylabel(name, fontsize=7)
     ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     ax.set_ylim(bottom=0)

@@ -8,7 +8,6 @@ from ..instance import Instance
 from ..physics import TIME_TOLERANCE_S
 from ..plan import Plan, Segment
 
-
 PAST = -1
 
 
@@ -67,7 +66,7 @@ class _Held:
 
 
 def assign_lanes(instance: Instance, plan: Plan) -> Lanes:
-    """Colour the intervals of each node so that no two overlap on a GPU, keeping gangs together where possible.
+    """Colour the intervals of each node so that no two overlap on a GPU, gangs side by side where possible.
 
     Segments are taken in order of their start; a verified plan always leaves enough GPUs free.
     """
@@ -111,12 +110,28 @@ def _colour_gpus(instance: Instance, gpus: int, pieces: list[_Piece], first_row:
             continue
         partner = segment.mode.share_with
         before = held.get(job)
-        other = None if partner is None else next(
-            (one for key, one in held.items() if instance.jobs[key].id == partner and _active(one, start_s)), None)
+        other = (
+            None
+            if partner is None
+            else next(
+                (
+                    one
+                    for key, one in held.items()
+                    if instance.jobs[key].id == partner and _active(one, start_s)
+                ),
+                None,
+            )
+        )
         if other is not None:
-            lanes, half = other.lanes, 1 - (other.half or 0)
+            lanes = other.lanes
+            half: int | None = 1 - (other.half or 0)
         else:
-            taken = {lane for key, one in held.items() if key != job and _active(one, start_s) for lane in one.lanes}
+            taken = {
+                lane
+                for key, one in held.items()
+                if key != job and _active(one, start_s)
+                for lane in one.lanes
+            }
             same = before is not None and len(before.lanes) == count and not taken & set(before.lanes)
             lanes = before.lanes if same and before is not None else _pick(gpus, taken, count)
             half = None if partner is None else 0
@@ -152,13 +167,15 @@ def _runs(lanes: list[int]) -> list[tuple[int, int]]:
 
 
 def _add_cpu_lanes(rows: list[Row], blocks: list[Block], node: str | None, pieces: list[_Piece]) -> None:
-    """As many lanes as there are jobs without GPUs at once; each keeps its own or takes the first that is free."""
+    """As many lanes as there are jobs without GPUs at once; each keeps its own or takes the first free."""
     first, ends, own = len(rows), list[float](), dict[int, int]()
     for piece in _in_order(pieces):
         if piece.gpus:
             continue
         free = [i for i, busy_s in enumerate(ends) if busy_s <= piece.start_s + TIME_TOLERANCE_S]
-        lane = own[piece.job] if own.get(piece.job) in free else free[0] if free else len(ends)
+        lane = own.get(piece.job, -1)
+        if lane not in free:
+            lane = free[0] if free else len(ends)
         if lane == len(ends):
             ends.append(0.0)
             rows.append(Row(node, None))

@@ -5,14 +5,20 @@ from functools import cache
 
 INK, MUTED, GRID, PAPER, BAND = "#1f2430", "#667085", "#e4e7ec", "#ffffff", "#f8fafc"
 LATE, NOW, WORK, OVERHEAD = "#d92d20", "#1f2430", "#7aa7d9", "#33475b"
-QUEUE = {"no GPU": "#cfd8e3", "1 GPU": "#b9d9f0", "2-3 GPUs": "#86bbe3", "4-7 GPUs": "#4d93cc",
-         "8 GPUs or more": "#1f5f9e", "waits for other jobs": "#e9c46a"}
+QUEUE = {
+    "no GPU": "#cfd8e3",
+    "1 GPU": "#b9d9f0",
+    "2-3 GPUs": "#86bbe3",
+    "4-7 GPUs": "#4d93cc",
+    "8 GPUs or more": "#1f5f9e",
+    "waits for other jobs": "#e9c46a",
+}
 
 
 @cache
 def job_colour(position: int) -> str:
-    """Colour of the job at `position`: hues by the golden angle so that neighbours differ, in OKLCH so that all are
-    light enough for dark text (Ottosson, 2020)."""
+    """Colour of the job at `position`: hues by the golden angle so that neighbours differ, in OKLCH so
+    that all are light enough for dark text (Ottosson, 2020)."""
     lightness = (0.79, 0.72, 0.85)[position % 3]
     return _hex(lightness, 0.105, math.radians((position * 137.508 + 245) % 360))
 

@@ -72,7 +72,7 @@ class Demands:
             memory_gib=job.memory_gib,
             resources=tuple((name, amount) for name, amount in sorted(mode.resources.items()) if amount),
             budgets=tuple(
-                (name, amount - least[name]) for name, amount in sorted(mode.budgets.items()) if amount > least[name]
+                (name, max(0.0, amount - least[name])) for name, amount in sorted(mode.budgets.items()) if amount
             ),
             quota=self._quota(job),
         )

@@ -9,9 +9,8 @@ class Kind(IntEnum):
 
     ENDED = 0
     SAVED = 1
-    SET_UP = 2
-    ARRIVED = 3
-    WAKE = 4
+    ARRIVED = 2
+    WAKE = 3
 
 
 Event = tuple[float, int, int, int, int]

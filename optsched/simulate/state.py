@@ -16,19 +16,20 @@ class Run:
     """One stay on GPUs, from a start to completion or preemption.
 
     `started_s` begins the stay, `held_from_s` the part of it that is simulated, `segment_start_s` its current
-    segment. Work goes on from `work_from_s`, when
-    start-up and restore are over, with `work_s` of reference work to do then; `unsaved_s` are the seconds worked
-    since the last checkpoint until then. `stops_s` is set once the job is being preempted: its GPUs are free then.
+    segment. Work goes on from `work_from_s`, when start-up and restore are over, with `work_s` of reference work
+    to do then; `unsaved` has the (seconds, rate) worked since the last checkpoint until then. `stops_s` is set once
+    the job is being preempted: then it gives back what it holds.
     """
 
     __slots__ = (
-        "end_s", "held_from_s", "mode", "need", "partner", "placement", "rate", "segment_start_s", "started_s", "stops_s",
-        "unsaved_s", "was_running", "work_from_s", "work_s",
+        "end_s", "held_from_s", "mode", "need", "partner", "placement", "rate", "segment_start_s", "started_s",
+        "stops_s", "unsaved", "was_running", "work_from_s", "work_s",
     )
 
     def __init__(
-        self, *, mode: Mode, placement: Placement, need: Need, rate: float, started_s: float, segment_start_s: float,
-        work_from_s: float, work_s: float, end_s: float, unsaved_s: float = 0.0, was_running: bool = False,
+        self, *, mode: Mode, placement: Placement, need: Need, rate: float, started_s: float,
+        segment_start_s: float, work_from_s: float, work_s: float, end_s: float,
+        unsaved: tuple[tuple[float, float], ...] = (), was_running: bool = False,
     ) -> None:
         self.mode = mode
         self.placement = placement
@@ -39,7 +40,7 @@ class Run:
         self.work_from_s = work_from_s
         self.work_s = work_s
         self.end_s = end_s
-        self.unsaved_s = unsaved_s
+        self.unsaved = unsaved
         self.was_running = was_running
         self.stops_s: float | None = None
         self.partner: JobState | None = None
@@ -91,28 +92,29 @@ class JobState:
         """Preempt: what was not saved is lost. Returns when the GPUs come free, the checkpoint taken."""
         run = self.run
         assert run is not None
-        productive_s = max(0.0, now_s - run.work_from_s)
         left_s = self.work_left_s(now_s)
-        lost = lost_s(self.job, run.unsaved_s + productive_s) * run.rate
-        self.work_s = left_s + min(lost, max(0.0, self.job.work_s - left_s))
+        unsaved = (*run.unsaved, (max(0.0, now_s - run.work_from_s), run.rate))
+        self.work_s = left_s + min(_lost_work_s(self.job, unsaved), max(0.0, self.job.work_s - left_s))
         self.preemptions += 1
         self.run_number += 1
         run.stops_s = run.end_s = now_s + hold_to_save_s(self.job)
         return run.stops_s
 
-    def run_alone(self, instance: Instance, now_s: float) -> Run:
-        """Go on at the rate without a sharing partner, in a new segment."""
+    def run_alone(self, instance: Instance, now_s: float) -> None:
+        """Hold the GPUs without a sharing partner from now on: a new segment, at another rate."""
         run = self.run
         assert run is not None
-        run.unsaved_s += max(0.0, now_s - run.work_from_s)
-        run.work_s = self.work_left_s(now_s)
         self.close_segment(now_s)
-        run.mode = replace(run.mode, share_with=None)
-        run.rate = placed_rate(instance, self.job, run.mode, run.placement)
-        run.segment_start_s = run.work_from_s = now_s
-        run.end_s = _after(now_s, run.work_s / run.rate)
-        self.run_number += 1
-        return run
+        mode = replace(run.mode, share_with=None)
+        if run.stops_s is None:
+            run.unsaved = (*run.unsaved, (max(0.0, now_s - run.work_from_s), run.rate))
+            run.work_s = self.work_left_s(now_s)
+            run.rate = placed_rate(instance, self.job, mode, run.placement)
+            run.work_from_s = max(now_s, run.work_from_s)
+            run.end_s = _after(now_s, run.work_from_s - now_s + run.work_s / run.rate)
+            self.run_number += 1
+        run.mode = mode
+        run.segment_start_s = now_s
 
     def close_segment(self, end_s: float) -> None:
         """Write down the current segment, if it has any length."""
@@ -136,6 +138,16 @@ class JobState:
 def gpus_counted(mode: Mode) -> int:
     """GPUs by which service is measured; a CPU-only job counts as one."""
     return max(1, mode.gpus)
+
+
+def _lost_work_s(job: Job, unsaved: tuple[tuple[float, float], ...]) -> float:
+    """Reference work lost by a preemption: that of the last of the unsaved seconds, each at its rate."""
+    lost = lost_s(job, math.fsum(seconds for seconds, _ in unsaved))
+    work = 0.0
+    for seconds, rate in reversed(unsaved):
+        work += min(lost, seconds) * rate
+        lost -= min(lost, seconds)
+    return work
 
 
 def _after(start_s: float, length_s: float) -> float:

@@ -15,6 +15,10 @@ from .placement import Layout, Need, Room
 from .state import JobState, Run, gpus_counted
 
 
+WORK_TOLERANCE = 1e-9
+"""Share of a job's work that counts as rounding."""
+
+
 class PolicyFault(OptschedError):
     """A policy asked for what cannot be; the message says what and when."""
 
@@ -180,15 +184,14 @@ class World:
     def preemptible_at_s(self, job_id: str) -> float:
         """From when on a running job may be preempted; infinite if never in this stay.
 
-        Not before its minimum run and its set-up are over, not when it is about to end, and not while it shares
-        its GPUs.
+        Not before its minimum run and its set-up are over, and not when it is about to end.
         """
         state = self._state[job_id]
         run, job = state.run, state.job
         if (
-            run is None or run.stops_s is not None or run.partner is not None or not job.preemptible or not state.options
+            run is None or run.stops_s is not None or not job.preemptible or not state.options
             or (job.max_preemptions is not None and state.preemptions >= job.max_preemptions)
-            or run.end_s - self.now_s <= TIME_TOLERANCE_S
+            or state.work_left_s(self.now_s) <= 2 * (TIME_TOLERANCE_S * run.rate + WORK_TOLERANCE * job.work_s)
         ):
             return math.inf
         rested_s = run.started_s + job.min_run_s
@@ -277,10 +280,8 @@ class World:
             return False  # the stay it belongs to has ended otherwise
         if kind == Kind.ENDED:
             self._ended(state)
-        elif kind == Kind.SAVED:
-            self._saved(state)
         else:
-            self._run_alone(state)
+            self._saved(state)
         return True
 
     def _wait(self, state: JobState) -> bool:
@@ -312,14 +313,9 @@ class World:
         partner = run.partner
         if partner is not None and partner.run is not None:
             partner.run.partner = None
-            if partner.run.work_from_s > self.now_s:  # in its set-up the rate does not matter yet
-                self._events.push(partner.run.work_from_s, Kind.SET_UP, partner.index, partner.run_number)
-            else:
-                self._run_alone(partner)
-
-    def _run_alone(self, state: JobState) -> None:
-        run = state.run_alone(self.instance, self.now_s)
-        self._events.push(run.end_s, Kind.ENDED, state.index, state.run_number)
+            partner.run_alone(self.instance, self.now_s)
+            if partner.run.stops_s is None:
+                self._events.push(partner.run.end_s, Kind.ENDED, partner.index, partner.run_number)
 
     # ------------------------------------------------------------------------------------------------ beginnings
 
@@ -337,7 +333,7 @@ class World:
             mode=mode, placement=entry.placement, need=need, rate=speed, started_s=entry.started_s,
             segment_start_s=now_s, work_from_s=now_s + entry.setup_s, work_s=entry.remaining_s,
             end_s=max(math.nextafter(now_s, math.inf), now_s + entry.setup_s + entry.remaining_s / speed),
-            unsaved_s=unsaved_s(entry, now_s), was_running=True,
+            unsaved=((unsaved_s(entry, now_s), speed),), was_running=True,
         )
         if partner is not None:
             run.partner = partner
@@ -377,11 +373,11 @@ class World:
 
     def _was_here(self, job_id: str, placement: Placement) -> bool:
         entry = self.instance.running_job.get(job_id)
-        return entry is not None and entry.placement == placement
+        return entry is not None and {*entry.placement} == {*placement}
 
 
 def _reads_as_going_on(last: Segment, begin_s: float, mode: Mode, placement: Placement) -> bool:
     return (
-        begin_s - last.end_s <= 2 * TIME_TOLERANCE_S and last.placement == placement
+        begin_s - last.end_s <= 2 * TIME_TOLERANCE_S and {*last.placement} == {*placement}
         and replace(last.mode, share_with=None, gpu_type=mode.gpu_type) == mode
     )

@@ -128,6 +128,7 @@ class Problem:
             if tenant.gpu_quota is not None
         }
         self._cores_suffice = self._types_with_enough_cores()
+        self._drop_rows_that_never_bind()
         self.tick = self._choose_tick()
         position = {job.id: i for i, job in enumerate(instance.jobs)}
         self.activities = [self._activity(i, job, position) for i, job in enumerate(instance.jobs)]
@@ -157,6 +158,18 @@ class Problem:
                 for node in cluster.nodes if node.gpu_type == gpu_type
             )
         )
+
+    def _drop_rows_that_never_bind(self) -> None:
+        """Forget cores and memory of nodes that have enough of them for anything their GPUs can run."""
+        jobs, nodes = self.instance.jobs, self.instance.cluster.nodes
+        per_gpu = max((job.profile.memory_gib_per_gpu for job in jobs), default=0.0)
+        cpu_only = any(option.mode.gpus == 0 and option.needs_node
+                       for job in jobs for option in options(self.instance.cluster, job))
+        for n, node in enumerate(nodes):
+            if node.gpu_type in self._cores_suffice:
+                self.cpu_row[n] = None
+            if not cpu_only and node.memory_gib is not None and node.memory_gib >= per_gpu * node.gpus:
+                self.memory_row[n] = None
 
     def _worthwhile(self, job: Job) -> list[Option]:
         """Options without those that save cores where cores never bind."""
@@ -254,10 +267,12 @@ class Problem:
 
     def node_demands(self, activity: Activity, mode: Mode, node: int, gpus: int) -> list[tuple[int, float]]:
         """Demands on the rows of one node where the job holds `gpus` GPUs."""
+        cpu_row, memory_row = self.cpu_row[node], self.memory_row[node]
+        if cpu_row is None and memory_row is None:
+            return [(self.gpu_row[node], float(gpus))] if gpus else []
         found = []
         if gpus:
             found.append((self.gpu_row[node], float(gpus)))
-        cpu_row, memory_row = self.cpu_row[node], self.memory_row[node]
         if cpu_row is not None and (cores := cpus(mode, gpus)):
             found.append((cpu_row, float(cores)))
         if memory_row is not None and (memory := memory_gib(activity.job, mode, gpus)):

@@ -5,174 +5,252 @@ placed one by one, each at the earliest tick at which all it needs is free for i
 """
 
 import heapq
-from collections.abc import Sequence
-
-import numpy as np
-import numpy.typing as npt
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 from .problem import Activity, Alternative, Choice, Problem, Schedule, Split
 
 EPSILON = 1e-9
-FAR = np.int64(2**62)
+
+
+class Row:
+    """Free amount of one capacity over time: `free[k]` from `times[k]` until `times[k + 1]`, the last for ever."""
+
+    __slots__ = ("_seen", "free", "times")
+
+    def __init__(self, capacity: float) -> None:
+        self.times: list[int] = [0]
+        self.free: list[float] = [capacity]
+        self._seen: dict[float, int] = {}
+
+    def change(self, start: int, end: int, amount: float) -> None:
+        """Take `amount` over [start, end), or give it back where it is negative."""
+        first, last = self._break(start), self._break(end)
+        for k in range(first, last):
+            self.free[k] -= amount
+        if amount < 0:
+            self._seen.clear()
+
+    def _break(self, at: int) -> int:
+        k = bisect_left(self.times, at)
+        if k == len(self.times) or self.times[k] != at:
+            self.times.insert(k, at)
+            self.free.insert(k, self.free[k - 1])
+        return k
+
+    def earliest(self, not_before: int, length: int, amount: float) -> int:
+        """First start at or after `not_before` from which `amount` is free for `length`.
+
+        Remembers for each amount before when it never was free, which only taking more cannot change.
+        """
+        times, free, need = self.times, self.free, amount - EPSILON
+        count = len(times)
+        seen = self._seen.get(amount, 0)
+        k = bisect_right(times, max(seen, not_before)) - 1
+        if seen >= not_before or seen >= times[bisect_right(times, not_before) - 1]:
+            while k + 1 < count and free[k] < need:
+                k += 1
+            self._seen[amount] = max(seen, times[k])
+        while True:
+            while free[k] < need:
+                k += 1
+                if k == count:
+                    raise ValueError("the amount exceeds the capacity")
+            start = times[k] if times[k] > not_before else not_before
+            end = start + length
+            k += 1
+            while k < count and times[k] < end:
+                if free[k] < need:
+                    break
+                k += 1
+            else:
+                return start
+            if k == count:
+                return start
+
+    def least(self, start: int, end: int) -> float:
+        """The least that is free at any instant of [start, end)."""
+        k = bisect_right(self.times, start) - 1
+        return min(self.free[k : max(bisect_left(self.times, end), k + 1)])
+
+    def next_change(self, after: int) -> int | None:
+        """First instant after `after` at which something changes."""
+        k = bisect_right(self.times, after)
+        return self.times[k] if k < len(self.times) else None
 
 
 class FreeCapacity:
-    """Free amounts by row and stretch of time; `times[k]` begins stretch k, the last one never ends."""
+    """What is free on every row of a problem, and where jobs fit first."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.times: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
-        capacity = np.array([row.capacity for row in problem.rows], dtype=np.float64)
-        self.free: npt.NDArray[np.float64] = capacity.reshape(-1, 1)
-        self._gpu_rows = np.array(problem.gpu_row, dtype=np.int64)
+        self.rows = [Row(row.capacity) for row in problem.rows]
+        self._gpu_row = problem.gpu_row
 
-    def take(self, start: int, end: int, demands: Sequence[tuple[int, float]], sign: float = 1.0) -> None:
+    def take(self, start: int, end: int, demands: Iterable[tuple[int, float]], sign: float = 1.0) -> None:
         """Hold `demands` over [start, end); give them back where `sign` is -1."""
-        if end <= start or not demands:
-            return
-        self._break(start)
-        last = self._break(end)
-        first = int(np.searchsorted(self.times, start))
-        for row, amount in demands:
-            self.free[row, first:last] -= sign * amount
-
-    def _break(self, at: int) -> int:
-        """Index of the stretch that begins at `at`, made if there is none."""
-        k = int(np.searchsorted(self.times, at))
-        if k == len(self.times) or self.times[k] != at:
-            self.times = np.insert(self.times, k, at)
-            self.free = np.insert(self.free, k, self.free[:, k - 1], axis=1)
-        return k
+        if end > start:
+            for row, amount in demands:
+                self.rows[row].change(start, end, sign * amount)
 
     def place(self, activity: Activity, choice: Choice, sign: float = 1.0) -> None:
-        """Hold what a choice holds, without the checkpoint of a preempted job (see `preempt`)."""
+        """Hold what a choice holds, the checkpoint of a preempted job included; or give it back."""
         chosen = activity.alternatives[choice.alternative]
         demands = self.problem.demands(activity, chosen.mode, choice.split, chosen.shared)
         self.take(choice.start, choice.start + chosen.up, demands, sign)
+        if activity.hold is not None and choice.alternative > 0:
+            self.preempt(activity, sign)
 
-    def preempt(self, activity: Activity) -> None:
+    def preempt(self, activity: Activity, sign: float = 1.0) -> None:
         """Hold the nodes of a running job for its checkpoint."""
         hold = activity.hold
         assert hold is not None
-        self.take(0, hold.up, self.problem.demands(activity, hold.mode, hold.split, hold.shared))
+        self.take(0, hold.up, self.problem.demands(activity, hold.mode, hold.split, hold.shared), sign)
 
     def earliest(
-        self, activity: Activity, index: int, not_before: int, allowed: frozenset[int] | None = None
+        self, activity: Activity, index: int, not_before: int, allowed: frozenset[int] | None = None,
+        before: int | None = None,
     ) -> tuple[int, Split] | None:
-        """Earliest start of an alternative at or after `not_before` and the nodes it takes; None if never."""
+        """Earliest start of an alternative at or after `not_before` and the nodes it takes; None if it fits on no
+        node, or not before the start `before`."""
         chosen = activity.alternatives[index]
         if chosen.fixed is not None:
             return 0, chosen.fixed
-        begin = max(0, int(np.searchsorted(self.times, not_before, side="right")) - 1)
-        starts = np.maximum(self.times[begin:], not_before)
-        open_until = self._open_until(chosen.shared, begin)
         if not chosen.rooms:
-            fits = np.flatnonzero(open_until - starts >= chosen.up)
-            return (int(starts[fits[0]]), ()) if len(fits) else None
-        rooms = [(node, most) for node, most in chosen.rooms if allowed is None or node in allowed]
+            return self._settle(not_before, chosen.up, chosen.shared), ()
+        rooms = [room for room in chosen.rooms if room[0] in allowed] if allowed is not None else chosen.rooms
         if chosen.spread == "node" or chosen.mode.gpus <= 1:
-            return self._on_one_node(activity, chosen, rooms, starts, open_until, begin)
-        return self._on_many_nodes(activity, chosen, rooms, starts, open_until, begin)
+            return self._on_one_node(activity, chosen, rooms, not_before, before)
+        return self._on_many_nodes(activity, chosen, rooms, not_before, before)
 
-    def _open_until(self, demands: Sequence[tuple[int, float]], begin: int) -> npt.NDArray[np.int64]:
-        """For each stretch the first instant at or after its begin at which `demands` are not free."""
-        blocked = np.full(len(self.times) - begin, FAR, dtype=np.int64)
-        for row, amount in demands:
-            bad = self.free[row, begin:] < amount - EPSILON
-            blocked[bad] = self.times[begin:][bad]
-        return np.minimum.accumulate(blocked[::-1])[::-1]
+    def _settle(self, start: int, length: int, demands: Sequence[tuple[int, float]]) -> int:
+        """First start from which all `demands` are free together for `length`."""
+        if len(demands) == 1:
+            return self.rows[demands[0][0]].earliest(start, length, demands[0][1])
+        agreed = 0
+        while agreed < len(demands):
+            agreed = 0
+            for row, amount in demands:
+                later = self.rows[row].earliest(start, length, amount)
+                if later > start:
+                    start, agreed = later, 0
+                    break
+                agreed += 1
+        return start
 
     def _on_one_node(
-        self, activity: Activity, chosen: Alternative, rooms: list[tuple[int, int]],
-        starts: npt.NDArray[np.int64], open_until: npt.NDArray[np.int64], begin: int,
+        self, activity: Activity, chosen: Alternative, rooms: Sequence[tuple[int, int]], not_before: int,
+        before: int | None,
     ) -> tuple[int, Split] | None:
         """Earliest on any single node; among equal starts the node with the fewest GPUs left over."""
-        nodes = [node for node, most in rooms if most >= chosen.mode.gpus]
-        if not nodes:
-            return None
-        bad = np.zeros((len(nodes), len(starts)), dtype=bool)
-        by_node = [self.problem.node_demands(activity, chosen.mode, node, chosen.mode.gpus) for node in nodes]
-        if len({len(rows) for rows in by_node}) == 1:
-            for rows in zip(*by_node, strict=True):
-                bad |= self.free[[row for row, _ in rows], begin:] < rows[0][1] - EPSILON
-        else:
-            for i, needs in enumerate(by_node):
-                for row, amount in needs:
-                    bad[i] |= self.free[row, begin:] < amount - EPSILON
-        blocked = np.where(bad, self.times[begin:], FAR)
-        until = np.minimum(np.minimum.accumulate(blocked[:, ::-1], axis=1)[:, ::-1], open_until)
-        fits = until - starts >= chosen.up
-        any_node = fits.any(axis=0)
-        k = int(any_node.argmax())
-        if not any_node[k]:
-            return None
-        start = int(starts[k])
-        candidates = np.flatnonzero(fits[:, k])
-        best = int(candidates[0])
-        if len(candidates) > 1:
-            stop = max(int(np.searchsorted(self.times, start + chosen.up)), begin + k + 1)
-            rows_here = self._gpu_rows[np.array(nodes)[candidates]]
-            best = int(candidates[int(self.free[rows_here, begin + k : stop].min(axis=1).argmin())])
-        return start, ((nodes[best], chosen.mode.gpus),)
+        gpus, length = chosen.mode.gpus, chosen.up
+        best_start, best_node, best_left = before, -1, 0.0
+        if chosen.shared:
+            not_before = self._settle(not_before, length, chosen.shared)
+        for node, most in rooms:
+            if most < gpus:
+                continue
+            demands = self.problem.node_demands(activity, chosen.mode, node, gpus)
+            start = self._settle(not_before, length, [*demands, *chosen.shared] if chosen.shared else demands)
+            if best_start is not None and (start > best_start or (start == best_start and best_node < 0)):
+                continue
+            left = self.rows[self._gpu_row[node]].least(start, start + length)
+            if best_node < 0 or start < best_start or left < best_left:  # type: ignore[operator]
+                best_start, best_node, best_left = start, node, left
+        return None if best_node < 0 else (best_start, ((best_node, gpus),))  # type: ignore[return-value]
 
     def _on_many_nodes(
-        self, activity: Activity, chosen: Alternative, rooms: list[tuple[int, int]],
-        starts: npt.NDArray[np.int64], open_until: npt.NDArray[np.int64], begin: int,
+        self, activity: Activity, chosen: Alternative, rooms: Sequence[tuple[int, int]], not_before: int,
+        before: int | None,
     ) -> tuple[int, Split] | None:
         """Earliest split over several nodes: the fewest nodes that have enough, within a rack where it must be."""
-        gpus = chosen.mode.gpus
-        nodes = np.array([node for node, _ in rooms], dtype=np.int64)
-        most = np.array([count for _, count in rooms], dtype=np.float64)
-        if not len(nodes) or most.sum() < gpus:
+        gpus, length = chosen.mode.gpus, chosen.up
+        if sum(most for _, most in rooms) < gpus:
             return None
-        per_gpu = [self.problem.node_demands(activity, chosen.mode, int(node), 1) for node in nodes]
-        free_gpus = np.minimum(self.free[self._gpu_rows[nodes], begin:], most[:, None])
-        enough = (free_gpus.sum(axis=0) >= gpus - EPSILON) & (open_until - starts >= chosen.up)
-        for k in np.flatnonzero(enough):
-            start = int(starts[k])
-            first = begin + int(k)
-            stop = max(int(np.searchsorted(self.times, start + chosen.up)), first + 1)
-            room = most.copy()
-            for i, needs in enumerate(per_gpu):
-                for row, amount in needs:
-                    room[i] = min(room[i], np.floor(self.free[row, first:stop].min() / amount + EPSILON))
-            split = self._fewest(nodes, room, gpus, chosen)
+        needs = [(node, most, self.problem.node_demands(activity, chosen.mode, node, 1)) for node, most in rooms]
+        together = self._together([node for node, _ in rooms])
+        start = not_before
+        while before is None or start < before:
+            start = together.earliest(start, length, float(gpus))
+            if chosen.shared:
+                start = self._settle(start, length, chosen.shared)
+            if before is not None and start >= before:
+                return None
+            split = self._fewest(chosen, gpus, self._rooms_now(needs, start, length))
             if split is not None:
                 return start, split
+            later = together.next_change(start)
+            if later is None:
+                return None
+            start = later
         return None
 
-    def _fewest(
-        self, nodes: npt.NDArray[np.int64], room: npt.NDArray[np.float64], gpus: int, chosen: Alternative
-    ) -> Split | None:
+    def _together(self, nodes: list[int]) -> Row:
+        """The GPUs that are free on some nodes together; no gang can start where they are too few."""
+        total = Row(sum(self.problem.rows[self._gpu_row[node]].capacity for node in nodes))
+        capacity = total.free[0]
+        steps = self.held([self._gpu_row[node] for node in nodes])
+        if steps and steps[0][0] == 0:
+            total.free[0] = capacity - steps.pop(0)[1]
+        total.times.extend(time for time, _ in steps)
+        total.free.extend(capacity - used for _, used in steps)
+        return total
+
+    def _rooms_now(
+        self, needs: list[tuple[int, int, list[tuple[int, float]]]], start: int, length: int
+    ) -> list[tuple[int, int]]:
+        """(GPUs free for `length`, node) of the nodes that have any."""
+        found = []
+        for node, most, demands in needs:
+            room = most
+            for row, amount in demands:
+                room = min(room, int(self.rows[row].least(start, start + length) / amount + EPSILON))
+                if room <= 0:
+                    break
+            else:
+                found.append((room, node))
+        return found
+
+    def _fewest(self, chosen: Alternative, gpus: int, rooms: list[tuple[int, int]]) -> Split | None:
         if chosen.spread == "cluster":
-            return _take_largest(nodes, room, gpus)
-        racks: dict[str, list[int]] = {}
-        for i, node in enumerate(nodes):
-            rack = self.problem.instance.cluster.nodes[int(node)].rack
+            return _take_largest(rooms, gpus)
+        racks: dict[str, list[tuple[int, int]]] = {}
+        for room, node in rooms:
+            rack = self.problem.instance.cluster.nodes[node].rack
             if rack is not None:
-                racks.setdefault(rack, []).append(i)
-        splits = [
-            split for members in racks.values()
-            if (split := _take_largest(nodes[members], room[members], gpus)) is not None
-        ]
+                racks.setdefault(rack, []).append((room, node))
+        splits = [split for members in racks.values() if (split := _take_largest(members, gpus)) is not None]
         return min(splits, key=len) if splits else None
 
+    def held(self, rows: Sequence[int]) -> list[tuple[int, float]]:
+        """(instant, amount) steps of what is held of `rows` together; the first step is at 0."""
+        steps: dict[int, float] = {}
+        for row in rows:
+            before = self.problem.rows[row].capacity
+            for time, free in zip(self.rows[row].times, self.rows[row].free, strict=True):
+                if free != before:
+                    steps[time] = steps.get(time, 0.0) + before - free
+                    before = free
+        total, found = 0.0, []
+        for time in sorted(steps):
+            total += steps[time]
+            found.append((time, total))
+        return found
 
-def _take_largest(nodes: npt.NDArray[np.int64], room: npt.NDArray[np.float64], gpus: int) -> Split | None:
-    """Whole largest rooms first; the last part goes where it leaves least."""
-    if room.sum() < gpus:
+
+def _take_largest(rooms: list[tuple[int, int]], gpus: int) -> Split | None:
+    """Whole largest rooms first; the last part goes where it leaves least. `rooms` are (GPUs, node)."""
+    if sum(room for room, _ in rooms) < gpus:
         return None
-    order = np.argsort(-room, kind="stable")
-    split, left = [], gpus
-    for position, i in enumerate(order):
-        if room[i] >= left:
-            rest = [int(other) for other in order[position:] if room[other] >= left]
-            tightest = min(rest, key=lambda other: (room[other], int(nodes[other])))
-            split.append((int(nodes[tightest]), left))
+    left, split = gpus, []
+    ordered = sorted(rooms, key=lambda pair: (-pair[0], pair[1]))
+    for position, (room, node) in enumerate(ordered):
+        if room >= left:
+            _, tightest = min(pair for pair in ordered[position:] if pair[0] >= left)
+            split.append((tightest, left))
             return tuple(sorted(split))
-        count = int(room[i])
-        split.append((int(nodes[i]), count))
-        left -= count
+        split.append((node, room))
+        left -= room
     return None
 
 
@@ -250,10 +328,11 @@ def _first_to_complete(
         alternative = activity.alternatives[which]
         if alternative.fixed is not None or not _affordable(budget, alternative):
             continue
-        if best is not None and not_before + alternative.up >= best[0]:
+        limit = None if best is None else best[0] - alternative.up
+        if limit is not None and not_before >= limit:
             continue
-        place = capacity.earliest(activity, which, not_before, nodes.get(index) if nodes else None)
-        if place is not None and (best is None or place[0] + alternative.up < best[0]):
+        place = capacity.earliest(activity, which, not_before, nodes.get(index) if nodes else None, limit)
+        if place is not None:
             best = (place[0] + alternative.up, Choice(which, place[0], place[1]))
     return None if best is None else canonical(problem, activity, best[1])
 

@@ -25,7 +25,7 @@ def two_gpus() -> Instance:
     return Instance(
         name="two-gpus",
         cluster=Cluster(nodes=(Node(name="n0", gpu_type="a100", gpus=2),)),
-        jobs=tuple(Job(id=name, duration_s=s) for name, s in zip("abcde", (2.0, 2.0, 2.0, 3.0, 3.0), strict=True)),
+        jobs=tuple(Job(id=name, duration_s=2.0 if name in "abc" else 3.0) for name in "abcde"),
     )
 
 
@@ -255,11 +255,11 @@ class FloodsNotes(Fake):
 
 
 class Forks(Fake):
-    """Starts more processes, one in a session of its own, one deaf to SIGTERM, one a plain fork; then waits."""
+    """Starts more processes: one in a session of its own, one deaf to SIGTERM, one a plain fork."""
 
     def solve(self, request: Request, report: Report) -> None:
         sleep = [sys.executable, "-c", "import time; time.sleep(300)"]
-        deaf = [sys.executable, "-c", "from signal import *; signal(SIGTERM, SIG_IGN); import time; time.sleep(300)"]
+        deaf = [sys.executable, "-c", "import signal, time; signal.signal(15, 1); time.sleep(300)"]
         started = [
             subprocess.Popen(sleep),
             subprocess.Popen(sleep, start_new_session=True),

@@ -1,45 +1,27 @@
-"""Whatever a solver does, the engine answers in time with a verified plan, says why, and leaves nothing behind."""
+"""Whatever a solver does, the engine answers in time with a verified plan and leaves nothing behind."""
 
 import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from optsched import Job
 from optsched.engine import solve
 from optsched.objectives import parse
 from optsched.plan import Solution
 from optsched.verify import verify
 from tests.engine import fakes
+from tests.engine.processes import gone, pids
 
 LIMIT_S = 1.5
 SLACK_S = 3.0
 """How late an answer may be on a busy machine; the fakes would take a minute and more."""
 
 MAKESPAN_OF_LISTS_S, BEST_MAKESPAN_S = 7.0, 6.0
-
-
-def gone(pid: int, within_s: float = 3.0) -> bool:
-    """Whether the process ends (as a zombie it would still be there)."""
-    until_s = time.monotonic() + within_s
-    while time.monotonic() < until_s:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def pids(path: Path, within_s: float = 20.0) -> list[int]:
-    """What a fake wrote of its processes, once it has."""
-    until_s = time.monotonic() + within_s
-    while not path.exists():
-        assert time.monotonic() < until_s, "the solver never started"
-        time.sleep(0.02)
-    return [int(word) for word in path.read_text().split()]
 
 
 def answer(solver: fakes.Fake, time_limit_s: float = LIMIT_S, **options: str) -> Solution:
@@ -93,7 +75,7 @@ def test_misbehaviour_ends_at_once(solver: fakes.Fake, reasons: list[str]) -> No
 
 @pytest.mark.parametrize(
     "solver",
-    [fakes.Waits(), fakes.Stubborn(), fakes.Native(), fakes.HangsOnImport(), fakes.Floods(), fakes.FloodsNotes()],
+    [fakes.Stubborn(), fakes.Native(), fakes.HangsOnImport(), fakes.Floods(), fakes.FloodsNotes()],
     ids=lambda solver: type(solver).__name__,
 )
 def test_killed_at_the_deadline(solver: fakes.Fake, capfd: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +85,15 @@ def test_killed_at_the_deadline(solver: fakes.Fake, capfd: pytest.CaptureFixture
     assert_heuristic(solution, "fake did not stop at its time limit and was killed")
     assert len(solution.notes) < 20
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_request_that_is_never_read_does_not_hold_up() -> None:
+    # More text than a pipe holds; 2395 s in all, so that the bound of half of it is not reached.
+    jobs = tuple(Job(id=f"{i:0300}", duration_s=1.0 + i % 7) for i in range(600))
+    instance = replace(fakes.two_gpus(), jobs=jobs)
+    solution = solve(instance, "makespan", solver=fakes.HangsOnImport(), time_limit_s=4.0)
+    assert solution.fallback == "fake did not stop at its time limit and was killed"
+    assert solution.wall_s is not None and solution.wall_s < 4.4 + SLACK_S
 
 
 def test_what_was_found_before_a_failure_is_kept() -> None:
@@ -132,14 +123,31 @@ def test_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_process_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError("no more processes")
+
+    open_before = len(os.listdir("/dev/fd"))
+    monkeypatch.setattr("subprocess.Popen", refused)
+    solution = answer(fakes.Best(), time_limit_s=30.0)
+    assert_heuristic(solution, "fake cannot have a process of its own: no more processes")
+    assert len(os.listdir("/dev/fd")) == open_before
+
+
+def test_no_descriptor_is_left_open() -> None:
+    open_before = len(os.listdir("/dev/fd"))
+    answer(fakes.Best(), time_limit_s=30.0)
+    answer(fakes.Exits(), time_limit_s=30.0)
+    assert len(os.listdir("/dev/fd")) == open_before
+
+
 def test_many_at_once() -> None:
     found: list[Solution] = []
-    threads = [
-        threading.Thread(
-            target=lambda: found.append(solve(fakes.two_gpus(), "makespan", solver=fakes.Best(), time_limit_s=60.0))
-        )
-        for _ in range(4)
-    ]
+
+    def one() -> None:
+        found.append(solve(fakes.two_gpus(), "makespan", solver=fakes.Best(), time_limit_s=60.0))
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

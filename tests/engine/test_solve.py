@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,8 @@ def test_a_better_plan_is_kept(isolate: bool) -> None:
 
 @pytest.mark.parametrize("isolate", [True, False])
 def test_a_bound_confirms_the_heuristic(isolate: bool) -> None:
-    solution = solve(fakes.two_gpus(), "wct", solver=fakes.Prover(), options={"bound": "20"}, isolate=isolate)
+    options = {"bound": "20"}
+    solution = solve(fakes.two_gpus(), "wct", solver=fakes.Prover(), options=options, isolate=isolate)
     assert (solution.solver, solution.status, solution.fallback) == ("fake", "optimal", None)
     assert solution.bound_source == "fake: a proof"
     assert "the plan is that of wspt, fake found no better one" in solution.notes
@@ -54,7 +56,7 @@ def test_what_bounds_prove_needs_no_solver() -> None:
     [
         (fakes.InvalidThenBest(), 6.0, "fake returned a plan that does not pass the verifier"),
         (fakes.BetterThenRaises(), 6.5, "fake crashed: ZeroDivisionError"),
-        (fakes.OverclaimsThenBest(), 6.0, "fake claimed a bound of 6.5 for makespan, but a verified plan has 6"),
+        (fakes.OverclaimsThenBest(), 6.0, "a bound of 6.5 for makespan, but a verified plan has 6"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, fakes.Fake) else "",
 )
@@ -107,6 +109,11 @@ def test_unknown_where_nobody_says_anything() -> None:
     assert crashed.fallback is not None and "ZeroDivisionError" in crashed.fallback
 
 
+def test_nothing_to_plan() -> None:
+    solution = solve(replace(fakes.two_gpus(), jobs=()), solver=fakes.Raises())
+    assert (solution.status, solution.value, solution.bound) == ("optimal", 0.0, 0.0)
+
+
 def test_a_policy_by_name_answers_alone() -> None:
     solution = solve(fakes.two_gpus(), "makespan", solver="fifo")
     assert (solution.solver, solution.value, solution.bound) == ("fifo", 7.0, 6.0)
@@ -125,11 +132,12 @@ def test_the_best_of_the_policies_is_the_heuristic() -> None:
 
 def test_progress_is_told() -> None:
     seen: list[Progress] = []
-    solve(fakes.two_gpus(), "makespan", solver=fakes.BetterThenHangs(), time_limit_s=2.0, on_progress=seen.append)
+    hangs = fakes.BetterThenHangs()
+    solve(fakes.two_gpus(), "makespan", solver=hangs, time_limit_s=2.0, on_progress=seen.append)
     assert seen[0].source == "wspt" and seen[0].value == 7.0
     assert (seen[-1].source, seen[-1].value, seen[-1].bound) == ("fake", 6.5, 6.0)
     assert seen[-1].gap == pytest.approx(0.5 / 6.5)
-    assert all(a.elapsed_s <= b.elapsed_s for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a.elapsed_s <= b.elapsed_s for a, b in pairwise(seen))
     assert len([one for one in seen if one.source == "fake"]) >= 2  # also while nothing happens
 
 
@@ -206,5 +214,8 @@ def test_the_engine_is_light_to_import() -> None:
 
     root = Path(__file__).parents[2]
     heavy = "{'ortools', 'pulp', 'pandas', 'matplotlib', 'plotly'}"
-    code = f"import sys; sys.path.insert(0, {str(root)!r}); import optsched.engine; print({heavy} & set(sys.modules))"
+    code = (
+        f"import sys; sys.path.insert(0, {str(root)!r}); import optsched.engine; "
+        f"print({heavy} & set(sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

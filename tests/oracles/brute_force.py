@@ -1,17 +1,18 @@
 """The exact optimum of a tiny instance by exhaustive search over the plan class (no shared GPUs).
 
-Why it is exhaustive. Choose which running jobs are preempted now, and for every other job a mode and a placement:
-all choices are tried. With these fixed, each node's GPUs, cores and memory, the cluster's resources and the tenants'
-quotas are renewable resources, and the objective either does not depend on time (energy, cost) or is nondecreasing
-in completion times. So some active schedule is optimal (no job can start earlier with the others in place). Listing
-its jobs by start, each starts at the earliest instant that is not before the start of the one listed before it and
-at which its resources are free: were there an earlier one, the job could be moved there, since whatever starts
-later already fits beside it. The search tries all such lists. It starts no job before an earlier entry of its list,
-so what is free at its start stays free. A branch is cut when even with every open job done at its earliest
-completion alone it is no better than the best plan found.
+Why it is exhaustive. Choose which running jobs are preempted now, and for every other job a mode and a
+placement: all choices are tried. With these fixed, each node's GPUs, cores and memory, the cluster's
+resources and the tenants' quotas are renewable resources, and the objective either does not depend on time
+(energy, cost) or is nondecreasing in completion times. So some active schedule is optimal (no job can start
+earlier with the others in place). Listing its jobs by start, each starts at the earliest instant that is
+not before the start of the one listed before it and at which its resources are free: were there an earlier
+one, the job could be moved there, since whatever starts later already fits beside it. The search tries all
+such lists. It starts no job before an earlier entry of its list, so what is free at its start stays free. A
+branch is cut when even with every open job done at its earliest completion alone it is no better than the
+best plan found.
 
-A preempted job that resumes at once where it ran is left out: to continue is no worse, as long as what is left of
-its start-up is at most a new start.
+A preempted job that resumes at once where it ran is left out: to continue is no worse, as long as what is
+left of its start-up is at most a new start.
 """
 
 import math
@@ -36,31 +37,36 @@ from optsched.plan import JobPlan, Plan, Segment
 from optsched.verify import decision_now
 
 EPSILON_S = 1e-9
+Thing = tuple[str, str]
+Held = tuple[float, dict[Thing, float]]
+"""Until when something is held, and how much of what."""
 
 
 @dataclass
-class _Choice:
+class Choice:
     """A mode, a placement, the seconds it takes and what it holds of each resource."""
 
     mode: Mode
     placement: Placement
     length_s: float
-    holds: dict[object, float]
+    holds: dict[Thing, float]
 
 
 @dataclass
 class _Task:
     job: Job
     release_s: float
-    choices: list[_Choice]
+    choices: list[Choice]
     before: Segment | None = None
 
 
 @dataclass
-class _Search:
+class Search:
+    """What is planned so far (`segments`) and the best plan found."""
+
     instance: Instance
     objective: Objective
-    capacity: dict[object, float]
+    capacity: dict[Thing, float]
     costs: dict[tuple[int, int, str], JobCost | None]
     best: tuple[float, ...] | None = None
     plan: Plan | None = None
@@ -69,7 +75,7 @@ class _Search:
 
 def optimum(instance: Instance, objective: Objective) -> tuple[tuple[float, ...], Plan] | None:
     """Value of each level and an optimal plan, or None where no plan exists. Budgets are not looked at."""
-    search = _Search(instance, objective, _capacities(instance), _job_costs(instance, objective))
+    search = Search(instance, objective, capacities(instance), _job_costs(instance, objective))
     stoppable = [entry for entry in instance.running if may_preempt(instance, entry)]
     for size in range(len(stoppable) + 1):
         for stopped in combinations([entry.job for entry in stoppable], size):
@@ -89,8 +95,9 @@ def _job_costs(instance: Instance, objective: Objective) -> dict[tuple[int, int,
     }
 
 
-def _capacities(instance: Instance) -> dict[object, float]:
-    found: dict[object, float] = {}
+def capacities(instance: Instance) -> dict[Thing, float]:
+    """How much there is of each thing that jobs hold."""
+    found: dict[Thing, float] = {}
     for node in instance.cluster.nodes:
         found["gpus", node.name] = node.gpus
         if node.cpus is not None:
@@ -105,8 +112,9 @@ def _capacities(instance: Instance) -> dict[object, float]:
     return found
 
 
-def _holds(job: Job, mode: Mode, placement: Placement) -> dict[object, float]:
-    found: dict[object, float] = {}
+def holds(job: Job, mode: Mode, placement: Placement) -> dict[Thing, float]:
+    """How much a job holds of each thing."""
+    found: dict[Thing, float] = {}
     for slot in placement:
         found["gpus", slot.node] = slot.gpus
         found["cores", slot.node] = slot.cpus
@@ -118,9 +126,9 @@ def _holds(job: Job, mode: Mode, placement: Placement) -> dict[object, float]:
     return found
 
 
-def _with_preempted(search: _Search, stopped: frozenset[str]) -> None:
+def _with_preempted(search: Search, stopped: frozenset[str]) -> None:
     instance = search.instance
-    held: list[tuple[float, dict[object, float]]] = []
+    held: list[Held] = []
     search.segments = {}
     tasks: list[_Task] = []
     for job in instance.jobs:
@@ -130,37 +138,39 @@ def _with_preempted(search: _Search, stopped: frozenset[str]) -> None:
             end_s = instance.now_s + entry.setup_s + run_s(job, entry.mode, entry.remaining_s, speed)
             search.segments[job.id] = [Segment(start_s=instance.now_s, end_s=end_s, mode=entry.mode,
                                                placement=entry.placement)]
-            held.append((end_s, _holds(job, entry.mode, entry.placement)))
+            held.append((end_s, holds(job, entry.mode, entry.placement)))
             continue
         ran_before = entry is not None or job.id in instance.suspended_job
         work_s = instance.remaining_s(job) if entry is None else remaining_after_preemption_s(instance, entry)
-        task = _Task(job, instance.release_s(job), list(_choices(search, job, work_s, setup_s(job, ran_before))))
+        found = list(choices(search, job, work_s, setup_s(job, ran_before)))
+        task = _Task(job, instance.release_s(job), found)
         if entry is not None:
             task.release_s = instance.now_s + hold_to_save_s(job)
             if hold_to_save_s(job):
                 task.before = Segment(start_s=instance.now_s, end_s=task.release_s, mode=entry.mode,
                                       placement=entry.placement)
-                held.append((task.release_s, _holds(job, entry.mode, entry.placement)))
+                held.append((task.release_s, holds(job, entry.mode, entry.placement)))
         tasks.append(task)
     if any(job.after for job in instance.jobs if job.id in search.segments):
         return
     _extend(search, tasks, held, instance.now_s, -1)
 
 
-def _choices(search: _Search, job: Job, work_s: float, setup: float) -> Iterator[_Choice]:
+def choices(search: Search, job: Job, work_s: float, setup: float) -> Iterator[Choice]:
     """Every mode on every placement that fits the empty cluster and makes progress."""
     for mode in _modes(job):
         for placement in _placements(search.instance, job, mode):
-            holds = _holds(job, mode, placement)
-            if any(amount > search.capacity.get(what, math.inf) + EPSILON_S for what, amount in holds.items()):
+            held = holds(job, mode, placement)
+            if any(amount > search.capacity.get(what, math.inf) + EPSILON_S for what, amount in held.items()):
                 continue
             speed = placed_rate(search.instance, job, mode, placement)
             if speed > 0:
-                yield _Choice(mode, placement, setup + run_s(job, mode, work_s, speed), holds)
+                yield Choice(mode, placement, setup + run_s(job, mode, work_s, speed), held)
 
 
 def _modes(job: Job) -> Iterator[Mode]:
-    """Every mode the verifier accepts, cores up to the last measured point; the GPU type is read off the nodes."""
+    """Every mode the verifier accepts, cores up to the last measured point; the GPU type is read off the
+    nodes."""
     for listed in job.modes:
         names = {**job.resources, **listed.resources}
         resources = {name: job.resources.get(name, 0.0) + listed.resources.get(name, 0.0) for name in names}
@@ -207,7 +217,7 @@ def _splits(total: int, room: list[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _extend(
-    search: _Search, open_: list[_Task], held: list[tuple[float, dict[object, float]]], from_s: float, last: int
+    search: Search, open_: list[_Task], held: list[Held], from_s: float, last: int
 ) -> None:
     if search.best is not None and _value(search, open_) >= search.best:
         return
@@ -222,7 +232,7 @@ def _extend(
         done_s = max((search.segments[before][-1].end_s for before in job.after), default=task.release_s)
         earliest_s = max(from_s, task.release_s, done_s)
         for choice in task.choices:
-            start_s = _first_fit(search, held, choice.holds, earliest_s)
+            start_s = first_fit(search, held, choice.holds, earliest_s)
             if start_s == from_s and position[job.id] < last:
                 continue  # jobs that start together: one list of them is enough
             if _is_back_at_once(search.instance, task, choice, start_s):
@@ -230,25 +240,28 @@ def _extend(
             segment = Segment(start_s=start_s, end_s=start_s + choice.length_s, mode=choice.mode,
                               placement=choice.placement)
             search.segments[job.id] = [segment] if task.before is None else [task.before, segment]
-            _extend(search, [other for other in open_ if other is not task], [*held, (segment.end_s, choice.holds)],
-                    start_s, position[job.id])
+            rest = [other for other in open_ if other is not task]
+            _extend(search, rest, [*held, (segment.end_s, choice.holds)], start_s, position[job.id])
             del search.segments[job.id]
 
 
-def _is_back_at_once(instance: Instance, task: _Task, choice: _Choice, start_s: float) -> bool:
+def _is_back_at_once(instance: Instance, task: _Task, choice: Choice, start_s: float) -> bool:
     entry = instance.running_job.get(task.job.id)
-    return entry is not None and start_s <= task.release_s + EPSILON_S and choice.placement == entry.placement and (
-        (choice.mode.gpus, choice.mode.cpus_per_gpu) == (entry.mode.gpus, entry.mode.cpus_per_gpu)
+    return (
+        entry is not None
+        and start_s <= task.release_s + EPSILON_S
+        and choice.placement == entry.placement
+        and (choice.mode.gpus, choice.mode.cpus_per_gpu) == (entry.mode.gpus, entry.mode.cpus_per_gpu)
     )
 
 
-def _first_fit(
-    search: _Search, held: list[tuple[float, dict[object, float]]], wanted: dict[object, float], from_s: float
+def first_fit(
+    search: Search, held: list[Held], wanted: dict[Thing, float], from_s: float
 ) -> float:
     """Earliest instant from `from_s` on at which `wanted` is free; all of `held` has started by then."""
     for at_s in sorted({from_s, *(end_s for end_s, _ in held if end_s > from_s)}):
         if all(
-            amount + sum(holds.get(what, 0.0) for end_s, holds in held if end_s > at_s + EPSILON_S)
+            amount + sum(taken.get(what, 0.0) for end_s, taken in held if end_s > at_s + EPSILON_S)
             <= search.capacity.get(what, math.inf) + EPSILON_S
             for what, amount in wanted.items() if amount
         ):
@@ -256,7 +269,7 @@ def _first_fit(
     raise AssertionError("a choice that fits the empty cluster fits once everything has ended")
 
 
-def _value(search: _Search, open_: list[_Task]) -> tuple[float, ...]:
+def _value(search: Search, open_: list[_Task]) -> tuple[float, ...]:
     """Value of each level with what is planned; every open job ends at its earliest, holding nothing."""
     ends = {job_id: segments[-1].end_s for job_id, segments in search.segments.items()}
     for task in open_:
@@ -268,7 +281,7 @@ def _value(search: _Search, open_: list[_Task]) -> tuple[float, ...]:
     )
 
 
-def _term(search: _Search, n: int, k: int, term: Term, ends: dict[str, float]) -> float:
+def _term(search: Search, n: int, k: int, term: Term, ends: dict[str, float]) -> float:
     instance = search.instance
     if term.over == "segments":
         return math.fsum(
@@ -279,7 +292,7 @@ def _term(search: _Search, n: int, k: int, term: Term, ends: dict[str, float]) -
     return combine(term, [cost.at(end_s) for cost, end_s in costs if cost is not None])
 
 
-def _keep(search: _Search) -> None:
+def _keep(search: Search) -> None:
     search.best = _value(search, [])
     instance = search.instance
     entries = []

@@ -9,7 +9,7 @@ from optsched.cluster import Cluster, Node, Tenant
 from optsched.faults import find_faults
 from optsched.instance import Instance, Running, Slot, Suspended
 from optsched.job import Elastic, Job, Mode
-from optsched.profile import Locality, Profile
+from optsched.profile import Locality, Profile, Sharing
 
 RACKS = (None, "r0", "r1")
 
@@ -38,10 +38,12 @@ def profiles(draw: DrawFn) -> Profile:
     """Rates on two GPU types, over cores and locality; set-up times and checkpoints."""
     rate = draw(st.sampled_from(({}, {}, {"a": 1.0, "b": 0.5}, {"a": 1.0}, {"a": 0.75, "b": 2.0})))
     return Profile(
+        name="p",
         rate=dict(rate),
         gpus=dict(draw(st.sampled_from(({}, {}, {1: 0.7, 2: 1.0, 4: 1.6}, {2: 1.0, 3: 1.2})))),
         cpus_per_gpu=dict(draw(st.sampled_from(({}, {}, {}, {1: 0.5, 3: 1.0}, {2: 1.0})))),
         locality=draw(st.sampled_from((None, None, Locality(node=1.0, rack=0.8, cluster=0.5)))),
+        sharing=draw(st.sampled_from((None, None, Sharing(duty=0.6), Sharing(partners={"p": 0.9})))),
         gpu_memory_gib=draw(st.sampled_from((0.0, 0.0, 0.0, 24.0))),
         startup_s=draw(st.sampled_from((0.0, 0.0, 1.0))),
         restore_s=draw(st.sampled_from((0.0, 1.0))),
@@ -121,20 +123,25 @@ def instances(draw: DrawFn, most_jobs: int = 4, most_running: int = 2, most_node
         amount = sum(other.mode.resources.get("licence", 0.0) for other in wider.running)
         held = sum(other.mode.gpus for other in wider.running if found.job[other.job].tenant == "t")
         quota = tenants[0].gpu_quota
-        if amount > cluster.resources["licence"] or (quota is not None and held > quota) or find_faults(wider):
+        if amount > cluster.resources["licence"] or (quota is not None and held > quota):
+            continue
+        if find_faults(wider):
             continue
         found = wider
         free[node.name] -= count
         cores[node.name] = None if have is None else have - count * level
-    waiting = [job for job in found.jobs if job.id not in found.running_job and not job.after and job.submit_s <= 0]
+    early = [job for job in found.jobs if not job.after and job.submit_s <= 0]
+    waiting = [job for job in early if job.id not in found.running_job]
     if waiting and draw(st.booleans()):
         entry_ = Suspended(job=waiting[0].id, remaining_s=waiting[0].work_s / 2)
         found = replace(found, suspended=(entry_,))
     return found
 
 
-def single_gpu(processing: list[float], releases: list[float] | None = None, weights: list[float] | None = None,
-               due: list[float] | None = None, gpus: int = 1) -> Instance:
+def single_gpu(
+    processing: list[float], releases: list[float] | None = None, weights: list[float] | None = None,
+    due: list[float] | None = None, gpus: int = 1,
+) -> Instance:
     """One node of `gpus` GPUs and jobs of one GPU each."""
     return Instance(
         cluster=Cluster(nodes=(Node(name="n", gpus=gpus),)),

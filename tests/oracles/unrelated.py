@@ -6,8 +6,8 @@ import networkx as nx
 def total_completion(processing: list[list[int]]) -> int:
     """Least sum of completion times; `processing[j][i]` is the time of job j on machine i.
 
-    The k-th job from the end of a machine counts k times: a matching of jobs to (machine, k). Integers only, as
-    network simplex needs them.
+    The k-th job from the end of a machine counts k times: a matching of jobs to (machine, k). Integers
+    only, as network simplex needs them.
     """
     jobs = len(processing)
     graph = nx.DiGraph()

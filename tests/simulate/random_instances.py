@@ -17,6 +17,7 @@ from optsched import (
     Profile,
     Running,
     Sharing,
+    Slot,
     Suspended,
     Tenant,
 )
@@ -125,8 +126,31 @@ def instances(draw: Any, max_jobs: int = 9, held: bool = True) -> Instance:
     assume(found)
     if held:
         instance = draw(_with_held(instance))
-    assume(not find_faults(instance))
+    assume(not find_faults(instance) and _least_money(instance) <= cluster.budgets.get("money", 0.0))
     return instance
+
+
+def _least_money(instance: Instance) -> float:
+    """What the running modes and the cheapest modes of the other jobs use of the budget."""
+    used = [entry.mode.budgets.get("money", 0.0) for entry in instance.running]
+    for job in instance.jobs:
+        if job.id not in instance.running_job:
+            used.append(min(option.mode.budgets.get("money", 0.0) for option in options(instance.cluster, job)))
+    return sum(used)
+
+
+@st.composite
+def _pairs(draw: Any, now_s: float) -> list[Running]:
+    """Two jobs that share GPUs of the last node."""
+    gpus = draw(st.integers(1, 3))
+    return [
+        Running(
+            job=name, mode=Mode(gpu_type="a", gpus=gpus, share_with=other), placement=(Slot(node="last", gpus=gpus),),
+            started_s=now_s - draw(st.sampled_from([0.0, 2.0, 30.0])),
+            remaining_s=draw(st.sampled_from([0.3, 4.0, 20.0])), setup_s=draw(SECONDS),
+        )
+        for name, other in (("p0", "p1"), ("p1", "p0"))
+    ]
 
 
 @st.composite
@@ -137,6 +161,14 @@ def _with_held(draw: Any, instance: Instance) -> Instance:
     running: dict[str, Running] = {}
     suspended = []
     jobs = []
+    if draw(st.integers(0, 2)) == 0:
+        shape = replace(draw(profiles()), rate={}, gpus={}, cpus_per_gpu={}, memory_gib_per_gpu=0.0, gpu_memory_gib=0.0)
+        for entry in draw(_pairs(instance.now_s)):
+            jobs.append(Job(id=entry.job, submit_s=entry.started_s, gpus=entry.mode.gpus, duration_s=20.0, profile=shape,
+                            priority=draw(st.sampled_from([-1, 0])), min_run_s=draw(SECONDS)))
+            running[entry.job] = entry
+        need = demands.of(jobs[0])[1].needs[0]
+        room.take(need, running["p0"].placement)
     for job in instance.jobs:
         fate = draw(st.sampled_from(["waits", "waits", "runs", "runs", "suspended"]))
         remaining_s = job.work_s * draw(st.sampled_from([0.2, 0.5, 1.0]))
@@ -157,19 +189,4 @@ def _with_held(draw: Any, instance: Instance) -> Instance:
             job = replace(job, submit_s=min(job.submit_s, started_s), after=())
         jobs.append(job)
     instance = replace(instance, jobs=tuple(jobs))
-    pairs = [
-        (a, b)
-        for a in running.values()
-        for b in instance.jobs
-        if b.id not in running and b.submit_s <= instance.now_s and a.mode.gpus and not a.mode.cpus_per_gpu
-        and b.gpus == a.mode.gpus and not b.profile.cpus_per_gpu and not b.modes and not b.after and not b.resources
-        and not b.budgets and b.tenant is None and b.id not in {entry.job for entry in suspended}
-        and not b.profile.memory_gib_per_gpu
-    ]
-    if pairs and draw(st.booleans()):
-        a, b = draw(st.sampled_from(pairs))
-        running[a.job] = replace(a, mode=replace(a.mode, share_with=b.id))
-        running[b.id] = Running(job=b.id, mode=Mode(gpu_type=a.mode.gpu_type, gpus=a.mode.gpus, share_with=a.job),
-                                placement=a.placement, started_s=a.started_s, remaining_s=b.work_s / 2,
-                                setup_s=draw(SECONDS))
     return replace(instance, running=tuple(running.values()), suspended=tuple(suspended))

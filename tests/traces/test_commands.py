@@ -97,11 +97,13 @@ def test_import_checks_before_it_writes(tmp_path: Path, psplib_file: Path) -> No
 
 def test_generate_writes_what_the_generator_makes(tmp_path: Path) -> None:
     output = tmp_path / "g.json"
-    result = run(generate.command, "--like", "llm", "--jobs", 30, "--gpus", 64, "--seed", 3, "--arrivals", "poisson",
-                 "--load", 1.5, "--running", 0.2, "--gpu-types", 2, "--no-overheads", "-o", output)
+    result = run(generate.command, "--like", "llm", "--jobs", 30, "--gpus", 64, "--seed", 3,
+                 "--arrivals", "poisson", "--load", 1.5, "--running", 0.2, "--gpu-types", 2, "--no-overheads",
+                 "-o", output)
     assert result.exit_code == 0, result.output
     assert output.read_text() == files.dump_instance(generator.generate(
-        jobs=30, gpus=64, seed=3, like="llm", arrivals="poisson", load=1.5, running=0.2, gpu_types=2, overheads=False,
+        jobs=30, gpus=64, seed=3, like="llm", arrivals="poisson", load=1.5, running=0.2, gpu_types=2,
+        overheads=False,
     ))
     assert result.stdout == (
         "llm-30-jobs-64-gpus-2-types-seed-3: 30 jobs, 6 of them running, on 64 GPUs (nodes: 3 a100, 5 v100)\n"
@@ -113,7 +115,8 @@ def test_generate_to_stdout_and_json() -> None:
     result = run(generate.command, "--jobs", 10, "--gpus", 32, "--json")
     assert files.load_instance(result.stdout) == generator.generate(jobs=10, gpus=32, seed=0)
     assert json.loads(result.stderr) == {
-        "instance": "philly-10-jobs-32-gpus-seed-0", "jobs": 10, "running": 0, "nodes": 5, "gpus": 32, "output": "-",
+        "instance": "philly-10-jobs-32-gpus-seed-0", "jobs": 10, "running": 0, "nodes": 5, "gpus": 32,
+        "output": "-",
     }
     assert run(generate.command, "--jobs", 10, "--gpus", 32, "--quiet").stderr == ""
 

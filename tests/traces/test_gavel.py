@@ -41,7 +41,9 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def line10(job_type: str, steps: Any, gpus: Any, arrival: Any, weight: Any = 1, slo: Any = "-1.000000") -> str:
+def line10(
+    job_type: str, steps: Any, gpus: Any, arrival: Any, weight: Any = 1, slo: Any = "-1.000000"
+) -> str:
     return "\t".join(map(str, (job_type, "run.py", "dir", "--steps", 1, steps, gpus, weight, slo, arrival)))
 
 
@@ -170,11 +172,16 @@ def test_a_damaged_line_is_refused(tmp_path: Path, line: str, said: str) -> None
     assert message(path) == f"{path}: {said}"
 
 
-@pytest.mark.parametrize("cluster", ["", "36", "36:36", "v100", "v100=", "v100=x", "v100=-4", "h100=8", "0:0:0",
-                                     "v100=4,v100=4", "v100=9999999", "v100=4=4", "absent.json"])
+@pytest.mark.parametrize("cluster", [
+    "", "36", "36:36", "v100", "v100=", "v100=x", "v100=-4", "h100=8", "0:0:0", "v100=4,v100=4",
+    "v100=9999999", "v100=4=4", "absent.json",
+])
 def test_a_cluster_that_makes_no_sense_is_refused(tmp_path: Path, cluster: str) -> None:
     path = trace(tmp_path, line7("A3C", 2, 1, 0))
     assert cluster in message(path, cluster=cluster)
+
+
+NO_RATE = "v100: ('A3C', 1): expected {'null': steps per second >= 0, ...}"
 
 
 def test_the_table_is_looked_for_beside_the_trace_and_above(tmp_path: Path) -> None:
@@ -193,9 +200,9 @@ def test_the_table_is_looked_for_beside_the_trace_and_above(tmp_path: Path) -> N
 @pytest.mark.parametrize(("table", "said"), [
     ([], "is no Gavel throughput table"),
     ({"p100": {}}, "is no Gavel throughput table"),
-    ({"v100": {"('A3C', 1)": 5}}, "v100: ('A3C', 1): expected {'null': steps per second >= 0, ...}"),
-    ({"v100": {"('A3C', 1)": {"null": "fast"}}}, "v100: ('A3C', 1): expected {'null': steps per second >= 0, ...}"),
-    ({"v100": {"('A3C', 1)": {"null": -1}}}, "v100: ('A3C', 1): expected {'null': steps per second >= 0, ...}"),
+    ({"v100": {"('A3C', 1)": 5}}, NO_RATE),
+    ({"v100": {"('A3C', 1)": {"null": "fast"}}}, NO_RATE),
+    ({"v100": {"('A3C', 1)": {"null": -1}}}, NO_RATE),
     ({"v100": {"('A3C', 1)": {"null": 1, "('A3C', 1)": [1]}}}, "('A3C', 1): expected two rates [own, other]"),
 ])
 def test_a_damaged_table_is_refused(tmp_path: Path, table: Any, said: str) -> None:

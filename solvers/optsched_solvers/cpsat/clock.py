@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-WORK_PER_SECOND = 0.5
+WORK_PER_SECOND = 0.04
 """Deterministic time (CP-SAT's counted work) granted for each second of the limit; the wall clock stays the outer
-limit, and a run that meets it first is not reproducible."""
+limit, and a run that meets it first is not reproducible. Scheduling models take 5 to 20 s for one unit."""
 
 
 class Budget:

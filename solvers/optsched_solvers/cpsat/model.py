@@ -285,22 +285,19 @@ class Model:
             demands.append(demand)
         limit = math.ceil(capacity * scale - 1e-6)
         if self.fixed is not None:
-            for begin, finish, used in self._fixed_load(rows, capacity):
+            for begin, finish, used in self._fixed_load(rows):
                 intervals.append(self.cp.new_fixed_size_interval_var(begin, finish - begin, ""))
                 demands.append(min(limit, math.floor(used * scale + 1e-6)))
         self.cp.add_cumulative(intervals, demands, limit)
 
-    def _fixed_load(self, rows: Sequence[int], capacity: float) -> Iterable[tuple[int, int, float]]:
+    def _fixed_load(self, rows: Sequence[int]) -> Iterable[tuple[int, int, float]]:
         """Stretches in which the jobs that stay hold something of `rows`."""
         assert self.fixed is not None
-        free = self.fixed.capacity
-        used = capacity - free.free[list(rows)].sum(axis=0)
         begin, level = 0, 0.0
-        for time, now in zip(free.times.tolist(), used.tolist(), strict=True):
-            if abs(now - level) > 1e-9:
-                if level > 1e-9:
-                    yield begin, time, level
-                begin, level = time, now
+        for time, used in self.fixed.capacity.held(rows):
+            if level > 1e-9:
+                yield begin, time, level
+            begin, level = time, used
         if level > 1e-9:
             yield begin, self.horizon, level
 

@@ -10,16 +10,18 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from ..problem import Activity, Choice, Problem, Schedule
+from ..problem import Choice, Problem, Schedule
 from ..schedule_generation import FreeCapacity, canonical, generate
 from .clock import Budget
 from .direct import Incumbent
 from .model import Fixed, Model
 from .objective import build
 
-WORK = 0.15
-"""Deterministic time for one neighbourhood."""
-OVERHEAD = 0.05
+WORK = 0.03
+"""Deterministic time for one neighbourhood; models of intervals take ten times as many seconds."""
+WALL_S = 0.5
+"""Most seconds for one neighbourhood where the result need not be reproducible."""
+OVERHEAD = 0.002
 """What building one model counts for, in the same unit."""
 FEWEST, MOST = 6, 60
 NODES_SHOWN = 12
@@ -42,7 +44,7 @@ class Search:
         self.schedule: Schedule = list(incumbent.schedule)
         self.values = incumbent.values
         self.rng = random.Random(budget.seed)
-        self.size = 20.0
+        self.size = 10.0
         self.rounds = self.accepted = 0
         self._version = 0
         self._lock = threading.Lock()
@@ -85,8 +87,6 @@ class Search:
         chosen = set(free)
         for activity, choice in zip(self.problem.activities, self.schedule, strict=True):
             if activity.index not in chosen:
-                if activity.hold is not None and choice.alternative > 0:
-                    capacity.preempt(activity)
                 capacity.place(activity, choice)
         fixed = Fixed(
             list(self.schedule), frozenset(free), capacity,
@@ -157,24 +157,30 @@ class Search:
     def _improve(self, neighbourhood: _Neighbourhood, seed: int) -> None:
         problem = self.problem
         model = Model(problem, "up", True, neighbourhood.fixed)
-        for level in problem.objective.levels[:1]:
+        status, value = cp_model.UNKNOWN, None
+        for level in problem.objective.levels:
             expression = build(model.cp, problem, level, model.end, model.chosen, model.horizon)
             model.cp.minimize(expression.expression)
-        model.hint(neighbourhood.fixed.schedule)
-        solver = cp_model.CpSolver()
-        self.budget.configure(solver, work=WORK, workers=1)
-        solver.parameters.random_seed = seed
-        solver.parameters.max_deterministic_time = WORK
-        status = solver.solve(model.cp)
-        with self._lock:
+            model.hint(neighbourhood.fixed.schedule)
+            solver = cp_model.CpSolver()
+            self.budget.configure(solver, work=WORK, workers=1)
+            solver.parameters.random_seed = seed
+            if self.budget.work is None:
+                solver.parameters.max_time_in_seconds = min(WALL_S, solver.parameters.max_time_in_seconds)
+            now = solver.solve(model.cp)
             self.budget.used(solver)
+            if now not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+                break
+            status, value = now, solver.value
+            model.cp.add(expression.expression <= round(solver.objective_value))
+        with self._lock:
             self.budget.spend(OVERHEAD)
             if status == cp_model.OPTIMAL:
                 self.size = min(self.size * 1.05, MOST)
             else:
                 self.size = max(self.size * 0.97, FEWEST)
-            if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-                choices, complete = model.read(solver.value)
+            if value is not None:
+                choices, complete = model.read(value)
                 self._accept(neighbourhood, choices, complete)
 
     def _accept(self, neighbourhood: _Neighbourhood, choices: dict[int, Choice], complete: bool) -> None:
@@ -215,8 +221,8 @@ class Search:
         capacity = FreeCapacity(self.problem)
         moved = set(free)
         for activity, choice in zip(self.problem.activities, candidate, strict=True):
-            self._place(capacity, activity, choice)
-        return bool((capacity.free >= -1e-6).all()) and self._in_order(candidate, moved)
+            capacity.place(activity, choice)
+        return all(free >= -1e-6 for row in capacity.rows for free in row.free) and self._in_order(candidate, moved)
 
     def _in_order(self, candidate: Schedule, moved: set[int]) -> bool:
         activities = self.problem.activities
@@ -224,9 +230,3 @@ class Search:
             candidate[i].start + activities[i].alternatives[candidate[i].alternative].up <= candidate[a.index].start
             for a in activities for i in a.before if i in moved or a.index in moved
         )
-
-    @staticmethod
-    def _place(capacity: FreeCapacity, activity: Activity, choice: Choice) -> None:
-        if activity.hold is not None and choice.alternative > 0:
-            capacity.preempt(activity)
-        capacity.place(activity, choice)

@@ -1,17 +1,173 @@
-"""What `cpsat` does with its time: start schedules, then the whole model, neighbourhoods and prices by size."""
+"""What `cpsat` does with its time: list schedules, prices, then the whole model or neighbourhoods, by size."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
 
 from optsched.solver import Report, Request
 
 from ..evaluate import Evaluator
-from ..problem import Problem
+from ..lagrange import PriceBound, applies, grid
+from ..problem import Activity, Problem, Schedule
+from ..schedule_generation import generate
 from .clock import Budget
 from .direct import Incumbent, solve_whole
+from .list_search import ListSearch, Ways, by_type, list_of, preempted_in
+from .neighbourhood import Search
+
+DIRECT_INTERVALS = 6000
+"""Largest model (optional intervals, nodes told apart) that is solved whole."""
+DIRECT_JOBS_OF_SUMS = 60
+"""Sums over more jobs than this are left to neighbourhoods: CP-SAT's own bound on them is weak."""
+CELLS = 150
+PRICE_WORK = 2e-8
+"""What pricing one candidate start once counts for, in CP-SAT's unit of work."""
 
 
 def search(request: Request, report: Report) -> None:
+    """Plan `request` by the parts of this package that fit its size."""
     problem = Problem(request.instance, request.objective)
+    if not problem.activities:
+        return
     budget = Budget(request.time_limit_s, request.workers, request.seed)
     incumbent = Incumbent(problem, Evaluator(problem), report)
     if request.incumbent is not None:
         incumbent.offer(problem.schedule(request.incumbent))
-    solve_whole(problem, incumbent, report, budget, True)
+    for priority in _priorities(problem):
+        incumbent.offer(generate(problem, priority))
+    proved: dict[int, float] = {}
+    guide = None
+    if applies(problem) and incumbent.schedule is not None and request.instance.cluster.total_gpus:
+        guide = _price(problem, incumbent, report, budget, proved)
+    if not _is_proved(incumbent, proved):
+        _improve(problem, incumbent, report, budget, proved, guide)
+    if budget.met_clock and request.workers == 1:
+        report.note("the wall clock stopped the search, so a repeat may give another plan; allow more time")
+
+
+def _improve(
+    problem: Problem, incumbent: Incumbent, report: Report, budget: Budget, proved: dict[int, float],
+    guide: tuple[list[float], Ways] | None,
+) -> None:
+    sums = applies(problem)
+    direct = _intervals(problem) <= DIRECT_INTERVALS and not (sums and len(problem.activities) > DIRECT_JOBS_OF_SUMS)
+    if incumbent.schedule is None:
+        solve_whole(problem, incumbent, report, budget, direct, proved.get)
+        return
+    if direct:
+        if len(problem.activities) > 12:
+            _search_lists(problem, incumbent, budget, guide, until=0.95)
+        solve_whole(problem, incumbent, report, budget, True, proved.get)
+        return
+    _search_lists(problem, incumbent, budget, guide, until=0.45)
+    threads = max(1, min(budget.workers, 2))
+    Search(problem, incumbent, budget, threads).run(until=0.15)
+    _search_lists(problem, incumbent, budget, None, until=0.0)
+
+
+def _search_lists(
+    problem: Problem, incumbent: Incumbent, budget: Budget, guide: tuple[list[float], Ways] | None, until: float
+) -> None:
+    assert incumbent.schedule is not None
+    priority, ways = guide if guide is not None else list_of(problem, incumbent.schedule)
+    ListSearch(problem, incumbent, budget, priority, ways, preempted_in(problem, incumbent.schedule)).run(until)
+
+
+def _is_proved(incumbent: Incumbent, proved: dict[int, float]) -> bool:
+    return bool(incumbent.values) and len(incumbent.values) == 1 and 0 in proved and (
+        incumbent.values[0] - proved[0] <= 1e-9 * abs(incumbent.values[0])
+    )
+
+
+def _intervals(problem: Problem) -> int:
+    return sum(
+        len(a.rooms) if a.fixed is None and a.mode.gpus and len(a.rooms) > 1 else 1
+        for activity in problem.activities for a in activity.alternatives
+    )
+
+
+def _priorities(problem: Problem) -> Iterator[list[float]]:
+    """Orders for list schedules: WSPT by area, by run time, by both; shortest first; earliest deadline; arrival."""
+    def shortest(activity: Activity) -> float:
+        return min(a.seconds for a in activity.alternatives)
+
+    def area(activity: Activity) -> float:
+        return min(a.seconds * max(a.mode.gpus, 0.1) for a in activity.alternatives)
+
+    def weight(activity: Activity) -> float:
+        return max(activity.job.weight, 1e-9)
+
+    def deadline(activity: Activity) -> float:
+        return math.inf if activity.job.deadline_s is None else activity.job.deadline_s
+
+    every = problem.activities
+    yield [area(a) / weight(a) for a in every]
+    yield [math.sqrt(area(a) * shortest(a)) / weight(a) for a in every]
+    yield [shortest(a) for a in every]
+    yield [-shortest(a) for a in every]
+    yield [-area(a) for a in every]
+    yield [float(a.release_up) for a in every]
+    if any(a.job.deadline_s is not None for a in every):
+        yield [deadline(a) for a in every]
+        yield [deadline(a) - shortest(a) for a in every]
+    tails = _tails(problem)
+    if any(a.before for a in every):
+        yield [-tails[a.index] for a in every]
+
+
+def _tails(problem: Problem) -> list[float]:
+    """Length of the longest chain of followers of each activity, itself included."""
+    followers: dict[int, list[int]] = defaultdict(list)
+    for activity in problem.activities:
+        for i in activity.before:
+            followers[i].append(activity.index)
+    tails: dict[int, float] = {}
+    pending = list(range(len(problem.activities)))
+    while pending:
+        later = []
+        for j in reversed(pending):
+            if any(k not in tails for k in followers[j]):
+                later.append(j)
+            else:
+                own = min(a.seconds for a in problem.activities[j].alternatives)
+                tails[j] = own + max((tails[k] for k in followers[j]), default=0.0)
+        pending = later[::-1]
+    return [tails[j] for j in range(len(problem.activities))]
+
+
+def _price(
+    problem: Problem, incumbent: Incumbent, report: Report, budget: Budget, proved: dict[int, float]
+) -> tuple[list[float], Ways]:
+    """Ascend on prices; report the bound; return the order and the GPU types the prices suggest."""
+    assert incumbent.schedule is not None
+    prices = PriceBound(problem, grid(problem, incumbent.schedule, CELLS))
+    until = budget.fraction_left() - (0.15 if len(problem.activities) > 50 else 0.1)
+    best, steps = -math.inf, 0
+    for best, _ in prices.ascend(prices.start_prices(incumbent.schedule), incumbent.values[0]):
+        steps += 1
+        budget.spend(PRICE_WORK * prices.costs.size)
+        if steps % 25 == 0:
+            report.bound(0, best * (1 - math.copysign(1e-9, best)), "prices")
+        if budget.fraction_left() < until or incumbent.values[0] - best <= 1e-9 * abs(incumbent.values[0]):
+            break
+    if math.isfinite(best):
+        proved[0] = best * (1 - math.copysign(1e-9, best))
+        report.bound(0, proved[0], "prices")
+    starts, kinds = prices.suggestion()
+    ways: Ways = {}
+    for activity in problem.activities:
+        kind = kinds[activity.index]
+        if kind is not None and (found := by_type(activity, prices.types[kind])):
+            ways[activity.index] = found
+    order = list(np.asarray(starts))
+    guided: Schedule | None = generate(problem, order, preempted_in(problem, incumbent.schedule), ways)
+    free = generate(problem, order, preempted_in(problem, incumbent.schedule))
+    incumbent.offer(guided)
+    incumbent.offer(free)
+    if guided is None or (free is not None and (
+        incumbent.evaluator.values(free) < incumbent.evaluator.values(guided)
+    )):
+        ways = {}
+    return order, ways

@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import re
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +90,8 @@ def run(
     log = folder / "log.txt"
     if is_cbc:
         wanted["logPath"] = str(log)
-        wanted["options"] = [f"randomSeed {seed % 2**31}", f"randomCbcSeed {seed % 2**31}"]
+        # Seed 0 would be the time of day.
+        wanted["options"] = [f"randomSeed {1 + seed % 2**30}", f"randomCbcSeed {1 + seed % 2**30}"]
     if max_nodes is not None:
         wanted["maxNodes"] = max_nodes
     if workers > 1 or not is_cbc:
@@ -97,6 +99,7 @@ def run(
         wanted["threads"] = workers
     solver = _make(name, wanted)
     solver.tmpDir = str(folder)
+    started = time.monotonic()
     try:
         problem.solve(solver)
     except pulp.PulpSolverError as error:
@@ -104,7 +107,9 @@ def run(
     if problem.sol_status == pulp.LpSolutionOptimal:
         return Outcome("optimal", None)
     if pulp.LpStatusInfeasible in (problem.status, problem.sol_status):
-        return Outcome("infeasible", None)
+        # CBC's preprocessing calls a feasible model infeasible when its time runs out.
+        in_time = time.monotonic() - started < time_limit_s / 2
+        return Outcome("infeasible" if in_time else "unknown", None)
     bound = _cbc_bound(log) if is_cbc else _own_bound(problem.solverModel)
     if problem.sol_status == pulp.LpSolutionIntegerFeasible:
         return Outcome("feasible", bound)

@@ -50,6 +50,10 @@ def build_level(model: Model, level: tuple[tuple[float, Term], ...], number: int
         for var, coefficient in expression.items():
             total[var] = total.get(var, 0.0) + factor * coefficient
     total = {var: coefficient for var, coefficient in total.items() if coefficient}
+    if not total:
+        # PuLP cannot change an empty objective later; a job's starts, which add up to 1, stand for the constant.
+        total = dict.fromkeys((var for _, var in next(iter(model.starts.values()))), 1.0)
+        constant -= 1.0
     scale = scale_of(list(total.values()))
     whole = scale == 1.0 and all(factor == int(factor) for factor, _ in parts)
     scaled = {var: coefficient * scale for var, coefficient in total.items()}

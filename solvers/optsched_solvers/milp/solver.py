@@ -21,7 +21,11 @@ from .model import Model
 MAX_JOBS = 60
 MAX_VARIABLES = 60_000
 MAX_ENTRIES = 1_500_000
-"""Entries in capacity rows: about what PuLP builds and writes in ten seconds."""
+ENTRIES_PER_S = 30_000
+"""Entries in capacity rows for each second of the time limit: what CBC still solves at the root in that time."""
+
+WRITE_S = 1e-5
+"""Seconds that PuLP takes to hand over one entry and that the back end's time limit must leave."""
 
 NODES_PER_S = 50
 """With one worker, branch-and-bound nodes allowed for each second of the time limit: a count gives the same result
@@ -66,15 +70,18 @@ class MilpSolver:
         instance = request.instance
         if not instance.jobs:
             report.plan(Plan())
+            for number in range(len(request.objective.levels)):
+                report.bound(number, 0.0, "there are no jobs")
             return
         ways = find_ways(instance)
         stuck = next((job_id for job_id, found in ways.of.items() if not found), None)
         if stuck is not None:
             report.infeasible(f"job {stuck} fits nowhere on the cluster")
             return
-        grid = make_grid(ways, request.objective, request.incumbent, max_variables, MAX_ENTRIES)
+        max_entries = int(min(MAX_ENTRIES, max(1.0, request.time_limit_s) * ENTRIES_PER_S))
+        grid = make_grid(ways, request.objective, request.incumbent, max_variables, max_entries)
         if grid is None:
-            report.note(f"no grid of 60 ticks or more has at most {max_variables} variables; raise max_variables")
+            report.note("milp: even a grid of 60 ticks makes a model too large for this time limit")
             return
         if not grid.tick.exact or not ways.exact:
             report.note(_inexact(ways, grid))
@@ -129,14 +136,14 @@ class _Search:
 
         problem = self.model.problem
         problem.setObjective(pulp.LpAffineExpression(built.expression))
-        left_s = self.until - time.monotonic()
+        left_s = 0.97 * (self.until - time.monotonic()) - WRITE_S * self.model.grid.entries
         if left_s <= 0:
             return backend.Outcome("unknown", None)
         max_nodes = None
         if self.request.workers == 1:
             max_nodes = max(1, int(NODES_PER_S * self.request.time_limit_s))
         return backend.run(
-            problem, self.name, 0.95 * left_s, self.request.workers, self.request.seed, max_nodes, self.folder
+            problem, self.name, left_s, self.request.workers, self.request.seed, max_nodes, self.folder
         )
 
     def _bound(self, built: LevelModel, outcome: backend.Outcome, found: float | None) -> float | None:

@@ -27,12 +27,14 @@ class DemandQueue:
         self._heads: list[tuple[Entry, int, Demand]] = []
         self._blocked: dict[Demand, None] = {}
 
-    def push(self, key: Key, job_id: str, demand: Demand) -> None:
-        """Add a waiting job."""
+    def push(self, key: Key, job_id: str, demand: Demand, *, reconsider: bool = False) -> None:
+        """Add a waiting job. With `reconsider` its demand is looked at again if it comes before all others of it:
+        for rules by which the first of a demand may start although those behind it may not."""
         heap = self._heaps.setdefault(demand, [])
         entry = (key, job_id)
         heappush(heap, entry)
-        if heap[0] is entry and demand not in self._blocked:
+        if heap[0] is entry and (reconsider or demand not in self._blocked):
+            self._blocked.pop(demand, None)
             heappush(self._heads, (entry, demand.number, demand))
 
     def best(self) -> Entry | None:

@@ -27,11 +27,8 @@ class Las(Preemptive):
         """The level of the service attained."""
         return float(level(world.attained_gpu_s(job_id)))
 
-    def next_rise_s(self, world: World) -> float:
-        """When the first running job reaches its next level."""
-        return min((self._rise_s(world, job_id) for job_id in world.running), default=math.inf)
-
-    def _rise_s(self, world: World, job_id: str) -> float:
+    def rise_s(self, world: World, job_id: str) -> float:
+        """When a running job reaches its next level."""
         attained = world.attained_gpu_s(job_id)
         to_go = threshold_gpu_s(level(attained)) - attained
         return world.now_s + to_go / world.held_gpus(job_id)

@@ -8,9 +8,7 @@ from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
 from .demand_queue import DemandQueue, Entry, Key, arrival_key
-
-Candidate = tuple[Key, float, str]
-"""A running job: its key (the largest is evicted first), from when on it may be preempted, and its id."""
+from .running_order import RunningOrder
 
 
 class Preemptive:
@@ -23,47 +21,53 @@ class Preemptive:
     """
 
     def __init__(self) -> None:
-        self._queue = DemandQueue()
+        self.queue = DemandQueue()
+        self.order = RunningOrder(self.rank, self.rise_s)
         self._recheck_s = math.inf
+        self._begun = False
 
     def rank(self, world: World, job_id: str) -> float:
         """Lower runs first; must not change while a job waits, and a preemption must not lower it."""
         raise NotImplementedError
 
-    def next_rise_s(self, world: World) -> float:
+    def rise_s(self, world: World, job_id: str) -> float:
         """When the rank of a running job will next rise; infinite where ranks only fall while jobs run."""
         return math.inf
 
     def decide(self, world: World) -> None:
         """Start, claim or evict, for one waiting job after the other."""
-        released = world.take_released()
-        if released or world.now_s >= self._recheck_s:
-            self._queue.unblock()
+        if not self._begun:
+            self._begun = True
+            for job_id in world.running:
+                self.order.add(world, job_id)
+        released, risen = world.take_released(), self.order.apply_rises(world)
+        if released or risen or world.now_s >= self._recheck_s:
+            self.queue.unblock()
             self._recheck_s = math.inf
-        moment = _Moment(self, self._queue, world)
+        moment = _Moment(self, world)
         moment.decide()
-        if not world.waiting:
-            return
-        self._recheck_s = min(self._recheck_s, moment.recheck_s, self.next_rise_s(world))
-        if self._recheck_s < math.inf:
-            world.wake_at(self._recheck_s)
+        self._recheck_s = min(self._recheck_s, moment.recheck_s)
+        wake_s = min(self._recheck_s, self.order.next_rise_s(world))
+        if world.waiting and wake_s < math.inf:
+            world.wake_at(wake_s)
 
 
 class _Moment:
     """One decision. `soon` is what will be free when all saving jobs are gone, less what has been claimed of it."""
 
-    def __init__(self, rule: Preemptive, queue: DemandQueue, world: World) -> None:
+    def __init__(self, rule: Preemptive, world: World) -> None:
         self._rule = rule
-        self._queue = queue
+        self._queue = rule.queue
+        self._order = rule.order
         self._world = world
         self._soon: Outlook | None = None
         self._room: Room | None = None
-        self._candidates: list[Candidate] | None = None
         self.recheck_s = math.inf
 
     def decide(self) -> None:
         world, queue = self._world, self._queue
         self._enqueue_arrived()
+        started: list[str] = []
         claimed: list[Entry] = []
         if world.saving and queue.best() is not None:
             self._look_ahead()
@@ -75,6 +79,7 @@ class _Moment:
                 queue.pop()
                 need = world.need(job_id, found[0])
                 world.start(job_id, *found)
+                started.append(job_id)
                 if self._soon is not None:
                     self._soon.room.take(need, found[1])
                 if room is not world.free:
@@ -88,6 +93,8 @@ class _Moment:
                 claimed.append(entry)
             elif not self._evict_for(entry):
                 queue.block()
+        for job_id in started:  # only now: what has just started cannot be evicted yet
+            self._order.add(world, job_id)
         for key, job_id in claimed:
             queue.push(key, job_id, world.demand(job_id))
 
@@ -95,7 +102,7 @@ class _Moment:
         world = self._world
         for job_id in world.take_arrived():
             key = arrival_key(world, job_id, self._rule.rank(world, job_id))
-            self._queue.push(key, job_id, world.demand(job_id))
+            self._queue.push(key, job_id, world.demand(job_id), reconsider=True)  # it may evict more
 
     def _look_ahead(self) -> Outlook:
         if self._soon is None:
@@ -113,53 +120,37 @@ class _Moment:
         return self._room
 
     def _evict_for(self, entry: Entry) -> bool:
-        """Preempt what must give way for the job to fit, now or once it is saved; False if it cannot be done."""
+        """Preempt what must give way for the job to fit, now or once it is saved; whether that can be done."""
         key, job_id = entry
         world = self._world
-        soon: Outlook | None = None
         victims: list[str] = []
+        taken = []
         fits = False
-        for other, preemptible_at_s, other_id in self._running():
-            if not _gives_way(other, key):
+        while not fits and (last := self._order.pop_last(world)) is not None:
+            taken.append(last)
+            if not _gives_way(last[0], key):
                 break
-            if other_id not in world.running:
-                continue
-            if preemptible_at_s > world.now_s + TIME_TOLERANCE_S:
-                self.recheck_s = min(self.recheck_s, preemptible_at_s)
-                continue
-            soon = self._look_ahead()
-            soon.release(other_id)
-            victims.append(other_id)
-            fits = world.fit(job_id, soon.room) is not None
-            if fits:
-                break
-        if soon is None or not fits:
-            for other_id in reversed(victims):
-                self._look_ahead().put_back(other_id)
-            return False
-        for other_id in reversed(victims[:-1]):  # the last was needed, it did not fit before
+            other_id = last[1]
+            if world.may_preempt(other_id):
+                self._look_ahead().release(other_id)
+                victims.append(other_id)
+                fits = world.fit(job_id, self._look_ahead().room) is not None
+            elif world.now_s < (at_s := world.preemptible_at_s(other_id)):
+                self.recheck_s = min(self.recheck_s, at_s)
+        soon = self._look_ahead() if victims else None
+        for other_id in reversed(victims[:-1] if fits else victims[:]):  # where it fits, the last was needed
+            assert soon is not None
             soon.put_back(other_id)
-            if world.fit(job_id, soon.room) is not None:
-                victims.remove(other_id)
-            else:
+            if fits and world.fit(job_id, soon.room) is None:
                 soon.release(other_id)
+            else:
+                victims.remove(other_id)
         for other_id in victims:
             world.preempt(other_id)
+        self._order.restore(world, taken)
         self._room = None
         self._enqueue_arrived()
-        return True
-
-    def _running(self) -> list[Candidate]:
-        """Running jobs that may be preempted now or later, the last in order first."""
-        if self._candidates is None:
-            world = self._world
-            self._candidates = [
-                (arrival_key(world, job_id, self._rule.rank(world, job_id)), at_s, job_id)
-                for job_id in world.running
-                if (at_s := world.preemptible_at_s(job_id)) < math.inf
-            ]
-            self._candidates.sort(reverse=True)
-        return self._candidates
+        return fits
 
 
 def _gives_way(running: Key, waiting: Key) -> bool:
