@@ -14,15 +14,16 @@ from optsched.job import Job
 from optsched.objectives import parse
 from optsched.profile import Locality, Profile
 
+KINDS = (("a100", 128, 80.0, 96), ("v100", 64, 32.0, 64), ("p100", 64, 16.0, 32))
 GANGS, SHARES = (1, 2, 4, 8, 16, 32), (70, 10, 8, 8, 3, 1)
 
 
 def cluster() -> Cluster:
     """256 nodes: A100, V100 and P100."""
     return Cluster(nodes=tuple(
-        Node(name=f"{gpu_type}-{n}", gpu_type=gpu_type, gpus=8, gpu_memory_gib=memory, cpus=cores, memory_gib=512.0,
-             rack=f"r{n // 16}")
-        for gpu_type, count, memory, cores in (("a100", 128, 80.0, 96), ("v100", 64, 32.0, 64), ("p100", 64, 16.0, 32))
+        Node(name=f"{gpu_type}-{n}", gpu_type=gpu_type, gpus=8, gpu_memory_gib=memory, cpus=cores,
+             memory_gib=512.0, rack=f"r{n // 16}")
+        for gpu_type, count, memory, cores in KINDS
         for n in range(count)
     ))
 
@@ -39,8 +40,9 @@ def instance(jobs: int, horizon_s: float, weighted: bool, seed: int = 1) -> Inst
         for k in range(40)
     ]
     return Instance(cluster=cluster(), jobs=tuple(
-        Job(id=f"j{k}", gpus=draw.choices(GANGS, SHARES)[0], duration_s=max(1.0, draw.lognormvariate(6.8, 2.0)),
-            submit_s=draw.uniform(0.0, horizon_s), weight=draw.choice((1.0, 2.0, 4.0)) if weighted else 1.0,
+        Job(id=f"j{k}", gpus=draw.choices(GANGS, SHARES)[0],
+            duration_s=max(1.0, draw.lognormvariate(6.8, 2.0)), submit_s=draw.uniform(0.0, horizon_s),
+            weight=draw.choice((1.0, 2.0, 4.0)) if weighted else 1.0,
             profile=draw.choice(profiles))
         for k in range(jobs)
     ))
@@ -56,7 +58,8 @@ def main() -> None:
             started = time.process_time()
             best = lower_bounds(made, parse(name))
             cpu_s = time.process_time() - started
-            print(f"  {name:14s} {cpu_s:6.2f} s CPU  " + "; ".join(f"{one.value:.6g} ({one.source})" for one in best))
+            proved = "; ".join(f"{one.value:.6g} ({one.source})" for one in best)
+            print(f"  {name:14s} {cpu_s:6.2f} s CPU  {proved}")
     for one in all_bounds(instance(1000, 3600.0, True), parse("wct,makespan")):
         print(f"  {one.level} {one.value:14.6g} {'any' if one.preemptive else 'class'} {one.source}")
 

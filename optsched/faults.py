@@ -7,9 +7,10 @@ from graphlib import CycleError, TopologicalSorter
 
 from .instance import Instance, Running, Suspended
 from .job import Elastic, Job, Mode
-from .modes import base_modes, most_gpus, options
+from .modes import base_modes, fits_somewhere, most_gpus, options
 from .physics import gpu_type_rate
 
+MAX_PRIORITY = 10**9
 REMAINING_TOLERANCE = 1e-9
 """Relative excess of remaining work over the whole that counts as rounding."""
 
@@ -29,15 +30,15 @@ class Fault:
 def find_faults(instance: Instance) -> list[Fault]:
     """Every fault of an instance whose fields are all in range; empty when it is sound."""
     found = list(_duplicates(instance))
-    if found:
-        return found
-    found.extend(_references(instance))
+    unsound: set[int] = set()
     for i, job in enumerate(instance.jobs):
-        found.extend(_job(instance, i, job))
+        faults = [*_references(instance, i, job), *_job(i, job)]
+        if faults:
+            unsound.add(i)
+            found.extend(faults)
     found.extend(_held(instance))
-    if not found:
-        found.extend(_cycles(instance))
-        found.extend(_never_run(instance))
+    found.extend(_cycles(instance))
+    found.extend(_never_run(instance, unsound))
     if not found:
         found.extend(_overfull_now(instance))
     return found
@@ -45,36 +46,35 @@ def find_faults(instance: Instance) -> list[Fault]:
 
 def _duplicates(instance: Instance) -> Iterator[Fault]:
     held: tuple[Running | Suspended, ...] = (*instance.running, *instance.suspended)
-    for path, names in (
-        ("cluster.nodes", [node.name for node in instance.cluster.nodes]),
-        ("tenants", [tenant.name for tenant in instance.tenants]),
-        ("jobs", [job.id for job in instance.jobs]),
-        ("running", [entry.job for entry in held]),
+    for path, names, what in (
+        ("cluster.nodes", [node.name for node in instance.cluster.nodes], "node"),
+        ("tenants", [tenant.name for tenant in instance.tenants], "tenant"),
+        ("jobs", [job.id for job in instance.jobs], "job"),
+        ("running", [entry.job for entry in held], "running or suspended job"),
     ):
         for name, count in Counter(names).items():
-            if count > 1:
-                yield Fault(path, f"{name!r} appears {count} times", "make each unique")
             if not name:
-                yield Fault(path, "a name is empty", "give each a name")
+                yield Fault(f"{path}[{names.index(name)}]", f"the {what} has an empty name", "give it a name")
+            elif count > 1:
+                yield Fault(path, f"{what} {name!r} appears {count} times", "keep or rename all but one")
 
 
-def _references(instance: Instance) -> Iterator[Fault]:
-    for i, job in enumerate(instance.jobs):
-        path = f"jobs[{i}]"
-        if job.tenant is not None and job.tenant not in instance.tenant:
-            yield Fault(f"{path}.tenant", f"job {job.id}: tenant {job.tenant!r} is not in tenants",
-                        "add it to tenants or leave the field out")
-        for k, before in enumerate(job.after):
-            if before not in instance.job:
-                yield Fault(f"{path}.after[{k}]", f"job {job.id}: predecessor {before!r} is not in jobs",
-                            "name a job of this file")
-            elif before in job.after[:k]:
-                yield Fault(f"{path}.after[{k}]", f"job {job.id}: predecessor {before!r} is named twice",
-                            "name it once")
-        if job.resources or job.budgets:
-            yield from _uses(instance, path, job, job)
-        for m, mode in enumerate(job.modes):
-            yield from _uses(instance, f"{path}.modes[{m}]", job, mode)
+def _references(instance: Instance, i: int, job: Job) -> Iterator[Fault]:
+    path = f"jobs[{i}]"
+    if job.tenant is not None and job.tenant not in instance.tenant:
+        yield Fault(f"{path}.tenant", f"job {job.id}: tenant {job.tenant!r} is not in tenants",
+                    "add it to tenants or leave the field out")
+    for k, before in enumerate(job.after):
+        if before not in instance.job:
+            yield Fault(f"{path}.after[{k}]", f"job {job.id}: predecessor {before!r} is not in jobs",
+                        "name a job of this file")
+        elif before in job.after[:k]:
+            yield Fault(f"{path}.after[{k}]", f"job {job.id}: predecessor {before!r} is named twice",
+                        "name it once")
+    if job.resources or job.budgets:
+        yield from _uses(instance, path, job, job)
+    for m, mode in enumerate(job.modes):
+        yield from _uses(instance, f"{path}.modes[{m}]", job, mode)
 
 
 def _uses(instance: Instance, path: str, job: Job, user: Job | Mode) -> Iterator[Fault]:
@@ -88,8 +88,11 @@ def _uses(instance: Instance, path: str, job: Job, user: Job | Mode) -> Iterator
                             f"declare it in cluster.{field}")
 
 
-def _job(instance: Instance, i: int, job: Job) -> Iterator[Fault]:
+def _job(i: int, job: Job) -> Iterator[Fault]:
     path = f"jobs[{i}]"
+    if abs(job.priority) > MAX_PRIORITY:
+        yield Fault(f"{path}.priority", f"job {job.id}: its priority is beyond {MAX_PRIORITY}",
+                    "use smaller numbers")
     if job.modes:
         if job.duration_s is not None:
             yield Fault(f"{path}.duration_s", f"job {job.id} lists modes and has a duration of its own",
@@ -184,16 +187,19 @@ def _cycles(instance: Instance) -> Iterator[Fault]:
         yield Fault(f"jobs[{first}].after", problem, "break the circle")
 
 
-def _never_run(instance: Instance) -> Iterator[Fault]:
+def _never_run(instance: Instance, unsound: set[int]) -> Iterator[Fault]:
     known: dict[tuple[int, str | None], str | None] = {}
     for i, job in enumerate(instance.jobs):
-        if job.id in instance.running_job:
+        if i in unsound or job.id in instance.running_job:
             continue
-        fitting = options(instance.cluster, job)
-        key = (id(fitting), job.tenant)
-        if not fitting:
-            reason = why_never_runs(instance, job)  # all empty tuples have one id
+        simple = not (job.modes or job.resources or job.budgets)
+        quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
+        if not fits_somewhere(instance.cluster, job):
+            reason = why_never_runs(instance, job)
+        elif simple and (quota is None or (isinstance(job.gpus, int) and job.gpus <= quota)):
+            continue
         else:
+            key = (id(options(instance.cluster, job)), job.tenant)
             if key not in known:
                 known[key] = why_never_runs(instance, job)
             reason = known[key]
@@ -252,6 +258,8 @@ def _why_nothing_fits(instance: Instance, job: Job) -> str:
     if all(gpu_type_rate(job.profile, name) == 0 for name in types):
         return f"its profile has rates for {', '.join(job.profile.rate)}, the cluster has {have}"
     roomy = max(most_gpus(cluster, job, mode)["cluster"] for mode in on_gpus)
+    if roomy == 0:
+        return "no GPU has enough cores, memory and GPU memory beside it"
     if roomy < smallest:
         return (f"only {roomy} of the {smallest} GPUs it needs have enough cores, memory and GPU memory "
                 "beside them")

@@ -28,7 +28,7 @@ WORDS = {
     "missing": ("is missing", "add it"),
     "unexpected_keyword_argument": ("is not a known field", "remove it or correct its name"),
     "float_type": ("should be a number", "write a number, without quotes"),
-    "finite_number": ("should be a finite number", "write a number below 1e308, or leave the field out"),
+    "finite_number": ("should be a finite number", "write an ordinary number, or leave the field out"),
     "int_type": ("should be a whole number", "write a whole number, without quotes or decimal point"),
     "int_parsing": ("should be a whole number", "write a whole number in the quotes"),
     "string_type": ("should be a text", "write a text in quotes"),
@@ -57,7 +57,7 @@ def shape_faults(
     for error in errors:
         kind, loc = str(error["type"]), tuple(error["loc"])
         if kind == "json_invalid":
-            yield Fault("file", f"is not JSON: {error['ctx']['error']}", "correct it there")
+            yield Fault("file", f"is not JSON: {_in_words(error['ctx']['error'])}", "correct it there")
             continue
         if len(loc) > 3 and loc[0] == "jobs" and loc[2] == "gpus":  # number or object: two sets of errors
             given = _at(raw, loc[:3])
@@ -81,6 +81,23 @@ def shape_faults(
         if fault not in seen:
             seen.add(fault)
             yield fault
+
+
+PARSER_WORDS = {
+    "EOF while parsing": "the text ends within",
+    "expected value": "a value is missing or not written as JSON",
+    "recursion limit exceeded": "it is nested too deeply",
+    "unexpected end of hex escape": "half of a surrogate pair",
+    "number out of range": "a number has too many digits",
+    "trailing characters": "more text follows the end",
+    "key must be a string": "a key is not in quotes",
+}
+
+
+def _in_words(message: str) -> str:
+    for jargon, words in PARSER_WORDS.items():
+        message = message.replace(jargon, words)
+    return message
 
 
 def _shown(value: Any) -> str:

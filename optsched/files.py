@@ -114,6 +114,8 @@ def _read_bytes(path: str | Path) -> bytes:
         data = Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a null character in the name
+        raise InputError(f"{str(path)!r}: cannot be read: {error}") from None
     if str(path).endswith(".gz") or data[:2] == GZIP_MAGIC:
         try:
             data = gzip.decompress(data)
@@ -123,14 +125,14 @@ def _read_bytes(path: str | Path) -> bytes:
 
 
 NOUNS: tuple[type, ...] = (
-    Node, Cluster, Tenant, Locality, Sharing, Profile, Mode, Elastic, Job, Slot, Running, Suspended, InstanceFile,
-    Segment, JobPlan, Level, InstanceRef, ObjectiveValue, PlanFile,
+    Node, Cluster, Tenant, Locality, Sharing, Profile, Mode, Elastic, Job, Slot, Running, Suspended,
+    InstanceFile, Segment, JobPlan, Level, InstanceRef, ObjectiveValue, PlanFile,
 )
 
 
 @cache
 def _adapter(kind: type) -> Any:
-    """The validator of one kind of file; pydantic is told the file's rules once, the nouns stay free of it."""
+    """The validator of one kind of file; pydantic is told the rules here, the nouns stay free of it."""
     from pydantic import TypeAdapter
 
     for noun in NOUNS:
@@ -177,16 +179,20 @@ def _text(data: bytes | str, name: str) -> bytes:
 
 def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
     nodes: list[Node] = []
+    faults: list[Fault] = []
     for i, node in enumerate(cluster.nodes):
+        path = f"cluster.nodes[{i}].name"
         try:
             names = expand_hostlist(node.name)
         except ValueError as error:
-            raise FaultyFile(name, [Fault(f"cluster.nodes[{i}].name", str(error), "write names as gpu-[0-3,7]")]) from None
+            faults.append(Fault(path, str(error), "write names as gpu-[0-3,7]"))
+            continue
         if len(nodes) + len(names) > MAX_NODES:
-            raise FaultyFile(
-                name, [Fault(f"cluster.nodes[{i}].name", f"more than {MAX_NODES} nodes", "correct the range")]
-            )
+            faults.append(Fault(path, f"the cluster has more than {MAX_NODES} nodes", "correct the range"))
+            break
         nodes.extend(node if one == node.name else replace(node, name=one) for one in names)
+    if faults:
+        raise FaultyFile(name, faults)
     return replace(cluster, nodes=tuple(nodes))
 
 
@@ -362,7 +368,8 @@ def _lines(parts: dict[str, Any]) -> str:
         if key == "cluster":
             inner = []
             for name, part in value.items():
-                inner.append(f"    {json.dumps(name)}: {_rows(part, '      ') if name == 'nodes' else json.dumps(part)}")
+                text = _rows(part, "      ") if name == "nodes" else json.dumps(part)
+                inner.append(f"    {json.dumps(name)}: {text}")
             rows.append(f"  {json.dumps(key)}: {{\n" + ",\n".join(inner) + "\n  }")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             rows.append(f"  {json.dumps(key)}: {_rows(value, '    ')}")

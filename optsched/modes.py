@@ -1,6 +1,7 @@
 """The modes in which a job can run on a cluster, as planners see them."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .cluster import Cluster, Node
@@ -45,22 +46,24 @@ def gang_sizes(job: Job) -> tuple[int, ...]:
 
 def base_modes(cluster: Cluster, job: Job) -> tuple[Mode, ...]:
     """Every mode of a job before it is known where it fits: listed ones, or sizes x types x core levels."""
+    return tuple(_base_modes(cluster, job))
+
+
+def _base_modes(cluster: Cluster, job: Job) -> Iterator[Mode]:
     if job.modes:
-        listed = (_with_shared(job, mode) for mode in job.modes)
-        return tuple(
-            replace(mode, gpu_type=gpu_type)
-            for mode in listed
-            for gpu_type in (cluster.gpu_types if mode.gpus and mode.gpu_type is None else (mode.gpu_type,))
-        )
+        for listed in job.modes:
+            mode = _with_shared(job, listed)
+            for gpu_type in cluster.gpu_types if mode.gpus and mode.gpu_type is None else (mode.gpu_type,):
+                yield replace(mode, gpu_type=gpu_type)
+        return
     if job.gpus == 0:
-        return (_with_shared(job, Mode(cpus=job.cpus)),)
+        yield _with_shared(job, Mode(cpus=job.cpus))
+        return
     levels = sorted(job.profile.cpus_per_gpu) or [0]
-    return tuple(
-        _with_shared(job, Mode(gpu_type=gpu_type, gpus=gpus, cpus_per_gpu=level))
-        for gpu_type in cluster.gpu_types
-        for gpus in _sizes_on(cluster, job, gpu_type, levels)
-        for level in levels
-    )
+    for gpu_type in cluster.gpu_types:
+        for gpus in _sizes_on(cluster, job, gpu_type, levels):
+            for level in levels:
+                yield _with_shared(job, Mode(gpu_type=gpu_type, gpus=gpus, cpus_per_gpu=level))
 
 
 def _sizes_on(cluster: Cluster, job: Job, gpu_type: str | None, levels: list[int]) -> tuple[int, ...]:
@@ -175,32 +178,46 @@ def options(cluster: Cluster, job: Job) -> tuple[Option, ...]:
     faster. Quotas and budgets are not looked at here. Jobs of equal demands and the same profile object share
     one answer.
     """
-    key = (
-        id(job.profile), job.gpus, job.cpus, job.memory_gib, id(job.modes) if job.modes else None,
-        tuple(job.resources.items()), tuple(job.budgets.items()),
-    )
     known: dict[object, tuple[Job, tuple[Option, ...]]] = cluster.memo
+    key = ("options", _demands(job))
     if key not in known:
-        known[key] = (job, _enumerate(cluster, job))  # keeping the job keeps what has the ids in the key
+        found = list(_candidates(cluster, job))
+        best = tuple(option for option in found if not any(_dominates(other, option) for other in found))
+        known[key] = (job, best)  # keeping the job keeps what has the ids in the key
     return known[key][1]
 
 
-def _enumerate(cluster: Cluster, job: Job) -> tuple[Option, ...]:
-    found: list[Option] = []
-    for mode in base_modes(cluster, job):
+def fits_somewhere(cluster: Cluster, job: Job) -> bool:
+    """Whether `options` has any, found without listing them all."""
+    known: dict[object, tuple[Job, bool]] = cluster.memo
+    key = ("fits", _demands(job))
+    if key not in known:
+        known[key] = (job, next(_candidates(cluster, job), None) is not None)
+    return known[key][1]
+
+
+def _demands(job: Job) -> tuple[object, ...]:
+    """Equal for jobs with equal options."""
+    return (
+        id(job.profile), job.gpus, job.cpus, job.memory_gib, id(job.modes) if job.modes else None,
+        tuple(job.resources.items()), tuple(job.budgets.items()),
+    )
+
+
+def _candidates(cluster: Cluster, job: Job) -> Iterator[Option]:
+    for mode in _base_modes(cluster, job):
         needs_node = mode.gpus > 0 or mode.cpus > 0 or job.memory_gib > 0
         if not needs_node:
             speed = rate(job, mode, None, "node")
-            found.append(Option(mode=mode, spread="node", rate=speed, needs_node=False))
+            yield Option(mode=mode, spread="node", rate=speed, needs_node=False)
             continue
         most = most_gpus(cluster, job, mode)
         fastest = 0.0
         for spread in WIDEST_FIRST if mode.gpus > 1 else NODE_ONLY:
             speed = rate(job, mode, mode.gpu_type, spread)
             if speed > fastest and most[spread] >= max(mode.gpus, 1):
-                found.append(Option(mode=mode, spread=spread, rate=speed, needs_node=True))
+                yield Option(mode=mode, spread=spread, rate=speed, needs_node=True)
                 fastest = speed
-    return tuple(option for option in found if not any(_dominates(other, option) for other in found))
 
 
 def _dominates(a: Option, b: Option) -> bool:

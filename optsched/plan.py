@@ -6,6 +6,9 @@ from typing import Literal
 from .instance import Placement
 from .job import Mode
 
+CLOSED_GAP = 1e-6
+"""A level whose gap is no larger counts as solved to optimality: the rounding of solvers and of times."""
+
 Decision = Literal["start", "continue", "preempt", "resume", "migrate", "resize", "wait"]
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -89,7 +92,7 @@ class Solution:
     def deciding(self) -> Level:
         """The first level whose gap is not closed, or the last."""
         for level in self.levels:
-            if level.gap is None or level.gap > 0:
+            if level.gap is None or level.gap > CLOSED_GAP:
                 return level
         return self.levels[-1]
 

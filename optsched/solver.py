@@ -71,7 +71,14 @@ class Solver(Protocol):
 
 def missing_modules(solver: Solver) -> list[str]:
     """Which of the modules it needs are not installed, found without importing them."""
-    return [name for name in solver.needs if importlib.util.find_spec(name) is None]
+    return [name for name in solver.needs if not _is_installed(name)]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a parent package is absent
+        return False
 
 
 def ignore(*_: Any) -> None:

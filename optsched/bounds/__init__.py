@@ -1,7 +1,7 @@
 """Lower bounds that need no solver run: arithmetic on arrays, O(n log n) for n jobs.
 
 Each holds for every plan that the verifier accepts, up to its tolerance of rounding, with any number of
-preemptions, migrations and resizings; those with `preemptive` false hold for the plan class of DESIGN 4
+preemptions, migrations and resizings; those with `preemptive` false hold for the plan class
 only. What they relax: node boundaries, and all but one resource at a time.
 
 GPUs that two jobs share are held once. A job that may share its GPUs therefore counts half on them.
@@ -44,8 +44,10 @@ def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
 
 
 def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True) -> list[Bound]:
-    """Every bound, level by level; those of the plan class where they say more. Raises InputError as
-    above."""
+    """Every bound, level by level; those of the plan class only where they say more.
+
+    Raises InputError as `lower_bounds`.
+    """
     if not instance.jobs:
         return [
             Bound(level=number, value=0.0, source="no jobs", preemptive=True)

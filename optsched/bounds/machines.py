@@ -33,8 +33,7 @@ class Family:
 
 
 def families(instance: Instance, ways: Ways, seconds: Floats) -> Iterator[Family]:
-    """GPUs (of connected types; of each class of jobs; weighted by speed), large gangs, cores, resources,
-    quotas.
+    """GPUs (of connected types; of each class of jobs; by speed), large gangs, cores, resources, quotas.
 
     `seconds` is the shortest time that each job holds something.
     """
@@ -151,7 +150,8 @@ def _speeds(ways: Ways, needs: Flags) -> Floats:
         here = counts & (ways.gpu_type == t)
         if here.any():
             speed[t] = np.sum(best[here] ** 2 / area[here]) / np.sum(best[here])
-    return np.clip(speed / speed.max(), 1e-6, 1.0).astype(np.float64)
+    relative: Floats = np.maximum(speed / speed.max(), 1e-6)
+    return relative
 
 
 def _quotas(instance: Instance, ways: Ways) -> Iterator[Family]:

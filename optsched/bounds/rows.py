@@ -1,5 +1,4 @@
-"""The fewest seconds, GPU-seconds and core-seconds that each mode of a job takes, over all that the
-verifier accepts.
+"""The fewest seconds, GPU-seconds and core-seconds of each mode of a job, over all that the verifier accepts.
 
 `modes.options` lists the modes that planners choose from. The verifier accepts more: any count of an
 elastic gang and any number of cores. Rates are piecewise linear in both, so the extremes lie at the tables'
@@ -47,8 +46,7 @@ def fastest_sharing(job: Job) -> float:
 
 
 def rows(shape: Shape, job: Job, gpu_quota: int | None) -> list[Row]:
-    """Every row of `job` on the empty cluster; resources and budgets beyond the cluster's are for the
-    caller."""
+    """Every row of `job` on the empty cluster. Resources and budgets are not looked at."""
     if job.modes:
         return [row for mode in job.modes for row in _listed(shape, job, mode, gpu_quota)]
     if job.gpus == 0:
@@ -72,8 +70,9 @@ def _listed(shape: Shape, job: Job, mode: Mode, gpu_quota: int | None) -> Iterat
         whole_s = mode.duration_s if rate == job.work_s / (mode.duration_s or 1.0) else None
         watts = 0.0 if t == NO_GPU else power_w(job, shape.types[t], 1)
         return Row(
-            gpu_type=t, rate=rate, gpus=mode.gpus, area_gpus=float(mode.gpus), most_gpus=mode.gpus, cores=cores,
-            area_cores=cores, most_cores=cores, power_w=watts, whole_s=whole_s, resources=resources,
+            gpu_type=t, rate=rate, gpus=mode.gpus, area_gpus=float(mode.gpus), most_gpus=mode.gpus,
+            cores=cores, area_cores=cores, most_cores=cores, power_w=watts, whole_s=whole_s,
+            resources=resources,
         )
 
     if mode.gpus == 0:
@@ -139,8 +138,7 @@ def _measured(shape: Shape, job: Job, t: int, gpu_quota: int | None) -> Iterator
 
 
 def _core_levels(shape: Shape, job: Job, t: int, spread: Span, gpus: int) -> list[tuple[int, float]]:
-    """Cores per GPU at which `gpus` fit, fewest first, with their rates; with (0, 1) where they do not
-    matter."""
+    """Cores per GPU at which `gpus` fit, fewest first, with their rates; (0, 1) where cores do not matter."""
     table = job.profile.cpus_per_gpu
     if not table:
         return [(0, 1.0)] if shape.most_gpus(job, t, spread, 0) >= gpus else []

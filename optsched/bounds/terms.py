@@ -13,17 +13,17 @@ from .ways import Floats, Ways
 
 Found = tuple[float, str]
 """A bound and what proves it."""
-LATE_SLACK_S = 1e-3
-"""A deadline is taken for missed only beyond this, and beyond the rounding of large instants."""
-RELATIVE_SLACK = 4e-9
+LATE_SLACK_S, LATE_SLACK = 1e-3, 1e-8
+"""A deadline counts as missed only beyond this time and share of the time from now: more than the verifier
+forgives along a chain of jobs, as one job more or less in time is no rounding error."""
 LARGE_GANGS = 4.0
 """How much faster than a job alone the whole machine may be for `srpt_cost` to be worth its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """When each job can start, how long it takes alone, and how long the jobs after it take, counted from
-    now."""
+    """When each job can start at the earliest (counted from now), how long it takes alone, and how long the
+    jobs take that wait for it."""
 
     ways: Ways
     heads_s: Floats
@@ -72,7 +72,7 @@ def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Fo
     costs = [job_cost(term, instance, job) for job in instance.jobs]
     counted = np.array([cost is not None for cost in costs], np.bool_)
     known = [cost for cost in costs if cost is not None]
-    alone = _alone(known, outlook.ends_s[counted] + instance.now_s, term)
+    alone = _alone(known, outlook.ends_s[counted], term, instance.now_s)
     yield combine(term, alone.tolist()), "each job alone"
     if not known:
         return
@@ -100,11 +100,12 @@ def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Fo
                 yield found, f"{machine.name}, earliest due date first"
 
 
-def _alone(costs: list[JobCost], ends_s: Floats, term: Term) -> Floats:
-    """Cost of each job at its earliest completion, from all that is known of its cost function."""
+def _alone(costs: list[JobCost], ends_s: Floats, term: Term, now_s: float) -> Floats:
+    """Cost of each job at its earliest completion: every cost is nondecreasing."""
     if term.name == "deadline":
-        ends_s = ends_s - LATE_SLACK_S - RELATIVE_SLACK * np.abs(ends_s)
-    return np.array([cost.at(end_s) for cost, end_s in zip(costs, ends_s.tolist(), strict=True)], np.float64)
+        ends_s = ends_s * (1 - LATE_SLACK) - LATE_SLACK_S
+    ends = (ends_s + now_s).tolist()
+    return np.array([cost.at(end_s) for cost, end_s in zip(costs, ends, strict=True)], np.float64)
 
 
 def _cheapest(term: Term, instance: Instance, ways: Ways) -> float:

@@ -81,21 +81,22 @@ class Ways:
 
 
 def tabulate(instance: Instance, preemptive: bool) -> Ways:
-    """The ways of every job of a sound instance. With `preemptive` false, those of DESIGN's plan class
-    only: a running job continues to its end or is preempted now.
+    """The ways of every job of a sound instance. With `preemptive` false, those of the plan class only: a
+    running job continues to its end or is preempted now.
 
     Raises InputError for a job that fits nowhere.
     """
     shape = Shape(instance.cluster)
     known: dict[object, int] = {}
-    profiles: dict[int, object] = {}
+    numbers: dict[object, int] = {}
+    profiles: dict[int, int] = {}
     groups: list[tuple[Job, list[Row]]] = []
     group_of: list[int] = []
     for job in instance.jobs:
         quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
         profile = profiles.get(id(job.profile))
         if profile is None:
-            profile = profiles[id(job.profile)] = _contents(job.profile)
+            profile = profiles[id(job.profile)] = numbers.setdefault(_contents(job.profile), len(numbers))
         key = (
             profile, job.gpus, job.cpus, job.memory_gib, quota, id(job.modes) if job.modes else None,
             tuple(job.resources.items()) if job.resources else (),

@@ -44,7 +44,7 @@ class Preemption:
 def command(output: Path, as_json: bool, quiet: bool) -> int:
     """Solve a small example, check the plan, draw it, and say what was decided and why.
 
-    Twelve GPUs of two types and fifteen jobs at nine in the morning: some run, some wait, some arrive within
+    Twelve GPUs of two types and eleven jobs at nine in the morning: some run, some wait, some arrive within
     the hour. Takes less than 20 s. Writes instance.json, plan.json and plan.html.
     """
     from .. import engine, files

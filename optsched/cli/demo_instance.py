@@ -19,7 +19,7 @@ LANGUAGE = Profile(
 VISION = Profile(
     name="vision",
     rate={"a100": 1.0, "v100": 0.65},
-    cpus_per_gpu={2: 0.6, 4: 0.9, 8: 1.0},
+    cpus_per_gpu={4: 1.0},
     gpu_memory_gib=11,
     checkpoint_s=10,
     restore_s=20,
@@ -37,7 +37,7 @@ LARGE = Profile(
 
 
 def demo_instance() -> Instance:
-    """Twelve GPUs of two types, fifteen jobs: some run, some wait, some arrive within the hour."""
+    """Twelve GPUs of two types, eleven jobs: some run, some wait, some arrive within the hour."""
     nodes = (
         *(
             Node(
@@ -78,14 +78,6 @@ def demo_instance() -> Instance:
             profile=LANGUAGE,
         ),
         Job(
-            id="detect-v1",
-            tenant="vision",
-            gpus=2,
-            duration_s=70 * MIN,
-            submit_s=now_s - 60 * MIN,
-            profile=VISION,
-        ),
-        Job(
             id="segment",
             tenant="vision",
             gpus=1,
@@ -120,22 +112,6 @@ def demo_instance() -> Instance:
             profile=VISION,
         ),
         Job(
-            id="sweep-3",
-            tenant="vision",
-            gpus=1,
-            duration_s=35 * MIN,
-            submit_s=now_s - 20 * MIN,
-            profile=VISION,
-        ),
-        Job(
-            id="finetune-b",
-            tenant="language",
-            gpus=4,
-            duration_s=40 * MIN,
-            submit_s=now_s - 15 * MIN,
-            profile=LANGUAGE,
-        ),
-        Job(
             id="gang-8",
             tenant="language",
             gpus=8,
@@ -153,7 +129,7 @@ def demo_instance() -> Instance:
             submit_s=now_s - 10 * MIN,
         ),
         Job(
-            id="finetune-c",
+            id="finetune-b",
             tenant="language",
             gpus=2,
             duration_s=30 * MIN,
@@ -162,7 +138,7 @@ def demo_instance() -> Instance:
             profile=LANGUAGE,
         ),
         Job(
-            id="detect-v2",
+            id="detect",
             tenant="vision",
             gpus=2,
             duration_s=55 * MIN,
@@ -180,20 +156,11 @@ def demo_instance() -> Instance:
             deadline_s=now_s + 35 * MIN,
             profile=VISION,
         ),
-        Job(
-            id="distil",
-            tenant="language",
-            gpus=2,
-            duration_s=60 * MIN,
-            submit_s=now_s + 30 * MIN,
-            profile=LANGUAGE,
-        ),
     )
     running = (
         _running("pretrain", "a100", 4, 0, "a100-0", now_s - 3 * H, 4.2 * H),
         _running("finetune-a", "a100", 2, 0, "a100-1", now_s - 30 * MIN, 20 * MIN),
-        _running("detect-v1", "v100", 2, 8, "v100-0", now_s - 50 * MIN, 38 * MIN),
-        _running("segment", "v100", 1, 8, "v100-1", now_s - 80 * MIN, 68 * MIN),
+        _running("segment", "v100", 1, 4, "v100-1", now_s - 80 * MIN, 68 * MIN),
     )
     tenants = (Tenant(name="language", gpu_quota=10), Tenant(name="vision"))
     return Instance(

@@ -48,8 +48,8 @@ def show(*parts: "str | Table") -> None:
 
 
 def table(*heads: str, numeric: tuple[str, ...] = (), folded: tuple[str, ...] = ()) -> "Table":
-    """An empty table; columns named in `numeric` are aligned to the right. Where the terminal is narrow, those in
-    `folded` are folded, or all without any."""
+    """An empty table; columns named in `numeric` are aligned to the right. Where the terminal is narrow,
+    those in `folded` are folded, or all without any."""
     from rich import box
     from rich.table import Table
 

@@ -10,9 +10,9 @@ from ..plan import Plan, Solution
 from .axis import NodeGroup, TimeUnit, node_groups, time_unit
 from .chart import Chart, chart
 from .facts import job_facts
+from .marks import add_bars, add_pauses, add_steps
 from .page import page
 from .palette import BAND, GRID, INK, MUTED, NOW, PAPER
-from .traces import add_bars, add_pauses, add_steps
 
 CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 QUEUE_PX, USE_PX, SPACE_PX, TOP_PX, BOTTOM_PX = 130, 120, 44, 26, 52

@@ -1,4 +1,5 @@
-"""What jobs ask for: the options of a job in the order of preference, shared by all jobs that ask for the same."""
+"""What jobs ask for: the options of a job in the order of preference, shared by all jobs that ask for the
+same."""
 
 from dataclasses import dataclass
 
@@ -37,8 +38,8 @@ class Demands:
         self._by_signature: dict[object, Demand] = {}
 
     def of(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
-        """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU type), and
-        the demand whose needs go with them one by one."""
+        """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU type),
+        and the demand whose needs go with them one by one."""
         every = options(self._instance.cluster, job)
         key = (id(every), self._quota(job))
         if key not in self._by_options:
@@ -53,7 +54,8 @@ class Demands:
         }
 
     def need(self, job: Job, mode: Mode, spread: Span, among: tuple[Option, ...]) -> Need:
-        """What `job` takes in `mode`; `among` are its options, which say what it needs of budgets at least."""
+        """What `job` takes in `mode`; `among` are its options, which say what it needs of budgets at
+        least."""
         cluster = self._instance.cluster
         least = self.least_budgets(job, among)
         nodes = 0
@@ -72,7 +74,9 @@ class Demands:
             memory_gib=job.memory_gib,
             resources=tuple((name, amount) for name, amount in sorted(mode.resources.items()) if amount),
             budgets=tuple(
-                (name, max(0.0, amount - least[name])) for name, amount in sorted(mode.budgets.items()) if amount
+                (name, max(0.0, amount - least[name]))
+                for name, amount in sorted(mode.budgets.items())
+                if amount
             ),
             quota=self._quota(job),
         )
@@ -88,8 +92,8 @@ class Demands:
             sorted(
                 (option for option in every if self._ever(job, option.mode)),
                 key=lambda option: (
-                    -option.rate, option.mode.gpus, types.get(option.mode.gpu_type, 0), option.mode.cpus_per_gpu,
-                    option.mode.cpus, SPREADS.index(option.spread),
+                    -option.rate, option.mode.gpus, types.get(option.mode.gpu_type, 0),
+                    option.mode.cpus_per_gpu, option.mode.cpus, SPREADS.index(option.spread),
                 ),
             )
         )
@@ -97,8 +101,9 @@ class Demands:
             self._quota(job), job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu, job.memory_gib,
             tuple(
                 (
-                    option.mode.gpu_type, option.mode.gpus, option.mode.cpus_per_gpu, option.mode.cpus, option.spread,
-                    tuple(sorted(option.mode.resources.items())), tuple(sorted(option.mode.budgets.items())),
+                    option.mode.gpu_type, option.mode.gpus, option.mode.cpus_per_gpu, option.mode.cpus,
+                    option.spread, tuple(sorted(option.mode.resources.items())),
+                    tuple(sorted(option.mode.budgets.items())),
                 )
                 for option in able
             ),

@@ -1,4 +1,5 @@
-"""What would be free once some jobs have given back what they hold: for reservations and for choosing victims."""
+"""What would be free once some jobs have given back what they hold: for reservations and for choosing
+victims."""
 
 from .world import World
 

@@ -10,7 +10,8 @@ from ..physics import Span
 UNLIMITED = 1 << 60
 """Cores of a node on which they are not modelled."""
 SLACK = 1e-7
-"""Relative excess of a fractional amount that is taken for rounding; the verifier allows ten times as much."""
+"""Relative excess of a fractional amount that is taken for rounding; the verifier allows ten times as
+much."""
 NO_GPUS = "no GPUs"
 """Key of the pool of nodes without GPUs; a pool of GPUs is keyed by (gpu_type,)."""
 
@@ -19,9 +20,10 @@ NO_GPUS = "no GPUs"
 class Need:
     """What a job takes when it starts in one mode.
 
-    `nodes` is a mask of the nodes that can serve the mode at all (node i is bit i), `pool` the number of its GPU
-    type in the layout. `cpus` and `memory_gib` are those of a CPU-only job. `budgets` is what the mode uses beyond
-    the least that the job needs of each budget. `quota` is the tenant whose GPU quota counts, if it has one.
+    `nodes` is a mask of the nodes that can serve the mode at all (node i is bit i), `pool` the number of its
+    GPU type in the layout. `cpus` and `memory_gib` are those of a CPU-only job. `budgets` is what the mode
+    uses beyond the least that the job needs of each budget. `quota` is the tenant whose GPU quota counts, if
+    it has one.
     """
 
     gpus: int
@@ -67,8 +69,8 @@ class Layout:
 class Room:
     """What is free: GPUs, cores and memory by node, cluster resources, budgets, and GPUs within quotas.
 
-    Nodes of one GPU type are kept in a mask for each count of free GPUs, so that the fullest node that still fits
-    is found without a scan, and the first of equals is always the one that comes first in the cluster.
+    Nodes of one GPU type are kept in a mask for each count of free GPUs, so that the fullest node that still
+    fits is found without a scan, and the first of equals is always the one that comes first in the cluster.
     """
 
     def __init__(self, layout: Layout, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
@@ -116,13 +118,15 @@ class Room:
     # -------------------------------------------------------------------------------------------- bookkeeping
 
     def take(self, need: Need, placement: Placement, *, with_gpus: bool = True) -> None:
-        """Hold what `need` takes on `placement`; `with_gpus` false where its sharing partner holds the GPUs."""
+        """Hold what `need` takes on `placement`; `with_gpus` false where its sharing partner holds the
+        GPUs."""
         self._change(need, placement, -1, with_gpus)
         for name, amount in need.budgets:
             self.budgets[name] -= amount
 
     def give(self, need: Need, placement: Placement, *, finished: bool, with_gpus: bool = True) -> None:
-        """Free it again. A job that has finished has used up its budgets; one that will come back may choose anew."""
+        """Free it again. A job that has finished has used up its budgets; one that will come back may choose
+        anew."""
         self._change(need, placement, 1, with_gpus)
         if not finished:
             for name, amount in need.budgets:
@@ -172,7 +176,8 @@ class Room:
     # ---------------------------------------------------------------------------------------------- best fit
 
     def place(self, need: Need) -> Placement | None:
-        """Best fit: the one node with the fewest GPUs left over, else the fewest nodes that the spread allows.
+        """Best fit: the one node with the fewest GPUs left over, else the fewest nodes that the spread
+        allows.
 
         Of equal nodes or racks the first in the cluster. None where it does not fit.
         """
@@ -193,41 +198,45 @@ class Room:
         if need.spread == "cluster":
             parts = self._several(need, need.nodes)
         else:
-            found = [in_rack for rack in self.layout.racks if (in_rack := self._several(need, need.nodes & rack))]
-            parts = min(found, key=len, default=None)
+            found = [self._several(need, need.nodes & rack) for rack in self.layout.racks]
+            parts = min((in_rack for in_rack in found if in_rack), key=len, default=None)
         return None if parts is None else tuple(self._slot(need, node, gpus) for node, gpus in sorted(parts))
 
     def _slot(self, need: Need, node: int, gpus: int) -> Slot:
         return Slot(node=self.layout.names[node], gpus=gpus, cpus=gpus * need.cpus_per_gpu)
 
     def _one(self, need: Need, gpus: int, nodes: int) -> int | None:
-        """The first of the nodes with the fewest free GPUs that still has `gpus`, with their cores and memory."""
+        """The first of the nodes with the fewest free GPUs that still has `gpus`, with their cores and
+        memory."""
         masks = self._nodes[need.pool]
         cpus, memory = gpus * need.cpus_per_gpu, gpus * need.memory_gib_per_gpu
         for count in range(gpus, len(masks)):
-            here = masks[count] & nodes
-            while here:
-                bit = here & -here
-                i = bit.bit_length() - 1
-                if cpus <= self._cpus[i] and memory <= self._memory[i] + self.layout.memory_slack[i]:
-                    return i
-                here ^= bit
+            i = self._first(masks[count] & nodes, cpus, memory)
+            if i is not None:
+                return i
         return None
 
     def _one_for_cpus(self, need: Need) -> int | None:
-        """The first node with cores and memory among those with the fewest free GPUs, to keep cores beside GPUs."""
+        """The first node with cores and memory among those with the fewest free GPUs, to keep cores beside
+        GPUs."""
         for count in range(max(self.layout.most_gpus, default=0) + 1):
             here = 0
             for masks in self._nodes:
                 if count < len(masks):
                     here |= masks[count]
-            here &= need.nodes
-            while here:
-                bit = here & -here
-                i = bit.bit_length() - 1
-                if need.cpus <= self._cpus[i] and need.memory_gib <= self._memory[i] + self.layout.memory_slack[i]:
-                    return i
-                here ^= bit
+            i = self._first(here & need.nodes, need.cpus, need.memory_gib)
+            if i is not None:
+                return i
+        return None
+
+    def _first(self, nodes: int, cpus: int, memory_gib: float) -> int | None:
+        """The first of `nodes` with so many free cores and so much memory."""
+        while nodes:
+            bit = nodes & -nodes
+            i = bit.bit_length() - 1
+            if cpus <= self._cpus[i] and memory_gib <= self._memory[i] + self.layout.memory_slack[i]:
+                return i
+            nodes ^= bit
         return None
 
     def _several(self, need: Need, nodes: int) -> list[tuple[int, int]] | None:

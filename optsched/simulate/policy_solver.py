@@ -25,7 +25,8 @@ class PolicySolver:
         return None
 
     def solve(self, request: Request, report: Report) -> None:
-        """Simulate a fresh policy. Where it leaves jobs waiting for ever there is no plan, and a note says why."""
+        """Simulate a fresh policy. Where it leaves jobs waiting for ever there is no plan, and a note says
+        why."""
         try:
             plan = simulate(request.instance, registry.policy(self.name))
         except OptschedError as error:

@@ -32,7 +32,7 @@ def simulate(instance: Instance, policy: Policy) -> Plan:
 
 def _why_stalled(world: World, policy: Policy) -> str:
     waiting = list(world.waiting)
-    where = f"{policy.name} stops at {world.now_s:g} s with {len(waiting)} jobs waiting, nothing running, nothing to come"
+    where = f"{policy.name} stops at {world.now_s:g} s, nothing runs or is to come, {len(waiting)} jobs wait"
     if not waiting:
         return f"{where}: {world.unfinished} jobs wait for jobs that never complete"
     first = waiting[0]

@@ -16,14 +16,14 @@ class Run:
     """One stay on GPUs, from a start to completion or preemption.
 
     `started_s` begins the stay, `held_from_s` the part of it that is simulated, `segment_start_s` its current
-    segment. Work goes on from `work_from_s`, when start-up and restore are over, with `work_s` of reference work
-    to do then; `unsaved` has the (seconds, rate) worked since the last checkpoint until then. `stops_s` is set once
-    the job is being preempted: then it gives back what it holds.
+    segment. Work goes on from `work_from_s`, when start-up and restore are over, with `work_s` of reference
+    work to do then; `unsaved` has the (seconds, rate) worked since the last checkpoint until then. `stops_s`
+    is set once the job is being preempted: then it gives back what it holds.
     """
 
     __slots__ = (
-        "end_s", "held_from_s", "mode", "need", "partner", "placement", "rate", "segment_start_s", "started_s",
-        "stops_s", "unsaved", "was_running", "work_from_s", "work_s",
+        "end_s", "held_from_s", "mode", "need", "partner", "placement", "rate", "segment_start_s",
+        "started_s", "stops_s", "unsaved", "was_running", "work_from_s", "work_s",
     )
 
     def __init__(
@@ -54,7 +54,9 @@ class JobState:
         "run_number", "segments", "waits_for", "work_s",
     )
 
-    def __init__(self, index: int, job: Job, work_s: float, options: tuple[Option, ...], demand: Demand) -> None:
+    def __init__(
+        self, index: int, job: Job, work_s: float, options: tuple[Option, ...], demand: Demand
+    ) -> None:
         self.index = index
         self.job = job
         self.work_s = work_s

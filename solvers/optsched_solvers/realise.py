@@ -10,7 +10,6 @@ from optsched.physics import (
     TIME_TOLERANCE_S,
     cpus,
     hold_to_save_s,
-    memory_gib,
     placed_rate,
     remaining_after_preemption_s,
     run_s,
@@ -29,8 +28,8 @@ Part = tuple[tuple[str, ...], int]
 class Choice:
     """How one job runs; when follows from the order of `order_key`, ties in the order given.
 
-    A running job that is not `preempted` continues as it is, and needs no option. Where `placement` is None the
-    nodes are chosen when the job starts: among those of `parts`, or any that fit the option's spread.
+    A running job that is not `preempted` continues as it is, and needs no option. Where `placement` is None
+    the nodes are chosen when the job starts: among those of `parts`, or any that fit the option's spread.
     """
 
     job_id: str
@@ -49,9 +48,9 @@ def make_placement(job: Job, mode: Mode, gpus: Iterable[tuple[str, int]]) -> Pla
 def realise(instance: Instance, choices: Iterable[Choice]) -> Plan | None:
     """The plan in which each job, in order, starts at the earliest instant at which it fits until it is done.
 
-    Running jobs that continue, and the checkpoints of those that are preempted, come first; a job is taken after
-    its predecessors. If jobs that start together on the grid fit together there, no job starts later than on the
-    grid. None where a choice cannot be carried out, or where running jobs share GPUs.
+    Running jobs that continue, and the checkpoints of those that are preempted, come first; a job is taken
+    after its predecessors. If jobs that start together on the grid fit together there, no job starts later
+    than on the grid. None where a choice cannot be carried out, or where running jobs share GPUs.
     """
     if any(entry.mode.share_with is not None for entry in instance.running):
         return None
@@ -65,7 +64,7 @@ def realise(instance: Instance, choices: Iterable[Choice]) -> Plan | None:
     pending = {choice.job_id for choice in waiting}
     while waiting:
         ready = next(
-            (c for c in waiting if not any(before in pending for before in instance.job[c.job_id].after)), None
+            (c for c in waiting if not any(name in pending for name in instance.job[c.job_id].after)), None
         )
         if ready is None:
             return None
@@ -173,15 +172,16 @@ def _placements(
 def _chosen_now(
     instance: Instance, timeline: Timeline, choice: Choice, job: Job, start_s: float
 ) -> Iterator[Placement]:
-    """Best fit among the nodes free from `start_s` on: one node, else one rack, else as few nodes as possible."""
+    """Best fit among the nodes free from `start_s` on: one node, else a rack, else as few nodes as can be."""
     option = choice.option
     assert option is not None
     mode = option.mode
     parts = choice.parts
     if parts is None:
         node = instance.cluster.node
-        fitting = (n for n in room(instance.cluster, job, mode) if not mode.gpus or node[n].gpu_type == mode.gpu_type)
-        parts = ((tuple(fitting), mode.gpus),)
+        fitting = room(instance.cluster, job, mode)
+        of_type = (name for name in fitting if not mode.gpus or node[name].gpu_type == mode.gpu_type)
+        parts = ((tuple(of_type), mode.gpus),)
     # The length is not known before the nodes are: the option's own rate is its guaranteed one.
     until_s = start_s + fresh_s(instance, job, mode, option.rate)
     free = {
@@ -207,7 +207,7 @@ def _chosen_now(
             rack = instance.cluster.node[name].rack
             if rack is not None:
                 racks.setdefault(rack, []).append(name)
-        groups += sorted((tuple(rack) for rack in racks.values()), key=lambda rack: sum(free[n] for n in rack))
+        groups += sorted(map(tuple, racks.values()), key=lambda rack: sum(free[name] for name in rack))
         if option.spread == "cluster":
             groups.append(names)
     for group in groups:
@@ -216,7 +216,9 @@ def _chosen_now(
             yield make_placement(job, mode, sorted(filled.items(), key=lambda pair: order[pair[0]]))
 
 
-def _fill(count: int, names: tuple[str, ...], free: dict[str, int], order: dict[str, int]) -> dict[str, int] | None:
+def _fill(
+    count: int, names: tuple[str, ...], free: dict[str, int], order: dict[str, int]
+) -> dict[str, int] | None:
     """Take `count` GPUs (or a place for a CPU-only job) on as few of these nodes as possible."""
     need = max(count, 1)
     if sum(free[name] for name in names) < need:

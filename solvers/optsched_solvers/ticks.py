@@ -3,14 +3,15 @@
 Why rounding down is sound. Take any feasible schedule and floor every start and every duration to the grid;
 releases and checkpoint holds are floored too. Then
 
-- no release is broken, and a successor still starts after its predecessor, as floor(S) + floor(p) <= floor(S + p);
-- no capacity is broken: a job that holds tick t after flooring has S < t + 1 <= S + p in units of the tick, so
+- no release is broken; a successor still starts after its predecessor: floor(S) + floor(p) <= floor(S + p);
+- no capacity is broken: a job that holds tick t after flooring has S < t + 1 <= S + p in units of a tick, so
   all jobs that hold tick t also hold their resources together just before instant t + 1 in the true schedule;
 - no completion grows.
 
-So the optimum of the floored model is a lower bound of the true optimum, and is the optimum where every time is a
-multiple of the tick. A job that starts at tick t truly starts at t * length_s or later, so its true completion is
-at least t * length_s plus its *unrounded* duration: models should price completions so. Deadlines are not rounded.
+So the optimum of the floored model is a lower bound of the true optimum, and is the optimum where every time
+is a multiple of the tick. A job that starts at tick t truly starts at t * length_s or later, so its true
+completion is at least t * length_s plus its *unrounded* duration: models should price completions so.
+Deadlines are not rounded.
 """
 
 import math
@@ -60,9 +61,9 @@ def choose_tick(
 ) -> Tick:
     """The longest tick of which all `seconds` are multiples, if the horizon has at most `max_ticks` of them.
 
-    Times are taken in whole milliseconds; the horizon is their sum where none is given. Otherwise the shortest
-    length of `NICE_S` (or whole days) that keeps the horizon within `max_ticks`; it is not exact. `now_s` is the
-    clock reading that was subtracted to get these times; only its rounding matters.
+    Times are taken in whole milliseconds; the horizon is their sum where none is given. Otherwise the
+    shortest length of `NICE_S` (or whole days) that keeps the horizon within `max_ticks`; it is not exact.
+    `now_s` is the clock reading that was subtracted to get these times; only its rounding matters.
     """
     values = list(seconds)
     slack_s = 2 * math.ulp(now_s) if now_s else 0.0

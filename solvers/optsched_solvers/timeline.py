@@ -51,10 +51,16 @@ class Timeline:
         nodes = instance.cluster.nodes
         self.gpus = {node.name: Track(node.gpus) for node in nodes}
         self.cores = {node.name: Track(node.cpus) for node in nodes if node.cpus is not None}
-        self.memory = {node.name: Track(node.memory_gib, self.SLACK) for node in nodes if node.memory_gib is not None}
-        self.resources = {name: Track(amount, self.SLACK) for name, amount in instance.cluster.resources.items()}
+        self.memory = {
+            node.name: Track(node.memory_gib, self.SLACK) for node in nodes if node.memory_gib is not None
+        }
+        self.resources = {
+            name: Track(amount, self.SLACK) for name, amount in instance.cluster.resources.items()
+        }
         self.quotas = {
-            tenant.name: Track(tenant.gpu_quota) for tenant in instance.tenants if tenant.gpu_quota is not None
+            tenant.name: Track(tenant.gpu_quota)
+            for tenant in instance.tenants
+            if tenant.gpu_quota is not None
         }
 
     def hold(self, job: Job, segment: Segment) -> None:
@@ -64,19 +70,22 @@ class Timeline:
 
     def fits(self, job: Job, segment: Segment) -> bool:
         """Whether everything `segment` holds is free for all of its time."""
-        return all(track.free(segment.start_s, segment.end_s) >= need for track, need in self._demands(job, segment))
+        return all(
+            track.free(segment.start_s, segment.end_s) >= need for track, need in self._demands(job, segment)
+        )
 
     def instants(self, earliest_s: float) -> list[float]:
-        """`earliest_s`, and each later instant at which something is given back: the only starts worth trying."""
+        """`earliest_s`, and each later instant at which something is given back: all starts worth trying."""
         tracks = (*self.gpus.values(), *self.cores.values(), *self.memory.values(), *self.resources.values(),
                   *self.quotas.values())
         return sorted({earliest_s, *(end for track in tracks for end in track.ends() if end > earliest_s)})
 
     def free_gpus(self, job: Job, mode: Mode, node: str, start_s: float, end_s: float) -> int:
-        """GPUs of `node` that `mode` could take from `start_s` to `end_s`, with cores and memory beside them; for
-        a CPU-only mode 1 where it fits, else 0."""
+        """GPUs of `node` that `mode` could take from `start_s` to `end_s`, with cores and memory beside them;
+        for a CPU-only mode 1 where it fits, else 0."""
         limits = [self.gpus[node].free(start_s, end_s)] if mode.gpus else [1.0]
-        for track, each in ((self.cores.get(node), cpus(mode, 1)), (self.memory.get(node), memory_gib(job, mode, 1))):
+        cores, memory = self.cores.get(node), self.memory.get(node)
+        for track, each in ((cores, cpus(mode, 1)), (memory, memory_gib(job, mode, 1))):
             if track is not None and each:
                 limits.append(track.free(start_s, end_s) // each)
         return max(0, int(min(limits)))

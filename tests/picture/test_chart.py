@@ -163,8 +163,9 @@ def test_colours_are_light_enough_for_dark_text_and_neighbours_differ():
 
 
 def test_numbers_as_people_read_them():
-    assert [percent(share) for share in (None, 0, 1e-6, 0.0123, 0.5)] == [
+    assert [percent(share) for share in (None, 0, 1e-8, 1e-5, 0.0123, 0.5)] == [
         "unknown",
+        "0 %",
         "0 %",
         "below 0.01 %",
         "1.23 %",

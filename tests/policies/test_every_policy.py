@@ -16,7 +16,7 @@ SLOW_DATA = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow,
 
 @pytest.mark.parametrize("name", names("policies"))
 @given(instance=instances())
-@settings(SLOW_DATA, max_examples=60)
+@settings(SLOW_DATA, max_examples=40)
 def test_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
     plan = simulate(instance, policy(name))
     report = verify(instance, plan, WCT)

@@ -58,7 +58,9 @@ def profiles(draw: Any) -> Profile:
         rate=draw(st.sampled_from([{}, {}, {"a": 1.0, "b": 0.4}, {"a": 0.7}])),
         gpus=draw(st.sampled_from([{}, {}, {1: 0.5, 2: 1.0, 4: 1.7}])),
         cpus_per_gpu=draw(st.sampled_from([{}, {}, {1: 0.5, 2: 0.9, 4: 1.0}])),
-        locality=draw(st.sampled_from([None, Locality(node=1.0, rack=0.8, cluster=0.5), Locality(cluster=0.0)])),
+        locality=draw(
+            st.sampled_from([None, Locality(node=1.0, rack=0.8, cluster=0.5), Locality(cluster=0.0)])
+        ),
         gpu_memory_gib=draw(st.sampled_from([0.0, 0.0, 10.0, 40.0])),
         memory_gib_per_gpu=draw(st.sampled_from([0.0, 0.0, 4.1])),
         checkpoint_s=draw(SECONDS),
@@ -85,8 +87,12 @@ def jobs(draw: Any, cluster: Cluster, index: int, tenants: list[str], profile: P
         "min_run_s": draw(st.sampled_from([0.0, 0.0, 4.0])),
         "max_preemptions": draw(st.sampled_from([None, None, 0, 1])),
         "profile": profile,
-        "resources": {"licence": draw(st.sampled_from([0.5, 1.0]))} if cluster.resources and draw(st.booleans()) else {},
-        "budgets": {"money": draw(st.sampled_from([0.5, 1.0]))} if cluster.budgets and draw(st.booleans()) else {},
+        "resources": {"licence": draw(st.sampled_from([0.5, 1.0]))}
+        if cluster.resources and draw(st.booleans())
+        else {},
+        "budgets": {"money": draw(st.sampled_from([0.5, 1.0]))}
+        if cluster.budgets and draw(st.booleans())
+        else {},
     }
     duration_s = draw(st.sampled_from([0.3, 1.0, 4.0, 9.0, 20.0, 33.3, 100.0]))
     if kind == "gang":
@@ -95,8 +101,13 @@ def jobs(draw: Any, cluster: Cluster, index: int, tenants: list[str], profile: P
         low = draw(st.integers(1, 3))
         return Job(gpus=Elastic(min=low, max=draw(st.integers(low, 6))), duration_s=duration_s, **common)
     if kind == "cpu":
-        return Job(gpus=0, cpus=draw(st.integers(0, 5)), memory_gib=draw(st.sampled_from([0.0, 5.0])),
-                   duration_s=duration_s, **common)
+        return Job(
+            gpus=0,
+            cpus=draw(st.integers(0, 5)),
+            memory_gib=draw(st.sampled_from([0.0, 5.0])),
+            duration_s=duration_s,
+            **common,
+        )
     budgets = [{"money": x} if cluster.budgets else {} for x in (0.0, 2.0)]
     return Job(
         modes=(
@@ -135,7 +146,9 @@ def _least_money(instance: Instance) -> float:
     used = [entry.mode.budgets.get("money", 0.0) for entry in instance.running]
     for job in instance.jobs:
         if job.id not in instance.running_job:
-            used.append(min(option.mode.budgets.get("money", 0.0) for option in options(instance.cluster, job)))
+            used.append(
+                min(option.mode.budgets.get("money", 0.0) for option in options(instance.cluster, job))
+            )
     return sum(used)
 
 
@@ -145,9 +158,12 @@ def _pairs(draw: Any, now_s: float) -> list[Running]:
     gpus = draw(st.integers(1, 3))
     return [
         Running(
-            job=name, mode=Mode(gpu_type="a", gpus=gpus, share_with=other), placement=(Slot(node="last", gpus=gpus),),
+            job=name,
+            mode=Mode(gpu_type="a", gpus=gpus, share_with=other),
+            placement=(Slot(node="last", gpus=gpus),),
             started_s=now_s - draw(st.sampled_from([0.0, 2.0, 30.0])),
-            remaining_s=draw(st.sampled_from([0.3, 4.0, 20.0])), setup_s=draw(SECONDS),
+            remaining_s=draw(st.sampled_from([0.3, 4.0, 20.0])),
+            setup_s=draw(SECONDS),
         )
         for name, other in (("p0", "p1"), ("p1", "p0"))
     ]
@@ -162,10 +178,21 @@ def _with_held(draw: Any, instance: Instance) -> Instance:
     suspended = []
     jobs = []
     if draw(st.integers(0, 2)) == 0:
-        shape = replace(draw(profiles()), rate={}, gpus={}, cpus_per_gpu={}, memory_gib_per_gpu=0.0, gpu_memory_gib=0.0)
+        shape = replace(
+            draw(profiles()), rate={}, gpus={}, cpus_per_gpu={}, memory_gib_per_gpu=0.0, gpu_memory_gib=0.0
+        )
         for entry in draw(_pairs(instance.now_s)):
-            jobs.append(Job(id=entry.job, submit_s=entry.started_s, gpus=entry.mode.gpus, duration_s=20.0, profile=shape,
-                            priority=draw(st.sampled_from([-1, 0])), min_run_s=draw(SECONDS)))
+            jobs.append(
+                Job(
+                    id=entry.job,
+                    submit_s=entry.started_s,
+                    gpus=entry.mode.gpus,
+                    duration_s=20.0,
+                    profile=shape,
+                    priority=draw(st.sampled_from([-1, 0])),
+                    min_run_s=draw(SECONDS),
+                )
+            )
             running[entry.job] = entry
         need = demands.of(jobs[0])[1].needs[0]
         room.take(need, running["p0"].placement)
@@ -181,8 +208,13 @@ def _with_held(draw: Any, instance: Instance) -> Instance:
             if placed_rate(instance, job, mode, placement) > 0:
                 room.take(demands.of(job)[1].needs[fit[0]], placement)
                 running[job.id] = Running(
-                    job=job.id, mode=mode, placement=placement, started_s=started_s, remaining_s=remaining_s,
-                    setup_s=draw(SECONDS), last_checkpoint_s=draw(st.sampled_from([None, started_s])),
+                    job=job.id,
+                    mode=mode,
+                    placement=placement,
+                    started_s=started_s,
+                    remaining_s=remaining_s,
+                    setup_s=draw(SECONDS),
+                    last_checkpoint_s=draw(st.sampled_from([None, started_s])),
                     preemptions=draw(st.sampled_from([0, 1])) if job.max_preemptions is None else 0,
                 )
         if fate != "waits":

@@ -8,7 +8,7 @@ from optsched.solver import Guarantee, Report, Request
 class CpSat:
     name = "cpsat"
     title = "whole horizon: CP-SAT model, large-neighbourhood search, Lagrangian bound"
-    needs: tuple[str, ...] = ("ortools", "numpy")
+    needs: tuple[str, ...] = ("ortools.sat.python.cp_model", "numpy")
     guarantee: Guarantee = "exact"
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:

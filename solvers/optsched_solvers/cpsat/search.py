@@ -57,7 +57,7 @@ def _improve(
         solve_whole(problem, incumbent, report, budget, direct, proved.get)
         return
     if direct:
-        if len(problem.activities) > 12:
+        if sums and len(problem.activities) > 12:
             _search_lists(problem, incumbent, budget, guide, until=0.95)
         solve_whole(problem, incumbent, report, budget, True, proved.get)
         return

@@ -23,8 +23,9 @@ Split = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """One way to run what is left of a job, in one piece of `seconds` (set-up included) from `earliest_s` after
-    now on. `option` is None where a running job continues. `preempted`: it is saved and leaves its nodes first."""
+    """One way to run what is left of a job, in one piece of `seconds` (set-up included) from `earliest_s`
+    after now on. `option` is None where a running job continues. `preempted`: it is saved and leaves its
+    nodes first."""
 
     option: Option | None
     mode: Mode
@@ -85,7 +86,7 @@ class Ways:
         return tuple(sorted(taken.items()))
 
     def hold_cost(self, term: Term, job: Job, alternative: Alternative) -> float:
-        """`energy` or `cost` of an alternative, with the checkpoint before it: at the lowest price in its bins."""
+        """`energy` or `cost` of an alternative and the checkpoint before it, at its bins' lowest price."""
         entry = self.instance.running_job.get(job.id)
         node = self.instance.cluster.node
         if alternative.option is None:
@@ -107,7 +108,7 @@ class Ways:
 
 
 def find_ways(instance: Instance) -> Ways:
-    """All alternatives of all jobs, over bins as fine as `MAX_SPLITS` allows. A job without any can never run."""
+    """All alternatives of all jobs, over bins as fine as `MAX_SPLITS` allows; a job may have none."""
     *finer, (coarsest, exact) = partitions(instance)
     for bins, exact_so in finer:
         ways = _over(instance, bins, exact_so, MAX_SPLITS)
@@ -195,11 +196,12 @@ def _splits(ways: Ways, job: Job, option: Option) -> Iterator[Split]:
                 yield ((b, mode.gpus),)
         return
     if option.spread == "cluster":
-        yield from _compositions(mode.gpus, [(b, sum(most[n] for n in names)) for b, names in enumerate(fitting)])
+        rooms = [(b, sum(most[name] for name in fits)) for b, fits in enumerate(fitting)]
+        yield from _compositions(mode.gpus, rooms)
         return
     for rack in dict.fromkeys(each.rack for each in ways.instance.cluster.nodes if each.rack is not None):
         rooms = [
-            (b, sum(most[name] for name in names if node[name].rack == rack)) for b, names in enumerate(fitting)
+            (b, sum(most[name] for name in fits if node[name].rack == rack)) for b, fits in enumerate(fitting)
         ]
         yield from _compositions(mode.gpus, rooms)
 

@@ -1,8 +1,8 @@
 """PuLP's back ends: which are there, how one is run, what it truly found.
 
-Three traps. PuLP calls a time-limited incumbent "Optimal" in `status` (`sol_status` tells the truth). It drops the
-bound, which is read here from CBC's log or from the back end's own object. And asking PuLP for all back ends that
-are available imports HiGHS's Python module, which must not share a process with OR-Tools.
+Three traps. PuLP calls a time-limited incumbent "Optimal" in `status` (`sol_status` tells the truth). It
+drops the bound, which is read here from CBC's log or from the back end's own object. And asking PuLP for all
+back ends that are available imports HiGHS's Python module, which must not share a process with OR-Tools.
 """
 
 import importlib.util
@@ -47,11 +47,11 @@ def choose(name: str) -> str:
 
     known = list(dict.fromkeys(pulp.listSolvers()))
     if name not in known:
-        raise InputError(f"option backend: PuLP has no back end {name!r}; available here: {_available(known)}")
+        raise InputError(f"option backend: PuLP has no {name!r}; available here: {_available(known)}")
     if not _is_there(name):
-        raise SolverUnavailable(f"PuLP's back end {name} is not installed; available here: {_available(known)}")
+        raise SolverUnavailable(f"PuLP's {name} is not installed; available here: {_available(known)}")
     if name == "HiGHS" and "ortools" in sys.modules:
-        raise SolverUnavailable("HiGHS cannot be loaded beside OR-Tools in one process; use HiGHS_CMD or PULP_CBC_CMD")
+        raise SolverUnavailable("HiGHS cannot be loaded beside OR-Tools in one process; use HiGHS_CMD")
     return name
 
 
@@ -82,7 +82,8 @@ def _make(name: str, wanted: dict[str, Any]) -> Any:
 def run(
     problem: Any, name: str, time_limit_s: float, workers: int, seed: int, max_nodes: int | None, folder: Path
 ) -> Outcome:
-    """Solve `problem` in place, with temporary files in `folder`. Raises SolverUnavailable if the back end fails."""
+    """Solve `problem` in place, with temporary files in `folder`. Raises SolverUnavailable if the back end
+    fails."""
     import pulp
 
     is_cbc = name in (DEFAULT, "COIN_CMD")

@@ -1,7 +1,7 @@
-"""Where a model counts capacity: each node by itself, or several nodes as one bin where that loses nothing."""
+"""Where a model counts capacity: each node by itself, or several as one bin where that loses nothing."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 
 from optsched.cluster import Cluster, Node
 from optsched.instance import Instance
@@ -9,7 +9,7 @@ from optsched.job import Job, Mode
 from optsched.modes import options
 from optsched.physics import locality_rate
 
-Key = tuple[object, ...]
+Key = Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,16 @@ class Bin:
 def partitions(instance: Instance) -> list[tuple[tuple[Bin, ...], bool]]:
     """Ways to part the nodes into bins, from fine to coarse, each with whether a model over them is exact.
 
-    The first merges only nodes whose GPUs are interchangeable for every job: any gang may be split over them at no
-    loss, and neither cores nor memory can bind while GPUs are left. As work never moves between GPUs while it
-    runs, such jobs fit one by one if they fit in total. The others merge nodes of a kind, then all of one GPU
-    type: a relaxation, whose bound holds and whose plans are made to fit afterwards.
+    The first merges only nodes whose GPUs are interchangeable for every job: any gang may be split over them
+    at no loss, and neither cores nor memory can bind while GPUs are left. As work never moves between GPUs
+    while it runs, such jobs fit one by one if they fit in total. The others merge nodes of a kind, then all
+    of one GPU type: a relaxation, whose bound holds and whose plans are made to fit afterwards.
     """
     cluster = instance.cluster
     merged: dict[Key, list[Node]] = {}
     for node in cluster.nodes:
-        merged.setdefault((node.gpu_type, node.gpu_memory_gib, node.gpu_price_per_h, node.gpus > 0), []).append(node)
+        key = (node.gpu_type, node.gpu_memory_gib, node.gpu_price_per_h, node.gpus > 0)
+        merged.setdefault(key, []).append(node)
     fine: list[Bin] = []
     for group in merged.values():
         if len(group) > 1 and _interchangeable(instance, group):
@@ -43,8 +44,7 @@ def partitions(instance: Instance) -> list[tuple[tuple[Bin, ...], bool]]:
             fine.extend(_merge([node]) for node in group)
     return [
         (tuple(fine), True),
-        (_by(cluster, lambda n: (n.gpu_type, n.gpus, n.gpu_memory_gib, n.cpus, n.memory_gib, n.gpu_price_per_h,
-                                 n.rack)), False),
+        (_by(cluster, lambda n: replace(n, name="")), False),
         (_by(cluster, lambda n: (n.gpu_type, n.gpu_memory_gib, n.gpu_price_per_h, n.gpus > 0)), False),
         (_by(cluster, lambda n: (n.gpu_type, n.gpus > 0)), False),
     ]

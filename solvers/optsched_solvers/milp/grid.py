@@ -1,4 +1,4 @@
-"""When each job may start: windows from releases, precedence and the incumbent, on a grid that is not too fine."""
+"""When each job may start: windows from releases, precedence and the incumbent, on a grid of some size."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,8 @@ GRIDS = (10**9, 20_000, 10_000, 5_000, 2_000, 1_000, 600, 400, 300, 200, 120, 60
 class Start:
     """One binary of the model: a job starts an alternative at `tick` and is done, in ticks, at `end`.
 
-    `completion_s` is the earliest instant at which any true schedule that rounds down to this start completes.
+    `completion_s` is the earliest instant at which any true schedule that rounds down to this start
+    completes.
     """
 
     alternative: Alternative
@@ -38,8 +39,9 @@ class Grid:
 def make_grid(
     ways: Ways, objective: Objective, incumbent: Plan | None, max_variables: int, max_entries: int
 ) -> Grid | None:
-    """The finest grid with at most so many starts and so many entries in capacity rows; None if 60 ticks are too
-    many. A grid that is not exact gets a tenth of the entries: it proves no optimum, so it had better be quick."""
+    """The finest grid with at most so many starts and so many entries in capacity rows; None if 60 ticks are
+    too many. A grid that is not exact gets a tenth of the entries: it proves no optimum, so it had better be
+    quick."""
     windows = _Windows(ways, objective, incumbent)
     times = [each.seconds for found in ways.of.values() for each in found]
     times += [each.earliest_s for found in ways.of.values() for each in found]
@@ -51,7 +53,7 @@ def make_grid(
             count = len(windows.range(tick, job_id, alternative))
             starts += count
             entries += count * (tick.floor(alternative.seconds) + 1) * max(1, len(alternative.split))
-        allowed = max_entries if ways.exact and tick.exact or most == GRIDS[-1] else max_entries / 10
+        allowed = max_entries if (ways.exact and tick.exact) or most == GRIDS[-1] else max_entries / 10
         if starts <= max_variables and entries <= allowed:
             found = {job.id: windows.starts(tick, job.id) for job in ways.instance.jobs}
             return Grid(tick=tick, of=found, entries=entries)
@@ -62,10 +64,10 @@ class _Windows:
     """Earliest start and latest completion of every job, in seconds after now.
 
     Latest completions hold for at least one optimal plan. All objectives grow with completion times or ignore
-    them, so some optimal plan has no job that could start earlier, all else being equal. From the last release
-    (and checkpoint) on, such a plan always has a job that runs, so it ends by that instant plus the sum of the
-    longest durations. And in a plan no worse than the incumbent, no job alone may push the first objective above
-    the incumbent's value while all others complete as early as they could.
+    them, so some optimal plan has no job that could start earlier, all else being equal. From the last
+    release (and checkpoint) on, such a plan always has a job that runs, so it ends by that instant plus the
+    sum of the longest durations. And in a plan no worse than the incumbent, no job alone may push the first
+    objective above the incumbent's value while all others complete as early as they could.
     """
 
     def __init__(self, ways: Ways, objective: Objective, incumbent: Plan | None) -> None:
@@ -146,7 +148,8 @@ class _Windows:
         now_s = self.instance.now_s
         jobs = self.instance.jobs
         done_s = {
-            job.id: now_s + self.earliest_s[job.id] + self._shortest_s(job.id, self.earliest_s[job.id]) for job in jobs
+            job_id: now_s + start_s + self._shortest_s(job_id, start_s)
+            for job_id, start_s in self.earliest_s.items()
         }
         fixed = 0.0
         over_jobs = []
@@ -156,7 +159,8 @@ class _Windows:
                     min(self.ways.hold_cost(term, job, each) for each in self.ways.of[job.id]) for job in jobs
                 )
             else:
-                costs = {job.id: cost for job in jobs if (cost := job_cost(term, self.instance, job)) is not None}
+                every = {job.id: job_cost(term, self.instance, job) for job in jobs}
+                costs = {job_id: cost for job_id, cost in every.items() if cost is not None}
                 least = {job_id: cost.at(done_s[job_id]) for job_id, cost in costs.items()}
                 over_jobs.append((weight, term, costs, least))
 

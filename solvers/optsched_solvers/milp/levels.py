@@ -1,4 +1,4 @@
-"""Objectives over the time-indexed variables: every job cost is a coefficient, as it depends on the start alone."""
+"""Objectives over the time-indexed variables: a job's cost is a coefficient of its start."""
 
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ def build_level(model: Model, level: tuple[tuple[float, Term], ...], number: int
             total[var] = total.get(var, 0.0) + factor * coefficient
     total = {var: coefficient for var, coefficient in total.items() if coefficient}
     if not total:
-        # PuLP cannot change an empty objective later; a job's starts, which add up to 1, stand for the constant.
+        # PuLP cannot change an empty objective later; one job's starts, which add up to 1, stand in.
         total = dict.fromkeys((var for _, var in next(iter(model.starts.values()))), 1.0)
         constant -= 1.0
     scale = scale_of(list(total.values()))
@@ -114,7 +114,7 @@ def _costs(model: Model, term: Term) -> dict[str, list[float]]:
 
 
 def level_of(model: Model, level: tuple[tuple[float, Term], ...], chosen: dict[str, Start]) -> float:
-    """Value of a level where each job takes the start chosen for it, computed without the solver's rounding."""
+    """Value of a level where each job takes the start chosen for it, without the solver's rounding."""
     total = 0.0
     for weight, term in level:
         costs = []

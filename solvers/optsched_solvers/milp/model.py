@@ -6,8 +6,8 @@
     sum_{a,t} budget x[j,a,t] <= budget                                each budget
     sum_{start of k <= tau} x + sum_{end of i > tau} x <= 1            i before k, each tick tau
 
-A running job continues (its only start is now) or is preempted: that choice holds its nodes until it is saved, and
-starts another alternative, with set-up, afterwards.
+A running job continues (its only start is now) or is preempted: that choice holds its nodes until it is
+saved, and starts another alternative, with set-up, afterwards.
 """
 
 from collections import defaultdict
@@ -102,7 +102,7 @@ class Model:
                         row[var] += amount
                         most[key, tick][job.id] = max(most[key, tick].get(job.id, 0.0), row[var])
         for at, row in rows.items():
-            # Where nothing begins, the tick before says as much; where all fits at once, the row says nothing.
+            # Where nothing begins, the tick before says as much; where all fits at once, any tick does.
             if at not in begins:
                 continue
             capacity = float(capacities[at[0]])

@@ -22,14 +22,14 @@ MAX_JOBS = 60
 MAX_VARIABLES = 60_000
 MAX_ENTRIES = 1_500_000
 ENTRIES_PER_S = 30_000
-"""Entries in capacity rows for each second of the time limit: what CBC still solves at the root in that time."""
+"""Entries in capacity rows for each second of the time limit: what CBC still solves at the root."""
 
 WRITE_S = 1e-5
 """Seconds that PuLP takes to hand over one entry and that the back end's time limit must leave."""
 
 NODES_PER_S = 50
-"""With one worker, branch-and-bound nodes allowed for each second of the time limit: a count gives the same result
-on every machine, a clock does not. The clock still stops what is slower than that."""
+"""With one worker, branch-and-bound nodes allowed for each second of the time limit: a count gives the same
+result on every machine, a clock does not. The clock still stops what is slower than that."""
 
 OPTIONS = ("backend", "max_variables")
 
@@ -40,8 +40,8 @@ MARGIN = 2e-7
 class MilpSolver:
     """Time-indexed mixed-integer program through PuLP, on any of its back ends.
 
-    Exact where all times lie on a grid of few ticks (see `ticks`), else a valid bound and a plan made to fit in
-    exact seconds. Options: `backend` (a PuLP solver, default the bundled CBC), `max_variables` (binaries).
+    Exact where all times lie on a grid of few ticks (see `ticks`), else a valid bound and a plan made to fit
+    in exact seconds. Options: `backend` (a PuLP solver, default the bundled CBC), `max_variables` (binaries).
     """
 
     name = "milp"
@@ -58,12 +58,13 @@ class MilpSolver:
             return f"running job {sharing} shares its GPUs, which this model does not know"
         ways = find_ways(instance)
         if all(ways.of.values()) and make_grid(ways, objective, None, MAX_VARIABLES, MAX_ENTRIES) is None:
-            return f"its jobs can run in {sum(map(len, ways.of.values()))} ways, too many even on a grid of 60 ticks"
+            count = sum(map(len, ways.of.values()))
+            return f"its jobs can run in {count} ways, too many even on a grid of 60 ticks"
         return None
 
     def solve(self, request: Request, report: Report) -> None:
-        """See `Solver.solve`. Raises InputError for a bad option, SolverUnavailable for a back end that is absent
-        or fails."""
+        """See `Solver.solve`. Raises InputError for a bad option, SolverUnavailable for a back end that is
+        absent or fails."""
         until = time.monotonic() + request.time_limit_s
         max_variables = _max_variables(request.options)
         name = backend.choose(request.options.get("backend", backend.DEFAULT))
@@ -111,7 +112,7 @@ class _Search:
             outcome = self._solve(built)
             if outcome.status == "infeasible":
                 if number == 0 and self.request.incumbent is None:
-                    self.report.infeasible("the time-indexed model, which no plan can violate, has no solution")
+                    self.report.infeasible("the time-indexed model, a relaxation, has no solution")
                 return
             chosen = self.model.chosen() if outcome.status in ("optimal", "feasible") else None
             found = None if chosen is None else level_of(self.model, level, chosen)
@@ -125,7 +126,7 @@ class _Search:
                 self.report.plan(plan)
             if outcome.status != "optimal":
                 return
-            # Later bounds hold among plans that keep this level's value, so the true plan's value must be kept.
+            # Later bounds hold among plans that keep this level's value: that of the plan, not of the grid.
             kept = found if plan is None else max(found, level_value(level, self.request.instance, plan))
             proved = proved and plan is not None and bound is not None and kept - bound <= 1e-6 * abs(kept)
             slack = 1e-6 * max(abs(kept), 1e-3)
@@ -169,8 +170,8 @@ class _Search:
                 gpus_of = sorted(((names[0], gpus) for names, gpus in parts), key=lambda pair: order[pair[0]])
                 placement = make_placement(self.request.instance.job[job_id], each.mode, gpus_of)
             found.append(Choice(
-                job_id=job_id, order_key=(start.tick, start.completion_s), option=each.option, placement=placement,
-                parts=tuple(parts), preempted=each.preempted,
+                job_id=job_id, order_key=(start.tick, start.completion_s), option=each.option,
+                placement=placement, parts=tuple(parts), preempted=each.preempted,
             ))
         return found
 

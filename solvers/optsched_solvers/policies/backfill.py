@@ -73,7 +73,8 @@ class Backfill:
         known = self._reservation
         if known is None or known.head != head or known.start_s <= world.now_s:
             return True
-        return any(known.releases_s.get(job_id, world.now_s) > world.now_s + TIME_TOLERANCE_S for job_id in released)
+        soon_s = world.now_s + TIME_TOLERANCE_S
+        return any(known.releases_s.get(job_id, soon_s) > soon_s for job_id in released)
 
     def _fill(self, world: World, candidates: list[Entry]) -> None:
         """Start candidates that end before the reservation, or fit beside it."""

@@ -18,8 +18,8 @@ def arrival_key(world: World, job_id: str, rank: float = 0.0) -> Key:
 class DemandQueue:
     """Waiting jobs, the best first, in one heap for each demand.
 
-    Jobs of one demand fit at the same instants: when the best of them does not, `block` sets all of them aside
-    until `unblock`. An event then costs O(demands + starts x log(jobs)), however many jobs wait.
+    Jobs of one demand fit at the same instants: when the best of them does not, `block` sets all of them
+    aside until `unblock`. An event then costs O(demands + starts x log(jobs)), however many jobs wait.
     """
 
     def __init__(self) -> None:
@@ -28,8 +28,8 @@ class DemandQueue:
         self._blocked: dict[Demand, None] = {}
 
     def push(self, key: Key, job_id: str, demand: Demand, *, reconsider: bool = False) -> None:
-        """Add a waiting job. With `reconsider` its demand is looked at again if it comes before all others of it:
-        for rules by which the first of a demand may start although those behind it may not."""
+        """Add a waiting job. With `reconsider` its demand is looked at again if it comes before all others of
+        it: for rules by which the first of a demand may start although those behind it may not."""
         heap = self._heaps.setdefault(demand, [])
         entry = (key, job_id)
         heappush(heap, entry)

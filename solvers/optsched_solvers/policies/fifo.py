@@ -8,7 +8,8 @@ from .demand_queue import Entry, arrival_key
 
 
 class Fifo:
-    """Strict order of priority, then submission: while the first job does not fit, nobody behind it starts."""
+    """Strict order of priority, then submission: while the first job does not fit, nobody behind it
+    starts."""
 
     name = "fifo"
     title = "first in, first out; the head of the queue blocks it"

@@ -15,9 +15,9 @@ LEVEL_TOLERANCE_GPU_S = 1e-3
 class Las(Preemptive):
     """Least attained GPU service first, with preemption and without knowing any run time.
 
-    Service is discretised as in Tiresias (Gu et al., NSDI 2019), here in levels that double from one GPU-hour;
-    within a level jobs run in order of arrival and do not preempt each other. A stay on GPUs thus lasts at least as
-    long as all before it together, so that jobs do not take turns for ever.
+    Service is discretised as in Tiresias (Gu et al., NSDI 2019), here in levels that double from one
+    GPU-hour; within a level jobs run in order of arrival and do not preempt each other. A stay on GPUs thus
+    lasts at least as long as all before it together, so that jobs do not take turns for ever.
     """
 
     name = "las"

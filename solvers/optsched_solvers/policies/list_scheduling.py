@@ -21,7 +21,8 @@ class ListScheduling:
     def decide(self, world: World) -> None:
         """Start every job that fits, in order."""
         for job_id in world.take_arrived():
-            self._queue.push(arrival_key(world, job_id, self.rank(world, job_id)), job_id, world.demand(job_id))
+            key = arrival_key(world, job_id, self.rank(world, job_id))
+            self._queue.push(key, job_id, world.demand(job_id))
         if world.take_released():
             self._queue.unblock()
         while entry := self._queue.best():

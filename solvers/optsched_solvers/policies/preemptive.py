@@ -14,10 +14,10 @@ from .running_order import RunningOrder
 class Preemptive:
     """Base of the rules that give each job a rank and let a lower rank evict a higher one.
 
-    Waiting jobs are served in order of priority, rank and arrival. One that fits starts. One that fits once the
-    jobs being checkpointed are gone claims that place. Else running jobs of lower priority or higher rank are
-    evicted, the last in order first, until it fits; those whose place turns out not to be needed stay. Jobs of equal
-    priority and rank never evict each other.
+    Waiting jobs are served in order of priority, rank and arrival. One that fits starts. One that fits once
+    the jobs being checkpointed are gone claims that place. Else running jobs of lower priority or higher rank
+    are evicted, the last in order first, until it fits; those whose place turns out not to be needed stay.
+    Jobs of equal priority and rank never evict each other.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,8 @@ class Preemptive:
 
 
 class _Moment:
-    """One decision. `soon` is what will be free when all saving jobs are gone, less what has been claimed of it."""
+    """One decision. `soon` is what will be free when all saving jobs are gone, less what has been claimed of
+    it."""
 
     def __init__(self, rule: Preemptive, world: World) -> None:
         self._rule = rule
@@ -120,7 +121,8 @@ class _Moment:
         return self._room
 
     def _evict_for(self, entry: Entry) -> bool:
-        """Preempt what must give way for the job to fit, now or once it is saved; whether that can be done."""
+        """Preempt what must give way for the job to fit, now or once it is saved; whether that can be
+        done."""
         key, job_id = entry
         world = self._world
         victims: list[str] = []

@@ -14,8 +14,8 @@ Ranking = Callable[[World, str], float]
 class RunningOrder:
     """The jobs that may be evicted, in a heap by the key that each had when it was last looked at.
 
-    A rank that falls while its job runs is only looked at when the job comes up. When a rank will rise must be
-    known beforehand (`rise_s`, infinite for never); then it is looked at again.
+    A rank that falls while its job runs is only looked at when the job comes up. When a rank will rise must
+    be known beforehand (`rise_s`, infinite for never); then it is looked at again.
     """
 
     def __init__(self, rank: Ranking, rise_s: Ranking) -> None:

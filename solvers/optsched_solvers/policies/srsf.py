@@ -6,7 +6,8 @@ from .preemptive import Preemptive
 
 
 class Srsf(Preemptive):
-    """Shortest remaining service (GPUs x remaining time) first, with preemption; what does not fit is skipped.
+    """Shortest remaining service (GPUs x remaining time) first, with preemption; what does not fit is
+    skipped.
 
     The rule that Tiresias uses when run times are known (Gu et al., NSDI 2019).
     """

@@ -8,8 +8,8 @@ from .preemptive import Preemptive
 class Srtf(Preemptive):
     """Shortest remaining time first, with preemption; what does not fit is skipped.
 
-    On one GPU without overheads this is the optimal rule for total completion time (Schrage, Operations Research
-    16, 1968).
+    On one GPU without overheads this is the optimal rule for total completion time (Schrage, Operations
+    Research 16, 1968).
     """
 
     name = "srtf"

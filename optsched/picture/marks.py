@@ -1,4 +1,4 @@
-"""The plotly traces of a picture: a few with arrays, never one a job."""
+"""The bars, marks and steps of a page: a few plotly traces with arrays, never one a job."""
 
 from html import escape
 from typing import Any

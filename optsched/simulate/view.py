@@ -1,0 +1,188 @@
+"""What a policy may see of the cluster in virtual time."""
+
+import math
+from dataclasses import dataclass
+
+from ..errors import OptschedError
+from ..instance import Instance, Placement
+from ..job import Job
+from ..modes import Option
+from ..physics import TIME_TOLERANCE_S, rate, run_s, setup_s, span
+from .demand import Demand, Demands
+from .placement import Layout, Need, Room
+from .state import JobState, Run, gpus_counted
+
+WORK_TOLERANCE = 1e-9
+"""Share of a job's work that counts as rounding."""
+
+
+class PolicyFault(OptschedError):
+    """A policy asked for what cannot be; the message says what and when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What a running or saving job holds; `partner` is the job that shares its GPUs."""
+
+    need: Need
+    placement: Placement
+    partner: str | None
+
+
+class View:
+    """State of a simulation between events.
+
+    `waiting` are the jobs that could start, in the order in which they came to wait: released, their
+    predecessors done, not running. `running` are those that hold GPUs and will go on, `saving` those that are
+    being preempted and still hold theirs. `free` is what nobody holds; a policy tries things in copies of it.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.cluster = instance.cluster
+        self.now_s = instance.now_s
+        self.waiting: dict[str, Job] = {}
+        self.running: dict[str, Job] = {}
+        self.saving: dict[str, Job] = {}
+        layout = Layout(instance.cluster)
+        self.free = Room(layout, instance.cluster, instance.tenants)
+        self._demands = Demands(instance, layout)
+        self._states = [
+            JobState(index, job, instance.remaining_s(job), *self._demands.of(job))
+            for index, job in enumerate(instance.jobs)
+        ]
+        self._state = {state.job.id: state for state in self._states}
+
+    def job(self, job_id: str) -> Job:
+        """The job as it was submitted. A policy asks `remaining_work_s` for its length, never the job."""
+        return self._state[job_id].job
+
+    def order(self, job_id: str) -> tuple[float, int]:
+        """Sort key of arrival: submission, then the position in the instance."""
+        state = self._state[job_id]
+        return state.job.submit_s, state.index
+
+    def remaining_work_s(self, job_id: str) -> float:
+        """Reference work that a policy believes a job has left; the only thing it may know of it. Exact
+        here."""
+        return self._state[job_id].work_left_s(self.now_s)
+
+    def options(self, job_id: str) -> tuple[Option, ...]:
+        """Ways to run the job that could ever fit, the fastest first."""
+        return self._state[job_id].options
+
+    def demand(self, job_id: str) -> Demand:
+        """What the job asks for; jobs of one demand fit at the same instants."""
+        return self._state[job_id].demand
+
+    def fastest(self, job_id: str) -> Option:
+        """The fastest option. Raises PolicyFault for a job that fits nowhere."""
+        state = self._state[job_id]
+        if not state.options:
+            raise PolicyFault(f"job {job_id} fits nowhere within its tenant's quota and the budgets")
+        return state.options[0]
+
+    def fastest_finish_s(self, job_id: str) -> float:
+        """Seconds from now to completion in the fastest option, with the start-up and restore still to
+        pay."""
+        state = self._state[job_id]
+        run = state.run
+        if run is None or run.stops_s is not None:
+            setup = setup_s(state.job, state.ran_before)
+        else:
+            setup = max(0.0, run.work_from_s - self.now_s)
+        best = state.options[0].rate if state.options or run is None else run.rate
+        return setup + self.remaining_work_s(job_id) / best
+
+    def service_gpus(self, job_id: str) -> int:
+        """GPUs by which the service still to give is measured: those of the fastest option; at least one, so
+        that CPU-only jobs count."""
+        state = self._state[job_id]
+        running = state.run is not None and not state.options
+        return self.held_gpus(job_id) if running else gpus_counted(self.fastest(job_id).mode)
+
+    def held_gpus(self, job_id: str) -> int:
+        """GPUs by which the service that a running or saving job is getting is measured; at least one."""
+        return gpus_counted(self._held(job_id).mode)
+
+    def attained_gpu_s(self, job_id: str) -> float:
+        """GPU-seconds the job has held so far, overheads included. What it held before `Instance.now_s` is
+        taken from the work it has done."""
+        state = self._state[job_id]
+        if state.run is None:
+            return state.attained_gpu_s
+        held_s = max(0.0, self.now_s - state.run.held_from_s)
+        return state.attained_gpu_s + held_s * gpus_counted(state.run.mode)
+
+    def expected_run_s(self, job_id: str, option: Option, placement: Placement) -> float:
+        """Seconds that a waiting job would hold `placement`, start-up and restore included."""
+        state = self._state[job_id]
+        speed = self._rate(state.job, option, placement)
+        return setup_s(state.job, state.ran_before) + run_s(
+            state.job, option.mode, self.remaining_work_s(job_id), speed
+        )
+
+    def expected_release_s(self, job_id: str) -> float:
+        """When a running or saving job is expected to give back what it holds."""
+        run = self._held(job_id)
+        if run.stops_s is not None:
+            return run.stops_s
+        return max(self.now_s, run.work_from_s) + self.remaining_work_s(job_id) / run.rate
+
+    def hold(self, job_id: str) -> Hold:
+        """What a running or saving job holds."""
+        run = self._held(job_id)
+        return Hold(run.need, run.placement, None if run.partner is None else run.partner.job.id)
+
+    def fit(self, job_id: str, room: Room | None = None) -> tuple[Option, Placement] | None:
+        """The fastest option that fits `room` (default: what is free now), and the best-fit place for it."""
+        state = self._state[job_id]
+        found = state.demand.fit(self.free if room is None else room)
+        return None if found is None else (state.options[found[0]], found[1])
+
+    def need(self, job_id: str, option: Option) -> Need:
+        """What the job takes under `option`."""
+        state = self._state[job_id]
+        for own, need in zip(state.options, state.demand.needs, strict=True):
+            if own is option:
+                return need
+        return self._demands.need(state.job, option.mode, option.spread, state.options)
+
+    def preemptible_at_s(self, job_id: str) -> float:
+        """From when on a running job may be preempted; infinite if never in this stay.
+
+        Not before its minimum run and its set-up are over, and not when it is about to end.
+        """
+        state = self._state[job_id]
+        run, job = state.run, state.job
+        if (
+            run is None or run.stops_s is not None or not job.preemptible or not state.options
+            or (job.max_preemptions is not None and state.preemptions >= job.max_preemptions)
+        ):
+            return math.inf
+        rounding_s = 2 * (TIME_TOLERANCE_S * run.rate + WORK_TOLERANCE * job.work_s)
+        if state.work_left_s(self.now_s) <= rounding_s:
+            return math.inf
+        ran_enough_s = run.started_s + job.min_run_s
+        at_start = run.was_running and self.now_s == self.instance.now_s
+        if at_start and ran_enough_s <= self.now_s + TIME_TOLERANCE_S:
+            return self.now_s  # then even during its set-up
+        return max(ran_enough_s, run.work_from_s)
+
+    def may_preempt(self, job_id: str) -> bool:
+        """Whether a running job may be preempted now."""
+        run = self._state[job_id].run
+        if run is None or not (run.held_from_s < self.now_s or run.was_running):
+            return False
+        return self.preemptible_at_s(job_id) <= self.now_s + TIME_TOLERANCE_S
+
+    def _held(self, job_id: str) -> Run:
+        run = self._state[job_id].run
+        if run is None:
+            raise PolicyFault(f"job {job_id} holds nothing at {self.now_s:g} s")
+        return run
+
+    def _rate(self, job: Job, option: Option, placement: Placement) -> float:
+        if len(placement) <= 1 and option.spread == "node":
+            return option.rate
+        return rate(job, option.mode, option.mode.gpu_type, span(self.cluster, placement))
