@@ -230,7 +230,7 @@ def dump_instance(instance: Instance) -> str:
     """The instance as file text: canonical, one node range or job a line, defaults left out."""
     parts: dict[str, Any] = {"format": INSTANCE_FORMAT, "name": instance.name}
     if instance.now_s:
-        parts["now_s"] = instance.now_s
+        parts["now_s"] = _number(instance.now_s)
     profiles: dict[int, Any] = {}
     cluster = plain(instance.cluster)
     cluster["nodes"] = [plain(node) for node in fold_nodes(instance.cluster.nodes)]

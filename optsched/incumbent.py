@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 from .instance import Instance
 from .objectives import Objective, level_name
-from .plan import Level, Plan
+from .plan import CLOSED_GAP, Level, Plan
 from .plan_class import outside_class
 from .plan_types import malformed
 from .verify import verify
 
 SAME_VALUE = 1e-9
 """Relative difference below which two plans are equally good."""
-CLOSED_GAP = 1e-6
-"""Relative gap up to which a plan is optimal, and by which rounding may lift a bound above a plan's value."""
 TINY = 1e-9
 """The same for values near zero."""
 

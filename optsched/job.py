@@ -28,7 +28,8 @@ class Mode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elastic:
     """A gang whose size may be chosen between `min` and `max`; `duration_s` refers to `max` unless the
-    profile's `gpus` table says otherwise (without one the rate is proportional to the count)."""
+    profile's `gpus` table says otherwise (without one the rate is proportional to the count). It is started at
+    a measured count, a power of two, or an end of the range."""
 
     min: PositiveCount
     max: PositiveCount

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .cluster import Cluster, Node
-from .job import Elastic, Job, Mode
-from .physics import Span, fits_type, rate, run_s
+from .job import Job, Mode
+from .physics import Span, core_levels, fits_type, gang_sizes, rate, run_s
 
 WIDEST_FIRST: tuple[Span, ...] = ("cluster", "rack", "node")
 NODE_ONLY: tuple[Span, ...] = ("node",)
@@ -30,20 +30,6 @@ class Option:
         return run_s(job, self.mode, work_s, self.rate)
 
 
-def gang_sizes(job: Job) -> tuple[int, ...]:
-    """GPU counts a job may run with: one, or of an elastic job the measured ones, powers of two and ends."""
-    if not isinstance(job.gpus, Elastic):
-        return (job.gpus,)
-    low, high = job.gpus.min, job.gpus.max
-    sizes = {low, high, *(n for n in job.profile.gpus if low <= n <= high)}
-    power = 1
-    while power <= high:
-        if power >= low:
-            sizes.add(power)
-        power *= 2
-    return tuple(sorted(sizes))
-
-
 def base_modes(cluster: Cluster, job: Job) -> tuple[Mode, ...]:
     """Every mode of a job before it is known where it fits: listed ones, or sizes x types x core levels."""
     return tuple(_base_modes(cluster, job))
@@ -59,23 +45,10 @@ def _base_modes(cluster: Cluster, job: Job) -> Iterator[Mode]:
     if job.gpus == 0:
         yield _with_shared(job, Mode(cpus=job.cpus))
         return
-    levels = sorted(job.profile.cpus_per_gpu) or [0]
     for gpu_type in cluster.gpu_types:
-        for gpus in _sizes_on(cluster, job, gpu_type, levels):
-            for level in levels:
+        for gpus in gang_sizes(job):
+            for level in core_levels(job):
                 yield _with_shared(job, Mode(gpu_type=gpu_type, gpus=gpus, cpus_per_gpu=level))
-
-
-def _sizes_on(cluster: Cluster, job: Job, gpu_type: str | None, levels: list[int]) -> tuple[int, ...]:
-    """`gang_sizes`, and of an elastic job the largest gangs that fit a node, a rack or all GPUs of a type."""
-    sizes = gang_sizes(job)
-    if not isinstance(job.gpus, Elastic):
-        return sizes
-    found = set(sizes)
-    for level in levels:
-        largest = most_gpus(cluster, job, Mode(gpu_type=gpu_type, gpus=job.gpus.max, cpus_per_gpu=level))
-        found.update(most for most in largest.values() if job.gpus.min <= most <= job.gpus.max)
-    return tuple(sorted(found))
 
 
 def _with_shared(job: Job, mode: Mode) -> Mode:
@@ -125,8 +98,8 @@ def _shapes(cluster: Cluster) -> tuple[tuple[_Shape, ...], tuple[int, ...]]:
 
 def _room_on(node: Node, job: Job, mode: Mode) -> int:
     """The most GPUs of `mode` that `node` could hold when empty (1 for a CPU-only mode that fits)."""
-    if not fits_type(job, mode, node):
-        return 0
+    if not fits_type(job, mode, node) or (mode.gpus and node.gpu_type != mode.gpu_type):
+        return 0  # a gang does not mix types: `gpu_type` None stands for GPUs of no named type here
     if mode.gpus == 0:
         cores_fit = node.cpus is None or mode.cpus <= node.cpus
         return int(cores_fit and (node.memory_gib is None or job.memory_gib <= node.memory_gib))

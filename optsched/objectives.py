@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal
 
 from .errors import InputError
@@ -64,15 +65,15 @@ class Term:
 TERMS: dict[str, Term] = {
     term.name: term
     for term in (
-        Term("wct", "sum", "s", "weighted completion times, each counted from the job's submission: sum w (C - submit)"),
+        Term("wct", "sum", "s", "weighted completion times, counted from submission: sum w (C - submit)"),
         Term("makespan", "max", "s", "last completion, counted from now"),
         Term("tardiness", "sum", "s", "weighted tardiness: sum w max(0, C - deadline)"),
         Term("deadline", "sum", "", "weight of the jobs that miss their deadline"),
         Term("lateness", "max", "s", "largest C - deadline"),
-        Term("tail", "quantile", "s", "quantile of job completion time (C - submit); tail:0.9 for another than 0.99", 0.99),
+        Term("tail", "quantile", "s", "quantile of C - submit; tail:0.9 for another than 0.99", 0.99),
         Term("ftf", "max", "", "largest finish-time fairness: (C - submit) / time with 1/n of the cluster"),
         Term("maxmin", "max", "", "minus the smallest normalised rate: fastest run time / (C - submit)"),
-        Term("throughput", "sum", "", "minus the weighted sum of normalised rates: sum w fastest run time / (C - submit)"),
+        Term("throughput", "sum", "", "minus the sum of normalised rates: sum w fastest run time / (C - submit)"),
         Term("energy", "segments", "kWh", "energy of the GPUs held"),
         Term("cost", "segments", "", "price of the GPU-hours held"),
     )
@@ -94,11 +95,16 @@ class Objective:
 def level_name(level: tuple[tuple[float, Term], ...]) -> str:
     """A level as it is written on the command line."""
     return "+".join(
-        (f"{weight:g}*" if weight != 1 else "")
+        (f"{_digits(weight)}*" if weight != 1 else "")
         + term.name
-        + (f":{term.quantile:g}" if term.name == "tail" and term.quantile != TERMS["tail"].quantile else "")
+        + (f":{_digits(term.quantile)}" if term.quantile != TERMS[term.name].quantile else "")
         for weight, term in level
     )
+
+
+def _digits(number: float) -> str:
+    """All digits of a number, without an exponent: what `parse` reads as the same number."""
+    return f"{Decimal(repr(number)):f}".removesuffix(".0")
 
 
 def parse(text: str) -> Objective:
@@ -109,8 +115,8 @@ def parse(text: str) -> Objective:
     levels = []
     for part in text.split(","):
         level = []
-        for piece in part.split("+"):
-            match = re.fullmatch(r"\s*(?:([0-9.eE-]+)\s*\*)?\s*([a-z]+)(?::([0-9.]+))?\s*", piece)
+        for piece in re.split(r"(?<![0-9.][eE])\+", part):
+            match = re.fullmatch(r"\s*(?:([0-9.eE+-]+)\s*\*)?\s*([a-z]+)(?::([0-9.]+))?\s*", piece)
             if match is None or match[2] not in TERMS:
                 raise InputError(
                     f"objective {piece.strip()!r} is unknown; choose from {', '.join(TERMS)}, "

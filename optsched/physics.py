@@ -80,6 +80,26 @@ def count_rate(job: Job, gpus: int) -> float:
     return interpolate(job.profile.gpus, gpus)
 
 
+def gang_sizes(job: Job) -> tuple[int, ...]:
+    """GPU counts at which a job may be started: one, or of an elastic job the measured ones, powers of two, ends.
+
+    A job found running with another count may continue with it.
+    """
+    if not isinstance(job.gpus, Elastic):
+        return (job.gpus,)
+    low, high = job.gpus.min, job.gpus.max
+    powers = (1 << k for k in range(high.bit_length()))
+    return tuple(sorted({low, high, *(n for n in (*job.profile.gpus, *powers) if low <= n <= high)}))
+
+
+def core_levels(job: Job) -> tuple[int, ...]:
+    """Cores per GPU with which a job may be started: the measured ones; none where none were measured.
+
+    A job found running with another count may continue with it, at the interpolated rate.
+    """
+    return tuple(sorted(job.profile.cpus_per_gpu)) or (0,)
+
+
 def rate(job: Job, mode: Mode, gpu_type: str | None, spread: Span, partner: Job | None = None) -> float:
     """Reference work per second of `job` in `mode` on GPUs of `gpu_type`, spread so far.
 

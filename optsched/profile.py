@@ -32,7 +32,8 @@ class Profile:
 
     Rate tables: `rate` by GPU type (a type not listed cannot run the job), `gpus` by GPU count, `cpus_per_gpu`
     by cores for each GPU; counts between two points are interpolated linearly, below the first point on the
-    line to the origin, beyond the last point the last rate holds.
+    line to the origin, beyond the last point the last rate holds. Jobs are started with listed core counts; the
+    interpolation serves jobs found running with others.
 
     `checkpoint_every_s` None: the job saves on demand, a preemption holds its GPUs for `checkpoint_s`.
     A number: only periodic checkpoints exist, and a preemption loses the work since the last one.

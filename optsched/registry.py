@@ -52,7 +52,8 @@ def solver(name: str) -> Solver:
 
         return PolicySolver(name)
     if name not in _entries("solvers"):
-        raise InputError(f"solver {name!r} is unknown; choose from {', '.join((*names('solvers'), *names('policies')))}")
+        known = ", ".join((*names("solvers"), *names("policies")))
+        raise InputError(f"solver {name!r} is unknown; choose from {known}")
     found = cast(Solver, _load("solvers", name))
     missing = missing_modules(found)
     if missing:

@@ -53,12 +53,13 @@ def gangs() -> Case:
         )
     )
     wide = Profile(
-        cpus_per_gpu={1: 0.5, 3: 1.0}, memory_gib_per_gpu=8.0, gpu_memory_gib=16.0,
+        cpus_per_gpu={1: 0.5, 2: 0.75, 3: 1.0}, memory_gib_per_gpu=8.0, gpu_memory_gib=16.0,
         locality=Locality(node=1.0, rack=0.8, cluster=0.5),
     )
     jobs = (
         Job(id="six", gpus=6, duration_s=80.0, profile=wide),
-        Job(id="two", gpus=2, duration_s=50.0, profile=Profile(memory_gib_per_gpu=16.0)),
+        Job(id="two", gpus=2, duration_s=50.0,
+            profile=Profile(cpus_per_gpu={1: 1.0, 4: 1.0, 6: 1.0}, memory_gib_per_gpu=16.0)),
         Job(id="late", gpus=2, duration_s=20.0, submit_s=55.0, profile=Profile(startup_s=5.0)),
         Job(id="apart", gpus=8, duration_s=60.0, profile=wide),
     )
@@ -90,7 +91,8 @@ def kinds() -> Case:
         Job(id="only", gpus=1, duration_s=30.0, profile=Profile(rate={"a100": 1.0})),
         Job(id="grow", gpus=Elastic(min=1, max=4), duration_s=30.0, profile=Profile(gpus={1: 0.25, 3: 0.75, 4: 1.0})),
         Job(id="list", modes=(
-            Mode(duration_s=10.0, gpus=4, gpu_type="a100"), Mode(duration_s=25.0, gpus=4), Mode(duration_s=90.0, gpus=1),
+            Mode(duration_s=10.0, gpus=4, gpu_type="a100"), Mode(duration_s=25.0, gpus=4),
+            Mode(duration_s=90.0, gpus=1),
         )),
     )
     plan = Plan(

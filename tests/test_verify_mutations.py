@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.plan_cases import CASES, entry, place, segment
 
 import optsched.verify
 from optsched import Instance, JobPlan, Mode, Node, Plan, Segment
 from optsched.objectives import parse
 from optsched.verify import verify
+from tests.plan_cases import CASES, entry, place, segment
 
 WCT = parse("wct")
 
@@ -154,8 +154,8 @@ MUTATIONS = (
              instance=with_profile("q", gpu_memory_gib=14.0)),
     Mutation("rate", "kinds", "only", both(mode(gpu_type="v100"), on("v1:1g0c")), ("no progress", "v1", "0 s"),
              "v1", 0),
-    Mutation("rate", "gangs", "six", both(mode(cpus_per_gpu=0), on("n0:4g0c", "n1:2g0c")),
-             ("no progress", "n0", "0 s"), "n0", 0),
+    Mutation("mode", "gangs", "six", both(mode(cpus_per_gpu=0), on("n0:4g0c", "n1:2g0c")),
+             ("0 cores per GPU", "1, 2, 3", "0 s"), time_s=0),
     Mutation("rate", "pairs", "p", None, ("no progress", "n0", "0 s"), "n0", 0,
              instance=with_profile("p", sharing=None)),
     Mutation("overhead", "held", "again", become("start", segment(1000, 1005, ONE, "n5:1g0c"),
@@ -202,8 +202,8 @@ MUTATIONS = (
              ("n1", "1000 s", "1004 s"), "n1", 1000),
     Mutation("precedence", "shared", "wait", shift(-1), ("19 s", "before b", "20 s"), time_s=19,
              instance=with_cluster(resources={"licence": 9.0})),
-    Mutation("GPUs", "gangs", "two", both(mode(cpus_per_gpu=0), on("n0:2g0c")), ("6 GPUs of 4", "n0", "0 s", "six, two"),
-             "n0", 0),
+    Mutation("GPUs", "gangs", "two", both(mode(cpus_per_gpu=1), on("n0:2g2c")),
+             ("6 GPUs of 4", "n0", "0 s", "six, two"), "n0", 0),
     Mutation("GPUs", "gangs", "late", on("n0:2g0c"), ("6 GPUs of 4", "n0", "55 s"), "n0", 55),
     Mutation("GPUs", "pairs", "q", None, ("4 GPUs of 2", "n0", "0 s", "p, q"), "n0", 0,
              plan=lambda plan: change(change(plan, "p", mode(share_with=None)), "q", mode(share_with=None))),
@@ -215,8 +215,8 @@ MUTATIONS = (
              instance=with_cluster(resources={"licence": 1.0})),
     Mutation("quota", "shared", "c", None, ("0 s", "tenant blue", "3 GPUs", "of 2", "a, c"), time_s=0,
              instance=lambda instance: replace(instance, tenants=(replace(instance.tenants[0], gpu_quota=2),))),
-    Mutation("budget", "shared", "c", become("start", segment(0, 5, Mode(duration_s=5.0, gpus=1, budgets={"energy": 7.0}),
-                                                              "n0:1g0c")),
+    Mutation("budget", "shared", "c",
+             become("start", segment(0, 5, Mode(duration_s=5.0, gpus=1, budgets={"energy": 7.0}), "n0:1g0c")),
              ("15 of budget energy", "there is 10", "0 s"), time_s=0),
     Mutation("sharing", "pairs", "p", mode(share_with="nobody"), ("nobody", "0 s", "not in the instance"), time_s=0),
     Mutation("sharing", "pairs", "p", mode(share_with="p"), ("itself", "0 s"), time_s=0),

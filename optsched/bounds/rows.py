@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..job import Elastic, Job, Mode
-from ..modes import gang_sizes
-from ..physics import Span, count_rate, gpu_type_rate, interpolate, locality_rate, power_w
+from ..physics import Span, count_rate, gang_sizes, gpu_type_rate, interpolate, locality_rate, power_w
 from .shape import Shape
 
 NO_GPU = -1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ..cluster import Node
 from ..instance import Instance, Placement, Running
 from ..job import Elastic, Job, Mode
-from ..physics import TIME_TOLERANCE_S, cpus, fits_type, placed_rate
+from ..physics import TIME_TOLERANCE_S, core_levels, cpus, fits_type, gang_sizes, placed_rate
 from ..plan import Segment
 from .violation import Violation
 
@@ -63,15 +63,17 @@ def check_segment(instance: Instance, job: Job, segment: Segment, before_s: floa
             "release date", f"job {job.id} runs {at}, before its submission at {job.submit_s:.12g} s",
             job.id, None, start_s,
         )
-    wrong = _wrong_mode(job, mode)
+    running = instance.running_job.get(job.id)
+    kept = running is not None and running.placement == segment.placement and same_size(running.mode, mode)
+    wrong = _wrong_mode(job, mode, kept)
     if wrong is not None:
         yield Violation("mode", f"job {job.id} {at}: {wrong}", job.id, None, start_s)
         return
     yield from _placement(instance, job, segment)
 
 
-def _wrong_mode(job: Job, mode: Mode) -> str | None:
-    """Why `mode` is none of the job's, or None."""
+def _wrong_mode(job: Job, mode: Mode, kept: bool) -> str | None:
+    """Why `mode` is none of the job's, or None; `kept` says that it runs like this now."""
     if job.modes:
         if any(_is_listed(job, listed, mode) for listed in job.modes):
             return None
@@ -81,8 +83,12 @@ def _wrong_mode(job: Job, mode: Mode) -> str | None:
     if isinstance(job.gpus, Elastic):
         if not job.gpus.min <= mode.gpus <= job.gpus.max:
             return f"it runs on {mode.gpus} GPUs, its gang is {job.gpus.min} to {job.gpus.max}"
+        if not kept and mode.gpus not in gang_sizes(job):
+            return f"it runs on {mode.gpus} GPUs, it may be started on {', '.join(map(str, gang_sizes(job)))}"
     elif mode.gpus != job.gpus:
         return f"it runs on {mode.gpus} GPUs, its gang is {job.gpus}"
+    if mode.gpus and not kept and mode.cpus_per_gpu not in core_levels(job):
+        return f"it takes {mode.cpus_per_gpu} cores per GPU, measured are {', '.join(map(str, core_levels(job)))}"
     if mode.gpus == 0 and mode.cpus != job.cpus:
         return f"it holds {mode.cpus} cores, it asks for {job.cpus}"
     if mode.resources != job.resources:

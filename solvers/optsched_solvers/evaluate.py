@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from optsched.objectives import LATE_TOLERANCE_S, Term, job_cost, quantile_rank
+from optsched.objectives import LATE_TOLERANCE_S, Shape, Term, job_cost, quantile_rank
 
 from .problem import Problem, Schedule
 
@@ -66,17 +66,18 @@ class _Costs:
         self.which = np.array([index for index, _ in found], dtype=np.int64)
         self.scale = np.array([cost.scale for _, cost in found])
         self.origin_s = np.array([cost.origin_s for _, cost in found])
-        self.shape = found[0][1].shape if found else "linear"
+        self.shape: Shape = found[0][1].shape if found else "linear"
 
     def each(self, ends_s: Floats) -> Floats:
-        late_s = ends_s[self.which] - self.origin_s
-        if self.shape == "linear":
-            return self.scale * late_s
+        late_s: Floats = ends_s[self.which] - self.origin_s
         if self.shape == "positive":
-            return self.scale * np.maximum(late_s, 0.0)
-        if self.shape == "late":
-            return self.scale * (late_s > LATE_TOLERANCE_S)
-        return -self.scale / late_s
+            late_s = np.maximum(late_s, 0.0)
+        elif self.shape == "late":
+            late_s = (late_s > LATE_TOLERANCE_S).astype(np.float64)
+        elif self.shape == "inverse":
+            late_s = -1.0 / late_s
+        costs: Floats = self.scale * late_s
+        return costs
 
     def total(self, ends_s: Floats) -> float:
         if not len(self.which):

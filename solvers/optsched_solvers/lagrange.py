@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from optsched.objectives import JobCost, Term, job_cost
+from optsched.objectives import LATE_TOLERANCE_S, JobCost, Term, job_cost
 
 from .problem import Activity, Alternative, Problem, Schedule
 
@@ -155,7 +155,7 @@ class PriceBound:
 
     def evaluate(self, prices: Floats) -> tuple[float, Floats]:
         """Value of the dual at `prices` (type x cell, per GPU-second) and GPU-seconds used beyond capacity."""
-        types, cells = prices.shape
+        types = len(prices)
         slope = np.concatenate([prices, np.zeros((types, 1))], axis=1)
         integral = np.concatenate([np.zeros((types, 1)), np.cumsum(prices * self.cells_s, axis=1)], axis=1)
         flat_slope, flat_integral = slope.ravel(), integral.ravel()
@@ -273,17 +273,17 @@ class PriceBound:
             yield best_value, best
 
 
-    def suggestion(self) -> tuple[Floats, list[int | None]]:
+    def suggestion(self) -> tuple[list[float], list[int | None]]:
         """Mean start of every job over the last evaluations, and the index of the GPU type it took most often.
 
         The mean of the relaxed solutions along the ascent tends to a primal one (Barahona and Anbil, Mathematical
         Programming 87, 2000).
         """
-        starts = np.mean([starts for _, starts in self._choices], axis=0)
+        starts: Floats = np.array([starts for _, starts in self._choices], dtype=np.float64)
         votes = np.zeros((len(self.problem.activities), len(self.types)))
         for rows, _ in self._choices:
             np.add.at(votes, (self.job[rows], self.of_type[rows]), self.gpus[rows] > 0)
-        return starts, [int(vote.argmax()) if vote.any() else None for vote in votes]
+        return [float(mean) for mean in starts.mean(axis=0)], [int(vote.argmax()) if vote.any() else None for vote in votes]
 
 
 def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:
@@ -306,7 +306,7 @@ def _shape(cost: JobCost, late_s: Floats) -> Floats:
     if cost.shape == "positive":
         return cost.scale * np.maximum(late_s, 0.0)
     if cost.shape == "late":
-        return cost.scale * (late_s > 1e-5)
+        return np.where(late_s > LATE_TOLERANCE_S, cost.scale, 0.0)
     return -cost.scale / np.maximum(late_s, 1e-9)
 
 

@@ -6,7 +6,7 @@ placed one by one, each at the earliest tick at which all it needs is free for i
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .problem import Activity, Alternative, Choice, Problem, Schedule, Split
 
@@ -258,8 +258,8 @@ def generate(
     problem: Problem,
     priority: Sequence[float],
     preempted: frozenset[int] = frozenset(),
-    ways: dict[int, tuple[int, ...]] | None = None,
-    nodes: dict[int, frozenset[int]] | None = None,
+    ways: Mapping[int, tuple[int, ...]] | None = None,
+    nodes: Mapping[int, frozenset[int]] | None = None,
 ) -> Schedule | None:
     """Serial schedule generation: lowest `priority` first among jobs whose predecessors are placed.
 
@@ -316,8 +316,8 @@ def _first_to_complete(
     activity: Activity,
     found: dict[int, Choice],
     budget: dict[str, float],
-    ways: dict[int, tuple[int, ...]] | None,
-    nodes: dict[int, frozenset[int]] | None,
+    ways: Mapping[int, tuple[int, ...]] | None,
+    nodes: Mapping[int, frozenset[int]] | None,
 ) -> Choice | None:
     index = activity.index
     not_before = max([activity.release_up, *(_end(problem, i, found[i]) for i in activity.before)])

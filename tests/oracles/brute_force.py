@@ -169,7 +169,7 @@ def choices(search: Search, job: Job, work_s: float, setup: float) -> Iterator[C
 
 
 def _modes(job: Job) -> Iterator[Mode]:
-    """Every mode the verifier accepts, cores up to the last measured point; the GPU type is read off the
+    """Every mode the verifier accepts, cores as measured; the GPU type is read off the
     nodes."""
     for listed in job.modes:
         names = {**job.resources, **listed.resources}
@@ -181,10 +181,13 @@ def _modes(job: Job) -> Iterator[Mode]:
     if job.gpus == 0:
         yield Mode(cpus=job.cpus, resources=job.resources)
         return
-    counts = range(job.gpus.min, job.gpus.max + 1) if isinstance(job.gpus, Elastic) else (job.gpus,)
+    counts = [job.gpus] if isinstance(job.gpus, int) else [
+        n for n in range(job.gpus.min, job.gpus.max + 1)
+        if n in (job.gpus.min, job.gpus.max, 1, 2, 4, 8, 16) or n in job.profile.gpus
+    ]
     table = job.profile.cpus_per_gpu
     for gpus in counts:
-        for cores in range(1, max(table) + 1) if table else (0,):
+        for cores in table or (0,):
             yield Mode(gpus=gpus, cpus_per_gpu=cores, resources=job.resources)
 
 

@@ -61,7 +61,8 @@ def test_srpt_is_no_worse_than_without_preemption(processing: list[float], data:
 
 
 @pytest.mark.parametrize(
-    ("processing", "releases", "expected"), [([5.0, 1.0], [0.0, 1.0], 8.0), ([4.0, 1.0, 1.0], [0.0, 1.0, 3.0], 12.0)]
+    ("processing", "releases", "expected"),
+    [([5.0, 1.0], [0.0, 1.0], 8.0), ([4.0, 1.0, 1.0], [0.0, 1.0, 3.0], 12.0)],
 )
 def test_srpt_by_hand(processing: list[float], releases: list[float], expected: float) -> None:
     assert srpt.total_completion(processing, releases) == expected
@@ -79,9 +80,7 @@ def test_mcnaughton_is_no_worse_than_without_preemption(processing: list[float],
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4))
 def test_unrelated(processing: list[tuple[int, int, int]]) -> None:
     nodes = tuple(Node(name=f"n{i}", gpu_type=f"t{i}", gpus=1) for i in range(3))
-    jobs = tuple(
-        Job(id=f"j{j}", duration_s=1.0, profile=Profile(rate={f"t{i}": 1 / length for i, length in enumerate(row)}))
-        for j, row in enumerate(processing)
-    )
+    profiles = [Profile(rate={f"t{i}": 1 / length for i, length in enumerate(row)}) for row in processing]
+    jobs = tuple(Job(id=f"j{j}", duration_s=1.0, profile=profile) for j, profile in enumerate(profiles))
     expected = optimum(Instance(cluster=Cluster(nodes=nodes), jobs=jobs), "wct")
     assert unrelated.total_completion([list(row) for row in processing]) == pytest.approx(expected)

@@ -132,9 +132,9 @@ def instances(draw: DrawFn, most_jobs: int = 4, most_running: int = 2, most_node
         cores[node.name] = None if have is None else have - count * level
     early = [job for job in found.jobs if not job.after and job.submit_s <= 0]
     waiting = [job for job in early if job.id not in found.running_job]
-    if waiting and draw(st.booleans()):
-        entry_ = Suspended(job=waiting[0].id, remaining_s=waiting[0].work_s / 2)
-        found = replace(found, suspended=(entry_,))
+    if waiting and draw(st.sampled_from((False, True))):
+        half_done = Suspended(job=waiting[0].id, remaining_s=waiting[0].work_s / 2)
+        found = replace(found, suspended=(half_done,))
     return found
 
 

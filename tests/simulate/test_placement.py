@@ -103,7 +103,8 @@ def test_finds_a_place_if_there_is_one_on_the_fewest_nodes(
     nodes = (
         *(
             Node(
-                name=f"n{i}", gpu_type=kind if count else None, gpus=count, cpus=cpus, memory_gib=gib, rack=rack
+                name=f"n{i}", gpu_type=kind if count else None, gpus=count, cpus=cpus, memory_gib=gib,
+                rack=rack,
             )
             for i, (count, cpus, gib, kind, rack) in enumerate(drawn)
         ),

@@ -7,15 +7,18 @@ WORK_PER_SECOND = 0.04
 """Deterministic time (CP-SAT's counted work) granted for each second of the limit; the wall clock stays the outer
 limit, and a run that meets it first is not reproducible. Scheduling models take 5 to 20 s for one unit."""
 
+SHARE = 0.95
+"""CP-SAT overruns its limits a little; what is left is for that and for sending the last plan."""
+
 
 class Budget:
     """What is left of a solve's time."""
 
     def __init__(self, time_limit_s: float, workers: int, seed: int) -> None:
         self.begun_s = time.monotonic()
-        self.limit_s = time_limit_s
+        self.limit_s = SHARE * time_limit_s
         self.workers, self.seed = workers, seed
-        self.work = WORK_PER_SECOND * time_limit_s if workers == 1 else None
+        self.work = WORK_PER_SECOND * self.limit_s if workers == 1 else None
         self.met_clock = False
 
     def left_s(self) -> float:

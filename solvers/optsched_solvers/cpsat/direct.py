@@ -65,7 +65,7 @@ def solve_whole(
     for k, level in enumerate(problem.objective.levels):
         expression = build(model.cp, problem, level, model.end, model.chosen, model.horizon)
         known = outside(k)
-        if known is not None and problem.tick.exact:
+        if known is not None and expression.exact:
             _add_outside_bound(model.cp, expression, known)
         model.cp.minimize(expression.expression)
         best = _solve_level(problem, model, expression, k, incumbent, report, budget)
@@ -81,7 +81,8 @@ def _add_outside_bound(cp: cp_model.CpModel, expression: LevelExpression, known:
     """Tell the solver a bound on the integer objective that follows from `known` on the value."""
     low, high = expression.value(0), expression.value(1)
     if high > low and math.isfinite(low) and math.isfinite(high):
-        cp.add(expression.expression >= math.ceil((known - low) / (high - low) * (1 - 1e-9) - 1e-6))
+        steps = (known - low) / (high - low)
+        cp.add(expression.expression >= math.ceil(steps - 1e-6 - 1e-9 * abs(steps)))
 
 
 def _solve_level(
@@ -91,7 +92,7 @@ def _solve_level(
     """Solve for the current objective; its optimal integer value, or None where it was not proved."""
     solver = cp_model.CpSolver()
     budget.configure(solver)
-    solver.best_bound_callback = lambda bound: report.bound(  # type: ignore[assignment]
+    solver.best_bound_callback = lambda bound: report.bound(
         level, expression.value(math.ceil(bound - 1e-6)), "cpsat"
     )
     status = solver.solve(model.cp, _Listener(problem, model, incumbent))
@@ -107,7 +108,7 @@ def _solve_level(
     return round(solver.objective_value) if status == cp_model.OPTIMAL else None
 
 
-class _Listener(cp_model.CpSolverSolutionCallback):
+class _Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
     """Puts each solution on real nodes while the search goes on."""
 
     def __init__(self, problem: Problem, model: Model, incumbent: Incumbent) -> None:

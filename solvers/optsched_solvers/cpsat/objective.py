@@ -76,11 +76,11 @@ class _Builder:
         if term.over == "segments":
             for activity in self.problem.activities:
                 for i, literal in enumerate(self.chosen[activity.index]):
-                    cost = weight * self.problem.segment_cost(term, activity, i)
-                    if cost:
-                        self.parts.append((cost, literal, 1))
+                    held = weight * self.problem.segment_cost(term, activity, i)
+                    if held:
+                        self.parts.append((held, literal, 1))
             return
-        costs = []
+        costs: list[tuple[JobCost, int]] = []
         for activity in self.problem.activities:
             cost = job_cost(term, self.problem.instance, activity.job)
             if cost is not None and cost.scale:
@@ -167,10 +167,9 @@ class _Builder:
         exact = self.exact
         if unit is None or total / unit > LARGEST:
             unit, exact = Fraction(total / 2**44), False
-        expression: Any = 0
         unit_value = float(unit)
         scaled = [math.floor(Fraction(repr(c)) / unit) for c, _, _ in parts]
-        expression = cp_model.LinearExpr.weighted_sum([variable for _, variable, _ in parts], scaled)
+        expression: Any = cp_model.LinearExpr.weighted_sum([variable for _, variable, _ in parts], scaled)
         offset = self.offset
         return LevelExpression(expression, lambda bound: offset + unit_value * bound, exact)
 

@@ -4,8 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
-import numpy as np
-
+from optsched.plan import Plan
 from optsched.solver import Report, Request
 
 from ..evaluate import Evaluator
@@ -30,6 +29,7 @@ def search(request: Request, report: Report) -> None:
     """Plan `request` by the parts of this package that fit its size."""
     problem = Problem(request.instance, request.objective)
     if not problem.activities:
+        report.plan(Plan())
         return
     budget = Budget(request.time_limit_s, request.workers, request.seed)
     incumbent = Incumbent(problem, Evaluator(problem), report)
@@ -144,9 +144,9 @@ def _price(
     assert incumbent.schedule is not None
     prices = PriceBound(problem, grid(problem, incumbent.schedule, CELLS))
     until = budget.fraction_left() - (0.15 if len(problem.activities) > 50 else 0.1)
-    best, steps = -math.inf, 0
-    for best, _ in prices.ascend(prices.start_prices(incumbent.schedule), incumbent.values[0]):
-        steps += 1
+    best = -math.inf
+    ascent = prices.ascend(prices.start_prices(incumbent.schedule), incumbent.values[0])
+    for steps, (best, _) in enumerate(ascent):
         budget.spend(PRICE_WORK * prices.costs.size)
         if steps % 25 == 0:
             report.bound(0, best * (1 - math.copysign(1e-9, best)), "prices")
@@ -155,13 +155,12 @@ def _price(
     if math.isfinite(best):
         proved[0] = best * (1 - math.copysign(1e-9, best))
         report.bound(0, proved[0], "prices")
-    starts, kinds = prices.suggestion()
+    order, kinds = prices.suggestion()
     ways: Ways = {}
     for activity in problem.activities:
         kind = kinds[activity.index]
         if kind is not None and (found := by_type(activity, prices.types[kind])):
             ways[activity.index] = found
-    order = list(np.asarray(starts))
     guided: Schedule | None = generate(problem, order, preempted_in(problem, incumbent.schedule), ways)
     free = generate(problem, order, preempted_in(problem, incumbent.schedule))
     incumbent.offer(guided)

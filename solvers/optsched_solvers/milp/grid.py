@@ -37,11 +37,15 @@ class Grid:
 
 
 def make_grid(
-    ways: Ways, objective: Objective, incumbent: Plan | None, max_variables: int, max_entries: int
+    ways: Ways,
+    objective: Objective,
+    incumbent: Plan | None,
+    max_variables: int,
+    max_entries: int,
+    coarse_entries: int,
 ) -> Grid | None:
-    """The finest grid with at most so many starts and so many entries in capacity rows; None if 60 ticks are
-    too many. A grid that is not exact gets a tenth of the entries: it proves no optimum, so it had better be
-    quick."""
+    """The exact grid if it has at most so many starts and so many entries in capacity rows, else the finest with
+    at most `coarse_entries`, at least one of 60 ticks; None where even that has more than `max_entries`."""
     windows = _Windows(ways, objective, incumbent)
     times = [each.seconds for found in ways.of.values() for each in found]
     times += [each.earliest_s for found in ways.of.values() for each in found]
@@ -53,7 +57,7 @@ def make_grid(
             count = len(windows.range(tick, job_id, alternative))
             starts += count
             entries += count * (tick.floor(alternative.seconds) + 1) * max(1, len(alternative.split))
-        allowed = max_entries if (ways.exact and tick.exact) or most == GRIDS[-1] else max_entries / 10
+        allowed = max_entries if (ways.exact and tick.exact) or most == GRIDS[-1] else coarse_entries
         if starts <= max_variables and entries <= allowed:
             found = {job.id: windows.starts(tick, job.id) for job in ways.instance.jobs}
             return Grid(tick=tick, of=found, entries=entries)

@@ -1,5 +1,6 @@
 """Objectives over the time-indexed variables: a job's cost is a coefficient of its start."""
 
+import math
 from dataclasses import dataclass
 
 from optsched.objectives import Term, combine, job_cost, quantile_rank
@@ -124,5 +125,5 @@ def level_of(model: Model, level: tuple[tuple[float, Term], ...], chosen: dict[s
                 costs.append(model.ways.hold_cost(term, job, start.alternative))
             elif (cost := job_cost(term, model.instance, job)) is not None:
                 costs.append(cost.at(start.completion_s))
-        total += weight * (sum(costs) if term.over == "segments" else combine(term, costs))
+        total += weight * (math.fsum(costs) if term.over == "segments" else combine(term, costs))
     return total

@@ -1,0 +1,136 @@
+"""The search over one grid: level after level, each keeping the values found before it."""
+
+import math
+import time
+from pathlib import Path
+
+from optsched.objectives import level_value, values
+from optsched.plan import Plan
+from optsched.solver import Report, Request
+from optsched.verify import verify
+
+from ..realise import Choice, make_placement, realise
+from . import backend
+from .grid import Start
+from .levels import LevelModel, build_level, level_of
+from .model import Model
+
+NODES_PER_S = 50
+"""With one worker, branch-and-bound nodes allowed for each second of the time limit: a count gives the same
+result on every machine, a clock does not. The clock still stops what is slower than that."""
+
+WRITE_S = 1e-5
+"""Seconds that PuLP takes to hand over one entry and that the back end's time limit must leave."""
+
+MARGIN = 2e-7
+"""Bounds are lowered by this fraction: what a solver's tolerances may hide."""
+
+SAME = 1e-6
+"""Values that differ by less than this fraction are equal."""
+
+
+class Search:
+    """Plans and bounds found on one grid after another.
+
+    `incumbent` is the best plan so far; `closed` says that a plan met its bound at every level.
+    """
+
+    def __init__(self, request: Request, report: Report, name: str, until: float, folder: Path) -> None:
+        self.request = request
+        self.report = report
+        self.name = name
+        self.until = until
+        self.folder = folder
+        self.incumbent = request.incumbent
+        self.closed = False
+        self._bounds: dict[int, float] = {}
+
+    def over(self, model: Model) -> bool:
+        """Report a plan and a bound for each level over one grid; whether a finer grid would be of no use."""
+        instance = self.request.instance
+        proved = True
+        for number, level in enumerate(self.request.objective.levels):
+            built = build_level(model, level, number)
+            outcome = self._solve(model, built)
+            if outcome.status == "infeasible":
+                if number == 0 and self.incumbent is None:
+                    self.report.infeasible("the time-indexed model, a relaxation, has no solution")
+                return True
+            chosen = model.chosen() if outcome.status in ("optimal", "feasible") else None
+            found = None if chosen is None else level_of(model, level, chosen)
+            bound = _bound(built, outcome, found)
+            if bound is not None and number == 0 and self.incumbent is not None:
+                # The windows leave out plans that are worse than the incumbent.
+                bound = min(bound, level_value(level, instance, self.incumbent))
+            if bound is not None and proved and bound > self._bounds.get(number, -math.inf):
+                self._bounds[number] = bound
+                self.report.bound(number, bound, f"time-indexed model ({self.name})")
+            if chosen is None or found is None:
+                return True
+            plan = realise(instance, _choices(model, chosen))
+            if plan is not None:
+                self.report.plan(plan)
+                self._keep(plan)
+            if outcome.status != "optimal":
+                return True
+            # Later bounds hold among plans that keep this level's value: that of the plan, not of the grid.
+            kept = found if plan is None else max(found, level_value(level, instance, plan))
+            proved = proved and plan is not None and bound is not None and kept - bound <= SAME * abs(kept)
+            slack = SAME * max(abs(kept), 1e-3)
+            model.add(built.expression, "<=", (kept - built.constant + slack) * built.scale)
+        self.closed = proved
+        return proved
+
+    def _keep(self, plan: Plan) -> None:
+        """Make a better plan the incumbent: the next grid's windows rest on it, so it must be a true plan."""
+        instance, objective = self.request.instance, self.request.objective
+        found = verify(instance, plan, objective).values
+        if found is not None and (
+            self.incumbent is None or found < values(objective, instance, self.incumbent)
+        ):
+            self.incumbent = plan
+
+    def _solve(self, model: Model, built: LevelModel) -> backend.Outcome:
+        import pulp
+
+        problem = model.problem
+        problem.setObjective(pulp.LpAffineExpression(built.expression))
+        left_s = 0.97 * (self.until - time.monotonic()) - WRITE_S * model.grid.entries
+        if left_s <= 0:
+            return backend.Outcome("unknown", None)
+        max_nodes = None
+        if self.request.workers == 1:
+            max_nodes = max(1, int(NODES_PER_S * self.request.time_limit_s))
+        return backend.run(
+            problem, self.name, left_s, self.request.workers, self.request.seed, max_nodes, self.folder
+        )
+
+
+def _bound(built: LevelModel, outcome: backend.Outcome, found: float | None) -> float | None:
+    """The level's bound: a whole expression is rounded up to its next whole value."""
+    if outcome.status == "optimal" and found is not None:
+        return found if built.whole else found - MARGIN * abs(found)
+    if outcome.bound is None:
+        return None
+    expression = math.ceil(outcome.bound - 1e-3) if built.whole else outcome.bound
+    value = built.value(expression)
+    value -= MARGIN * abs(value)
+    return value if found is None else min(value, found)
+
+
+def _choices(model: Model, chosen: dict[str, Start]) -> list[Choice]:
+    """What the grid decided: the order of starts, and the nodes, or the bins where these hold several."""
+    bins, order = model.ways.bins, model.instance.cluster.node_order
+    found = []
+    for job_id, start in chosen.items():
+        each = start.alternative
+        parts = [(bins[b].nodes, gpus) for b, gpus in each.split]
+        placement = None
+        if all(len(names) == 1 for names, _ in parts):
+            gpus_of = sorted(((names[0], gpus) for names, gpus in parts), key=lambda pair: order[pair[0]])
+            placement = make_placement(model.instance.job[job_id], each.mode, gpus_of)
+        found.append(Choice(
+            job_id=job_id, order_key=(start.tick, start.completion_s), option=each.option,
+            placement=placement, parts=tuple(parts), preempted=each.preempted,
+        ))
+    return found

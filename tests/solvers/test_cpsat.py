@@ -1,0 +1,216 @@
+"""cpsat against brute force and polynomial oracles: values equal, bounds never above the optimum."""
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from optsched.cluster import Cluster, Node
+from optsched.instance import Instance, Running, Slot
+from optsched.job import Job, Mode
+from optsched.objectives import parse
+from optsched.plan import Plan
+from optsched.profile import Profile
+from optsched.solver import Report, Request
+from optsched.verify import verify
+from optsched_solvers.cpsat import SOLVER
+from tests.oracles import brute_force, edd, mcnaughton, moore_hodgson, smith, spt, tiny, unrelated
+
+TOLERANCE = 2e-6
+"""Relative; times off every common grid are rounded at a hundred-millionth of the horizon."""
+
+
+@dataclass
+class Outcome:
+    """What a solver reported, each plan verified."""
+
+    values: tuple[float, ...] | None = None
+    plan: Plan | None = None
+    bounds: dict[int, float] = field(default_factory=dict)
+    infeasible: bool = False
+
+
+def solve(instance: Instance, objective: str, seconds: float = 60, seed: int = 0, workers: int = 8) -> Outcome:
+    """Run cpsat in this process and keep the best verified plan and bounds."""
+    goal, outcome = parse(objective), Outcome()
+
+    def plan(found: Plan) -> None:
+        report = verify(instance, found, goal)
+        assert report.ok, report.violations
+        assert report.values is not None
+        if outcome.values is None or report.values < outcome.values:
+            outcome.values, outcome.plan = report.values, found
+
+    def bound(level: int, value: float, source: str) -> None:
+        outcome.bounds[level] = max(value, outcome.bounds.get(level, -math.inf))
+
+    def infeasible(reason: str) -> None:
+        outcome.infeasible = True
+
+    request = Request(instance=instance, objective=goal, time_limit_s=seconds, seed=seed, workers=workers)
+    SOLVER.solve(request, Report(plan=plan, bound=bound, infeasible=infeasible, note=lambda text: None))
+    return outcome
+
+
+def assert_optimal(instance: Instance, objective: str, optimum: tuple[float, ...]) -> None:
+    outcome = solve(instance, objective)
+    assert outcome.values is not None
+    for level, (value, best) in enumerate(zip(outcome.values, optimum, strict=True)):
+        slack = TOLERANCE * max(1.0, abs(best))
+        assert abs(value - best) <= slack
+        if level in outcome.bounds:
+            assert outcome.bounds[level] <= best + slack
+    assert outcome.bounds[0] >= optimum[0] - 50 * TOLERANCE * max(1.0, abs(optimum[0]))
+
+
+OBJECTIVES = ("wct", "makespan", "tardiness", "deadline,wct", "lateness", "tail:0.5", "ftf", "maxmin", "throughput",
+              "energy", "cost", "wct+3*makespan")
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@given(instance=tiny.instances(most_jobs=4))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+def test_equals_brute_force(objective: str, instance: Instance) -> None:
+    assume(instance.jobs)
+    best = brute_force.optimum(instance, parse(objective))
+    if best is None:
+        assert solve(instance, objective).values is None
+    else:
+        assert_optimal(instance, objective, best[0])
+
+
+@given(instance=tiny.instances(most_jobs=5, most_running=3))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+def test_preempt_or_continue_equals_brute_force(instance: Instance) -> None:
+    assume(instance.jobs)
+    best = brute_force.optimum(instance, parse("wct"))
+    if best is not None:
+        assert_optimal(instance, "wct", best[0])
+
+
+@pytest.mark.slow
+@given(instance=tiny.instances(most_jobs=6, most_running=3))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_preempt_or_continue_of_six_jobs_equals_brute_force(instance: Instance) -> None:
+    assume(instance.jobs)
+    best = brute_force.optimum(instance, parse("wct"))
+    if best is not None:
+        assert_optimal(instance, "wct", best[0])
+
+
+durations = st.lists(st.integers(1, 20), min_size=1, max_size=7)
+
+
+def one_node(gpus: int, jobs: list[Job]) -> Instance:
+    return Instance(cluster=Cluster(nodes=(Node(name="n", gpus=gpus),)), jobs=tuple(jobs))
+
+
+@given(durations, st.data())
+@settings(max_examples=15, deadline=None)
+def test_smiths_rule(processing: list[int], data: st.DataObject) -> None:
+    weights = [data.draw(st.integers(1, 9)) for _ in processing]
+    jobs = [Job(id=f"j{i}", duration_s=p, weight=w)
+            for i, (p, w) in enumerate(zip(processing, weights, strict=True))]
+    assert_optimal(one_node(1, jobs), "wct", (smith.weighted_completion([*map(float, processing)], [*map(float, weights)]),))
+
+
+@given(durations, st.integers(2, 3))
+@settings(max_examples=15, deadline=None)
+def test_shortest_first_on_identical_gpus(processing: list[int], machines: int) -> None:
+    jobs = [Job(id=f"j{i}", duration_s=p) for i, p in enumerate(processing)]
+    assert_optimal(one_node(machines, jobs), "wct", (spt.total_completion([*map(float, processing)], machines),))
+
+
+@given(durations, st.integers(2, 3))
+@settings(max_examples=10, deadline=None)
+def test_no_shorter_than_mcnaughton(processing: list[int], machines: int) -> None:
+    outcome = solve(one_node(machines, [Job(id=f"j{i}", duration_s=p) for i, p in enumerate(processing)]), "makespan")
+    assert outcome.values is not None
+    assert outcome.values[0] >= mcnaughton.makespan([*map(float, processing)], machines) - 1e-6
+    assert outcome.bounds[0] == pytest.approx(outcome.values[0])
+
+
+@given(durations, st.data())
+@settings(max_examples=15, deadline=None)
+def test_due_dates(processing: list[int], data: st.DataObject) -> None:
+    due = [float(data.draw(st.integers(1, 60))) for _ in processing]
+    jobs = [Job(id=f"j{i}", duration_s=p, deadline_s=d) for i, (p, d) in enumerate(zip(processing, due, strict=True))]
+    floats = [*map(float, processing)]
+    assert_optimal(one_node(1, jobs), "lateness", (edd.largest_lateness(floats, due),))
+    assert_optimal(one_node(1, jobs), "deadline", (moore_hodgson.late_jobs(floats, due),))
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=6))
+@settings(max_examples=15, deadline=None)
+def test_unrelated_gpus(times: list[tuple[int, int]]) -> None:
+    nodes = (Node(name="m0", gpu_type="a", gpus=1), Node(name="m1", gpu_type="b", gpus=1))
+    jobs = tuple(
+        Job(id=f"j{i}", modes=(Mode(duration_s=a, gpus=1, gpu_type="a"), Mode(duration_s=b, gpus=1, gpu_type="b")))
+        for i, (a, b) in enumerate(times)
+    )
+    best = unrelated.total_completion([list(pair) for pair in times])
+    assert_optimal(Instance(cluster=Cluster(nodes=nodes), jobs=jobs), "wct", (float(best),))
+
+
+@given(
+    remaining=st.integers(10, 400), waiting=st.integers(10, 200), checkpoint=st.integers(0, 40),
+    startup=st.integers(0, 20), restore=st.integers(0, 40),
+)
+@settings(max_examples=40, deadline=None)
+def test_swap_rule(remaining: int, waiting: int, checkpoint: int, startup: int, restore: int) -> None:
+    """With one victim and one waiter, preempt exactly when rem_r - rem_w > 2 pause_r + load_w + load_r."""
+    profile = Profile(checkpoint_s=checkpoint, startup_s=startup, restore_s=restore)
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n", gpus=1),)),
+        jobs=(Job(id="r", duration_s=1000, submit_s=-600, profile=profile),
+              Job(id="w", duration_s=waiting, profile=profile)),
+        running=(Running(job="r", mode=Mode(gpus=1), placement=(Slot(node="n", gpus=1),), started_s=-600,
+                         remaining_s=remaining),),
+    )
+    outcome = solve(instance, "wct")
+    assert outcome.plan is not None
+    gain = remaining - waiting - (2 * checkpoint + startup + (startup + restore))
+    if gain != 0:
+        assert (outcome.plan.jobs[0].decision == "preempt") == (gain > 0)
+
+
+def batch(jobs: int) -> Instance:
+    nodes = tuple(Node(name=f"n{i}", gpus=4) for i in range(2))
+    return Instance(cluster=Cluster(nodes=nodes), jobs=tuple(
+        Job(id=f"j{i}", gpus=(1, 1, 2, 4)[i * 7 % 4], duration_s=10 + i * 37 % 91, weight=1 + i % 3)
+        for i in range(jobs)
+    ))
+
+
+@pytest.mark.parametrize("jobs", [6, 70])
+def test_one_worker_is_reproducible(jobs: int) -> None:
+    first = solve(batch(jobs), "wct", seconds=15, seed=3, workers=1)
+    second = solve(batch(jobs), "wct", seconds=15, seed=3, workers=1)
+    assert first == second
+
+
+def test_no_plan_exists() -> None:
+    """Two jobs that both need most of a budget: infeasible, and said so."""
+    jobs = tuple(Job(id=f"j{i}", duration_s=10, budgets={"energy": 6}) for i in range(2))
+    cluster = Cluster(nodes=(Node(name="n", gpus=1),), budgets={"energy": 10})
+    outcome = solve(Instance(cluster=cluster, jobs=jobs), "wct")
+    assert outcome.infeasible
+    assert outcome.plan is None
+
+
+def test_chooses_modes_within_a_budget() -> None:
+    """The fast mode of both jobs would break the budget; list schedules take it and fail."""
+    modes = (Mode(duration_s=10, budgets={"energy": 6}), Mode(duration_s=30, budgets={"energy": 2}))
+    jobs = tuple(Job(id=f"j{i}", modes=modes) for i in range(2))
+    assert_optimal(Instance(cluster=Cluster(budgets={"energy": 8}), jobs=jobs), "wct", (40.0,))
+
+
+def test_wide_gang_takes_several_nodes_at_its_rate() -> None:
+    from optsched.profile import Locality
+
+    nodes = (Node(name="a0", gpus=2, rack="r0"), Node(name="a1", gpus=2, rack="r0"), Node(name="b0", gpus=2, rack="r1"))
+    gang = Job(id="gang", gpus=4, duration_s=90, profile=Profile(locality=Locality(node=1, rack=0.9, cluster=0.5)))
+    outcome = solve(Instance(cluster=Cluster(nodes=nodes), jobs=(gang,)), "makespan")
+    assert outcome.values == pytest.approx((100.0,))
