@@ -220,6 +220,34 @@ def test_a_checkpoint_held_for_too_long_is_work() -> None:
     assert decision_now(instance, job, parts) == "continue"
 
 
+def test_a_job_that_ends_within_the_time_of_a_checkpoint_just_goes_on() -> None:
+    running = Running(job="a", mode=ONE, placement=place("n0:1g0c"), started_s=-50.0, remaining_s=2.0)
+    job = Job(id="a", duration_s=100.0, preemptible=False, profile=SLOW)
+    assert check(job, segment(0, 2, ONE, "n0:1g0c"), running=running).ok
+
+
+def test_a_minimum_run_that_has_just_passed_is_enough() -> None:
+    running = Running(job="a", mode=ONE, placement=place("n0:1g0c"), started_s=-50.0, remaining_s=50.0)
+    job = Job(id="a", duration_s=100.0, min_run_s=50.0)
+    assert check(job, segment(10, 60, ONE, "n1:1g0c"), running=running).ok
+    report = check(replace(job, min_run_s=50.5), segment(10, 60, ONE, "n1:1g0c"), running=running)
+    assert "after 50 s, its minimum run is 50.5 s" in said(report)
+
+
+def test_no_more_than_all_work_is_lost() -> None:
+    """It has run for 100 s, at first without progress: stopped after 10 s more, it starts from nothing."""
+    running = Running(job="a", mode=ONE, placement=place("n0:1g0c"), started_s=-100.0, remaining_s=95.0)
+    job = Job(id="a", duration_s=100.0, profile=Profile(checkpoint_every_s=1e6))
+    assert check(job, segment(0, 10, ONE, "n0:1g0c"), segment(20, 120, ONE, "n1:1g0c"), running=running).ok
+
+
+def test_the_rounding_of_long_work_is_no_violation() -> None:
+    job = Job(id="a", duration_s=1e8)
+    assert check(job, segment(0, 1e8 + 0.05, ONE, "n0:1g0c")).ok
+    assert check(job, segment(0, 1e8 - 0.05, ONE, "n0:1g0c")).ok
+    assert not check(job, segment(0, 1e8 + 0.2, ONE, "n0:1g0c")).ok
+
+
 def test_a_running_job_first_finishes_its_set_up_also_across_segments() -> None:
     job = Job(id="a", duration_s=100.0, profile=SLOW)
     running = Running(job="a", mode=ONE, placement=place("n0:1g0c"), remaining_s=100.0, setup_s=1.5)
@@ -311,6 +339,20 @@ def test_three_jobs_do_not_fit_the_gpu_of_a_pair() -> None:
     assert [one.rule for one in report.violations] == ["GPUs"]
 
 
+def test_only_jobs_that_hold_something_are_named() -> None:
+    one = Job(id="b", duration_s=10.0)
+    beside_it = tuple(
+        (replace(one, id=name), entry(name, "start", segment(start, start + 10, ONE, "n0:1g0c")))
+        for name, start in (("b", 0), ("c", 12), ("d", 30))
+    )
+    report = check(replace(one, id="a", duration_s=50.0), segment(0, 50, ONE, "n0:1g0c"), cluster=ONE_GPU,
+                   beside=beside_it)
+    assert [violation.message for violation in report.violations] == [
+        "job b at 0 s: node n0 would hold 2 GPUs of 1 (a, b)", "job c at 12 s: node n0 would hold 2 GPUs of 1 (a, c)",
+        "job d at 30 s: node n0 would hold 2 GPUs of 1 (a, d)",
+    ]
+
+
 # ------------------------------------------------------------------------------------------------ what runs now
 
 
@@ -321,6 +363,8 @@ def test_running_faults_name_what_is_wrong() -> None:
     assert running_faults(instance, good) == []
     assert "its gang is 2" in running_faults(instance, replace(good, mode=ONE))[0]
     assert "holds 1 GPUs on n0" in running_faults(instance, replace(good, placement=place("n0:1g0c")))[0]
+    early = replace(instance, jobs=(replace(job, submit_s=5.0),))
+    assert running_faults(early, good) == [], "a submission after now is told by itself"
     stuck = replace(instance, jobs=(replace(job, profile=Profile(gpus={2: 0.0})),))
     assert running_faults(stuck, good) == ["job a makes no progress where it runs"]
 

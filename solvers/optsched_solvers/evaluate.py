@@ -51,7 +51,7 @@ class Evaluator:
 
     def _segments(self, term: Term, schedule: Schedule) -> float:
         return math.fsum(
-            self.problem.segment_cost(term, activity, choice.alternative)
+            self.problem.segment_cost(term, activity, choice.alternative, choice.split)
             for activity, choice in zip(self.problem.activities, schedule, strict=True)
         )
 

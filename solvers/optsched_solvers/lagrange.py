@@ -283,7 +283,8 @@ class PriceBound:
         votes = np.zeros((len(self.problem.activities), len(self.types)))
         for rows, _ in self._choices:
             np.add.at(votes, (self.job[rows], self.of_type[rows]), self.gpus[rows] > 0)
-        return [float(mean) for mean in starts.mean(axis=0)], [int(vote.argmax()) if vote.any() else None for vote in votes]
+        kinds = [int(vote.argmax()) if vote.any() else None for vote in votes]
+        return [float(mean) for mean in starts.mean(axis=0)], kinds
 
 
 def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from optsched.instance import Instance, Placement, Running, Slot
 from optsched.job import Job, Mode
 from optsched.modes import Option, options, room
-from optsched.objectives import Objective, Term, hold_cost_per_s, job_cost
+from optsched.objectives import Objective, Term, job_cost
 from optsched.physics import (
     Span,
     cpus,
@@ -19,6 +19,7 @@ from optsched.physics import (
     may_preempt,
     memory_gib,
     placed_rate,
+    power_w,
     remaining_after_preemption_s,
     run_s,
     setup_s,
@@ -295,19 +296,29 @@ class Problem:
         cost = job_cost(term, self.instance, activity.job)
         return None if cost is None else cost.at
 
-    def segment_cost(self, term: Term, activity: Activity, alternative: int) -> float:
-        """Cost of what an alternative holds (and of the checkpoint before it) under `energy` or `cost`, at the
-        lowest price of the GPU type."""
-        instance, chosen = self.instance, activity.alternatives[alternative]
-        held_s = chosen.seconds
-        total = hold_cost_per_s(term, instance, activity.job, self._gpu_type(chosen), chosen.mode) * held_s
-        if activity.hold is not None and alternative > 0:
-            gpu_type = self.node_types[activity.hold.split[0][0]] if activity.hold.split else None
-            total += hold_cost_per_s(term, instance, activity.job, gpu_type, activity.hold.mode) * activity.hold.seconds
-        return total
+    def gpu_cost_per_s(self, term: Term, activity: Activity, node: int) -> float:
+        """Cost of one GPU of a node for a second under `energy` or `cost`."""
+        if term.name == "energy":
+            return power_w(activity.job, self.node_types[node], 1) / 3.6e6
+        return self.instance.cluster.nodes[node].gpu_price_per_h / 3600.0
 
-    def _gpu_type(self, alternative: Alternative) -> str | None:
-        return self.node_types[alternative.rooms[0][0]] if alternative.rooms else None
+    def segment_cost(self, term: Term, activity: Activity, alternative: int, split: Split | None = None) -> float:
+        """Cost under `energy` or `cost` of an alternative on `split`, and of the checkpoint before it; without a
+        split on the cheapest nodes."""
+        chosen = activity.alternatives[alternative]
+        split = chosen.fixed if split is None else split
+        if split is not None:
+            per_s = sum(gpus * self.gpu_cost_per_s(term, activity, node) for node, gpus in split)
+        else:
+            per_s = chosen.mode.gpus * min(
+                (self.gpu_cost_per_s(term, activity, node) for node, _ in chosen.rooms), default=0.0
+            )
+        total = per_s * chosen.seconds
+        if activity.hold is not None and alternative > 0:
+            total += activity.hold.seconds * sum(
+                gpus * self.gpu_cost_per_s(term, activity, node) for node, gpus in activity.hold.split
+            )
+        return total
 
     def end_s(self, activity: Activity, choice: Choice) -> float:
         """Completion of a choice in seconds."""

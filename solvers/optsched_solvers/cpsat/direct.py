@@ -63,7 +63,7 @@ def solve_whole(
     if problem.instance.jobs and incumbent.schedule is not None:
         model.hint(incumbent.schedule)
     for k, level in enumerate(problem.objective.levels):
-        expression = build(model.cp, problem, level, model.end, model.chosen, model.horizon)
+        expression = build(model, level)
         known = outside(k)
         if known is not None and expression.exact:
             _add_outside_bound(model.cp, expression, known)
@@ -92,9 +92,7 @@ def _solve_level(
     """Solve for the current objective; its optimal integer value, or None where it was not proved."""
     solver = cp_model.CpSolver()
     budget.configure(solver)
-    solver.best_bound_callback = lambda bound: report.bound(
-        level, expression.value(math.ceil(bound - 1e-6)), "cpsat"
-    )
+    solver.best_bound_callback = lambda bound: report.bound(level, _proved(expression, bound), "cpsat")
     status = solver.solve(model.cp, _Listener(problem, model, incumbent))
     budget.used(solver)
     if status == cp_model.INFEASIBLE:
@@ -104,8 +102,13 @@ def _solve_level(
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         incumbent.offer(realise(problem, model, solver.value))
     if status != cp_model.MODEL_INVALID:
-        report.bound(level, expression.value(math.ceil(solver.best_objective_bound - 1e-6)), "cpsat")
+        report.bound(level, _proved(expression, solver.best_objective_bound), "cpsat")
     return round(solver.objective_value) if status == cp_model.OPTIMAL else None
+
+
+def _proved(expression: LevelExpression, bound: float) -> float:
+    """The bound on the value that follows from CP-SAT's on the integer objective, which comes as a double."""
+    return expression.value(math.ceil(bound - 1e-6 - 1e-15 * abs(bound)))
 
 
 class _Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]

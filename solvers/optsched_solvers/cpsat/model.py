@@ -97,6 +97,9 @@ class Model:
 
     def _is_one_pool(self, members: set[int]) -> bool:
         nodes = self.problem.instance.cluster.nodes
+        terms = {term.name for level in self.problem.objective.levels for _, term in level}
+        if "cost" in terms and len({nodes[n].gpu_price_per_h for n in members}) > 1:
+            return False
         for activity in self.problem.activities:
             for alternative in activity.alternatives:
                 if not members.intersection(n for n, _ in alternative.rooms):
@@ -246,6 +249,14 @@ class Model:
         for gpu_type, gpus in by_type.items():
             if gpus:
                 self._load["type", gpu_type].append((interval, gpus))
+
+    def on_node(self) -> dict[tuple[int, int, int], tuple[Any, int]]:
+        """Variables that place (activity, alternative) on a node, with the GPUs that one unit of each stands for."""
+        gpus = {j: [a.mode.gpus for a in self.problem.activities[j].alternatives] for j, _, _ in self.on}
+        return {
+            **{key: (literal, gpus[key[0]][key[1]]) for key, literal in self.on.items()},
+            **{key: (part, 1) for key, part in self.part.items()},
+        }
 
     # ------------------------------------------------------------------------------------- rows
 

@@ -159,7 +159,7 @@ class Search:
         model = Model(problem, "up", True, neighbourhood.fixed)
         status, value = cp_model.UNKNOWN, None
         for level in problem.objective.levels:
-            expression = build(model.cp, problem, level, model.end, model.chosen, model.horizon)
+            expression = build(model, level)
             model.cp.minimize(expression.expression)
             model.hint(neighbourhood.fixed.schedule)
             solver = cp_model.CpSolver()

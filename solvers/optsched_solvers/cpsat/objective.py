@@ -15,10 +15,13 @@ from ortools.sat.python import cp_model
 
 from optsched.objectives import JobCost, Term, fastest_s, job_cost, quantile_rank
 
-from ..problem import Problem
+from .model import Model
 
 LARGEST = 2**50
 """Objective values stay below this, so that sums and products fit CP-SAT's 64 bits and a double is exact."""
+
+ROUNDED = 2**58
+"""Largest objective value where coefficients have no common unit: far finer than the variables they multiply."""
 
 INVERSE_STEPS = 10**7
 """Resolution of a normalised rate."""
@@ -33,27 +36,20 @@ class LevelExpression:
     exact: bool
 
 
-def build(
-    model: cp_model.CpModel,
-    problem: Problem,
-    level: Sequence[tuple[float, Term]],
-    ends: Sequence[Any],
-    chosen: Sequence[Sequence[Any]],
-    horizon: int,
-) -> LevelExpression:
-    """One level over completion ticks `ends` (variables or integers) and alternative literals `chosen`."""
+def build(model: Model, level: Sequence[tuple[float, Term]]) -> LevelExpression:
+    """One level of the objective over the variables of `model`."""
+    problem = model.problem
+    builder = _Builder(model)
     if len(level) == 1 and level[0][1].name == "maxmin":
-        stretch = _Builder(model, problem, ends, chosen, horizon)
-        stretch.maximum([(JobCost(1.0 / fastest_s(problem.instance, a.job), a.job.submit_s), a.index)
-                         for a in problem.activities], 1.0, len(ends))
-        inner = stretch.finish()
-        weight = level[0][0]
+        stretches = [(JobCost(1.0 / fastest_s(problem.instance, a.job), a.job.submit_s), a.index)
+                     for a in problem.activities]
+        builder.maximum(stretches, 1.0, len(stretches))
+        inner, weight = builder.finish(), level[0][0]
         return LevelExpression(
             inner.expression,
             lambda bound: -weight / inner.value(bound) if inner.value(bound) > 0 else -math.inf,
             inner.exact,
         )
-    builder = _Builder(model, problem, ends, chosen, horizon)
     for weight, term in level:
         builder.add(weight, term)
     return builder.finish()
@@ -62,15 +58,13 @@ def build(
 class _Builder:
     """Collects (coefficient, variable) pairs of a level in the objective's own unit, then scales them to integers."""
 
-    def __init__(
-        self, model: cp_model.CpModel, problem: Problem, ends: Sequence[Any], chosen: Sequence[Sequence[Any]],
-        horizon: int,
-    ) -> None:
-        self.model, self.problem, self.ends, self.chosen, self.horizon = model, problem, ends, chosen, horizon
-        self.tick_s = problem.tick.length_s
+    def __init__(self, model: Model) -> None:
+        self.model, self.problem, self.horizon = model.cp, model.problem, model.horizon
+        self.ends, self.chosen, self.on_node = model.end, model.chosen, model.on_node()
+        self.tick_s = self.problem.tick.length_s
         self.offset = 0.0
         self.parts: list[tuple[float, Any, int]] = []
-        self.exact = problem.tick.exact
+        self.exact = self.problem.tick.exact
 
     def add(self, weight: float, term: Term) -> None:
         if term.over == "segments":
@@ -79,6 +73,7 @@ class _Builder:
                     held = weight * self.problem.segment_cost(term, activity, i)
                     if held:
                         self.parts.append((held, literal, 1))
+            self._add_dearer_nodes(weight, term)
             return
         costs: list[tuple[JobCost, int]] = []
         for activity in self.problem.activities:
@@ -91,6 +86,16 @@ class _Builder:
         elif costs:
             rank = quantile_rank(term, len(costs)) if term.over == "quantile" else len(costs)
             self.maximum(costs, weight, rank)
+
+    def _add_dearer_nodes(self, weight: float, term: Term) -> None:
+        """What a choice of nodes costs above the cheapest."""
+        for (j, a, n), (variable, gpus) in self.on_node.items():
+            activity = self.problem.activities[j]
+            chosen = activity.alternatives[a]
+            cheapest = min(self.problem.gpu_cost_per_s(term, activity, m) for m, _ in chosen.rooms)
+            more = self.problem.gpu_cost_per_s(term, activity, n) - cheapest
+            if more > 0:
+                self.parts.append((weight * more * chosen.seconds * gpus, variable, chosen.mode.gpus))
 
     def _late_ticks(self, cost: JobCost) -> int:
         """First tick that is not before the cost's origin."""
@@ -136,7 +141,7 @@ class _Builder:
             largest = max(
                 abs(cost.scale) * (self.horizon * self.tick_s + abs(now_s - cost.origin_s)) for cost, _ in costs
             )
-            unit = largest / 2**40
+            unit = max(min(scales) * self.tick_s / 2**24, largest / 2**52)
             rows = [
                 (math.floor(cost.scale * self.tick_s / unit), math.floor(cost.scale * (now_s - cost.origin_s) / unit),
                  index)
@@ -166,9 +171,10 @@ class _Builder:
         unit = _common_unit([abs(coefficient) for coefficient, _, _ in parts])
         exact = self.exact
         if unit is None or total / unit > LARGEST:
-            unit, exact = Fraction(total / 2**44), False
+            unit, exact = Fraction(total / ROUNDED), False
         unit_value = float(unit)
-        scaled = [math.floor(Fraction(repr(c)) / unit) for c, _, _ in parts]
+        alike = len({abs(c) for c, _, _ in parts}) == 1
+        scaled = [math.floor((Fraction(c) if alike else Fraction(repr(c))) / unit) for c, _, _ in parts]
         expression: Any = cp_model.LinearExpr.weighted_sum([variable for _, variable, _ in parts], scaled)
         offset = self.offset
         return LevelExpression(expression, lambda bound: offset + unit_value * bound, exact)
@@ -176,6 +182,8 @@ class _Builder:
 
 def _common_unit(coefficients: Sequence[float]) -> Fraction | None:
     """Greatest common divisor of decimal numbers; None where it is too fine to be of use."""
+    if len(set(coefficients)) == 1:
+        return Fraction(coefficients[0])
     unit = Fraction(0)
     for coefficient in coefficients:
         if coefficient:
