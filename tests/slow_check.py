@@ -61,18 +61,22 @@ def cells(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> dict[i
     row: dict[int, Segment] = {}
     last = -math.inf
     need(bool(segments), "no segments")
+    run = next((entry for entry in instance.running if entry.job == job.id), None)
+    kept = run is not None  # and goes on as it was, up to its first stop
+    held = run and key(Segment(start_s=0, end_s=1, mode=run.mode, placement=run.placement))
     for segment in segments:
         first, end = round(segment.start_s / STEP_S), round(segment.end_s / STEP_S)
         assert abs(first * STEP_S - segment.start_s) < EPS and abs(end * STEP_S - segment.end_s) < EPS
         need(last <= first < end, "order")
         need(segment.start_s >= instance.now_s and segment.start_s >= job.submit_s, "too early")
-        check_mode(instance, job, segment)
+        kept = kept and first in (last, round(instance.now_s / STEP_S)) and key(segment) == held
+        check_mode(instance, job, segment, kept)
         row.update({i: segment for i in range(first, end)})
         last = end
     return row
 
 
-def check_mode(instance: Instance, job: Job, segment: Segment) -> None:
+def check_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> None:
     mode = segment.mode
     if job.modes:
         need((mode.duration_s, mode.gpus, mode.cpus_per_gpu, mode.cpus) in
@@ -82,6 +86,10 @@ def check_mode(instance: Instance, job: Job, segment: Segment) -> None:
     else:
         sizes = [job.gpus] if isinstance(job.gpus, int) else list(range(job.gpus.min, job.gpus.max + 1))
         need(mode.gpus in sizes and mode.duration_s is None, "size")
+        if not kept and mode.gpus:
+            table, cores = job.profile.gpus, job.profile.cpus_per_gpu
+            need(mode.gpus in (sizes[0], sizes[-1], 1, 2, 4, 8, 16) or mode.gpus in table, "count to start with")
+            need(mode.cpus_per_gpu in (cores or {0: 1.0}), "cores to start with")
         need(mode.resources == job.resources and mode.budgets == job.budgets, "use")
         need(mode.gpus > 0 or mode.cpus == job.cpus, "cpus")
     nodes = [node_named(instance, slot.node) for slot in segment.placement]

@@ -89,6 +89,8 @@ def test_without_a_profile_everything_runs_at_one() -> None:
     job = Job(id="j", gpus=3, duration_s=1.0)
     assert ph.rate(job, Mode(gpus=3), "a100", "cluster") == 1.0
     assert ph.rate(Job(id="c", gpus=0, cpus=4, duration_s=1.0), Mode(cpus=4), None, "node") == 1.0
+    on_cores = Job(id="c", gpus=0, cpus=4, duration_s=1.0, profile=FULL)
+    assert ph.rate(on_cores, Mode(cpus=4), "v100", "node") == 1.0, "GPU tables say nothing of a CPU-only job"
 
 
 def test_an_elastic_job_without_a_table_scales_in_proportion() -> None:
@@ -105,9 +107,13 @@ def test_a_listed_mode_has_its_own_duration_whatever_the_tables_say() -> None:
     assert ph.rate(job, slow, "v100", "node") == 1.0 and ph.rate(job, fast, "v100", "node") == 3.0
     assert ph.rate(job, fast, "v100", "rack") == pytest.approx(2.4)
     assert ph.run_s(job, fast, 30.0, 3.0) == 10.0
-    third = Job(id="k", modes=(Mode(duration_s=7.0), Mode(duration_s=3.0)))
-    rate = ph.rate(third, third.modes[1], None, "node")
-    assert ph.run_s(third, third.modes[1], third.work_s, rate) == 3.0, "a whole run has no rounding"
+    for work_s in range(1, 30):
+        for run_s in range(1, 30):
+            job = Job(id="k", modes=(Mode(duration_s=float(work_s)), Mode(duration_s=float(run_s))))
+            rate = ph.rate(job, job.modes[1], None, "node")
+            assert ph.run_s(job, job.modes[1], job.work_s, rate) == run_s, "a whole run has no rounding"
+            assert ph.run_s(job, job.modes[1], job.work_s / 2, rate) == pytest.approx(run_s / 2)
+            assert ph.run_s(job, job.modes[1], job.work_s, rate / 2) == pytest.approx(run_s * 2)
 
 
 @pytest.mark.parametrize(("mine", "other", "rate"), [

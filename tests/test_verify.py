@@ -7,7 +7,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Profile, Running, Segment, Sharing, Slot
+from optsched import (
+    Cluster,
+    Elastic,
+    Instance,
+    Job,
+    JobPlan,
+    Mode,
+    Node,
+    Plan,
+    Profile,
+    Running,
+    Segment,
+    Sharing,
+    Slot,
+)
 from optsched.objectives import parse
 from optsched.verify import Report, decision_now, held_faults, running_faults, verify
 from tests.plan_cases import CASES, SLOW, entry, nodes, place, segment
@@ -276,6 +290,22 @@ def test_a_job_may_not_be_stopped_when_its_work_is_done() -> None:
     assert said(report) == "job a stops on node n0 at 11 s and starts again although its work is done"
 
 
+def test_a_count_that_was_not_measured_may_go_on_but_not_start() -> None:
+    job = Job(id="a", gpus=Elastic(min=1, max=8), duration_s=120.0, profile=Profile(cpus_per_gpu={2: 0.5, 4: 1.0}))
+    three = Mode(gpus=3, cpus_per_gpu=4)  # rate 3/8
+    cluster = Cluster(nodes=nodes(2, gpus=4))
+    running = Running(job="a", mode=three, placement=place("n0:3g12c"), started_s=-10.0, remaining_s=30.0)
+    goes_on = segment(0, 80, three, "n0:3g12c")
+    assert check(job, goes_on, cluster=cluster, running=running).ok
+    assert [v.rule for v in check(job, segment(0, 320, three, "n0:3g12c"), cluster=cluster).violations] == ["mode"]
+    again = check(job, segment(0, 40, three, "n0:3g12c"), segment(50, 90, three, "n0:3g12c"), cluster=cluster,
+                  running=running)
+    assert said(again) == "job a at 50 s: it runs on 3 GPUs, it may be started on 1, 2, 4, 8"
+    cores = Mode(gpus=2, cpus_per_gpu=3)
+    report = check(job, segment(0, 640, cores, "n0:2g6c"), cluster=cluster)
+    assert said(report) == "job a at 0 s: it takes 3 cores per GPU, measured are 2, 4"
+
+
 def test_a_running_job_does_not_slip_into_another_listed_mode() -> None:
     """Two listed modes of equal size and different speed: going from one to the other is a new start."""
     fast, slow = Mode(duration_s=50.0, gpus=1), Mode(duration_s=100.0, gpus=1)
@@ -337,6 +367,35 @@ def test_three_jobs_do_not_fit_the_gpu_of_a_pair() -> None:
     report = check(A, segment(0, 30, beside("b"), "n0:1g0c"), segment(30, 70, ONE, "n0:1g0c"), cluster=ONE_GPU,
                    beside=((B, b_plan), (c, c_plan)))
     assert [one.rule for one in report.violations] == ["GPUs"]
+
+
+def test_a_pair_may_fill_the_memory_of_a_gpu_to_the_last_bit() -> None:
+    cluster = Cluster(nodes=(Node(name="n0", gpus=1, gpu_memory_gib=0.3),))
+    a = replace(A, profile=replace(HALF, gpu_memory_gib=0.1))
+    b = replace(B, duration_s=60.0, profile=replace(HALF, gpu_memory_gib=0.2))
+    plan = entry("b", "start", segment(0, 90, beside("a"), "n0:1g0c"))
+    report = check(a, segment(0, 90, beside("b"), "n0:1g0c"), cluster=cluster, beside=((b, plan),))
+    assert report.ok, said(report)
+
+
+def test_large_amounts_may_be_rounded() -> None:
+    def use(each: float) -> Report:
+        made = [Job(id=name, gpus=0, duration_s=5.0, resources={"r": each}, budgets={"b": each}) for name in "abc"]
+        mode = Mode(resources={"r": each}, budgets={"b": each})
+        plan = Plan(jobs=tuple(entry(job.id, "start", segment(0, 5, mode)) for job in made))
+        cluster = Cluster(resources={"r": 3e8}, budgets={"b": 3e8})
+        return verify(Instance(cluster=cluster, jobs=tuple(made)), plan, WCT)
+
+    assert use(1e8 + 0.001).ok
+    assert {violation.rule for violation in use(1e8 + 1000).violations} == {"resource", "budget"}
+
+
+def test_a_segment_shorter_than_rounding_holds_nothing() -> None:
+    end_s = 50 + 4e-6
+    b = (Job(id="b", duration_s=10.0), entry("b", "wait", segment(end_s, end_s + 10, ONE, "n0:1g0c")))
+    job = Job(id="a", duration_s=50.0)
+    parts = segment(0, 50, ONE, "n0:1g0c"), segment(50, end_s, ONE, "n0:1g0c")
+    assert check(job, *parts, cluster=ONE_GPU, beside=(b,)).ok
 
 
 def test_only_jobs_that_hold_something_are_named() -> None:

@@ -28,10 +28,13 @@ Stretch = list[Segment]
 def check_job(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
     """Each segment, then what they add up to, then the decision they are said to be."""
     job = instance.job[entry.id]
+    running = instance.running_job.get(job.id)
+    stays = running is not None and _stays(instance, running, entry.segments[0])
+    kept = len(_stretches(entry.segments)[0]) if stays else 0
     before_s = -math.inf
     found: list[Violation] = []
-    for segment in entry.segments:
-        found.extend(check_segment(instance, job, segment, before_s))
+    for i, segment in enumerate(entry.segments):
+        found.extend(check_segment(instance, job, segment, before_s, i < kept))
         before_s = segment.end_s
     yield from found
     if found:

@@ -36,14 +36,19 @@ def running_faults(instance: Instance, entry: Running) -> list[str]:
     job = instance.job[entry.job]
     start_s = max(instance.now_s, job.submit_s)
     now = Segment(start_s=start_s, end_s=math.inf, mode=entry.mode, placement=entry.placement)
-    found = [violation.message for violation in check_segment(instance, job, now, -math.inf)]
+    found = [violation.message for violation in check_segment(instance, job, now, -math.inf, kept=True)]
     if not found and placed_rate(instance, job, entry.mode, entry.placement) <= 0:
         found.append(f"job {job.id} makes no progress where it runs")
     return found
 
 
-def check_segment(instance: Instance, job: Job, segment: Segment, before_s: float) -> Iterator[Violation]:
-    """Everything about a segment whose predecessor ended at `before_s`, except how much work it does."""
+def check_segment(
+    instance: Instance, job: Job, segment: Segment, before_s: float, kept: bool
+) -> Iterator[Violation]:
+    """Everything about a segment whose predecessor ended at `before_s`, except how much work it does.
+
+    `kept` says that the job has run like this since before now.
+    """
     mode, start_s = segment.mode, segment.start_s
     at = f"at {start_s:.12g} s"
     if segment.end_s <= start_s:
@@ -63,8 +68,6 @@ def check_segment(instance: Instance, job: Job, segment: Segment, before_s: floa
             "release date", f"job {job.id} runs {at}, before its submission at {job.submit_s:.12g} s",
             job.id, None, start_s,
         )
-    running = instance.running_job.get(job.id)
-    kept = running is not None and running.placement == segment.placement and same_size(running.mode, mode)
     wrong = _wrong_mode(job, mode, kept)
     if wrong is not None:
         yield Violation("mode", f"job {job.id} {at}: {wrong}", job.id, None, start_s)
@@ -73,7 +76,7 @@ def check_segment(instance: Instance, job: Job, segment: Segment, before_s: floa
 
 
 def _wrong_mode(job: Job, mode: Mode, kept: bool) -> str | None:
-    """Why `mode` is none of the job's, or None; `kept` says that it runs like this now."""
+    """Why `mode` is none of the job's, or None; a kept one need not be one in which it could be started."""
     if job.modes:
         if any(_is_listed(job, listed, mode) for listed in job.modes):
             return None

@@ -187,8 +187,10 @@ class Problem:
     def _choose_tick(self) -> Tick:
         instance, seconds = self.instance, []
         latest_s = total_s = 0.0
+        terms = {term.name for level in self.objective.levels for _, term in level}
         for job in instance.jobs:
-            seconds.append(max(0.0, job.submit_s - instance.now_s))
+            since_s = instance.now_s - job.submit_s
+            seconds.append(abs(since_s) if "throughput" in terms else max(0.0, -since_s))
             if job.deadline_s is not None:
                 seconds.append(abs(job.deadline_s - instance.now_s))
             ways = self._ways(job)

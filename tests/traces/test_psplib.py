@@ -158,7 +158,7 @@ def test_release_date_and_modes_beyond_capacity_stay(tmp_path: Path) -> None:
 def test_cycle_through_a_milestone_is_found(tmp_path: Path) -> None:
     path = small(tmp_path, "   4        1          1           5", "   4        1          2           3   5")
     (found,) = find_faults(psplib.read(path).instance)
-    assert "wait for each other" in found.problem
+    assert "waits for itself" in found.problem
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

@@ -133,10 +133,9 @@ class _Builder:
         """weight x the rank-th smallest job cost (the maximum where rank is the number of jobs)."""
         model, now_s = self.model, self.problem.instance.now_s
         scales = {cost.scale for cost, _ in costs}
-        if len(scales) == 1:
+        if len(scales) == 1 and all(self._on_grid(cost.origin_s - now_s) for cost, _ in costs):
             unit = scales.pop() * self.tick_s
             rows = [(1, -self._late_ticks(cost), index) for cost, index in costs]
-            self.exact = self.exact and all(self._on_grid(cost.origin_s - now_s) for cost, _ in costs)
         else:
             largest = max(
                 abs(cost.scale) * (self.horizon * self.tick_s + abs(now_s - cost.origin_s)) for cost, _ in costs
@@ -164,16 +163,16 @@ class _Builder:
 
     def finish(self) -> LevelExpression:
         """Scale to integers: by the common unit of the coefficients where there is one, else rounding."""
-        parts = self.parts
+        parts = [part for part in self.parts if part[0]]
         if not parts:
             return LevelExpression(0, lambda bound: self.offset, True)
         total = math.fsum(abs(coefficient) * largest for coefficient, _, largest in parts) or 1.0
-        unit = _common_unit([abs(coefficient) for coefficient, _, _ in parts])
+        alike = len({abs(coefficient) for coefficient, _, _ in parts}) == 1
+        unit = Fraction(abs(parts[0][0])) if alike else _common_unit([abs(c) for c, _, _ in parts])
         exact = self.exact
-        if unit is None or total / unit > LARGEST:
+        if unit is None or total / unit > (ROUNDED if alike else LARGEST):
             unit, exact = Fraction(total / ROUNDED), False
         unit_value = float(unit)
-        alike = len({abs(c) for c, _, _ in parts}) == 1
         scaled = [math.floor((Fraction(c) if alike else Fraction(repr(c))) / unit) for c, _, _ in parts]
         expression: Any = cp_model.LinearExpr.weighted_sum([variable for _, variable, _ in parts], scaled)
         offset = self.offset
@@ -182,8 +181,6 @@ class _Builder:
 
 def _common_unit(coefficients: Sequence[float]) -> Fraction | None:
     """Greatest common divisor of decimal numbers; None where it is too fine to be of use."""
-    if len(set(coefficients)) == 1:
-        return Fraction(coefficients[0])
     unit = Fraction(0)
     for coefficient in coefficients:
         if coefficient:
