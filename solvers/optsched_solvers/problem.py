@@ -358,7 +358,8 @@ class Problem:
         )
 
     def schedule(self, plan: Plan) -> Schedule | None:
-        """The schedule of a plan, or None where the plan is not one piece a job on the tick grid's precision."""
+        """The schedule of a plan, or None where it is outside the plan class; starts are rounded up to ticks, so on
+        a grid that is not exact jobs may overlap by one."""
         found: Schedule = []
         order = self.instance.cluster.node_order
         now_s = self.instance.now_s

@@ -214,3 +214,26 @@ def test_wide_gang_takes_several_nodes_at_its_rate() -> None:
     gang = Job(id="gang", gpus=4, duration_s=90, profile=Profile(locality=Locality(node=1, rack=0.9, cluster=0.5)))
     outcome = solve(Instance(cluster=Cluster(nodes=nodes), jobs=(gang,)), "makespan")
     assert outcome.values == pytest.approx((100.0,))
+
+
+def test_incumbent_off_the_grid_is_taken_up() -> None:
+    """Its starts are no multiples of a tick, so it is moved to the grid before it is built on."""
+    from optsched.registry import policy
+    from optsched.simulate.run import simulate
+
+    slow = Profile(rate={"a": 0.7, "b": 0.3}, startup_s=1 / 3)
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="a", gpu_type="a", gpus=2), Node(name="b", gpu_type="b", gpus=2))),
+        jobs=tuple(Job(id=f"j{i}", gpus=1 + i % 2, duration_s=10 + i * 7 % 13, profile=slow) for i in range(30)),
+    )
+    start = simulate(instance, policy("sjf"))
+    goal, seen = parse("wct"), []
+
+    def plan(found: Plan) -> None:
+        report = verify(instance, found, goal)
+        assert report.ok, report.violations
+        seen.append(report.values)
+
+    request = Request(instance=instance, objective=goal, time_limit_s=5, incumbent=start)
+    SOLVER.solve(request, Report(plan=plan, bound=lambda *_: None, infeasible=print, note=print))
+    assert seen

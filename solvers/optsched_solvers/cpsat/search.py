@@ -34,7 +34,7 @@ def search(request: Request, report: Report) -> None:
     budget = Budget(request.time_limit_s, request.workers, request.seed)
     incumbent = Incumbent(problem, Evaluator(problem), report)
     if request.incumbent is not None:
-        incumbent.offer(problem.schedule(request.incumbent))
+        incumbent.offer(_on_grid(problem, request.incumbent))
     for priority in _priorities(problem):
         incumbent.offer(generate(problem, priority))
     proved: dict[int, float] = {}
@@ -45,6 +45,20 @@ def search(request: Request, report: Report) -> None:
         _improve(problem, incumbent, report, budget, proved, guide)
     if budget.met_clock and request.workers == 1:
         report.note("the wall clock stopped the search, so a repeat may give another plan; allow more time")
+
+
+def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
+    """The schedule of a plan with every start moved to the grid, in the plan's order and on its nodes."""
+    read = problem.schedule(plan)
+    if read is None or problem.tick.exact:
+        return read
+    return generate(
+        problem,
+        [float(choice.start) for choice in read],
+        preempted_in(problem, read),
+        {j: (choice.alternative,) for j, choice in enumerate(read)},
+        {j: frozenset(node for node, _ in choice.split) for j, choice in enumerate(read) if choice.split},
+    )
 
 
 def _improve(
