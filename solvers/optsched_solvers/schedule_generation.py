@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from .problem import Activity, Alternative, Choice, Problem, Schedule, Split
 
 EPSILON = 1e-9
+FAR = 2**62
+"""Later than any instant."""
 
 
 class Row:
@@ -38,8 +40,9 @@ class Row:
             self.free.insert(k, self.free[k - 1])
         return k
 
-    def earliest(self, not_before: int, length: int, amount: float) -> int:
-        """First start at or after `not_before` from which `amount` is free for `length`.
+    def earliest(self, not_before: int, length: int, amount: float, latest: int = FAR) -> int:
+        """First start at or after `not_before` from which `amount` is free for `length`; any instant after `latest`
+        where there is none until then.
 
         Remembers for each amount before when it never was free, which only taking more cannot change.
         """
@@ -56,6 +59,8 @@ class Row:
                 k += 1
                 if k == count:
                     raise ValueError("the amount exceeds the capacity")
+                if times[k] > latest:
+                    return times[k]
             start = times[k] if times[k] > not_before else not_before
             end = start + length
             k += 1
@@ -86,12 +91,19 @@ class FreeCapacity:
         self.problem = problem
         self.rows = [Row(row.capacity) for row in problem.rows]
         self._gpu_row = problem.gpu_row
+        totals: dict[str | None, float] = {}
+        for node, gpu_type in enumerate(problem.node_types):
+            totals[gpu_type] = totals.get(gpu_type, 0.0) + problem.rows[problem.gpu_row[node]].capacity
+        self._pool = {gpu_type: Row(total) for gpu_type, total in totals.items()}
+        self._pool_of_row = {problem.gpu_row[n]: self._pool[gpu_type] for n, gpu_type in enumerate(problem.node_types)}
 
     def take(self, start: int, end: int, demands: Iterable[tuple[int, float]], sign: float = 1.0) -> None:
         """Hold `demands` over [start, end); give them back where `sign` is -1."""
         if end > start:
             for row, amount in demands:
                 self.rows[row].change(start, end, sign * amount)
+                if row in self._pool_of_row:
+                    self._pool_of_row[row].change(start, end, sign * amount)
 
     def place(self, activity: Activity, choice: Choice, sign: float = 1.0) -> None:
         """Hold what a choice holds, the checkpoint of a preempted job included; or give it back."""
@@ -123,15 +135,16 @@ class FreeCapacity:
             return self._on_one_node(activity, chosen, rooms, not_before, before)
         return self._on_many_nodes(activity, chosen, rooms, not_before, before)
 
-    def _settle(self, start: int, length: int, demands: Sequence[tuple[int, float]]) -> int:
-        """First start from which all `demands` are free together for `length`."""
+    def _settle(self, start: int, length: int, demands: Sequence[tuple[int, float]], latest: int = FAR) -> int:
+        """First start from which all `demands` are free together for `length`; anything later than `latest` where
+        there is none until then."""
         if len(demands) == 1:
-            return self.rows[demands[0][0]].earliest(start, length, demands[0][1])
+            return self.rows[demands[0][0]].earliest(start, length, demands[0][1], latest)
         agreed = 0
-        while agreed < len(demands):
+        while agreed < len(demands) and start <= latest:
             agreed = 0
             for row, amount in demands:
-                later = self.rows[row].earliest(start, length, amount)
+                later = self.rows[row].earliest(start, length, amount, latest)
                 if later > start:
                     start, agreed = later, 0
                     break
@@ -151,7 +164,8 @@ class FreeCapacity:
             if most < gpus:
                 continue
             demands = self.problem.node_demands(activity, chosen.mode, node, gpus)
-            start = self._settle(not_before, length, [*demands, *chosen.shared] if chosen.shared else demands)
+            start = self._settle(not_before, length, [*demands, *chosen.shared] if chosen.shared else demands,
+                                 FAR if best_start is None else best_start)
             if best_start is not None and (start > best_start or (start == best_start and best_node < 0)):
                 continue
             left = self.rows[self._gpu_row[node]].least(start, start + length)
@@ -168,7 +182,7 @@ class FreeCapacity:
         if sum(most for _, most in rooms) < gpus:
             return None
         needs = [(node, most, self.problem.node_demands(activity, chosen.mode, node, 1)) for node, most in rooms]
-        together = self._together([node for node, _ in rooms])
+        together = self._pool[self.problem.node_types[rooms[0][0]]]
         start = not_before
         while before is None or start < before:
             start = together.earliest(start, length, float(gpus))
@@ -184,17 +198,6 @@ class FreeCapacity:
                 return None
             start = later
         return None
-
-    def _together(self, nodes: list[int]) -> Row:
-        """The GPUs that are free on some nodes together; no gang can start where they are too few."""
-        total = Row(sum(self.problem.rows[self._gpu_row[node]].capacity for node in nodes))
-        capacity = total.free[0]
-        steps = self.held([self._gpu_row[node] for node in nodes])
-        if steps and steps[0][0] == 0:
-            total.free[0] = capacity - steps.pop(0)[1]
-        total.times.extend(time for time, _ in steps)
-        total.free.extend(capacity - used for _, used in steps)
-        return total
 
     def _rooms_now(
         self, needs: list[tuple[int, int, list[tuple[int, float]]]], start: int, length: int
