@@ -20,7 +20,10 @@ DIRECT_INTERVALS = 6000
 """Largest model (optional intervals, nodes told apart) that is solved whole."""
 DIRECT_JOBS_OF_SUMS = 60
 """Sums over more jobs than this are left to neighbourhoods: CP-SAT's own bound on them is weak."""
+NEIGHBOURHOOD_JOBS = 150
+"""Above this list search gains more in the same time than neighbourhoods do."""
 CELLS = 150
+"""Cells of the time grid of prices."""
 PRICE_WORK = 2e-8
 """What pricing one candidate start once counts for, in CP-SAT's unit of work."""
 
@@ -75,10 +78,11 @@ def _improve(
             _search_lists(problem, incumbent, budget, guide, until=0.95)
         solve_whole(problem, incumbent, report, budget, True, proved.get)
         return
-    _search_lists(problem, incumbent, budget, guide, until=0.45)
-    threads = max(1, min(budget.workers, 2))
-    Search(problem, incumbent, budget, threads).run(until=0.15)
-    _search_lists(problem, incumbent, budget, None, until=0.0)
+    if len(problem.activities) <= NEIGHBOURHOOD_JOBS:
+        _search_lists(problem, incumbent, budget, guide, until=0.45)
+        Search(problem, incumbent, budget, threads=max(1, min(budget.workers, 2))).run(until=0.15)
+        guide = None
+    _search_lists(problem, incumbent, budget, guide, until=0.0)
 
 
 def _search_lists(
