@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from optsched.instance import Instance, Placement, Slot
-from optsched.job import Elastic, Job, Mode
+from optsched.job import Job, Mode
 from optsched.objectives import JobCost, Objective, Term, combine, job_cost, segment_cost
 from optsched.physics import (
     fits_type,
