@@ -12,6 +12,8 @@ class CpSat:
     guarantee: Guarantee = "exact"
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
+        if any(entry.mode.share_with is not None for entry in instance.running):
+            return "running jobs share GPUs, which its model does not hold"
         for level in objective.levels:
             if len(level) > 1 and any(term.name == "maxmin" for _, term in level):
                 return "maxmin cannot be part of a weighted sum (put it first: maxmin,wct)"
