@@ -17,7 +17,7 @@ def gone(pid: int, within_s: float = 3.0) -> bool:
     return False
 
 
-def pids(path: Path, within_s: float = 20.0) -> list[int]:
+def pids(path: Path, within_s: float = 60.0) -> list[int]:
     """What a fake wrote of its processes, once it has."""
     until_s = time.monotonic() + within_s
     while not path.exists():
