@@ -23,7 +23,7 @@ from optsched.solver import Report, Request
 from optsched.verify import verify
 from optsched_solvers.milp import SOLVER, backend
 from optsched_solvers.milp.alternatives import find_ways
-from optsched_solvers.realise import Choice, realise
+from optsched_solvers.milp.realise import Choice, realise
 from tests.oracles import brute_force, tiny
 
 

@@ -1,8 +1,10 @@
 """One CP-SAT model over the whole instance, level by level."""
 
 import math
+import os
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -26,16 +28,18 @@ class Incumbent:
     report: Report
     schedule: Schedule | None = None
     values: tuple[float, ...] = ()
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def offer(self, schedule: Schedule | None) -> bool:
         """Keep and report `schedule` if it is better."""
         if schedule is None:
             return False
         values = self.evaluator.values(schedule)
-        if self.schedule is not None and not _better(values, self.values):
-            return False
-        self.schedule, self.values = schedule, values
-        self.report.plan(self.problem.plan(schedule))
+        with self._lock:
+            if self.schedule is not None and not _better(values, self.values):
+                return False
+            self.schedule, self.values = schedule, values
+            self.report.plan(self.problem.plan(schedule))
         return True
 
 
@@ -90,11 +94,28 @@ def _solve_level(
     budget: Budget,
 ) -> int | None:
     """Solve for the current objective; its optimal integer value, or None where it was not proved."""
-    solver = cp_model.CpSolver()
-    budget.configure(solver)
-    solver.best_bound_callback = lambda bound: report.bound(level, _proved(expression, bound), "cpsat")
-    status = solver.solve(model.cp, _Listener(problem, model, incumbent))
-    budget.used(solver)
+    solvers = _racers(problem, level, budget)
+    statuses: dict[int, Any] = {}
+
+    def run(which: int) -> None:
+        solver = solvers[which]
+        solver.best_bound_callback = lambda bound: report.bound(level, _proved(expression, bound), "cpsat")
+        statuses[which] = solver.solve(model.cp, _Listener(problem, model, incumbent))
+        if statuses[which] in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
+            for other in solvers:
+                if other is not solver:
+                    other.stop_search()
+
+    threads = [threading.Thread(target=run, args=(which,), daemon=True) for which in range(1, len(solvers))]
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join()
+    for solver in solvers:
+        budget.used(solver)
+    which = min(statuses, key=lambda i: (statuses[i] != cp_model.OPTIMAL, statuses[i] != cp_model.INFEASIBLE, i))
+    solver, status = solvers[which], statuses[which]
     if status == cp_model.INFEASIBLE:
         if level == 0:
             report.infeasible("CP-SAT proved that its model of the instance has no solution")
@@ -104,6 +125,25 @@ def _solve_level(
     if status != cp_model.MODEL_INVALID:
         report.bound(level, _proved(expression, solver.best_objective_bound), "cpsat")
     return round(solver.objective_value) if status == cp_model.OPTIMAL else None
+
+
+def _racers(problem: Problem, level: int, budget: Budget) -> list[cp_model.CpSolver]:
+    """The CP-SAT searches to run side by side; the first proof ends all.
+
+    A maximum over jobs is proved fastest by one worker without linear relaxation (its conflicts explain a makespan
+    best), so it gets a core of its own beside the usual portfolio; a sum needs the relaxation.
+    """
+    portfolio = cp_model.CpSolver()
+    budget.configure(portfolio)
+    if any(term.over == "sum" for _, term in problem.objective.levels[level]):
+        return [portfolio]
+    no_relaxation = cp_model.CpSolver()
+    budget.configure(no_relaxation, workers=1)
+    no_relaxation.parameters.linearization_level = 0
+    if budget.workers == 1:
+        return [no_relaxation]
+    portfolio.parameters.num_workers = max(1, min(budget.workers, os.cpu_count() or 1) - 1)
+    return [no_relaxation, portfolio]
 
 
 def _proved(expression: LevelExpression, bound: float) -> float:

@@ -11,8 +11,8 @@ from optsched.objectives import Term, segment_cost
 from optsched.physics import Span, cpus, hold_to_save_s, may_preempt, memory_gib, placed_rate, rate
 from optsched.plan import Segment
 
-from ..realise import continue_s, fresh_s, make_placement
 from .bins import Bin, partitions
+from .realise import continue_s, fresh_s, make_placement
 
 MAX_SPLITS = 200
 """Ways of one job beyond which nodes are merged into coarser bins."""

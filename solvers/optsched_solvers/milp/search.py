@@ -9,11 +9,11 @@ from optsched.plan import Plan
 from optsched.solver import Report, Request
 from optsched.verify import verify
 
-from ..realise import Choice, make_placement, realise
 from . import backend
 from .grid import Start
 from .levels import LevelModel, build_level, level_of
 from .model import Model
+from .realise import Choice, make_placement, realise
 
 NODES_PER_S = 50
 """With one worker, branch-and-bound nodes allowed for each second of the time limit: a count gives the same
