@@ -238,3 +238,19 @@ def test_incumbent_off_the_grid_is_taken_up() -> None:
     request = Request(instance=instance, objective=goal, time_limit_s=5, incumbent=start)
     SOLVER.solve(request, Report(plan=plan, bound=lambda *_: None, infeasible=print, note=print))
     assert seen
+
+
+def test_fractions_that_just_do_not_fit() -> None:
+    """Three times 33.3336 GiB is more than 100 by less than a thousandth each."""
+    profile = Profile(memory_gib_per_gpu=33.3336)
+    node = Node(name="n", gpus=4, memory_gib=100.0)
+    jobs = tuple(Job(id=f"j{i}", duration_s=10, profile=profile) for i in range(4))
+    outcome = solve(Instance(cluster=Cluster(nodes=(node,)), jobs=jobs), "makespan", seconds=20)
+    assert outcome.values == (20.0,)
+    assert outcome.bounds[0] <= 20.0
+
+
+def test_huge_amounts_of_a_resource() -> None:
+    cluster = Cluster(nodes=(Node(name="n", gpus=4),), resources={"power": 9e11})
+    jobs = tuple(Job(id=f"j{i}", duration_s=10 + i, resources={"power": 4e11}) for i in range(3))
+    assert_optimal(Instance(cluster=cluster, jobs=jobs), "makespan", (21.0,))

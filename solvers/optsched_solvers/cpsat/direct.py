@@ -114,6 +114,8 @@ def _solve_level(
         thread.join()
     for solver in solvers:
         budget.used(solver)
+    if cp_model.MODEL_INVALID in statuses.values():
+        raise RuntimeError(f"CP-SAT refuses the model: {model.cp.validate()}")
     which = min(statuses, key=lambda i: (statuses[i] != cp_model.OPTIMAL, statuses[i] != cp_model.INFEASIBLE, i))
     solver, status = solvers[which], statuses[which]
     if status == cp_model.INFEASIBLE:
@@ -122,8 +124,7 @@ def _solve_level(
         return None
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         incumbent.offer(realise(problem, model, solver.value))
-    if status != cp_model.MODEL_INVALID:
-        report.bound(level, _proved(expression, solver.best_objective_bound), "cpsat")
+    report.bound(level, _proved(expression, solver.best_objective_bound), "cpsat")
     return round(solver.objective_value) if status == cp_model.OPTIMAL else None
 
 
@@ -165,7 +166,7 @@ class _Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
 def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Schedule | None:
     """The schedule of a solution on real nodes, every length rounded up, in the order of its starts."""
     choices, complete = model.read(value)
-    if complete and problem.tick.exact:
+    if complete and problem.tick.exact and model.exact_amounts:
         return [canonical(problem, a, choices[a.index]) for a in problem.activities]
     priority = [float(choices[a.index].start) for a in problem.activities]
     preempted = frozenset(

@@ -20,8 +20,10 @@ from ..schedule_generation import FreeCapacity
 
 Rounding = Literal["down", "up"]
 
-SCALE = 1000
-"""Fractional amounts (GiB, power) are counted in thousandths: demands rounded down, capacities up."""
+SCALE = 1000.0
+"""Fractional amounts (GiB, power) are counted in thousandths."""
+LARGEST_CAPACITY = 2.0**31
+"""Larger capacities are counted in coarser units, so that amounts times ticks stay within 64 bits."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Model:
         self.chosen: list[list[Any]] = [[] for _ in problem.activities]
         self.on: dict[tuple[int, int, int], Any] = {}
         self.part: dict[tuple[int, int, int], Any] = {}
+        self.exact_amounts = True
         self.horizon = self._horizon()
         self.node_detail = self._types_in_detail(detailed)
         self._load: dict[tuple[str, Any], list[tuple[Any, Any]]] = defaultdict(list)
@@ -281,24 +284,32 @@ class Model:
                 rows, capacity = [which], self.problem.rows[which].capacity
             self._add_cumulative(load, rows, capacity)
 
+    def _in_integers(self, amounts: Sequence[float], capacity: float) -> tuple[list[int], int]:
+        """Amounts and capacity in whole units: as they are, or in thousandths (coarser where they are huge).
+
+        Rounding relaxes the row where the model is a relaxation and tightens it where it is a restriction;
+        `exact_amounts` says whether any was needed.
+        """
+        values = [*amounts, capacity]
+        whole = all(float(x).is_integer() for x in values) and capacity <= LARGEST_CAPACITY
+        scale = 1.0 if whole else min(SCALE, LARGEST_CAPACITY / max(capacity, 1e-9))
+        self.exact_amounts = self.exact_amounts and all(abs(x * scale - round(x * scale)) <= 1e-6 for x in values)
+        if self.rounding == "down":
+            return [math.floor(x * scale + 1e-6) for x in amounts], math.ceil(capacity * scale - 1e-6)
+        return [math.ceil(x * scale - 1e-6) for x in amounts], math.floor(capacity * scale + 1e-6)
+
     def _add_cumulative(self, load: Sequence[tuple[Any, Any]], rows: Sequence[int], capacity: float) -> None:
-        amounts = [amount[1] if isinstance(amount, tuple) else amount for _, amount in load]
-        scale = 1 if all(float(x).is_integer() for x in (*amounts, capacity)) else SCALE
+        fixed = list(self._fixed_load(rows)) if self.fixed is not None else []
+        own = [amount[1] if isinstance(amount, tuple) else amount for _, amount in load]
+        scaled, limit = self._in_integers([*own, *(used for _, _, used in fixed)], capacity)
         intervals, demands = [], []
-        for interval, amount in load:
-            if isinstance(amount, tuple):
-                demand: Any = math.floor(amount[1] * scale + 1e-6) * amount[0]
-            else:
-                demand = math.floor(amount * scale + 1e-6)
-                if demand == 0:
-                    continue
-            intervals.append(interval)
-            demands.append(demand)
-        limit = math.ceil(capacity * scale - 1e-6)
-        if self.fixed is not None:
-            for begin, finish, used in self._fixed_load(rows):
-                intervals.append(self.cp.new_fixed_size_interval_var(begin, finish - begin, ""))
-                demands.append(min(limit, math.floor(used * scale + 1e-6)))
+        for (interval, amount), units in zip(load, scaled, strict=False):
+            if units:
+                intervals.append(interval)
+                demands.append(units * amount[0] if isinstance(amount, tuple) else units)
+        for (begin, finish, _), units in zip(fixed, scaled[len(own) :], strict=True):
+            intervals.append(self.cp.new_fixed_size_interval_var(begin, finish - begin, ""))
+            demands.append(min(limit, units))
         self.cp.add_cumulative(intervals, demands, limit)
 
     def _fixed_load(self, rows: Sequence[int]) -> Iterable[tuple[int, int, float]]:
@@ -324,11 +335,8 @@ class Model:
                         literals.append(literal)
                         amounts.append(amount)
             if literals:
-                scale = 1 if all(float(x).is_integer() for x in (*amounts, capacity, spent)) else SCALE
-                demands = [math.floor(amount * scale + 1e-6) for amount in amounts]
-                self.cp.add(
-                    cp_model.LinearExpr.weighted_sum(literals, demands) <= math.ceil((capacity - spent) * scale - 1e-6)
-                )
+                demands, limit = self._in_integers(amounts, capacity - spent)
+                self.cp.add(cp_model.LinearExpr.weighted_sum(literals, demands) <= limit)
 
     # ------------------------------------------------------------------------------------- solutions
 
