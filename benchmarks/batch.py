@@ -1,6 +1,6 @@
 """Weighted flow time of a batch of Philly-like jobs: value, proven bound and gap after a time limit.
 
-    python benchmarks/batch.py [--jobs 100,200,400] [--gpus 64] [--gpu-types 1] [--seeds 1,2,3] [--time-limit 60]
+    python benchmarks/batch.py [--jobs 100,200,400] [--gpus 128] [--gpu-types 1] [--seeds 1,2,3] [--time-limit 60]
 
 All jobs are released at 0 (`optsched generate --like philly`); the whole solve is timed, child process included.
 Prints one JSON object a run, then the median gap for each number of jobs.
@@ -22,7 +22,7 @@ def numbers(text: str) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=numbers, default=[100, 200, 400])
-    parser.add_argument("--gpus", type=int, default=64)
+    parser.add_argument("--gpus", type=int, default=128)
     parser.add_argument("--gpu-types", type=int, default=1)
     parser.add_argument("--seeds", type=numbers, default=[1, 2, 3])
     parser.add_argument("--time-limit", type=float, default=60.0)

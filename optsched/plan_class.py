@@ -8,12 +8,17 @@ from .plan import JobPlan, Plan, Segment
 
 
 def outside_class(instance: Instance, plan: Plan) -> str | None:
-    """Which job of a verified plan runs in more pieces than the plan class allows, or None.
+    """Why a verified plan is outside the plan class, or None.
 
-    A waiting job runs in one piece once started; a running job either continues or is preempted at `now_s`
-    and later resumed in one piece. Bounds of solvers say nothing about other plans.
+    A waiting job runs in one piece once started, on GPUs of its own; a running job either continues or is
+    preempted at `now_s` and later resumed in one piece. Bounds of solvers say nothing about other plans.
     """
     for entry in plan.jobs:
+        running = instance.running_job.get(entry.id)
+        for segment in entry.segments:
+            partner = segment.mode.share_with
+            if partner is not None and (running is None or running.mode.share_with != partner):
+                return f"job {entry.id} starts to share GPUs with {partner}; in the class each job has its own"
         pieces = 1 + sum(not _goes_on(a, b) for a, b in zip(entry.segments, entry.segments[1:], strict=False))
         if pieces > 1 + _saves_first(instance, entry):
             return f"job {entry.id} runs in {pieces} pieces; a plan preempts only jobs that run now, and once"

@@ -13,7 +13,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from optsched.objectives import JobCost, Term, fastest_s, job_cost, quantile_rank
+from optsched.objectives import LATE_TOLERANCE_S, JobCost, Term, fastest_s, job_cost, quantile_rank
 
 from .model import Model
 
@@ -67,6 +67,7 @@ class _Builder:
         self.exact = self.problem.tick.exact
 
     def add(self, weight: float, term: Term) -> None:
+        """Add `weight` times a term."""
         if term.over == "segments":
             for activity in self.problem.activities:
                 for i, literal in enumerate(self.chosen[activity.index]):
@@ -114,7 +115,8 @@ class _Builder:
             self.parts.append((scale * self.tick_s, late, self.horizon))
         elif cost.shape == "late":
             missed = self.model.new_bool_var("")
-            self.model.add(end <= self.problem.tick.floor(since)).only_enforce_if(~missed)
+            in_time = self.problem.tick.floor(since + LATE_TOLERANCE_S)
+            self.model.add(end <= in_time).only_enforce_if(~missed)
             self.parts.append((scale, missed, 1))
         else:
             length = self.model.new_int_var(1, self.horizon + self.problem.tick.ceil(abs(since)) + 1, "")

@@ -13,7 +13,7 @@ from ..problem import Activity, Problem, Schedule
 from ..schedule_generation import generate
 from .clock import Budget
 from .direct import Incumbent, solve_whole
-from .list_search import ListSearch, Ways, by_type, list_of, preempted_in
+from .list_search import WORK_PER_JOB, ListSearch, Ways, by_type, list_of, preempted_in
 from .neighbourhood import Search
 
 DIRECT_INTERVALS = 6000
@@ -22,6 +22,8 @@ DIRECT_JOBS_OF_SUMS = 60
 """Sums over more jobs than this are left to neighbourhoods: CP-SAT's own bound on them is weak."""
 NEIGHBOURHOOD_JOBS = 150
 """Above this list search gains more in the same time than neighbourhoods do."""
+LISTS_SHARE = 0.2
+"""Most of the budget that goes to the first list schedules."""
 CELLS = 150
 """Cells of the time grid of prices."""
 PRICE_WORK = 2e-8
@@ -39,6 +41,9 @@ def search(request: Request, report: Report) -> None:
     if request.incumbent is not None:
         incumbent.offer(_on_grid(problem, request.incumbent))
     for priority in _priorities(problem):
+        if incumbent.schedule is not None and budget.fraction_left() < 1 - LISTS_SHARE:
+            break
+        budget.spend(WORK_PER_JOB * len(priority))
         incumbent.offer(generate(problem, priority))
     proved: dict[int, float] = {}
     guide = None
