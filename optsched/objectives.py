@@ -13,7 +13,7 @@ from typing import Literal
 
 from .errors import InputError
 from .instance import Instance
-from .job import Job, Mode
+from .job import Job
 from .modes import Option, options
 from .physics import power_w
 from .plan import Plan, Segment
@@ -232,13 +232,6 @@ def combine(term: Term, costs: list[float]) -> float:
 def quantile_rank(term: Term, jobs: int) -> int:
     """How many of `jobs` jobs must lie at or below the quantile."""
     return max(1, math.ceil(term.quantile * jobs - 1e-9))
-
-
-def hold_cost_per_s(term: Term, instance: Instance, job: Job, gpu_type: str | None, mode: Mode) -> float:
-    """Cost of holding `mode` on GPUs of `gpu_type` for one second: kWh for `energy`, money for `cost`."""
-    if term.name == "energy":
-        return power_w(job, gpu_type, mode.gpus) / 3.6e6
-    return instance.cluster.lowest_gpu_price_per_h.get(gpu_type, 0.0) * mode.gpus / 3600.0
 
 
 def segment_cost(term: Term, instance: Instance, job: Job, segment: Segment) -> float:

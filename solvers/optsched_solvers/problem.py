@@ -5,13 +5,12 @@ down (a model over those is a relaxation, see `ticks`) and up (a schedule over t
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from optsched.instance import Instance, Placement, Running, Slot
 from optsched.job import Job, Mode
 from optsched.modes import Option, options, room
-from optsched.objectives import Objective, Term, job_cost
+from optsched.objectives import Objective, Term
 from optsched.physics import (
     Span,
     cpus,
@@ -292,11 +291,6 @@ class Problem:
         return found
 
     # ------------------------------------------------------------------------------- schedules and plans
-
-    def cost_function(self, term: Term, activity: Activity) -> Callable[[float], float] | None:
-        """Cost of completing this activity at an instant in seconds, or None where the job does not count."""
-        cost = job_cost(term, self.instance, activity.job)
-        return None if cost is None else cost.at
 
     def gpu_cost_per_s(self, term: Term, activity: Activity, node: int) -> float:
         """Cost of one GPU of a node for a second under `energy` or `cost`."""
