@@ -273,13 +273,16 @@ def first_fit(
 
 
 def _value(search: Search, open_: list[_Task]) -> tuple[float, ...]:
-    """Value of each level with what is planned; every open job ends at its earliest, holding nothing."""
+    """Value of each level with what is planned; every open job ends at its earliest, holding nothing.
+
+    To 12 digits, so that sums that differ by their rounding tie and the next level decides.
+    """
     ends = {job_id: segments[-1].end_s for job_id, segments in search.segments.items()}
     for task in open_:
         shortest_s = min((choice.length_s for choice in task.choices), default=math.inf)
         ends[task.job.id] = task.release_s + shortest_s
     return tuple(
-        math.fsum(weight * _term(search, n, k, term, ends) for k, (weight, term) in enumerate(level))
+        float(f"{math.fsum(weight * _term(search, n, k, term, ends) for k, (weight, term) in enumerate(level)):.12g}")
         for n, level in enumerate(search.objective.levels)
     )
 
