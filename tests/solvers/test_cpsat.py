@@ -58,11 +58,11 @@ def assert_optimal(instance: Instance, objective: str, optimum: tuple[float, ...
     outcome = solve(instance, objective)
     assert outcome.values is not None
     for level, (value, best) in enumerate(zip(outcome.values, optimum, strict=True)):
-        slack = TOLERANCE * max(1.0, abs(best))
+        slack = TOLERANCE * abs(best) + 1e-9
         assert abs(value - best) <= slack
         if level in outcome.bounds:
             assert outcome.bounds[level] <= best + slack
-    assert outcome.bounds[0] >= optimum[0] - 50 * TOLERANCE * max(1.0, abs(optimum[0]))
+    assert outcome.bounds[0] >= optimum[0] - 10 * TOLERANCE * abs(optimum[0]) - 1e-9
 
 
 OBJECTIVES = ("wct", "makespan", "tardiness", "deadline,wct", "lateness", "tail:0.5", "ftf", "maxmin", "throughput",
