@@ -4,11 +4,12 @@ from .cluster import Cluster, Node, Tenant
 from .instance import Instance, Placement, Running, Slot, Suspended
 from .job import Elastic, Job, Mode
 from .plan import JobPlan, Plan, Segment, Solution
-from .profile import Locality, Profile, Sharing
+from .profile import Clock, Locality, Profile, Sharing
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Clock",
     "Cluster",
     "Elastic",
     "Instance",

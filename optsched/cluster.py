@@ -4,7 +4,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .quantity import Amount, Count, Gib, Weight
+from .quantity import Amount, Count, Gib, Rate, Weight
+
+POWER_CAP = "power_w"
+"""The cluster resource, in watts, on which every GPU that works draws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +29,33 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """Who pays for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap."""
+    """Who pays for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
+
+    `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas idle.
+    """
 
     name: str
     gpu_quota: Count | None = None
+    borrow_gpus: Count = 0
     weight: Weight = 1.0
+
+
+def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
+    """All quotas together, which bound what their tenants hold together; None where nobody borrows, so that each
+    quota alone says as much."""
+    if not any(tenant.borrow_gpus for tenant in tenants):
+        return None
+    return sum(tenant.gpu_quota or 0 for tenant in tenants)
+
+
+def gpu_caps(tenants: tuple[Tenant, ...]) -> dict[str, int]:
+    """For each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones included."""
+    pool = quota_pool(tenants)
+    return {
+        tenant.name: tenant.gpu_quota if pool is None else min(tenant.gpu_quota + tenant.borrow_gpus, pool)
+        for tenant in tenants
+        if tenant.gpu_quota is not None
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +63,15 @@ class Cluster:
     """All nodes, plus what is shared by all of them.
 
     `resources` are renewable (held while a job runs: licences, power); `budgets` are used up by the plan
-    (energy, money). `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
+    (energy, money). The resource `power_w` is a power cap: jobs hold what their GPUs draw without naming it.
+    `rack_uplink_gbps` is what a rack's gangs can exchange with other racks; that of a rack it does not name never
+    binds. `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
     """
 
     nodes: tuple[Node, ...] = ()
     resources: dict[str, Amount] = field(default_factory=dict)
     budgets: dict[str, Amount] = field(default_factory=dict)
+    rack_uplink_gbps: dict[str, Rate] = field(default_factory=dict)
     reference_gpu: str | None = None
 
     @cached_property

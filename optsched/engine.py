@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from . import registry
 from .errors import InputError, SolverUnavailable
@@ -44,15 +44,16 @@ def solve(
     A few policies are simulated for a first plan, combinatorial bounds are computed, then `solver` (a name,
     an object, or "auto") runs in a child process that is killed at the time limit plus 10 %. Whatever it
     does, the answer is the best plan that passes the verifier; where the solver failed, `fallback` says why
-    a heuristic answers. The name of a policy simulates that policy alone. Ctrl-C ends the search and gives
-    the best plan so far; a second one ends it without.
+    a heuristic answers. The name of a policy simulates that policy alone, with the objective and `options` if it
+    takes them. Ctrl-C ends the search and gives the best plan so far; a second one ends it without.
 
     With `workers` 1 the result depends on nothing but the arguments, unless the solver has to be killed, and
     `wall_s` is None. `isolate=False` runs the solver in this process, without a watchdog. `checked` skips
     the check of an instance that was read from a file. `on_progress` is called at every improvement and,
     where the solver is isolated, every half second.
 
-    Raises InputError for a faulty instance, objective, solver name or limit. Isolation needs POSIX.
+    Raises InputError for a faulty instance, objective, solver name, limit or option of a policy. Isolation needs
+    POSIX.
     """
     started_s = time.monotonic()
     if not (math.isfinite(time_limit_s) and time_limit_s > 0):
@@ -65,7 +66,10 @@ def solve(
         check_instance(instance)
     search = Search(instance, goal, time_limit_s, seed, workers, options or {}, started_s, on_progress)
     policies, exact, search.not_run = _choose(solver, instance, goal)
-    search.incumbent.any_plan = policies == (solver,)
+    if policies == (solver,):
+        search.incumbent.any_plan = True
+        with suppress(SolverUnavailable):  # what is broken will be noted
+            registry.policy(policies[0], goal, options)  # what it does not take is refused before any work
     with ExitStack() as stack:
         child = None
         if exact is not None and isolate:

@@ -7,8 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from .instance import Instance, Running, Suspended
 from .job import Elastic, Job, Mode
-from .modes import base_modes, fits_somewhere, most_gpus, options
-from .physics import gpu_type_rate
+from .never import why_never
 
 MAX_PRIORITY = 10**9
 REMAINING_TOLERANCE = 1e-9
@@ -27,9 +26,12 @@ class Fault:
         return f"{self.path}: {self.problem}; {self.remedy}"
 
 
-def find_faults(instance: Instance) -> list[Fault]:
-    """Every fault of an instance whose fields are all in range; empty when it is sound."""
-    found = list(_duplicates(instance))
+def find_faults(instance: Instance, *, accept_never: bool = False) -> list[Fault]:
+    """Every fault of an instance whose fields are all in range; empty when it is sound.
+
+    With `accept_never` it is none that a job can never run: whoever asks for that tells so himself.
+    """
+    found = [*_duplicates(instance), *_cluster(instance)]
     unsound: set[int] = set()
     for i, job in enumerate(instance.jobs):
         faults = [*_references(instance, i, job), *_job(i, job)]
@@ -38,7 +40,8 @@ def find_faults(instance: Instance) -> list[Fault]:
             found.extend(faults)
     found.extend(_held(instance))
     found.extend(_cycles(instance))
-    found.extend(_never_run(instance, unsound))
+    if not accept_never:
+        found.extend(_never_run(instance, unsound))
     if not found:
         found.extend(_overfull_now(instance))
     return found
@@ -57,6 +60,18 @@ def _duplicates(instance: Instance) -> Iterator[Fault]:
                 yield Fault(f"{path}[{names.index(name)}]", f"the {what} has an empty name", "give it a name")
             elif count > 1:
                 yield Fault(path, f"{what} {name!r} appears {count} times", "keep or rename all but one")
+
+
+def _cluster(instance: Instance) -> Iterator[Fault]:
+    racks = {node.rack for node in instance.cluster.nodes}
+    for rack in instance.cluster.rack_uplink_gbps:
+        if rack not in racks:
+            yield Fault(f"cluster.rack_uplink_gbps.{rack}", f"no node is in rack {rack!r}",
+                        "name the rack of a node or leave it out")
+    for i, tenant in enumerate(instance.tenants):
+        if tenant.borrow_gpus and tenant.gpu_quota is None:
+            yield Fault(f"tenants[{i}].borrow_gpus", f"tenant {tenant.name} has no quota to go beyond",
+                        "give it a gpu_quota or leave the field out")
 
 
 def _references(instance: Instance, i: int, job: Job) -> Iterator[Fault]:
@@ -105,6 +120,9 @@ def _job(i: int, job: Job) -> Iterator[Fault]:
             if mode.share_with is not None:
                 yield Fault(f"{where}.share_with", f"job {job.id}: a listed mode cannot name a partner",
                             "leave it out")
+            if mode.clock_mhz is not None:
+                yield Fault(f"{where}.clock_mhz", f"job {job.id}: a listed mode cannot set a clock",
+                            "leave it out, its duration says how fast it is")
             if mode.gpus and mode.cpus:
                 yield Fault(f"{where}.cpus", f"job {job.id}: cpus is for CPU-only modes", "use cpus_per_gpu")
             if not mode.gpus and mode.cpus_per_gpu:
@@ -188,82 +206,13 @@ def _cycles(instance: Instance) -> Iterator[Fault]:
 
 
 def _never_run(instance: Instance, unsound: set[int]) -> Iterator[Fault]:
-    known: dict[tuple[int, str | None], str | None] = {}
     for i, job in enumerate(instance.jobs):
         if i in unsound or job.id in instance.running_job:
             continue
-        simple = not (job.modes or job.resources or job.budgets)
-        quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
-        if not fits_somewhere(instance.cluster, job):
-            reason = why_never_runs(instance, job)
-        elif simple and (quota is None or (isinstance(job.gpus, int) and job.gpus <= quota)):
-            continue
-        else:
-            key = (id(options(instance.cluster, job)), job.tenant)
-            if key not in known:
-                known[key] = why_never_runs(instance, job)
-            reason = known[key]
+        reason = why_never(instance.cluster, instance.tenants, job)
         if reason is not None:
             yield Fault(f"jobs[{i}]", f"job {job.id} can never run: {reason}",
                         "ask for less, or add what is missing to the cluster")
-
-
-def why_never_runs(instance: Instance, job: Job) -> str | None:
-    """Why no empty cluster of this kind could ever run `job`, or None where it could."""
-    cluster = instance.cluster
-    fitting = options(cluster, job)
-    if not fitting:
-        return _why_nothing_fits(instance, job)
-    quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
-    if quota is not None and all(option.mode.gpus > quota for option in fitting):
-        least = min(option.mode.gpus for option in fitting)
-        return f"it needs {least} GPUs, the quota of {job.tenant} is {quota}"
-    for field, have in (("resources", cluster.resources), ("budgets", cluster.budgets)):
-        for name, capacity in have.items():
-            need = min(getattr(option.mode, field).get(name, 0.0) for option in fitting)
-            if need > capacity:
-                return f"it needs {need:.12g} of {name}, there is {capacity:.12g}"
-    if not any(
-        (quota is None or option.mode.gpus <= quota)
-        and all(amount <= cluster.resources[name] for name, amount in option.mode.resources.items())
-        and all(amount <= cluster.budgets[name] for name, amount in option.mode.budgets.items())
-        for option in fitting
-    ):
-        return "each of its modes needs more of some resource, budget or quota than there is"
-    return None
-
-
-def _why_nothing_fits(instance: Instance, job: Job) -> str:
-    cluster = instance.cluster
-    modes = base_modes(cluster, job)
-    if modes and all(mode.gpus == 0 for mode in modes):
-        return "no node has the cores and memory it asks for"
-    if not cluster.gpu_types:
-        return "it asks for GPUs, no node has any"
-    on_gpus = [mode for mode in modes if mode.gpus]
-    smallest = min(mode.gpus for mode in on_gpus)
-    types = dict.fromkeys(mode.gpu_type for mode in on_gpus if mode.gpu_type in cluster.gpu_types)
-    have = ", ".join(str(name or "GPUs of no named type") for name in cluster.gpu_types)
-    if not types:
-        wanted = ", ".join(sorted({str(mode.gpu_type) for mode in on_gpus}))
-        return f"it asks for {wanted}, the cluster has {have}"
-    most = max(sum(node.gpus for node in cluster.nodes if node.gpu_type == gpu_type) for gpu_type in types)
-    if smallest > most:
-        return f"it needs {smallest} GPUs of one type, the cluster has at most {most}"
-    memories = [node.gpu_memory_gib for node in cluster.nodes if node.gpus]
-    largest = max((memory for memory in memories if memory is not None), default=0.0)
-    if None not in memories and job.profile.gpu_memory_gib > largest:
-        need = job.profile.gpu_memory_gib
-        return f"it needs {need:.12g} GiB of GPU memory, the largest GPU has {largest:.12g}"
-    if all(gpu_type_rate(job.profile, name) == 0 for name in types):
-        return f"its profile has rates for {', '.join(job.profile.rate)}, the cluster has {have}"
-    roomy = max(most_gpus(cluster, job, mode)["cluster"] for mode in on_gpus)
-    if roomy == 0:
-        return "no GPU has enough cores, memory and GPU memory beside it"
-    if roomy < smallest:
-        return (f"only {roomy} of the {smallest} GPUs it needs have enough cores, memory and GPU memory "
-                "beside them")
-    return f"no gang of {smallest} GPUs or more fits where its profile lets it make progress"
 
 
 def _overfull_now(instance: Instance) -> Iterator[Fault]:

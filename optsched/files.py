@@ -12,15 +12,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from .cluster import Cluster, Node, Tenant
+from .cluster import POWER_CAP, Cluster, Node, Tenant
 from .errors import InputError
 from .faults import Fault, find_faults
 from .file_faults import FaultyFile, duplicate_keys, shape_faults
+from .file_power import with_power, without_power
 from .hostlist import MAX_NODES, expand_hostlist, fold_nodes
 from .instance import Instance, Running, Slot, Suspended
 from .job import Elastic, Job, Mode
 from .plan import JobPlan, Level, Plan, Segment, Solution, Status
-from .profile import UNMEASURED, Locality, Profile, Sharing
+from .profile import UNMEASURED, Clock, Locality, Profile, Sharing
 
 INSTANCE_FORMAT = "optsched/1"
 PLAN_FORMAT = "optsched-plan/1"
@@ -74,14 +75,16 @@ class PlanFile:
 # ------------------------------------------------------------------------------------------------ reading
 
 
-def read_instance(path: str | Path) -> Instance:
-    """Read and check an instance file (.json or .json.gz). Raises InputError naming every fault."""
-    return load_instance(_read_bytes(path), str(path))
+def read_instance(path: str | Path, *, accept_never: bool = False) -> Instance:
+    """Read and check an instance file (.json or .json.gz). Raises InputError naming every fault; with `accept_never`
+    jobs that can never run are none."""
+    return load_instance(read_bytes(path), str(path), accept_never=accept_never)
 
 
-def load_instance(data: bytes | str, name: str = "instance") -> Instance:
-    """Parse and check an instance; `name` is what messages call it. Raises InputError."""
-    parsed: InstanceFile = _parse(InstanceFile, data, name)
+def load_instance(data: bytes | str, name: str = "instance", *, accept_never: bool = False) -> Instance:
+    """Parse and check an instance; `name` is what messages call it, `accept_never` as in `read_instance`. Raises
+    InputError."""
+    parsed: InstanceFile = parse_file(InstanceFile, data, name, INSTANCE_FORMAT)
     cluster = _with_single_nodes(parsed.cluster, name)
     instance = Instance(
         name=parsed.name,
@@ -89,10 +92,10 @@ def load_instance(data: bytes | str, name: str = "instance") -> Instance:
         cluster=cluster,
         tenants=parsed.tenants,
         jobs=_share_equal_profiles(parsed.jobs),
-        running=tuple(_in_node_order(cluster, entry) for entry in parsed.running),
+        running=with_power(cluster, parsed.jobs, tuple(_in_node_order(cluster, entry) for entry in parsed.running)),
         suspended=parsed.suspended,
     )
-    faults = find_faults(instance)
+    faults = find_faults(instance, accept_never=accept_never)
     if faults:
         raise FaultyFile(name, faults)
     return instance
@@ -101,15 +104,18 @@ def load_instance(data: bytes | str, name: str = "instance") -> Instance:
 def check_instance(instance: Instance) -> None:
     """Check an instance built in Python as a file would be. Raises InputError naming every fault."""
     load_instance(dump_instance(instance), instance.name)
+    if POWER_CAP in instance.cluster.resources and (faults := find_faults(instance)):
+        raise FaultyFile(instance.name, faults)  # what a file may leave out, an instance must state
 
 
 def read_plan(path: str | Path) -> tuple[PlanFile, Plan | None]:
     """Read a plan file; the plan is None where the solver found none. Raises InputError."""
-    parsed: PlanFile = _parse(PlanFile, _read_bytes(path), str(path))
+    parsed: PlanFile = parse_file(PlanFile, read_bytes(path), str(path), PLAN_FORMAT)
     return parsed, None if parsed.jobs is None else Plan(jobs=parsed.jobs)
 
 
-def _read_bytes(path: str | Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file, unpacked where it is gzip. Raises InputError if it cannot be read."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -125,17 +131,17 @@ def _read_bytes(path: str | Path) -> bytes:
 
 
 NOUNS: tuple[type, ...] = (
-    Node, Cluster, Tenant, Locality, Sharing, Profile, Mode, Elastic, Job, Slot, Running, Suspended,
+    Node, Cluster, Tenant, Locality, Sharing, Clock, Profile, Mode, Elastic, Job, Slot, Running, Suspended,
     InstanceFile, Segment, JobPlan, Level, InstanceRef, ObjectiveValue, PlanFile,
 )
 
 
 @cache
-def _adapter(kind: type) -> Any:
-    """The validator of one kind of file; pydantic is told the rules here, the nouns stay free of it."""
+def adapter(kind: type, nouns: tuple[type, ...] = NOUNS) -> Any:
+    """The validator of one kind of file; pydantic is told the rules here, the `nouns` in it stay free of it."""
     from pydantic import TypeAdapter
 
-    for noun in NOUNS:
+    for noun in nouns:
         names = {field: alias for (owner, field), alias in ALIASES.items() if owner is noun}
         noun.__pydantic_config__ = {  # type: ignore[attr-defined]
             "strict": True,
@@ -146,18 +152,20 @@ def _adapter(kind: type) -> Any:
     return TypeAdapter(kind)
 
 
-def _parse(kind: type, data: bytes | str, name: str) -> Any:
+def parse_file(
+    kind: type, data: bytes | str, name: str, file_format: str, nouns: tuple[type, ...] = NOUNS
+) -> Any:
+    """One kind of file, a dataclass made of `nouns`, checked field by field. Raises InputError naming every fault."""
     from pydantic import ValidationError
 
     data = _text(data, name)
     if not data.strip():
-        file_format = INSTANCE_FORMAT if kind is InstanceFile else PLAN_FORMAT
         raise InputError(f'{name}: is empty; such a file starts with {{"format": "{file_format}", ...')
     faults = duplicate_keys(data)
     try:
-        parsed = _adapter(kind).validate_json(data)
+        parsed = adapter(kind, nouns).validate_json(data)
     except ValidationError as error:
-        known = [alias for noun in NOUNS for _, alias, _ in _layout(noun)]
+        known = [alias for noun in nouns for _, alias, _ in _layout(noun)]
         faults.extend(shape_faults(error.errors(include_url=False), data, known))
     if faults:
         raise FaultyFile(name, faults)
@@ -210,6 +218,7 @@ def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
             sharing and (sharing.duty, tuple(sharing.partners.items())),
             profile.gpu_memory_gib, profile.memory_gib_per_gpu, profile.network_gbps, profile.checkpoint_s,
             profile.restore_s, profile.startup_s, profile.checkpoint_every_s, tuple(profile.power_w.items()),
+            tuple(profile.clocks.items()),
         )
         first = known.setdefault(key, profile)
         if first is not profile:
@@ -230,35 +239,36 @@ def dump_instance(instance: Instance) -> str:
     """The instance as file text: canonical, one node range or job a line, defaults left out."""
     parts: dict[str, Any] = {"format": INSTANCE_FORMAT, "name": instance.name}
     if instance.now_s:
-        parts["now_s"] = _number(instance.now_s)
+        parts["now_s"] = number(instance.now_s)
     profiles: dict[int, Any] = {}
     cluster = plain(instance.cluster)
     cluster["nodes"] = [plain(node) for node in fold_nodes(instance.cluster.nodes)]
     parts["cluster"] = cluster
-    for field in ("tenants", "jobs", "running", "suspended"):
-        if items := getattr(instance, field):
+    lists = (instance.tenants, instance.jobs, without_power(instance), instance.suspended)
+    for field, items in zip(("tenants", "jobs", "running", "suspended"), lists, strict=True):
+        if items:
             parts[field] = [plain(item, profiles) for item in items]
-    return _lines(parts)
+    return lines(parts)
 
 
 def dump_plan(solution: Solution) -> str:
     """The solution as plan file text, one job a line."""
-    return _lines(plan_object(solution))
+    return lines(plan_object(solution))
 
 
 def plan_object(solution: Solution) -> dict[str, Any]:
     """The solution as the plan file's object."""
     objective: dict[str, Any] = {
         "name": solution.objective,
-        "value": _number(solution.value),
-        "bound": _number(solution.bound),
-        "gap": _number(solution.gap),
+        "value": number(solution.value),
+        "bound": number(solution.bound),
+        "gap": number(solution.gap),
         "status": solution.status,
         "bound_source": solution.bound_source,
     }
     if len(solution.levels) > 1:
         objective["levels"] = [
-            {"name": level.name, "value": _number(level.value), "bound": _number(level.bound)}
+            {"name": level.name, "value": number(level.value), "bound": number(level.bound)}
             for level in solution.levels
         ]
     return {
@@ -310,7 +320,7 @@ def instance_hash(instance: Instance) -> str:
 def schema(kind: Literal["instance", "plan"]) -> dict[str, Any]:
     """JSON Schema of instance or plan files."""
     file = InstanceFile if kind == "instance" else PlanFile
-    found: dict[str, Any] = _adapter(file).json_schema(by_alias=True)
+    found: dict[str, Any] = adapter(file).json_schema(by_alias=True)
     found["title"] = f"optsched {kind} file"
     return found
 
@@ -328,7 +338,7 @@ def plain(value: Any, profiles: dict[int, Any] | None = None) -> Any:
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
-        return _number(value)
+        return number(value)
     if isinstance(value, dict):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (tuple, list)):
@@ -355,13 +365,14 @@ def _plain_fields(value: Any, profiles: dict[int, Any] | None) -> dict[str, Any]
     return out
 
 
-def _number(value: float | None) -> float | int | None:
+def number(value: float | None) -> float | int | None:
+    """A float as JSON shows it best: whole ones without a decimal point."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return value
 
 
-def _lines(parts: dict[str, Any]) -> str:
+def lines(parts: dict[str, Any]) -> str:
     """JSON with each element of a top-level list, and the nodes, on a line of its own."""
     rows = []
     for key, value in parts.items():

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .cluster import Cluster, Tenant
+from .cluster import Cluster, Tenant, gpu_caps, quota_pool
 from .job import Job, Mode
 from .quantity import Count, Instant, PositiveCount, Seconds
 
@@ -80,6 +80,16 @@ class Instance:
     def tenant(self) -> dict[str, Tenant]:
         """Tenant by name."""
         return {tenant.name: tenant for tenant in self.tenants}
+
+    @cached_property
+    def gpu_cap(self) -> dict[str, int]:
+        """For each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones included."""
+        return gpu_caps(self.tenants)
+
+    @cached_property
+    def quota_pool(self) -> int | None:
+        """The most GPUs that all tenants with a quota may hold together; None where nobody borrows."""
+        return quota_pool(self.tenants)
 
     def release_s(self, job: Job) -> float:
         """Earliest instant at which `job` may hold anything."""

@@ -12,7 +12,8 @@ class Mode:
 
     `gpu_type` None runs on any type. `cpus_per_gpu` goes with GPUs, `cpus` with a CPU-only job.
     `duration_s` is given in modes listed explicitly in a job and is the whole job's run time in this mode.
-    `share_with` names the job that runs on the same GPUs.
+    `share_with` names the job that runs on the same GPUs. `clock_mhz` is a measured GPU clock, None the default one;
+    listed modes have none.
     """
 
     duration_s: Duration | None = None
@@ -21,8 +22,14 @@ class Mode:
     cpus_per_gpu: Count = 0
     cpus: Count = 0
     share_with: str | None = None
+    clock_mhz: PositiveCount | None = None
     resources: dict[str, Amount] = field(default_factory=dict)
     budgets: dict[str, Amount] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[int, int, int, int | None]:
+        """GPUs, cores and clock: what a job changes only by a new start."""
+        return self.gpus, self.cpus_per_gpu, self.cpus, self.clock_mhz
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

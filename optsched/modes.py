@@ -5,8 +5,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .cluster import Cluster, Node
+from .instance import Instance
 from .job import Job, Mode
-from .physics import Span, core_levels, fits_type, gang_sizes, rate, run_s
+from .physics import (
+    Span,
+    clocks,
+    core_levels,
+    crossed_uplinks,
+    fits_type,
+    gang_sizes,
+    held_resources,
+    power_w,
+    rate,
+    run_s,
+)
 
 WIDEST_FIRST: tuple[Span, ...] = ("cluster", "rack", "node")
 NODE_ONLY: tuple[Span, ...] = ("node",)
@@ -31,27 +43,33 @@ class Option:
 
 
 def base_modes(cluster: Cluster, job: Job) -> tuple[Mode, ...]:
-    """Every mode of a job before it is known where it fits: listed ones, or sizes x types x core levels."""
+    """Every mode of a job before it is known where it fits: listed ones, or sizes x types x core levels x clocks."""
     return tuple(_base_modes(cluster, job))
 
 
 def _base_modes(cluster: Cluster, job: Job) -> Iterator[Mode]:
     if job.modes:
         for listed in job.modes:
-            mode = _with_shared(job, listed)
+            mode = _with_shared(cluster, job, listed)
             for gpu_type in cluster.gpu_types if mode.gpus and mode.gpu_type is None else (mode.gpu_type,):
                 yield replace(mode, gpu_type=gpu_type)
         return
     if job.gpus == 0:
-        yield _with_shared(job, Mode(cpus=job.cpus))
+        yield _with_shared(cluster, job, Mode(cpus=job.cpus))
         return
     for gpu_type in cluster.gpu_types:
         for gpus in gang_sizes(job):
             for level in core_levels(job):
-                yield _with_shared(job, Mode(gpu_type=gpu_type, gpus=gpus, cpus_per_gpu=level))
+                for clock_mhz in clocks(job):
+                    mode = Mode(gpu_type=gpu_type, gpus=gpus, cpus_per_gpu=level, clock_mhz=clock_mhz)
+                    yield _with_shared(cluster, job, mode)
 
 
-def _with_shared(job: Job, mode: Mode) -> Mode:
+def _with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
+    """`mode` with what it holds of the cluster: the job's own, and under a power cap what its GPUs draw."""
+    if mode.duration_s is None:
+        resources = held_resources(cluster, job, mode, mode.gpu_type)
+        return replace(mode, resources=resources, budgets=job.budgets) if resources or job.budgets else mode
     if not job.resources and not job.budgets:
         return mode
     return replace(
@@ -96,7 +114,7 @@ def _shapes(cluster: Cluster) -> tuple[tuple[_Shape, ...], tuple[int, ...]]:
     return found
 
 
-def _room_on(node: Node, job: Job, mode: Mode) -> int:
+def room_on(node: Node, job: Job, mode: Mode) -> int:
     """The most GPUs of `mode` that `node` could hold when empty (1 for a CPU-only mode that fits)."""
     if not fits_type(job, mode, node) or (mode.gpus and node.gpu_type != mode.gpu_type):
         return 0  # a gang does not mix types: `gpu_type` None stands for GPUs of no named type here
@@ -114,15 +132,19 @@ def _room_on(node: Node, job: Job, mode: Mode) -> int:
 def room(cluster: Cluster, job: Job, mode: Mode) -> dict[str, int]:
     """For each node with any, the most GPUs of `mode` it could hold when empty (1 for a CPU-only mode)."""
     shapes, shape_of = _shapes(cluster)
-    most = [_room_on(shape.node, job, mode) for shape in shapes]
+    most = [room_on(shape.node, job, mode) for shape in shapes]
     return {node.name: most[i] for node, i in zip(cluster.nodes, shape_of, strict=True) if most[i]}
 
 
 def most_gpus(cluster: Cluster, job: Job, mode: Mode) -> dict[Span, int]:
-    """The most GPUs of `mode` that one node, one rack and all nodes could hold when empty."""
+    """The most GPUs of `mode` that one node, one rack and all nodes could hold when empty.
+
+    No gang over several racks uses one whose uplink is too slow for its traffic.
+    """
     key = (
         "most", mode.gpu_type, mode.gpus, mode.cpus_per_gpu, mode.cpus, job.memory_gib,
         job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu,
+        job.profile.network_gbps if cluster.rack_uplink_gbps else 0.0,
     )
     if key not in cluster.memo:
         cluster.memo[key] = _most_gpus(cluster, job, mode)
@@ -132,30 +154,46 @@ def most_gpus(cluster: Cluster, job: Job, mode: Mode) -> dict[Span, int]:
 
 def _most_gpus(cluster: Cluster, job: Job, mode: Mode) -> dict[Span, int]:
     shapes, _ = _shapes(cluster)
-    held = [(shape, _room_on(shape.node, job, mode)) for shape in shapes]
+    held = [(shape, room_on(shape.node, job, mode)) for shape in shapes]
     racks: Counter[str] = Counter()
     for shape, most in held:
         for rack, count in shape.racks.items() if most else ():
             racks[rack] += most * count
-    return {
-        "node": max((most for _, most in held), default=0),
-        "rack": max(racks.values(), default=0),
-        "cluster": sum(most * shape.count for shape, most in held),
-    }
+    one_node = max((most for _, most in held), default=0)
+    one_rack = max(racks.values(), default=0)
+    every = sum(most * shape.count for shape, most in held)
+    slow = sum(racks[rack] for rack, gbps in cluster.rack_uplink_gbps.items() if gbps < job.profile.network_gbps)
+    return {"node": one_node, "rack": one_rack, "cluster": max(one_node, one_rack, every - slow)}
+
+
+def on_uplinks(instance: Instance) -> str | None:
+    """The first job that could use the uplink of a rack, by its id; None where no uplink can bind."""
+    cluster = instance.cluster
+    if not cluster.rack_uplink_gbps:
+        return None
+    for job in instance.jobs:
+        if not job.profile.network_gbps:
+            continue
+        entry = instance.running_job.get(job.id)
+        if (entry is not None and crossed_uplinks(cluster, entry.placement)) or any(
+            option.mode.gpus > 1 and option.spread == "cluster" for option in options(cluster, job)
+        ):
+            return job.id
+    return None
 
 
 def options(cluster: Cluster, job: Job) -> tuple[Option, ...]:
     """Every option in which `job` fits the empty cluster, without dominated ones.
 
     A narrower spread is kept only where it is faster than the wider one, more cores only where they are
-    faster. Quotas and budgets are not looked at here. Jobs of equal demands and the same profile object share
-    one answer.
+    faster, a slower clock only where it draws less power. Quotas and budgets are not looked at here. Jobs of
+    equal demands and the same profile object share one answer.
     """
     known: dict[object, tuple[Job, tuple[Option, ...]]] = cluster.memo
     key = ("options", _demands(job))
     if key not in known:
         found = list(_candidates(cluster, job))
-        best = tuple(option for option in found if not any(_dominates(other, option) for other in found))
+        best = tuple(option for option in found if not any(_dominates(job, other, option) for other in found))
         known[key] = (job, best)  # keeping the job keeps what has the ids in the key
     return known[key][1]
 
@@ -193,14 +231,21 @@ def _candidates(cluster: Cluster, job: Job) -> Iterator[Option]:
                 fastest = speed
 
 
-def _dominates(a: Option, b: Option) -> bool:
+def _dominates(job: Job, a: Option, b: Option) -> bool:
     if a is b or a.mode.duration_s is not None:
         return False
     if (a.mode.gpu_type, a.mode.gpus) != (b.mode.gpu_type, b.mode.gpus):
         return False
     wider = WIDEST_FIRST.index(a.spread) <= WIDEST_FIRST.index(b.spread)
-    return wider and a.mode.cpus_per_gpu <= b.mode.cpus_per_gpu and a.rate >= b.rate and (
-        a.rate > b.rate or a.mode.cpus_per_gpu < b.mode.cpus_per_gpu or a.spread != b.spread
-    )
+    if not wider or a.mode.cpus_per_gpu > b.mode.cpus_per_gpu or a.rate < b.rate:
+        return False
+    if a.rate > b.rate or a.mode.cpus_per_gpu < b.mode.cpus_per_gpu or a.spread != b.spread:
+        return a.mode.clock_mhz == b.mode.clock_mhz or _watts(job, a) <= _watts(job, b)
+    # Only their clocks differ: of two that are equal the default or the lower one is kept.
+    return (_watts(job, a), a.mode.clock_mhz or 0) < (_watts(job, b), b.mode.clock_mhz or 0)
+
+
+def _watts(job: Job, option: Option) -> float:
+    return power_w(job, option.mode, option.mode.gpu_type, 1)
 
 

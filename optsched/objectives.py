@@ -241,7 +241,7 @@ def segment_cost(term: Term, instance: Instance, job: Job, segment: Segment) -> 
     for slot in segment.placement:
         gpu_type = node[slot.node].gpu_type
         if term.name == "energy":
-            total += power_w(job, gpu_type, slot.gpus) / 3.6e6
+            total += power_w(job, segment.mode, gpu_type, slot.gpus) / 3.6e6
         else:
             total += node[slot.node].gpu_price_per_h * slot.gpus / 3600.0
     return total * (segment.end_s - segment.start_s)

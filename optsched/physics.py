@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Literal
 
-from .cluster import Cluster, Node
+from .cluster import POWER_CAP, Cluster, Node
 from .instance import Instance, Placement, Running
 from .job import Elastic, Job, Mode
 from .profile import Profile
@@ -100,6 +100,19 @@ def core_levels(job: Job) -> tuple[int, ...]:
     return tuple(sorted(job.profile.cpus_per_gpu)) or (0,)
 
 
+def clocks(job: Job) -> tuple[int | None, ...]:
+    """GPU clocks in MHz at which a job may run: the default one (None), and those measured."""
+    return (None, *sorted(job.profile.clocks))
+
+
+def clock_rate(profile: Profile, clock_mhz: int | None) -> float:
+    """Rate by GPU clock: 1 at the default one; nothing is known of one that was not measured, so 0."""
+    if clock_mhz is None:
+        return 1.0
+    clock = profile.clocks.get(clock_mhz)
+    return 0.0 if clock is None else clock.rate
+
+
 def rate(job: Job, mode: Mode, gpu_type: str | None, spread: Span, partner: Job | None = None) -> float:
     """Reference work per second of `job` in `mode` on GPUs of `gpu_type`, spread so far.
 
@@ -114,6 +127,8 @@ def rate(job: Job, mode: Mode, gpu_type: str | None, spread: Span, partner: Job 
         own = gpu_type_rate(job.profile, gpu_type) * count_rate(job, mode.gpus)
         if job.profile.cpus_per_gpu:
             own *= interpolate(job.profile.cpus_per_gpu, mode.cpus_per_gpu)
+        if mode.clock_mhz is not None:
+            own *= clock_rate(job.profile, mode.clock_mhz)
     return own * locality_rate(job.profile, spread) * share
 
 
@@ -197,6 +212,31 @@ def cpus(mode: Mode, gpus: int) -> int:
     return mode.cpus if mode.gpus == 0 else mode.cpus_per_gpu * gpus
 
 
-def power_w(job: Job, gpu_type: str | None, gpus: int) -> float:
-    """Electric power of `gpus` GPUs of a type under this job; 0 where it was not measured."""
-    return 0.0 if gpu_type is None else job.profile.power_w.get(gpu_type, 0.0) * gpus
+def power_w(job: Job, mode: Mode, gpu_type: str | None, gpus: int) -> float:
+    """Electric power of `gpus` GPUs of a type under this job at the clock of `mode`; 0 where it was not measured."""
+    watts = 0.0 if gpu_type is None else job.profile.power_w.get(gpu_type, 0.0) * gpus
+    clock = None if mode.clock_mhz is None else job.profile.clocks.get(mode.clock_mhz)
+    return watts if clock is None else watts * clock.power
+
+
+def held_resources(cluster: Cluster, job: Job, mode: Mode, gpu_type: str | None) -> dict[str, float]:
+    """What `job` holds of the cluster's resources in a mode it does not list: what it asks for, and under a power
+    cap what its GPUs draw."""
+    if POWER_CAP not in cluster.resources or not mode.gpus:
+        return job.resources
+    watts = power_w(job, mode, gpu_type, mode.gpus)
+    return {**job.resources, POWER_CAP: job.resources.get(POWER_CAP, 0.0) + watts} if watts else job.resources
+
+
+def crossed_uplinks(cluster: Cluster, placement: Placement) -> tuple[str, ...]:
+    """The racks whose uplink a placement uses: those it touches, if it spans more than one, that have a limit."""
+    if not cluster.rack_uplink_gbps or span(cluster, placement) != "cluster":
+        return ()
+    racks = dict.fromkeys(cluster.node[slot.node].rack for slot in placement)
+    return tuple(rack for rack in racks if rack is not None and rack in cluster.rack_uplink_gbps)
+
+
+def uplinks(cluster: Cluster, job: Job, placement: Placement) -> dict[str, float]:
+    """What `job` takes of rack uplinks on `placement`, in Gbit/s by rack."""
+    gbps = job.profile.network_gbps
+    return dict.fromkeys(crossed_uplinks(cluster, placement), gbps) if gbps else {}

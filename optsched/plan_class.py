@@ -43,6 +43,5 @@ def _saves_first(instance: Instance, entry: JobPlan) -> bool:
     return (
         first.start_s <= instance.now_s + TIME_TOLERANCE_S
         and first.placement == running.placement
-        and (first.mode.gpus, first.mode.cpus_per_gpu, first.mode.cpus)
-        == (running.mode.gpus, running.mode.cpus_per_gpu, running.mode.cpus)
+        and first.mode.size == running.mode.size
     )

@@ -16,7 +16,8 @@ FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
     Slot: {"node": (str,), "gpus": (int,), "cpus": (int,)},
     Mode: {
         "duration_s": (*NUMBER, NOTHING), "gpu_type": (str, NOTHING), "gpus": (int,), "cpus_per_gpu": (int,),
-        "cpus": (int,), "share_with": (str, NOTHING), "resources": (dict,), "budgets": (dict,),
+        "cpus": (int,), "share_with": (str, NOTHING), "clock_mhz": (int, NOTHING),
+        "resources": (dict,), "budgets": (dict,),
     },
 }
 """The types each field may have, exactly: a numpy number is none of them, as no JSON can be written of it."""

@@ -27,13 +27,25 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Rate and electric power at a GPU clock, relative to those at the default clock."""
+
+    rate: Rate
+    power: Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """Rates and costs of one job; every field is optional, absent means rate 1, no demand, no cost.
 
     Rate tables: `rate` by GPU type (a type not listed cannot run the job), `gpus` by GPU count, `cpus_per_gpu`
     by cores for each GPU; counts between two points are interpolated linearly, below the first point on the
     line to the origin, beyond the last point the last rate holds. Jobs are started with listed core counts; the
-    interpolation serves jobs found running with others.
+    interpolation serves jobs found running with others. `clocks` are the GPU clocks, in MHz, at which the job may
+    run besides the default one.
+
+    `network_gbps` is what a gang over several racks takes of the uplink of each. `power_w` is the electric power of
+    each GPU by type.
 
     `checkpoint_every_s` None: the job saves on demand, a preemption holds its GPUs for `checkpoint_s`.
     A number: only periodic checkpoints exist, and a preemption loses the work since the last one.
@@ -53,6 +65,7 @@ class Profile:
     startup_s: Seconds = 0.0
     checkpoint_every_s: Seconds | None = None
     power_w: dict[str, Watts] = field(default_factory=dict)
+    clocks: dict[PositiveCount, Clock] = field(default_factory=dict)
 
 
 UNMEASURED = Profile()

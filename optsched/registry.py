@@ -1,15 +1,21 @@
 """Solvers and policies, found by entry point."""
 
+import inspect
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from .errors import InputError, SolverUnavailable
+from .errors import InputError, OptschedError, SolverUnavailable
 from .policy import Policy
 from .solver import Solver, missing_modules
 
-Group = Literal["solvers", "policies"]
+if TYPE_CHECKING:
+    from .objectives import Objective
+    from .round.solver import RoundSolver
+
+Group = Literal["solvers", "policies", "rounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ def names(group: Group) -> tuple[str, ...]:
 
 def _load(group: Group, name: str) -> Any:
     if name not in _entries(group):
-        what = {"solvers": "solver", "policies": "policy"}[group]
+        what = {"solvers": "solver", "policies": "policy", "rounds": "round solver"}[group]
         raise InputError(f"{what} {name!r} is unknown; choose from {', '.join(_entries(group))}")
     try:
         return _entries(group)[name].load()
@@ -61,9 +67,47 @@ def solver(name: str) -> Solver:
     return found
 
 
-def policy(name: str) -> Policy:
-    """A fresh policy of that name. Raises InputError for an unknown name, SolverUnavailable for a broken one."""
-    return cast(Policy, _load("policies", name)())
+def round_solver(name: str) -> "RoundSolver":
+    """The round solver of that name. Raises InputError for an unknown name, SolverUnavailable where a module it needs
+    is missing."""
+    found = cast("RoundSolver", _load("rounds", name))
+    missing = missing_modules(found)
+    if missing:
+        raise SolverUnavailable(f"{name} needs {', '.join(missing)}, which is not installed")
+    return found
+
+
+def policy(
+    name: str, objective: "Objective | None" = None, options: Mapping[str, str] | None = None
+) -> Policy:
+    """A fresh policy of that name.
+
+    One whose constructor has a parameter `objective` is given the objective, one that has `options` the options
+    (`--option key=value`). Raises InputError for an unknown name and for options that the policy does not take,
+    SolverUnavailable for a broken one.
+    """
+    made = _load("policies", name)
+    takes = _parameters(made)
+    if options and "options" not in takes:
+        raise InputError(f"policy {name} takes no options; leave out {', '.join(options)}")
+    given: dict[str, Any] = {}
+    if objective is not None and "objective" in takes:
+        given["objective"] = objective
+    if options:
+        given["options"] = dict(options)
+    try:
+        return cast(Policy, made(**given))
+    except OptschedError:
+        raise
+    except Exception as error:
+        raise SolverUnavailable(f"{name} cannot be made: {type(error).__name__}: {error}") from error
+
+
+def _parameters(made: Any) -> Container[str]:
+    try:
+        return inspect.signature(made).parameters
+    except (TypeError, ValueError):  # not every callable says what it takes
+        return ()
 
 
 def listed(group: Group) -> list[Listed]:
@@ -75,7 +119,7 @@ def listed(group: Group) -> list[Listed]:
         except SolverUnavailable as error:
             found.append(Listed(name, "", "", str(error)))
             continue
-        missing = missing_modules(entry) if group == "solvers" else []
+        missing = [] if group == "policies" else missing_modules(entry)
         reason = f"needs {', '.join(missing)}" if missing else None
         found.append(Listed(name, entry.title, getattr(entry, "guarantee", "none"), reason))
     return found

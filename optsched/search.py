@@ -97,7 +97,8 @@ class Search:
             if self.incumbent.plan is not None and (tried >= enough or late):
                 break
             try:
-                reason = self.incumbent.offer(simulate(self.instance, registry.policy(name)), name)
+                policy = registry.policy(name, self.objective, self.options if self.incumbent.any_plan else None)
+                reason = self.incumbent.offer(simulate(self.instance, policy), name)
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
             if reason is not None:

@@ -69,7 +69,11 @@ class Solver(Protocol):
         ...
 
 
-def missing_modules(solver: Solver) -> list[str]:
+class _Needs(Protocol):
+    needs: tuple[str, ...]
+
+
+def missing_modules(solver: _Needs) -> list[str]:
     """Which of the modules it needs are not installed, found without importing them."""
     return [name for name in solver.needs if not _is_installed(name)]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from optsched import (
+    Clock,
     Cluster,
     Elastic,
     Instance,
@@ -19,6 +20,7 @@ from optsched import (
     Suspended,
     Tenant,
 )
+from optsched.physics import held_resources
 
 TYPES = ("a100", "v100")
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="[]"), min_size=1, max_size=6)
@@ -59,6 +61,7 @@ def profiles(draw: st.DrawFn) -> Profile:
         checkpoint_s=draw(SECONDS), restore_s=draw(SECONDS), startup_s=draw(SECONDS),
         checkpoint_every_s=draw(maybe(SECONDS)),
         power_w=draw(st.dictionaries(st.sampled_from(TYPES), amounts(1000.0), max_size=2)),
+        clocks=draw(st.dictionaries(st.integers(1, 3000), st.builds(Clock, rate=RATES, power=RATES), max_size=2)),
     )
 
 
@@ -73,9 +76,14 @@ def clusters(draw: st.DrawFn) -> Cluster:
             st.sampled_from([None, 16.0, 40.5])), rack=draw(maybe(NAMES)), gpu_price_per_h=draw(amounts(5.0)))
         for _ in range(2)
     ]
+    nodes = tuple(replace(draw(st.sampled_from(kinds)), name=name) for name in names)
+    racks = [rack for rack in dict.fromkeys(node.rack for node in nodes) if rack is not None]
+    resources = {"licence": 4.0}
+    if draw(st.booleans()):
+        resources["power_w"] = draw(amounts(9000.0, 2000.0))
     return Cluster(
-        nodes=tuple(replace(draw(st.sampled_from(kinds)), name=name) for name in names),
-        resources={"licence": 4.0}, budgets=draw(st.sampled_from([{}, {"energy kWh": 1e4}])),
+        nodes=nodes, resources=resources, budgets=draw(st.sampled_from([{}, {"energy kWh": 1e4}])),
+        rack_uplink_gbps={rack: draw(amounts(200.0)) for rack in racks if draw(st.booleans())},
         reference_gpu=draw(maybe(st.sampled_from(TYPES))),
     )
 
@@ -116,18 +124,24 @@ def instances(draw: st.DrawFn) -> Instance:
     suspended: tuple[Suspended, ...] = ()
     for i, name in enumerate(names):
         if i < 2 and draw(st.booleans()):
-            job = Job(id=name, gpus=1, duration_s=10.0, tenant="blue")
+            job = Job(id=name, gpus=1, duration_s=10.0, tenant="blue", profile=draw(st.sampled_from(kinds)))
             if i == 0:
                 node = draw(st.sampled_from(cluster.nodes))
-                running = (Running(job=name, mode=Mode(gpus=1), placement=(Slot(node=node.name, gpus=1),),
+                cores = min(job.profile.cpus_per_gpu, default=0)
+                mode = Mode(gpus=1, cpus_per_gpu=cores, clock_mhz=draw(st.sampled_from([None, *job.profile.clocks])))
+                mode = replace(mode, resources=held_resources(cluster, job, mode, node.gpu_type))
+                running = (Running(job=name, mode=mode, placement=(Slot(node=node.name, gpus=1, cpus=cores),),
                                    started_s=now_s - 5.5, remaining_s=draw(amounts(10.0, 0.5)), setup_s=0.25),)
             else:
                 suspended = (Suspended(job=name, remaining_s=draw(amounts(10.0, 0.5)), preemptions=2),)
         else:
             job = draw(jobs(name, tuple(names[:i]), kinds, cluster))
         found.append(job)
+    quota = draw(maybe(st.integers(2, 9)))
+    blue = Tenant(name="blue", gpu_quota=quota, borrow_gpus=draw(st.integers(0, 3)) if quota else 0,
+                  weight=draw(amounts(3.0)))
     return Instance(
         name=draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=5)), now_s=now_s, cluster=cluster,
-        tenants=(Tenant(name="blue", gpu_quota=draw(maybe(st.integers(2, 9))), weight=draw(amounts(3.0))),),
+        tenants=(blue, Tenant(name="red", gpu_quota=draw(maybe(st.integers(0, 9))))),
         jobs=tuple(found), running=running, suspended=suspended,
     )

@@ -1,6 +1,7 @@
 """Hand-made instances with a valid plan each; together they use every rule of the verifier."""
 
 from optsched import (
+    Clock,
     Cluster,
     Elastic,
     Instance,
@@ -240,4 +241,91 @@ def pairs() -> Case:
     return Instance(cluster=cluster, jobs=jobs, running=running), plan
 
 
-CASES = {case.__name__: case for case in (gangs, kinds, shared, held, periodic, pairs)}
+def clocked() -> Case:
+    """GPU clocks under a power cap, which is used up at first."""
+    cluster = Cluster(nodes=nodes(3, gpus=4, gpu_type="a100"), resources={"power_w": 1950.0})
+    profile = Profile(
+        power_w={"a100": 300.0}, startup_s=2.0,
+        clocks={900: Clock(rate=0.8, power=0.5), 1200: Clock(rate=1.25, power=1.5)},
+    )
+
+    def at(clock_mhz: int | None, gpus: int, watts: float) -> Mode:
+        return Mode(gpus=gpus, clock_mhz=clock_mhz, resources={"power_w": watts})
+
+    jobs = (
+        Job(id="plain", gpus=3, duration_s=30.0, profile=profile),
+        Job(id="slow", gpus=2, duration_s=40.0, profile=profile),
+        Job(id="fast", gpus=2, duration_s=40.0, resources={"power_w": 50.0}, profile=profile),
+        Job(id="stay", gpus=1, duration_s=80.0, profile=profile),
+        Job(id="turn", gpus=1, duration_s=80.0, profile=profile),
+        Job(id="cool", gpus=0, duration_s=10.0, resources={"power_w": 100.0}),
+        Job(id="list", modes=(Mode(duration_s=12.0, gpus=1, resources={"power_w": 50.0}),), profile=profile),
+    )
+    running = (
+        Running(job="stay", mode=at(900, 1, 150.0), placement=place("n1:1g0c"), started_s=-50.0, remaining_s=40.0),
+        Running(job="turn", mode=at(None, 1, 300.0), placement=place("n1:1g0c"), started_s=-50.0, remaining_s=40.0),
+    )
+    plan = Plan(
+        jobs=(
+            entry("plain", "start", segment(0, 32, at(None, 3, 900.0), "n0:3g0c")),
+            entry("slow", "start", segment(0, 52, at(900, 2, 300.0), "n2:2g0c")),
+            entry("fast", "wait", segment(32, 66, at(1200, 2, 950.0), "n2:2g0c")),
+            entry("stay", "continue", segment(0, 50, at(900, 1, 150.0), "n1:1g0c")),
+            entry("turn", "resize", segment(0, 34, at(1200, 1, 450.0), "n1:1g0c")),
+            entry("cool", "start", segment(0, 10, Mode(resources={"power_w": 100.0}))),
+            entry("list", "start", segment(
+                0, 14, Mode(duration_s=12.0, gpus=1, resources={"power_w": 50.0}), "n1:1g0c")),
+        )
+    )
+    return Instance(cluster=cluster, jobs=jobs, running=running), plan
+
+
+def racks() -> Case:
+    """Gangs that span racks beside one that does not, on uplinks that are just enough."""
+    cluster = Cluster(
+        nodes=(
+            *(Node(name=f"n{i}", gpus=6, rack=f"r{i // 2}") for i in range(4)), Node(name="n4", gpus=6, rack="r2"),
+            Node(name="n5", gpus=6),
+        ),
+        rack_uplink_gbps={"r0": 10.0, "r1": 6.0},
+    )
+    jobs = tuple(
+        Job(id=name, gpus=gpus, duration_s=20.0, profile=Profile(network_gbps=gbps))
+        for name, gpus, gbps in (
+            ("wide", 8, 6.0), ("two", 4, 4.0), ("inside", 4, 50.0), ("free", 4, 50.0), ("next", 8, 5.5),
+        )
+    )
+    four, eight = Mode(gpus=4), Mode(gpus=8)
+    plan = Plan(
+        jobs=(
+            entry("wide", "start", segment(0, 20, eight, "n0:4g0c", "n2:4g0c")),
+            entry("two", "start", segment(0, 20, four, "n1:2g0c", "n5:2g0c")),
+            entry("inside", "start", segment(0, 20, four, "n2:2g0c", "n3:2g0c")),
+            entry("free", "start", segment(0, 20, four, "n4:2g0c", "n5:2g0c")),
+            entry("next", "wait", segment(20, 40, eight, "n1:4g0c", "n3:4g0c")),
+        )
+    )
+    return Instance(cluster=cluster, jobs=jobs), plan
+
+
+def loans() -> Case:
+    """A tenant that borrows what the other leaves idle, and one without a quota."""
+    jobs = (
+        Job(id="more", gpus=4, duration_s=10.0, tenant="blue"),
+        Job(id="some", gpus=3, duration_s=10.0, tenant="blue"),
+        Job(id="own", gpus=1, duration_s=10.0, tenant="red"),
+        Job(id="any", gpus=4, duration_s=30.0, tenant="green"),
+    )
+    plan = Plan(
+        jobs=(
+            entry("more", "start", segment(0, 10, Mode(gpus=4), "n0:4g0c")),
+            entry("some", "wait", segment(10, 20, Mode(gpus=3), "n0:3g0c")),
+            entry("own", "wait", segment(10, 20, Mode(gpus=1), "n0:1g0c")),
+            entry("any", "start", segment(0, 30, Mode(gpus=4), "n1:4g0c")),
+        )
+    )
+    tenants = (Tenant(name="blue", gpu_quota=2, borrow_gpus=2), Tenant(name="red", gpu_quota=2), Tenant(name="green"))
+    return Instance(cluster=Cluster(nodes=nodes(2, gpus=8)), tenants=tenants, jobs=jobs), plan
+
+
+CASES = {case.__name__: case for case in (gangs, kinds, shared, held, periodic, pairs, clocked, racks, loans)}

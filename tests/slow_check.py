@@ -78,6 +78,7 @@ def cells(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> dict[i
 
 def check_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> None:
     mode = segment.mode
+    need(mode.clock_mhz is None or (not job.modes and mode.gpus > 0 and mode.clock_mhz in job.profile.clocks), "clock")
     if job.modes:
         need((mode.duration_s, mode.gpus, mode.cpus_per_gpu, mode.cpus) in
              [(m.duration_s, m.gpus, m.cpus_per_gpu, m.cpus) for m in job.modes
@@ -90,7 +91,7 @@ def check_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> No
             table, cores = job.profile.gpus, job.profile.cpus_per_gpu
             need(mode.gpus in (sizes[0], sizes[-1], 1, 2, 4, 8, 16) or mode.gpus in table, "count to start with")
             need(mode.cpus_per_gpu in (cores or {0: 1.0}), "cores to start with")
-        need(mode.resources == job.resources and mode.budgets == job.budgets, "use")
+        need(mode.resources == use(instance, job, segment) and mode.budgets == job.budgets, "use")
         need(mode.gpus > 0 or mode.cpus == job.cpus, "cpus")
     nodes = [node_named(instance, slot.node) for slot in segment.placement]
     need(len({node.name for node in nodes}) == len(nodes), "node twice")
@@ -106,6 +107,19 @@ def check_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> No
         need(node.gpu_memory_gib is None or job.profile.gpu_memory_gib <= node.gpu_memory_gib, "GPU memory")
 
 
+def use(instance: Instance, job: Job, segment: Segment) -> dict[str, float]:
+    """What a job that lists no modes uses of the cluster's resources, its GPUs' power included where it counts."""
+    found = dict(job.resources)
+    if "power_w" in instance.cluster.resources and segment.placement:
+        gpu_type = node_named(instance, segment.placement[0].node).gpu_type
+        watts = segment.mode.gpus * job.profile.power_w.get(gpu_type or "", 0.0)
+        if segment.mode.clock_mhz is not None:
+            watts *= job.profile.clocks[segment.mode.clock_mhz].power
+        if watts:
+            found["power_w"] = found.get("power_w", 0.0) + watts
+    return found
+
+
 def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
     """Nobody holds more than there is; who shares, shares with somebody who says so too."""
     for name, segment in held.items():
@@ -114,6 +128,7 @@ def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
             need(partner != name and partner in held and held[partner].mode.share_with == name, "partner")
             need({(s.node, s.gpus) for s in held[partner].placement} == {(s.node, s.gpus) for s in segment.placement},
                  "same GPUs")
+            need(held[partner].mode.clock_mhz == segment.mode.clock_mhz, "same clock")
     for node in instance.cluster.nodes:
         gpus = cores = 0
         memory = 0.0
@@ -134,10 +149,20 @@ def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
         need(node.memory_gib is None or memory <= node.memory_gib + EPS, "memory")
     for name, capacity in instance.cluster.resources.items():
         need(sum(s.mode.resources.get(name, 0) for s in held.values()) <= capacity + EPS, "resource")
+    with_quota = 0
     for tenant in instance.tenants:
         if tenant.gpu_quota is not None:
             mine = [s.mode.gpus for name, s in held.items() if job_named(instance, name).tenant == tenant.name]
-            need(sum(mine) <= tenant.gpu_quota, "quota")
+            need(sum(mine) <= tenant.gpu_quota + tenant.borrow_gpus, "quota")
+            with_quota += sum(mine)
+    need(with_quota <= sum(tenant.gpu_quota or 0 for tenant in instance.tenants), "all quotas")
+    for rack, gbps in instance.cluster.rack_uplink_gbps.items():
+        traffic = 0.0
+        for name, segment in held.items():
+            touched = [node_named(instance, slot.node).rack for slot in segment.placement]
+            leaves = len(touched) > 1 and (len(set(touched)) > 1 or touched[0] is None)
+            traffic += job_named(instance, name).profile.network_gbps if leaves and rack in touched else 0.0
+        need(traffic <= gbps + EPS, "uplink")
 
 
 def curve(table: dict[int, float], at: int) -> float:
@@ -162,6 +187,8 @@ def speed(instance: Instance, job: Job, mode: Mode, nodes: list[str]) -> float:
         else:
             found *= curve(profile.gpus, mode.gpus)
         found *= curve(profile.cpus_per_gpu, mode.cpus_per_gpu)
+        if mode.clock_mhz is not None:
+            found *= profile.clocks[mode.clock_mhz].rate
     if profile.locality is not None and (mode.gpus or mode.duration_s is not None):
         racks = [node_named(instance, name).rack for name in nodes]
         by_distance = [profile.locality.node, profile.locality.rack, profile.locality.cluster]
@@ -184,7 +211,7 @@ def key(segment: Segment) -> tuple[object, ...]:
     """What must stay the same for a job to go on."""
     mode = segment.mode
     return (frozenset(segment.placement), mode.gpus, mode.cpus_per_gpu, mode.cpus, mode.duration_s,
-            tuple(sorted(mode.resources.items())), tuple(sorted(mode.budgets.items())))
+            mode.clock_mhz, tuple(sorted(mode.resources.items())), tuple(sorted(mode.budgets.items())))
 
 
 def check_work(instance: Instance, job: Job, row: dict[int, Segment]) -> None:

@@ -16,7 +16,7 @@ from optsched.instance import Instance, Running, Slot
 from optsched.job import Elastic, Job, Mode
 from optsched.objectives import TERMS, parse, values
 from optsched.plan import Plan
-from optsched.profile import Locality, Profile, Sharing
+from optsched.profile import Clock, Locality, Profile, Sharing
 from optsched.verify import verify
 from tests.oracles import brute_force, edd, mcnaughton, preemptive, smith, srpt, tiny
 from tests.oracles.tiny import single_gpu
@@ -53,14 +53,14 @@ def check_optimum(instance: Instance, goal: str) -> None:
 
 
 @SMALL
-@given(tiny.instances(most_jobs=4), st.sampled_from(GOALS))
+@given(tiny.instances(most_jobs=4, uplinks=True), st.sampled_from(GOALS))
 def test_never_above_the_optimum(instance: Instance, goal: str) -> None:
     check_optimum(instance, goal)
 
 
 @pytest.mark.slow
 @MANY
-@given(tiny.instances(most_jobs=6, most_running=3), st.sampled_from(GOALS))
+@given(tiny.instances(most_jobs=6, most_running=3, uplinks=True), st.sampled_from(GOALS))
 def test_never_above_the_optimum_of_six_jobs(instance: Instance, goal: str) -> None:
     check_optimum(instance, goal)
 
@@ -81,14 +81,14 @@ def check_preemptive(instance: Instance, seed: int, share: bool, draws: int) -> 
 
 
 @settings(SMALL, max_examples=60)
-@given(tiny.instances(most_jobs=3, most_nodes=2), st.integers(0, 10**6), st.booleans())
+@given(tiny.instances(most_jobs=3, most_nodes=2, uplinks=True), st.integers(0, 10**6), st.booleans())
 def test_never_above_a_preemptive_plan(instance: Instance, seed: int, share: bool) -> None:
     check_preemptive(instance, seed, share, 10)
 
 
 @pytest.mark.slow
 @MANY
-@given(tiny.instances(most_jobs=4, most_nodes=2), st.integers(0, 10**6), st.booleans())
+@given(tiny.instances(most_jobs=4, most_nodes=2, uplinks=True), st.integers(0, 10**6), st.booleans())
 def test_never_above_many_preemptive_plans(instance: Instance, seed: int, share: bool) -> None:
     check_preemptive(instance, seed, share, 40)
 
@@ -114,7 +114,7 @@ def test_never_above_a_plan_that_shares_gpus(
 
 
 @settings(SMALL, max_examples=40)
-@given(tiny.instances(most_jobs=5))
+@given(tiny.instances(most_jobs=5, uplinks=True))
 def test_never_above_a_policy(instance: Instance) -> None:
     simulate = pytest.importorskip("optsched.simulate.run").simulate
     bounds = [(parse(goal), lower_bounds(instance, parse(goal))[0]) for goal in TERMS]
@@ -218,18 +218,21 @@ def test_large_gangs_run_one_after_the_other() -> None:
     assert value_of(instance, "wct") == 60
 
 
-@pytest.mark.parametrize("what", ["licence", "quota", "cores"])
+@pytest.mark.parametrize("what", ["licence", "quota", "cores", "power", "loans"])
 def test_whatever_is_scarce(what: str) -> None:
-    """Six jobs of 10 s, two at a time for want of licences, of quota or of cores."""
-    node = Node(name="n", gpus=8, cpus=2 if what == "cores" else None)
+    """Six jobs of 10 s, two at a time for want of licences, of quota, of cores, of power or of idle quotas."""
+    node = Node(name="n", gpu_type="a", gpus=8, cpus=2 if what == "cores" else None)
     jobs = tuple(
         Job(id=f"j{k}", duration_s=10, tenant="t", gpus=int(what != "cores"), cpus=int(what == "cores"),
-            resources={"licence": 1.0} if what == "licence" else {})
+            resources={"licence": 1.0} if what == "licence" else {}, profile=Profile(power_w={"a": 350.0}))
         for k in range(6)
     )
-    cluster = Cluster(nodes=(node,), resources={"licence": 2.0})
-    tenant = Tenant(name="t", gpu_quota=2 if what == "quota" else None)
-    instance = Instance(cluster=cluster, tenants=(tenant,), jobs=jobs)
+    cluster = Cluster(nodes=(node,), resources={"licence": 2.0, **({"power_w": 700.0} if what == "power" else {})})
+    tenants = {
+        "quota": (Tenant(name="t", gpu_quota=2),),
+        "loans": (Tenant(name="t", gpu_quota=1, borrow_gpus=4), Tenant(name="u", gpu_quota=1)),
+    }
+    instance = Instance(cluster=cluster, tenants=tenants.get(what, (Tenant(name="t"),)), jobs=jobs)
     assert value_of(instance, "makespan") == 30
     assert value_of(instance, "wct") == 2 * (10 + 20 + 30)
 
@@ -288,6 +291,29 @@ def test_energy_and_cost_take_the_cheapest_type() -> None:
     assert value_of(instance, "energy") == pytest.approx(0.8)
     assert value_of(instance, "cost") == pytest.approx(4.0)
     assert value_of(instance, "0.5*energy+cost") == pytest.approx(4.4)
+
+
+CLOCKS = {900: Clock(rate=0.8, power=0.5), 1200: Clock(rate=1.25, power=2.0)}
+
+
+def test_every_clock_is_a_way_to_run() -> None:
+    job = Job(id="j", gpus=2, duration_s=3600, profile=Profile(power_w={"a": 400.0}, clocks=CLOCKS))
+    node = Node(name="a", gpu_type="a", gpus=2)
+    instance = Instance(cluster=Cluster(nodes=(node,)), jobs=(job,))
+    assert value_of(instance, "energy") == pytest.approx(0.8 / 0.8 * 0.5)
+    assert value_of(instance, "makespan") == pytest.approx(3600 / 1.25)
+    capped = replace(instance, cluster=Cluster(nodes=(node,), resources={"power_w": 1500.0}))
+    assert value_of(capped, "makespan") == pytest.approx(3600), "the faster clock would draw 1600 W"
+
+
+def test_the_power_cap_bounds_the_energy_of_all_jobs_together() -> None:
+    """Ten jobs take at least 10 x 1000 s x 200 W at the slow clock, and 1000 W are there."""
+    profile = Profile(power_w={"a": 400.0}, clocks={900: Clock(rate=0.8, power=0.5)})
+    jobs = tuple(Job(id=f"j{k}", duration_s=800, profile=profile) for k in range(10))
+    cluster = Cluster(nodes=(Node(name="a", gpu_type="a", gpus=10),), resources={"power_w": 1000.0})
+    assert value_of(Instance(cluster=cluster, jobs=jobs), "makespan") == pytest.approx(2000, rel=1e-5)
+    elastic = tuple(replace(job, gpus=Elastic(min=1, max=4)) for job in jobs)
+    assert value_of(Instance(cluster=cluster, jobs=elastic), "makespan") == pytest.approx(8000, rel=1e-5)
 
 
 def test_one_bound_for_each_level() -> None:

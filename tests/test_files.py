@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Profile, Solution
+from optsched import Clock, Cluster, Instance, Job, Node, Profile, Solution
 from optsched.errors import InputError
 from optsched.file_faults import FaultyFile
 from optsched.files import (
@@ -58,6 +58,10 @@ def profile(**fields: object) -> Callable[[Tree], object]:
 
 def running(**fields: object) -> Callable[[Tree], object]:
     return lambda tree: tree["running"][0].update(fields)
+
+
+def tenant(**fields: object) -> Callable[[Tree], object]:
+    return lambda tree: tree["tenants"][1].update(fields)
 
 
 def node(**fields: object) -> Callable[[Tree], object]:
@@ -129,7 +133,34 @@ NEVER = "ask for less, or add what is missing to the cluster"
     (job(3, modes=[{"duration_s": 1, "gpus": 1, "gpu_type": "h100"}]),
      f"jobs[3]: job two can never run: it asks for h100, the cluster has a100, v100; {NEVER}"),
     (lambda tree: (profile(cpus_per_gpu={"20": 1})(tree), tree["cluster"]["nodes"].pop()),
-     f"jobs[2]: job one can never run: no GPU has enough cores, memory and GPU memory beside it; {NEVER}"),
+     "jobs[2]: job one can never run: it needs 20 cores beside each GPU, the most on one node are the 16 of a0; "
+     f"{NEVER}"),
+    (lambda tree: tree["cluster"].update(rack_uplink_gbps={"q": 1}),
+     "cluster.rack_uplink_gbps.q: no node is in rack 'q'; name the rack of a node or leave it out"),
+    (lambda tree: tree["cluster"].update(rack_uplink_gbps={"r": -1}),
+     f"cluster.rack_uplink_gbps.r: should be at least 0, not -1; {RANGE}"),
+    (tenant(gpu_quota=None), "tenants[1].borrow_gpus: tenant green has no quota to go beyond; "
+                             "give it a gpu_quota or leave the field out"),
+    (job(2, gpus=6, tenant="green"),
+     f"jobs[2]: job one can never run: it needs 6 GPUs, the quota of green is 5 with what it may borrow; {NEVER}"),
+    (lambda tree: (tenant(borrow_gpus=9)(tree), job(2, gpus=8, tenant="green")(tree)),
+     f"jobs[2]: job one can never run: it needs 8 GPUs, the quota of green is 7 with what it may borrow; {NEVER}"),
+    (profile(clocks={"900": {"rate": 1}}), "jobs[2].profile.clocks.900.power: job one: is missing; add it"),
+    (profile(clocks={"0": {"rate": 1, "power": 1}}),
+     f"jobs[2].profile.clocks.0: job one: should be at least 1, not \"0\"; {RANGE}"),
+    (job(3, modes=[{"duration_s": 8, "gpus": 1, "clock_mhz": 900}]), "jobs[3].modes[0].clock_mhz: job two: a listed "
+     "mode cannot set a clock; leave it out, its duration says how fast it is"),
+    (running(mode={"gpus": 2, "clock_mhz": 900}), "running[0]: job run at 100 s: it runs at a clock of 900 MHz, "
+                                                  "measured are none; correct its mode and placement"),
+    (running(mode={"gpus": 2, "resources": {"power_w": 400}}), "running[0]: job run at 100 s: it holds resources "
+     "{'power_w': 400.0}, it asks for {'power_w': 500.0}; correct its mode and placement"),
+    (lambda tree: (profile(rate={"v100": 0, "a100": 1}, clocks={})(tree), job(2, gpus=4)(tree),
+                   tree["cluster"]["resources"].update(power_w=1199)),
+     f"jobs[2]: job one can never run: it needs 1200 of power_w, there is 1199; {NEVER}"),
+    (lambda tree: (tree["cluster"]["nodes"].insert(1, {"name": "b0", "gpu_type": "a100", "gpus": 4, "rack": "q"}),
+                   tree["cluster"].update(rack_uplink_gbps={"r": 4, "q": 4}), job(2, gpus=9)(tree)),
+     "jobs[2]: job one can never run: a gang of 9 GPUs must span racks, whose uplinks are too slow for its 5 Gbit/s; "
+     f"{NEVER}"),
     (node(name="v0"), "cluster.nodes: node 'v0' appears 2 times; keep or rename all but one"),
     (node(name="a[0-"), "cluster.nodes[0].name: 'a[0-' has a bracket without its partner; write names as gpu-[0-3,7]"),
     (node(name="a[1,1]"), "cluster.nodes[0].name: 'a[1,1]' names a node twice; write names as gpu-[0-3,7]"),
@@ -366,6 +397,55 @@ def test_equal_profiles_become_one_object() -> None:
     tree["jobs"].append({**tree["jobs"][2], "id": "three"})
     found = load_instance(json.dumps(tree)).job
     assert found["one"].profile is found["three"].profile
+
+
+def test_equal_clocks_make_equal_profiles() -> None:
+    tree = json.loads(GOOD)
+    tree["jobs"].append({**tree["jobs"][2], "id": "three"})
+    faster = {**tree["jobs"][2]["profile"], "clocks": {"900": {"rate": 0.95, "power": 0.7}}}
+    tree["jobs"].append({**tree["jobs"][2], "id": "four", "profile": faster})
+    found = load_instance(json.dumps(tree)).job
+    assert found["one"].profile is found["three"].profile
+    assert found["four"].profile.clocks == {900: Clock(rate=0.95, power=0.7)}
+
+
+def test_the_power_of_running_jobs_may_be_left_out() -> None:
+    short = load_instance(GOOD)
+    assert short.running[0].mode.resources == {"power_w": 500.0}, "2 GPUs of 250 W"
+    tree = json.loads(GOOD)
+    tree["running"][0]["mode"]["resources"] = {"power_w": 500}
+    full = load_instance(json.dumps(tree))
+    assert full == short and dump_instance(full) == dump_instance(short)
+    assert '"mode": {"gpu_type": "a100", "gpus": 2}' in dump_instance(full)
+    tree["jobs"][0]["resources"] = {"power_w": 20}
+    for stated in (20, 520):
+        tree["running"][0]["mode"]["resources"] = {"power_w": stated}
+        loaded = load_instance(json.dumps(tree))
+        assert loaded.running[0].mode.resources == {"power_w": 520.0}
+        assert load_instance(dump_instance(loaded)) == loaded
+    tree["running"][0]["mode"] |= {"resources": {}}
+    with pytest.raises(FaultyFile, match=r"it holds resources {}, it asks for {'power_w': 520\.0}"):
+        load_instance(json.dumps(tree))
+
+
+def test_the_power_of_running_jobs_is_that_of_their_clock() -> None:
+    tree = json.loads(GOOD)
+    tree["jobs"][0]["profile"]["clocks"] = {"900": {"rate": 0.9, "power": 0.5}}
+    tree["running"][0]["mode"]["clock_mhz"] = 900
+    loaded = load_instance(json.dumps(tree))
+    assert loaded.running[0].mode.resources == {"power_w": 250.0}
+    assert '"clock_mhz": 900' in dump_instance(loaded)
+    assert load_instance(dump_instance(loaded)) == loaded
+
+
+def test_an_instance_built_in_python_states_the_power_of_its_running_jobs() -> None:
+    instance = load_instance(GOOD)
+    check_instance(instance)
+    entry = instance.running[0]
+    silent = replace(instance, running=(replace(entry, mode=replace(entry.mode, resources={})),))
+    assert load_instance(dump_instance(silent)) == instance, "in a file it may be left out"
+    with pytest.raises(FaultyFile, match=r"it asks for {'power_w': 500\.0}"):
+        check_instance(silent)
 
 
 def test_an_instance_built_in_python_is_checked_like_a_file() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optsched import Cluster, Elastic, Instance, Job, Locality, Mode, Node, Profile, Running, Sharing, Slot
+from optsched import Clock, Cluster, Elastic, Instance, Job, Locality, Mode, Node, Profile, Running, Sharing, Slot
 from optsched import physics as ph
 
 TABLE = {2: 0.5, 4: 0.9, 8: 1.0}
@@ -186,10 +186,56 @@ def test_may_preempt() -> None:
 def test_demands() -> None:
     job = Job(id="j", gpus=2, duration_s=1.0, profile=Profile(memory_gib_per_gpu=3.0, power_w={"a100": 250.0}))
     mode = Mode(gpus=2, cpus_per_gpu=4)
-    assert ph.memory_gib(job, mode, 2) == 6.0 and ph.cpus(mode, 2) == 8 and ph.power_w(job, "a100", 2) == 500.0
-    assert ph.power_w(job, "v100", 2) == ph.power_w(job, None, 2) == 0.0
+    assert ph.memory_gib(job, mode, 2) == 6.0 and ph.cpus(mode, 2) == 8 and ph.power_w(job, mode, "a100", 2) == 500.0
+    assert ph.power_w(job, mode, "v100", 2) == ph.power_w(job, mode, None, 2) == 0.0
     cores = Job(id="c", gpus=0, cpus=3, memory_gib=5.0, duration_s=1.0)
     assert ph.memory_gib(cores, Mode(cpus=3), 0) == 5.0 and ph.cpus(Mode(cpus=3), 0) == 3
+
+
+CLOCKED = Profile(
+    rate={"a100": 1.0, "v100": 0.5}, gpus={1: 0.6, 2: 1.0}, power_w={"a100": 400.0},
+    clocks={1200: Clock(rate=1.1, power=1.5), 900: Clock(rate=0.85, power=0.6)},
+)
+
+
+def test_a_clock_changes_rate_and_power() -> None:
+    job = Job(id="j", gpus=2, duration_s=1.0, profile=CLOCKED)
+    slow, fast = Mode(gpus=2, clock_mhz=900), Mode(gpus=2, clock_mhz=1200)
+    assert ph.clocks(job) == (None, 900, 1200)
+    assert ph.rate(job, slow, "a100", "node") == 0.85 and ph.rate(job, fast, "v100", "node") == pytest.approx(0.55)
+    assert ph.power_w(job, slow, "a100", 2) == 480.0 and ph.power_w(job, fast, "a100", 1) == 600.0
+    assert ph.power_w(job, fast, "v100", 2) == 0.0
+    assert ph.rate(job, Mode(gpus=2, clock_mhz=901), "a100", "node") == 0.0, "nothing is known of it"
+    assert ph.clocks(Job(id="k", duration_s=1.0)) == (None,)
+    listed = Job(id="l", modes=(Mode(duration_s=8.0, gpus=2),), profile=CLOCKED)
+    assert ph.rate(listed, listed.modes[0], "v100", "node") == 1.0
+    assert ph.power_w(listed, listed.modes[0], "a100", 2) == 800.0
+
+
+def test_gpus_draw_on_the_power_cap() -> None:
+    job = Job(id="j", gpus=2, duration_s=1.0, profile=CLOCKED, resources={"licence": 1.0})
+    mode = Mode(gpus=2, clock_mhz=900)
+    cap = Cluster(resources={"power_w": 1e4, "licence": 2.0})
+    assert ph.held_resources(cap, job, mode, "a100") == {"licence": 1.0, "power_w": 480.0}
+    assert ph.held_resources(cap, job, mode, "v100") is job.resources, "nothing was measured"
+    assert ph.held_resources(Cluster(resources={"licence": 2.0}), job, mode, "a100") is job.resources
+    own = replace(job, resources={"power_w": 20.0})
+    assert ph.held_resources(cap, own, mode, "a100") == {"power_w": 500.0}
+    assert ph.held_resources(cap, replace(own, gpus=0), Mode(), None) == {"power_w": 20.0}
+
+
+@pytest.mark.parametrize(("names", "racks"), [
+    ((), ()), (("a",), ()), (("a", "b"), ()), (("a", "c"), ("r0", "r1")), (("c", "d"), ("r1",)), (("d", "e"), ()),
+    (("a", "b", "c"), ("r0", "r1")),
+])
+def test_only_gangs_over_several_racks_use_uplinks(names: tuple[str, ...], racks: tuple[str, ...]) -> None:
+    limited = replace(CLUSTER, rack_uplink_gbps={"r1": 40.0, "r0": 10.0})
+    job = Job(id="j", gpus=2, duration_s=1.0, profile=Profile(network_gbps=12.5))
+    assert ph.uplinks(limited, job, on(*names)) == dict.fromkeys(racks, 12.5)
+    assert ph.uplinks(replace(CLUSTER, rack_uplink_gbps={"r1": 40.0}), job, on(*names)) == (
+        {"r1": 12.5} if "r1" in racks else {})
+    assert ph.uplinks(CLUSTER, job, on(*names)) == {}
+    assert ph.uplinks(limited, Job(id="k", duration_s=1.0), on(*names)) == {}
 
 
 @pytest.mark.parametrize(("mode", "node", "fits"), [

@@ -66,12 +66,20 @@ def bent(draw: st.DrawFn) -> tuple[Instance, Plan]:
 
 @st.composite
 def bent_instance(draw: st.DrawFn, instance: Instance) -> Instance:
-    what = draw(st.sampled_from(["node", "job", "profile", "setup"]))
+    what = draw(st.sampled_from(["node", "job", "profile", "setup", "limits"]))
     if what == "node" and instance.cluster.nodes:
         changed = list(instance.cluster.nodes)
         n = draw(st.integers(0, len(changed) - 1))
         changed[n] = replace(changed[n], gpus=draw(st.integers(0, 8)), cpus=draw(st.sampled_from([None, 4, 8, 20])))
         return replace(instance, cluster=replace(instance.cluster, nodes=tuple(changed)))
+    if what == "limits":
+        part = draw(st.sampled_from([0.5, 0.9, 0.95, 1.1]))
+        cluster = replace(
+            instance.cluster, resources={name: most * part for name, most in instance.cluster.resources.items()},
+            rack_uplink_gbps={rack: most * part for rack, most in instance.cluster.rack_uplink_gbps.items()})
+        return replace(instance, cluster=cluster, tenants=tuple(
+            replace(one, borrow_gpus=draw(st.integers(0, 3)) if one.gpu_quota is not None else 0)
+            for one in instance.tenants))
     jobs = list(instance.jobs)
     j = draw(st.integers(0, len(jobs) - 1))
     if what == "job":
@@ -93,7 +101,8 @@ def bent_segments(draw: st.DrawFn, instance: Instance, parts: list[Segment]) -> 
     k = draw(st.integers(0, len(parts) - 1))
     old = parts[k]
     by = draw(HALVES)
-    match draw(st.sampled_from(["shift", "all", "end", "start", "drop", "double", "split", "cut", "node", "size"])):
+    match draw(st.sampled_from(
+        ["shift", "all", "end", "start", "drop", "double", "split", "cut", "node", "size", "clock"])):
         case "shift":
             parts[k] = replace(old, start_s=old.start_s + by, end_s=old.end_s + by)
         case "all":
@@ -118,6 +127,8 @@ def bent_segments(draw: st.DrawFn, instance: Instance, parts: list[Segment]) -> 
         case "node":
             node = draw(st.sampled_from([one.name for one in instance.cluster.nodes]))
             parts[k] = replace(old, placement=tuple(replace(slot, node=node) for slot in old.placement[:1]))
+        case "clock":
+            parts[k] = replace(old, mode=replace(old.mode, clock_mhz=draw(st.sampled_from([None, 900, 1200]))))
         case "size":
             gpus = draw(st.integers(0, 4))
             slots = [replace(slot, gpus=gpus, cpus=gpus * old.mode.cpus_per_gpu) for slot in old.placement]

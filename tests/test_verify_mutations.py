@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import optsched.verify
-from optsched import Instance, JobPlan, Mode, Node, Plan, Segment
+from optsched import Clock, Instance, JobPlan, Mode, Node, Plan, Segment
 from optsched.objectives import parse
 from optsched.verify import verify
 from tests.plan_cases import CASES, entry, place, segment
@@ -131,6 +131,15 @@ MUTATIONS = (
     Mutation("mode", "shared", "a", mode(resources={}), ("resources", "licence", "0 s"), time_s=0),
     Mutation("mode", "shared", "b", mode(budgets={"energy": 1.0}), ("budgets", "energy", "10 s"), time_s=10),
     Mutation("mode", "shared", "c", mode(budgets={}), ("none of those it lists",), time_s=0),
+    Mutation("mode", "gangs", "two", mode(clock_mhz=900), ("900 MHz", "measured are none", "0 s"), time_s=0),
+    Mutation("mode", "clocked", "slow", mode(clock_mhz=901), ("901 MHz", "measured are 900, 1200", "0 s"), time_s=0),
+    Mutation("mode", "clocked", "stay", mode(clock_mhz=901), ("901 MHz", "measured are 900, 1200", "0 s"), time_s=0),
+    Mutation("mode", "clocked", "cool", mode(clock_mhz=900), ("900 MHz", "measured are none"), time_s=0),
+    Mutation("mode", "clocked", "list", mode(clock_mhz=900), ("none of those it lists",), time_s=0),
+    Mutation("mode", "clocked", "plain", mode(resources={}), ("resources {}", "asks for {'power_w': 900.0}"), time_s=0),
+    Mutation("mode", "clocked", "slow", mode(resources={"power_w": 150.0}), ("asks for {'power_w': 300.0}",), time_s=0),
+    Mutation("mode", "clocked", "fast", mode(resources={"power_w": 900.0}), ("asks for {'power_w': 950.0}", "32 s"),
+             time_s=32),
     Mutation("placement", "gangs", "two", on("n1:1g4c", "n1:1g4c"), ("n1", "twice", "0 s"), "n1", 0),
     Mutation("placement", "gangs", "two", segments(placement=()), ("no node", "0 s"), time_s=0),
     Mutation("placement", "shared", "cores", segments(placement=()), ("one node", "0 s"), time_s=0),
@@ -178,6 +187,7 @@ MUTATIONS = (
     Mutation("decision", "gangs", "two", lambda one: replace(one, decision="wait"), ("0 s", "wait", "start"), time_s=0),
     Mutation("decision", "held", "move", lambda one: replace(one, decision="continue"),
              ("1000 s", "continue", "migrate"), time_s=1000),
+    Mutation("decision", "clocked", "turn", lambda one: replace(one, decision="migrate"), ("0 s", "resize"), time_s=0),
     Mutation("decision", "held", "back", lambda one: replace(one, decision="start"), ("resume",), time_s=1000),
     Mutation("preemptions", "held", "stop", None, ("3 times", "1 are allowed", "1045 s"), time_s=1045,
              instance=lambda instance: replace(instance, running=tuple(
@@ -215,6 +225,23 @@ MUTATIONS = (
              instance=with_cluster(resources={"licence": 1.0})),
     Mutation("quota", "shared", "c", None, ("0 s", "tenant blue", "3 GPUs", "of 2", "a, c"), time_s=0,
              instance=lambda instance: replace(instance, tenants=(replace(instance.tenants[0], gpu_quota=2),))),
+    Mutation("resource", "clocked", "turn", None, ("0 s", "the cluster", "1950 power_w of 1949"), time_s=0,
+             instance=with_cluster(resources={"power_w": 1949.0})),
+    Mutation("uplink", "racks", "wide", None, ("0 s", "the uplink of rack r0", "10 Gbit/s of 9.5", "two, wide"),
+             time_s=0, instance=with_cluster(rack_uplink_gbps={"r0": 9.5, "r1": 6.0})),
+    Mutation("uplink", "racks", "next", shift(-1), ("19 s", "rack r0 would hold 15.5 Gbit/s of 10", "two, wide"),
+             time_s=19),
+    Mutation("uplink", "racks", "inside", on("n3:2g0c", "n5:2g0c"), ("0 s", "rack r1", "50 Gbit/s of 6"), time_s=0),
+    Mutation("uplink", "racks", "free", None, ("0 s", "rack r2", "50 Gbit/s of 49"), time_s=0,
+             instance=with_cluster(rack_uplink_gbps={"r2": 49.0})),
+    Mutation("quota", "loans", "more", None, ("0 s", "tenant blue", "4 GPUs of its quota and loans of 3"), time_s=0,
+             instance=lambda instance: replace(instance, tenants=(
+                 replace(instance.tenants[0], borrow_gpus=1), *instance.tenants[1:]))),
+    Mutation("borrowing", "loans", "own", shift(-1, "wait"),
+             ("9 s", "the tenants with a quota", "5 GPUs of all quotas of 4", "more, own"), time_s=9),
+    Mutation("borrowing", "loans", "more", None, ("0 s", "4 GPUs of all quotas of 3"), time_s=0,
+             instance=lambda instance: replace(instance, tenants=(
+                 instance.tenants[0], replace(instance.tenants[1], gpu_quota=1), instance.tenants[2]))),
     Mutation("budget", "shared", "c",
              become("start", segment(0, 5, Mode(duration_s=5.0, gpus=1, budgets={"energy": 7.0}), "n0:1g0c")),
              ("15 of budget energy", "there is 10", "0 s"), time_s=0),
@@ -232,6 +259,8 @@ MUTATIONS = (
     Mutation("sharing", "pairs", "q", None, ("with p", "n0", "0 s", "name each other"), "n0", 0,
              plan=lambda plan: change(plan, "p", mode(share_with=None)),
              instance=with_cluster(nodes=tuple(replace(one, gpus=4) for one in CASES["pairs"]()[0].cluster.nodes))),
+    Mutation("sharing", "pairs", "p", mode(clock_mhz=900), ("with q", "n0", "0 s", "different clocks"), "n0", 0,
+             instance=with_profile("p", clocks={900: Clock(rate=1.0, power=1.0)})),
     Mutation("objective", "gangs", "", None, ("wct", "finite"), instance=with_job("two", weight=math.inf)),
 )
 
@@ -282,5 +311,5 @@ def rules_in_source() -> set[str]:
 
 def test_every_rule_has_a_mutation() -> None:
     rules = rules_in_source()
-    assert len(rules) >= 29
+    assert len(rules) >= 31
     assert {mutation.rule for mutation in MUTATIONS} == rules

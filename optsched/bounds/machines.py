@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..cluster import POWER_CAP
 from ..instance import Instance
 from .ways import TOLERANCE, Flags, Floats, Ints, Ways
 
@@ -43,11 +44,17 @@ def families(instance: Instance, ways: Ways, seconds: Floats) -> Iterator[Family
         yield Family("cores", (_machine("cores", ways, float(ways.shape.cores), *density),))
     for name, amount in ways.resources.items():
         capacity = instance.cluster.resources.get(name, 0.0)
-        is_whole = float(capacity).is_integer() and not (amount != np.floor(amount)).any()
+        working = most = amount
+        if name == POWER_CAP:
+            working = amount + ways.capped_w * (ways.area_gpus - ways.gpus)
+            most = amount + ways.capped_w * (ways.most_gpus - ways.gpus)
+        is_whole = float(capacity).is_integer() and not any(
+            (amounts != np.floor(amounts)).any() for amounts in (amount, ways.capped_w)
+        )
         if not is_whole or capacity >= 1 / TOLERANCE:  # the verifier forgives this much of fractional amounts
             capacity += TOLERANCE * max(1.0, capacity)
         if capacity > 0:
-            yield Family(name, (_machine(name, ways, capacity, amount, amount, amount),))
+            yield Family(name, (_machine(name, ways, capacity, amount, working, most),))
             yield from _one_at_a_time(name, ways, seconds, amount, capacity)
     yield from _quotas(instance, ways)
 
@@ -155,15 +162,17 @@ def _speeds(ways: Ways, needs: Flags) -> Floats:
 
 
 def _quotas(instance: Instance, ways: Ways) -> Iterator[Family]:
-    """Each tenant's quota of GPUs; a shared GPU counts fully for both jobs."""
-    capped = [tenant for tenant in instance.tenants if tenant.gpu_quota]
-    if not capped or not len(ways.shape.types):
+    """Each tenant's quota of GPUs and all quotas together; a shared GPU counts fully for both jobs."""
+    caps = {tenant: float(gpus) for tenant, gpus in instance.gpu_cap.items() if gpus}
+    if not caps or not len(ways.shape.types):
         return
-    index = {tenant.name: i for i, tenant in enumerate(capped, start=1)}
+    index = {tenant: i for i, tenant in enumerate(caps, start=1)}
     owner = np.array([index.get(job.tenant or "", 0) for job in instance.jobs], np.int64)
     density = ways.gpu_density(np.ones(len(ways.shape.types)), halved=False)
     yield Family("quotas", tuple(
-        _machine(f"the quota of {tenant.name}", ways, float(tenant.gpu_quota or 0), *density,
-                 owner == index[tenant.name])
-        for tenant in capped
+        _machine(f"the quota of {tenant}", ways, gpus, *density, owner == index[tenant])
+        for tenant, gpus in caps.items()
     ))
+    if instance.quota_pool:
+        together = _machine("all quotas", ways, float(instance.quota_pool), *density, owner > 0)
+        yield Family("all quotas", (together,))

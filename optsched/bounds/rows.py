@@ -8,8 +8,19 @@ points, at the ends of the range and at the largest value that fits; these are w
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..cluster import POWER_CAP
 from ..job import Elastic, Job, Mode
-from ..physics import Span, count_rate, gang_sizes, gpu_type_rate, interpolate, locality_rate, power_w
+from ..physics import (
+    Span,
+    clock_rate,
+    clocks,
+    count_rate,
+    gang_sizes,
+    gpu_type_rate,
+    interpolate,
+    locality_rate,
+    power_w,
+)
 from .shape import Shape
 
 NO_GPU = -1
@@ -18,11 +29,12 @@ SPANS: tuple[Span, ...] = ("node", "rack", "cluster")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way to run a job on GPUs of one type (`NO_GPU` for none).
+    """One way to run a job on GPUs of one type (`NO_GPU` for none) at one clock.
 
     `rate` is the highest. `gpus` and `cores` are the fewest held while it starts; `area_gpus` and
     `area_cores` times its shortest run time are the fewest GPU- and core-seconds of the run; `most_gpus`
-    and `most_cores` the most it could hold. `whole_s` is a listed duration.
+    and `most_cores` the most it could hold. `whole_s` is a listed duration. `resources` are the least held; where
+    there is a power cap, each GPU beyond `gpus` holds `capped_w` more of it.
     """
 
     gpu_type: int
@@ -36,6 +48,7 @@ class Row:
     power_w: float
     whole_s: float | None
     resources: dict[str, float]
+    capped_w: float = 0.0
 
 
 def fastest_sharing(job: Job) -> float:
@@ -67,7 +80,7 @@ def _listed(shape: Shape, job: Job, mode: Mode, gpu_quota: int | None) -> Iterat
 
     def row(t: int, rate: float, cores: float) -> Row:
         whole_s = mode.duration_s if rate == job.work_s / (mode.duration_s or 1.0) else None
-        watts = 0.0 if t == NO_GPU else power_w(job, shape.types[t], 1)
+        watts = 0.0 if t == NO_GPU else power_w(job, mode, shape.types[t], 1)
         return Row(
             gpu_type=t, rate=rate, gpus=mode.gpus, area_gpus=float(mode.gpus), most_gpus=mode.gpus,
             cores=cores, area_cores=cores, most_cores=cores, power_w=watts, whole_s=whole_s,
@@ -124,16 +137,33 @@ def _measured(shape: Shape, job: Job, t: int, gpu_quota: int | None) -> Iterator
             per_work = min(per_work, gpus / (rate * fastest_core))
             cores_per_work = min(cores_per_work, gpus * fewest_cores / rate)
             largest = max(largest, gpus)
-    if speed > 0:
-        area_gpus = float(low) if low == high else per_work * speed  # exact where there is no choice
-        cores = float(low) if job.profile.cpus_per_gpu else 0.0
-        watts = power_w(job, shape.types[t], 1)
-        most_cores = float("inf") if job.profile.cpus_per_gpu else 0.0  # it may hold more than make it faster
+    if speed <= 0:
+        return
+    area_gpus = float(low) if low == high else per_work * speed  # exact where there is no choice
+    cores = float(low) if job.profile.cpus_per_gpu else 0.0
+    most_cores = float("inf") if job.profile.cpus_per_gpu else 0.0  # it may hold more than make it faster
+    for clock, watts in _clocks(job, shape.types[t]):
+        capped_w = watts if shape.has_power_cap else 0.0
+        resources = job.resources
+        if capped_w:
+            resources = {**resources, POWER_CAP: resources.get(POWER_CAP, 0.0) + low * capped_w}
         yield Row(
-            gpu_type=t, rate=speed, gpus=low, area_gpus=area_gpus, most_gpus=largest, cores=cores,
+            gpu_type=t, rate=speed * clock, gpus=low, area_gpus=area_gpus, most_gpus=largest, cores=cores,
             area_cores=cores_per_work * speed, most_cores=most_cores, power_w=watts, whole_s=None,
-            resources=job.resources,
+            resources=resources, capped_w=capped_w,
         )
+
+
+def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:
+    """(rate, power of a GPU) at each clock that is faster than all that draw no more power."""
+    found = [
+        (clock_rate(job.profile, mhz), power_w(job, Mode(gpus=1, clock_mhz=mhz), gpu_type, 1)) for mhz in clocks(job)
+    ]
+    kept: list[tuple[float, float]] = []
+    for rate, watts in sorted(found, key=lambda one: (one[1], -one[0])):
+        if rate > (kept[-1][0] if kept else 0.0):
+            kept.append((rate, watts))
+    return kept
 
 
 def _core_levels(shape: Shape, job: Job, t: int, spread: Span, gpus: int) -> list[tuple[int, float]]:

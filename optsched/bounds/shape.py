@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from ..cluster import Cluster, Node
+from ..cluster import POWER_CAP, Cluster, Node
 from ..job import Job
 from ..physics import Span
 
@@ -56,6 +56,7 @@ class Shape:
         self._everywhere = everywhere
         self._racks = racks
         self._hosts = tuple(dict.fromkeys((node.cpus, node.memory_gib) for node in cluster.nodes))
+        self.has_power_cap = POWER_CAP in cluster.resources
         self.has_all_cores = bool(cluster.nodes) and all(node.cpus is not None for node in cluster.nodes)
         self.cores = sum(node.cpus or 0 for node in cluster.nodes)
 

@@ -51,6 +51,7 @@ class Ways:
     stay: Ints
     shares: Flags
     resources: dict[str, Floats]
+    capped_w: Floats
 
     def least(self, starting: Floats, working: Floats | None = None) -> Floats:
         """For each job the least integral over time, over its ways, of a density: `starting` while it
@@ -93,7 +94,7 @@ def tabulate(instance: Instance, preemptive: bool) -> Ways:
     groups: list[tuple[Job, list[Row]]] = []
     group_of: list[int] = []
     for job in instance.jobs:
-        quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
+        quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
         profile = profiles.get(id(job.profile))
         if profile is None:
             profile = profiles[id(job.profile)] = numbers.setdefault(_contents(job.profile), len(numbers))
@@ -117,6 +118,7 @@ def _contents(profile: Profile) -> object:
         tuple(sorted(profile.rate.items())), tuple(sorted(profile.gpus.items())),
         tuple(sorted(profile.cpus_per_gpu.items())), profile.locality, profile.gpu_memory_gib,
         profile.memory_gib_per_gpu, tuple(sorted(profile.power_w.items())),
+        tuple((mhz, profile.clocks[mhz]) for mhz in sorted(profile.clocks)),
         None if sharing is None else (sharing.duty, tuple(sorted(sharing.partners.items()))),
     )
 
@@ -194,6 +196,7 @@ def _fill(
             name: np.array([row.resources.get(name, 0.0) for row in flat], np.float64)[row_of]
             for name in names
         },
+        capped_w=column("capped_w"),
     )
 
 
@@ -207,6 +210,6 @@ def _stay(instance: Instance, shape: Shape, running: Running) -> Row:
     return Row(
         gpu_type=shape.index[gpu_type] if mode.gpus else NO_GPU, rate=speed, gpus=mode.gpus,
         area_gpus=float(mode.gpus), most_gpus=mode.gpus, cores=cores, area_cores=cores, most_cores=cores,
-        power_w=power_w(job, gpu_type, 1), whole_s=mode.duration_s if is_whole else None,
+        power_w=power_w(job, mode, gpu_type, 1), whole_s=mode.duration_s if is_whole else None,
         resources=mode.resources,
     )

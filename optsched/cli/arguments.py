@@ -40,13 +40,14 @@ def quiet_option(command: Command) -> Command:
     return click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")(command)
 
 
-def load(source: str) -> Instance:
-    """The instance in a file, or on stdin for `-`. Raises InputError naming every fault."""
+def load(source: str, *, accept_never: bool = False) -> Instance:
+    """The instance in a file, or on stdin for `-`. Raises InputError naming every fault; with `accept_never` jobs
+    that can never run are none."""
     from .. import files
 
     if source != "-":
-        return files.read_instance(source)
-    return files.load_instance(sys.stdin.buffer.read(), "stdin")
+        return files.read_instance(source, accept_never=accept_never)
+    return files.load_instance(sys.stdin.buffer.read(), "stdin", accept_never=accept_never)
 
 
 def check_outputs(outputs: dict[str, Path | None], source: str) -> None:

@@ -1,13 +1,13 @@
 """`optsched list`: what is installed, and what it is."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from .arguments import json_option, quiet_option
 
-KINDS = ("solvers", "policies", "formats", "objectives")
+KINDS = ("solvers", "rounds", "policies", "formats", "objectives")
 
 
 @click.command("list")
@@ -19,6 +19,7 @@ def command(kind: str, as_json: bool, quiet: bool) -> None:
 
     \b
     solvers      plan a whole instance and prove how good the plan is     (solve --solver)
+    rounds       decide who runs now and prove how good that is           (round --solver)
     policies     rules that decide now; simulated, they make a plan too   (solve --solver)
     formats      traces and benchmarks that `optsched import` reads
     objectives   what a plan can minimise                                 (solve --objective)
@@ -53,7 +54,7 @@ def entries(kind: str) -> list[dict[str, Any]]:
         return [{"name": name, "what it is": found.title} for name, found in FORMATS.items()]
     from .. import registry
 
-    group: registry.Group = "solvers" if kind == "solvers" else "policies"
+    group = cast(registry.Group, kind)
     return [
         {"name": one.name, "what it is": one.title}
         | ({"guarantee": one.guarantee} if kind == "solvers" else {})

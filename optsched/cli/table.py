@@ -140,10 +140,11 @@ def jobs_table(instance: Instance, solution: Solution) -> "Table":
     for one in sorted(facts, key=lambda one: one.start_s)[:MOST_JOBS]:
         late = f" (late {human(one.late_s)})" if one.late_s else ""
         gpus = f"{one.gpus} {one.gpu_type or ''}".strip() if one.gpus else "-"
-        row = [one.id, one.decision, human(one.start_s), human(one.end_s) + late, gpus, _short(one.nodes)]
+        row = [one.id, one.decision, human(one.start_s), human(one.end_s) + late, gpus, short(one.nodes)]
         found.add_row(*row, human(one.waiting_s), *[str(one.preempted or "-")] * wide)
     return found
 
 
-def _short(nodes: tuple[str, ...]) -> str:
+def short(nodes: tuple[str, ...]) -> str:
+    """The first few names."""
     return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "") if nodes else "-"

@@ -7,7 +7,7 @@ from ..instance import Instance
 from ..job import Job
 from ..objectives import LATE_TOLERANCE_S
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, setup_s
-from ..plan import JobPlan, Plan, Segment
+from ..plan import JobPlan, Plan
 from .lanes import PAST, Row, assign_lanes
 
 Kind = Literal["past", "work", "setup", "save"]
@@ -114,11 +114,7 @@ def _stops(entry: JobPlan, s: int) -> bool:
     if s + 1 == len(entry.segments):
         return False
     a, b = entry.segments[s], entry.segments[s + 1]
-    return b.start_s - a.end_s > TIME_TOLERANCE_S or a.placement != b.placement or not _same_size(a, b)
-
-
-def _same_size(a: Segment, b: Segment) -> bool:
-    return (a.mode.gpus, a.mode.cpus_per_gpu, a.mode.cpus) == (b.mode.gpus, b.mode.cpus_per_gpu, b.mode.cpus)
+    return b.start_s - a.end_s > TIME_TOLERANCE_S or a.placement != b.placement or a.mode.size != b.mode.size
 
 
 def _parts(instance: Instance, job: Job, entry: JobPlan, s: int) -> list[tuple[Kind, float, float]]:

@@ -79,12 +79,14 @@ class Demands:
                 if amount
             ),
             quota=self._quota(job),
+            network_gbps=self._traffic(job) if mode.gpus > 1 else 0.0,
         )
 
     def _quota(self, job: Job) -> str | None:
-        if job.tenant is None or self._instance.tenant[job.tenant].gpu_quota is None:
-            return None
-        return job.tenant
+        return job.tenant if job.tenant in self._instance.gpu_cap else None
+
+    def _traffic(self, job: Job) -> float:
+        return job.profile.network_gbps if self._instance.cluster.rack_uplink_gbps else 0.0
 
     def _make(self, job: Job, every: tuple[Option, ...]) -> tuple[tuple[Option, ...], Demand]:
         types = {gpu_type: i for i, gpu_type in enumerate(self._instance.cluster.gpu_types)}
@@ -94,11 +96,13 @@ class Demands:
                 key=lambda option: (
                     -option.rate, option.mode.gpus, types.get(option.mode.gpu_type, 0),
                     option.mode.cpus_per_gpu, option.mode.cpus, SPREADS.index(option.spread),
+                    option.mode.clock_mhz or 0,
                 ),
             )
         )
         signature = (
             self._quota(job), job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu, job.memory_gib,
+            self._traffic(job),
             tuple(
                 (
                     option.mode.gpu_type, option.mode.gpus, option.mode.cpus_per_gpu, option.mode.cpus,
@@ -116,7 +120,7 @@ class Demands:
     def _ever(self, job: Job, mode: Mode) -> bool:
         """Whether quota, resources and budgets would allow the mode with nothing else in the cluster."""
         cluster = self._instance.cluster
-        quota = None if job.tenant is None else self._instance.tenant[job.tenant].gpu_quota
+        quota = None if job.tenant is None else self._instance.gpu_cap.get(job.tenant)
         return (
             (quota is None or mode.gpus <= quota)
             and all(amount <= cluster.resources.get(name, 0.0) for name, amount in mode.resources.items())

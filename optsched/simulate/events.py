@@ -1,5 +1,6 @@
 """What is to come in virtual time, in one total order."""
 
+import math
 from enum import IntEnum
 from heapq import heappop, heappush
 
@@ -15,6 +16,16 @@ class Kind(IntEnum):
 
 Event = tuple[float, int, int, int, int]
 """time_s, kind, sequence, job index, run number. Sequence is unique within a kind, so the order is total."""
+
+
+def first_round_s(start_s: float, round_s: float, time_s: float) -> float:
+    """The first of start, start + round, start + 2 rounds ... that is not before `time_s`."""
+    rounds = math.ceil((time_s - start_s) / round_s)
+    while start_s + rounds * round_s < time_s:  # the division may be off by its rounding, either way
+        rounds += 1
+    while start_s + (rounds - 1) * round_s >= time_s:
+        rounds -= 1
+    return start_s + rounds * round_s
 
 
 class Events:
@@ -33,6 +44,11 @@ class Events:
         """Add an event; those of one kind at one instant come in the order in which they were added."""
         self._sequence += 1
         heappush(self._heap, (time_s, kind, self._sequence, index, run))
+
+    def next_s(self) -> float:
+        """When the next event comes; infinite when nothing is to come."""
+        arrival_s = self._arrivals[-1][0] if self._arrivals else math.inf
+        return min(arrival_s, self._heap[0][0]) if self._heap else arrival_s
 
     def pop_instant(self) -> list[Event]:
         """All events of the earliest instant, in order; empty when nothing is to come."""

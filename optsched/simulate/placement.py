@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..cluster import Cluster, Tenant
+from ..cluster import Cluster, Tenant, gpu_caps, quota_pool
 from ..instance import Placement, Slot
-from ..physics import Span
+from ..physics import Span, crossed_uplinks
 
 UNLIMITED = 1 << 60
-"""Cores of a node on which they are not modelled."""
+"""Cores of a node on which they are not modelled; GPUs of all quotas together where nobody borrows."""
 SLACK = 1e-7
 """Relative excess of a fractional amount that is taken for rounding; the verifier allows ten times as
 much."""
@@ -23,7 +23,7 @@ class Need:
     `nodes` is a mask of the nodes that can serve the mode at all (node i is bit i), `pool` the number of its
     GPU type in the layout. `cpus` and `memory_gib` are those of a CPU-only job. `budgets` is what the mode
     uses beyond the least that the job needs of each budget. `quota` is the tenant whose GPU quota counts, if
-    it has one.
+    it has one. `network_gbps` is what a gang over several racks takes of their uplinks, 0 where these have no limit.
     """
 
     gpus: int
@@ -38,12 +38,14 @@ class Need:
     resources: tuple[tuple[str, float], ...]
     budgets: tuple[tuple[str, float], ...]
     quota: str | None
+    network_gbps: float = 0.0
 
 
 class Layout:
     """What never changes of a cluster, with nodes, GPU types and racks numbered."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self.names = [node.name for node in cluster.nodes]
         self.order = cluster.node_order
         self.pools: dict[object, int] = {}
@@ -60,6 +62,7 @@ class Layout:
             if node.rack is not None:
                 racks[node.rack] = racks.get(node.rack, 0) | 1 << i
         self.racks = list(racks.values())
+        self.uplinks = {rack: racks.get(rack, 0) for rack in cluster.rack_uplink_gbps}
         self.gpus = [node.gpus for node in cluster.nodes]
         self.cpus = [UNLIMITED if node.cpus is None else node.cpus for node in cluster.nodes]
         self.memory = [float("inf") if node.memory_gib is None else node.memory_gib for node in cluster.nodes]
@@ -67,7 +70,7 @@ class Layout:
 
 
 class Room:
-    """What is free: GPUs, cores and memory by node, cluster resources, budgets, and GPUs within quotas.
+    """What is free: GPUs, cores and memory by node, cluster resources, uplinks, budgets, and GPUs within quotas.
 
     Nodes of one GPU type are kept in a mask for each count of free GPUs, so that the fullest node that still
     fits is found without a scan, and the first of equals is always the one that comes first in the cluster.
@@ -77,9 +80,13 @@ class Room:
         self.layout = layout
         self.resources = dict(cluster.resources)
         self.budgets = dict(cluster.budgets)
-        self.quotas = {tenant.name: tenant.gpu_quota for tenant in tenants if tenant.gpu_quota is not None}
+        self.uplinks = dict(cluster.rack_uplink_gbps)
+        self.quotas = gpu_caps(tenants)
+        pool = quota_pool(tenants)
+        self.quota_pool = UNLIMITED if pool is None else pool
         self._slack = {name: SLACK * max(1.0, amount) for name, amount in cluster.resources.items()}
         self._budget_slack = {name: SLACK * max(1.0, amount) for name, amount in cluster.budgets.items()}
+        self._uplink_slack = {rack: SLACK * max(1.0, gbps) for rack, gbps in cluster.rack_uplink_gbps.items()}
         self._set_nodes(list(layout.gpus), list(layout.cpus), list(layout.memory))
 
     def _set_nodes(self, gpus: list[int], cpus: list[int], memory: list[float]) -> None:
@@ -93,9 +100,9 @@ class Room:
 
     def copy(self) -> "Room":
         """The same room, to try things in."""
-        new = object.__new__(Room)
-        new.layout, new._slack, new._budget_slack = self.layout, self._slack, self._budget_slack
+        new = self._bare()
         new.resources, new.budgets, new.quotas = dict(self.resources), dict(self.budgets), dict(self.quotas)
+        new.uplinks, new.quota_pool = dict(self.uplinks), self.quota_pool
         new._gpus, new._cpus, new._memory = list(self._gpus), list(self._cpus), list(self._memory)
         new._nodes = [list(masks) for masks in self._nodes]
         new._pool_gpus = list(self._pool_gpus)
@@ -103,16 +110,24 @@ class Room:
 
     def overlap(self, other: "Room") -> "Room":
         """What is free in both: of everything the smaller amount. O(nodes)."""
-        new = object.__new__(Room)
-        new.layout, new._slack, new._budget_slack = self.layout, self._slack, self._budget_slack
+        new = self._bare()
         new.resources = {name: min(amount, other.resources[name]) for name, amount in self.resources.items()}
         new.budgets = {name: min(amount, other.budgets[name]) for name, amount in self.budgets.items()}
         new.quotas = {name: min(count, other.quotas[name]) for name, count in self.quotas.items()}
+        new.uplinks = {rack: min(gbps, other.uplinks[rack]) for rack, gbps in self.uplinks.items()}
+        new.quota_pool = min(self.quota_pool, other.quota_pool)
         new._set_nodes(
             list(map(min, self._gpus, other._gpus)),
             list(map(min, self._cpus, other._cpus)),
             list(map(min, self._memory, other._memory)),
         )
+        return new
+
+    def _bare(self) -> "Room":
+        """A room of the same layout, to be filled in."""
+        new = object.__new__(Room)
+        new.layout, new._slack = self.layout, self._slack
+        new._budget_slack, new._uplink_slack = self._budget_slack, self._uplink_slack
         return new
 
     # -------------------------------------------------------------------------------------------- bookkeeping
@@ -150,6 +165,10 @@ class Room:
             self.resources[name] += sign * amount
         if need.quota is not None:
             self.quotas[need.quota] += sign * need.gpus
+            self.quota_pool += sign * need.gpus
+        if need.network_gbps:
+            for rack in crossed_uplinks(self.layout.cluster, placement):
+                self.uplinks[rack] += sign * need.network_gbps
 
     def holds(self, need: Need, placement: Placement) -> bool:
         """Whether all that `need` takes on `placement` is free."""
@@ -159,14 +178,22 @@ class Room:
                 return False
             if _memory_gib(need, slot.gpus) > self._memory[i] + self.layout.memory_slack[i]:
                 return False
+        if need.network_gbps and any(
+            self._is_slow(rack, need) for rack in crossed_uplinks(self.layout.cluster, placement)
+        ):
+            return False
         return self._shared(need)
 
     def within_budgets(self, need: Need) -> bool:
         """Whether the budgets allow it and leave every other job the least it needs."""
         return all(amount <= self.budgets[name] + self._budget_slack[name] for name, amount in need.budgets)
 
+    def _is_slow(self, rack: str, need: Need) -> bool:
+        """Whether too little is free of the rack's uplink."""
+        return need.network_gbps > self.uplinks[rack] + self._uplink_slack[rack]
+
     def _shared(self, need: Need) -> bool:
-        if need.quota is not None and need.gpus > self.quotas[need.quota]:
+        if need.quota is not None and (need.gpus > self.quotas[need.quota] or need.gpus > self.quota_pool):
             return False
         for name, amount in need.resources:
             if amount > self.resources[name] + self._slack[name]:
@@ -179,7 +206,8 @@ class Room:
         """Best fit: the one node with the fewest GPUs left over, else the fewest nodes that the spread
         allows.
 
-        Of equal nodes or racks the first in the cluster. None where it does not fit.
+        Of equal nodes or racks the first in the cluster. Where uplinks have a limit, a gang with traffic is spread
+        over racks only if it fits into none. None where it does not fit.
         """
         if not self._shared(need):
             return None
@@ -195,12 +223,22 @@ class Room:
             return (self._slot(need, node, need.gpus),)
         if need.spread == "node":
             return None
-        if need.spread == "cluster":
+        if need.spread == "cluster" and not need.network_gbps:
             parts = self._several(need, need.nodes)
         else:
             found = [self._several(need, need.nodes & rack) for rack in self.layout.racks]
             parts = min((in_rack for in_rack in found if in_rack), key=len, default=None)
+            if parts is None and need.spread == "cluster":
+                parts = self._several(need, need.nodes & ~self._behind_slow_uplinks(need))
         return None if parts is None else tuple(self._slot(need, node, gpus) for node, gpus in sorted(parts))
+
+    def _behind_slow_uplinks(self, need: Need) -> int:
+        """Nodes of racks whose uplink has too little left for a gang over several racks."""
+        nodes = 0
+        for rack, members in self.layout.uplinks.items():
+            if self._is_slow(rack, need):
+                nodes |= members
+        return nodes
 
     def _slot(self, need: Need, node: int, gpus: int) -> Slot:
         return Slot(node=self.layout.names[node], gpus=gpus, cpus=gpus * need.cpus_per_gpu)

@@ -9,7 +9,8 @@ from .run import simulate
 
 
 class PolicySolver:
-    """Plans by simulating the policy of that name; it proves nothing and looks at no objective.
+    """Plans by simulating the policy of that name, which is given the objective and the options if it takes them;
+    it proves nothing.
 
     Raises InputError for an unknown policy, SolverUnavailable for a broken one.
     """
@@ -26,9 +27,10 @@ class PolicySolver:
 
     def solve(self, request: Request, report: Report) -> None:
         """Simulate a fresh policy. Where it leaves jobs waiting for ever there is no plan, and a note says
-        why."""
+        why. Raises InputError for options that the policy does not take."""
+        policy = registry.policy(self.name, request.objective, request.options)
         try:
-            plan = simulate(request.instance, registry.policy(self.name))
+            plan = simulate(request.instance, policy)
         except OptschedError as error:
             report.note(str(error))
             return

@@ -3,10 +3,10 @@
 import math
 from dataclasses import replace
 
-from ..instance import Instance, Placement
+from ..instance import Instance, Placement, Running, Suspended
 from ..job import Job, Mode
 from ..modes import Option
-from ..physics import hold_to_save_s, lost_s, placed_rate, run_s, setup_s
+from ..physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, placed_rate, run_s, setup_s
 from ..plan import Segment
 from .demand import Demand
 from .placement import Need
@@ -95,21 +95,22 @@ class JobState:
         run = self.run
         assert run is not None
         left_s = self.work_left_s(now_s)
-        unsaved = (*run.unsaved, (max(0.0, now_s - run.work_from_s), run.rate))
-        self.work_s = left_s + min(_lost_work_s(self.job, unsaved), max(0.0, self.job.work_s - left_s))
+        lost = _lost_work_s(self.job, self._unsaved(now_s))
+        self.work_s = left_s + min(lost, max(0.0, self.job.work_s - left_s))
         self.preemptions += 1
         self.run_number += 1
         run.stops_s = run.end_s = now_s + hold_to_save_s(self.job)
         return run.stops_s
 
-    def run_alone(self, instance: Instance, now_s: float) -> None:
-        """Hold the GPUs without a sharing partner from now on: a new segment, at another rate."""
+    def share(self, instance: Instance, partner: "JobState | None", now_s: float) -> None:
+        """Hold the GPUs beside `partner` (None: alone) from now on: a new segment, at another rate."""
         run = self.run
         assert run is not None
         self.close_segment(now_s)
-        mode = replace(run.mode, share_with=None)
+        run.partner = partner
+        mode = replace(run.mode, share_with=None if partner is None else partner.job.id)
         if run.stops_s is None:
-            run.unsaved = (*run.unsaved, (max(0.0, now_s - run.work_from_s), run.rate))
+            run.unsaved = self._unsaved(now_s)
             run.work_s = self.work_left_s(now_s)
             run.rate = placed_rate(instance, self.job, mode, run.placement)
             run.work_from_s = max(now_s, run.work_from_s)
@@ -127,6 +128,16 @@ class JobState:
                 Segment(start_s=run.segment_start_s, end_s=end_s, mode=run.mode, placement=run.placement)
             )
 
+    def reads_as_going_on(self, begin_s: float, mode: Mode, placement: Placement) -> bool:
+        """Whether a start would read in a plan as if the last stay had never ended."""
+        if not self.segments:
+            return False
+        last = self.segments[-1]
+        return (
+            begin_s - last.end_s <= 2 * TIME_TOLERANCE_S and {*last.placement} == {*placement}
+            and replace(last.mode, share_with=None, gpu_type=mode.gpu_type) == mode
+        )
+
     def leave(self, end_s: float) -> Run:
         """Give the GPUs back at `end_s`."""
         run = self.run
@@ -135,6 +146,31 @@ class JobState:
         self.attained_gpu_s += (end_s - run.held_from_s) * gpus_counted(run.mode)
         self.run = None
         return run
+
+
+    def entry(self, now_s: float, left_s: float) -> Running | Suspended | None:
+        """What an instance of the present says of the job if `left_s` of its work is left; None for one that
+        never ran."""
+        run, job = self.run, self.job
+        if run is None:
+            return Suspended(job=job.id, remaining_s=left_s, preemptions=self.preemptions) if self.ran_before else None
+        mode, partner = run.mode, run.partner
+        if partner is not None and partner.run is not None and partner.run.stops_s is not None:
+            mode = replace(mode, share_with=None)
+        saved_s = None
+        if job.profile.checkpoint_every_s is not None and now_s >= run.work_from_s:
+            saved_s = now_s - lost_s(job, math.fsum(seconds for seconds, _ in self._unsaved(now_s)))
+        return Running(
+            job=job.id, mode=mode, placement=run.placement, started_s=min(run.started_s, now_s),
+            remaining_s=left_s or (run.end_s - now_s) * run.rate, setup_s=max(0.0, run.work_from_s - now_s),
+            last_checkpoint_s=saved_s, preemptions=self.preemptions,
+        )
+
+    def _unsaved(self, now_s: float) -> tuple[tuple[float, float], ...]:
+        """(seconds, rate) worked since the last checkpoint or the start of the stay."""
+        run = self.run
+        assert run is not None
+        return *run.unsaved, (max(0.0, now_s - run.work_from_s), run.rate)
 
 
 def gpus_counted(mode: Mode) -> int:

@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass
 
 from ..errors import OptschedError
-from ..instance import Instance, Placement
-from ..job import Job
+from ..instance import Instance, Placement, Running, Suspended
+from ..job import Job, Mode
 from ..modes import Option
 from ..physics import TIME_TOLERANCE_S, rate, run_s, setup_s, span
+from .beside import refusal
 from .demand import Demand, Demands
 from .placement import Layout, Need, Room
 from .state import JobState, Run, gpus_counted
@@ -66,6 +67,11 @@ class View:
         """Reference work that a policy believes a job has left; the only thing it may know of it. Exact
         here."""
         return self._state[job_id].work_left_s(self.now_s)
+
+    def entry(self, job_id: str) -> Running | Suspended | None:
+        """What an instance whose `now_s` is the present says of a job that runs, or that ran before and waits;
+        None for one that never ran."""
+        return self._state[job_id].entry(self.now_s, self.remaining_work_s(job_id))
 
     def options(self, job_id: str) -> tuple[Option, ...]:
         """Ways to run the job that could ever fit, the fastest first."""
@@ -148,6 +154,22 @@ class View:
                 return need
         return self._demands.need(state.job, option.mode, option.spread, state.options)
 
+    def may_share(self, job_id: str, option: Option, partner_id: str) -> bool:
+        """Whether a waiting job may start now under `option` on the very GPUs of a running one."""
+        return self._why_not_beside(job_id, option, partner_id) is None
+
+    def _why_not_beside(self, job_id: str, option: Option, partner_id: str) -> str | None:
+        if job_id not in self.waiting:
+            return "it does not wait"
+        if partner_id not in self.running:
+            return f"{partner_id} does not run"
+        return refusal(self, self._state[job_id], option, self._state[partner_id])
+
+    def least_budgets(self, job_id: str) -> dict[str, float]:
+        """The least that the job uses of each budget; `free` has set it aside for every unfinished job."""
+        state = self._state[job_id]
+        return self._demands.least_budgets(state.job, state.options)
+
     def preemptible_at_s(self, job_id: str) -> float:
         """From when on a running job may be preempted; infinite if never in this stay.
 
@@ -175,6 +197,14 @@ class View:
         if run is None or not (run.held_from_s < self.now_s or run.was_running):
             return False
         return self.preemptible_at_s(job_id) <= self.now_s + TIME_TOLERANCE_S
+
+    def seems_to_stay(self, state: JobState, mode: Mode, placement: Placement) -> bool:
+        """Whether a job that starts now without a pause would seem, in a plan, never to have stopped."""
+        if state.reads_as_going_on(self.now_s, mode, placement):
+            return True
+        at_start = state.ran_before and self.now_s == self.instance.now_s
+        entry = self.instance.running_job.get(state.job.id) if at_start else None
+        return entry is not None and {*entry.placement} == {*placement}
 
     def _held(self, job_id: str) -> Run:
         run = self._state[job_id].run

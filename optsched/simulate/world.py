@@ -8,7 +8,9 @@ from ..job import Mode
 from ..modes import Option
 from ..physics import TIME_TOLERANCE_S, placed_rate, unsaved_s
 from ..plan import Segment
-from .events import Event, Events, Kind
+from .beside import placement_beside
+from .events import Event, Events, Kind, first_round_s
+from .placement import Need
 from .state import JobState, Run, gpus_counted
 from .view import PolicyFault, View
 
@@ -67,15 +69,46 @@ class World(View):
             where = ", ".join(slot.node for slot in placement) or "the cluster"
             raise PolicyFault(f"job {job_id} cannot start on {where} at {self.now_s:g} s: not enough room")
         begin_s = self.now_s
-        if state.segments and _reads_as_going_on(state.segments[-1], begin_s, option.mode, placement):
-            begin_s += 2 * TIME_TOLERANCE_S  # without a gap a plan would say that it had never stopped
-        elif state.ran_before and begin_s == self.instance.now_s and self._was_here(job_id, placement):
-            begin_s += 2 * TIME_TOLERANCE_S
+        if self.seems_to_stay(state, option.mode, placement):
+            begin_s += 2 * TIME_TOLERANCE_S  # a plan tells a new start from going on by the pause
         self.free.take(need, placement)
-        run = state.begin(begin_s, option.mode, placement, need, speed)
+        self._begin(state, begin_s, option.mode, placement, need, speed)
+
+    def start_beside(self, job_id: str, option: Option, partner_id: str) -> None:
+        """Start or resume a waiting job on the very GPUs of a running one that does not share yet.
+
+        Both then run at the rate of such pairs; the partner goes on without a set-up, and whichever leaves first
+        leaves the other alone. The job takes its own cores and host memory. Raises PolicyFault where `may_share`
+        is false.
+        """
+        reason = self._why_not_beside(job_id, option, partner_id)
+        if reason is not None:
+            raise PolicyFault(f"job {job_id} cannot start beside {partner_id} at {self.now_s:g} s: {reason}")
+        state, partner = self._state[job_id], self._state[partner_id]
+        assert partner.run is not None
+        placement = placement_beside(option, partner.run.placement)
+        mode = replace(option.mode, share_with=partner_id)
+        need = self.need(job_id, option)
+        self.free.take(need, placement, with_gpus=False)
+        speed = placed_rate(self.instance, state.job, mode, placement)
+        self._begin(state, self.now_s, mode, placement, need, speed).partner = partner
+        self._share(partner, state)
+
+    def _begin(
+        self, state: JobState, begin_s: float, mode: Mode, placement: Placement, need: Need, speed: float
+    ) -> Run:
+        run = state.begin(begin_s, mode, placement, need, speed)
         self._events.push(run.end_s, Kind.ENDED, state.index, state.run_number)
-        del self.waiting[job_id]
-        self.running[job_id] = state.job
+        del self.waiting[state.job.id]
+        self.running[state.job.id] = state.job
+        return run
+
+    def _share(self, state: JobState, partner: JobState | None) -> None:
+        """From now on beside `partner`, or alone."""
+        state.share(self.instance, partner, self.now_s)
+        assert state.run is not None
+        if state.run.stops_s is None:
+            self._events.push(state.run.end_s, Kind.ENDED, state.index, state.run_number)
 
     def preempt(self, job_id: str) -> None:
         """Preempt a running job: it saves, then waits again. Raises PolicyFault where its rules forbid it."""
@@ -101,19 +134,30 @@ class World(View):
 
     # ----------------------------------------------------------------------------------- the course
 
-    def advance(self) -> bool:
+    def advance(self, round_s: float | None = None) -> bool:
         """Go to the next instant at which something happens, and let it happen; False when nothing is to
-        come."""
+        come. With `round_s` go on to the first round then or later, letting happen what comes until it."""
         while batch := self._events.pop_instant():
-            self.now_s = batch[0][0]
-            happened = [self._happens(event) for event in batch]
-            if any(happened):
+            if self._happen(batch):
+                if round_s is not None:
+                    self._go_on_to_round(round_s)
                 return True
         return False
 
     def segments(self, job_id: str) -> tuple[Segment, ...]:
         """What the job has held so far."""
         return tuple(self._state[job_id].segments)
+
+    def _go_on_to_round(self, round_s: float) -> None:
+        at_s = first_round_s(self.instance.now_s, round_s, self.now_s)
+        while self._events.next_s() <= at_s:
+            self._happen(self._events.pop_instant())
+        self.now_s = at_s
+
+    def _happen(self, batch: list[Event]) -> bool:
+        """Let all events of one instant happen; whether any of them still meant something."""
+        self.now_s = batch[0][0]
+        return any([self._happens(event) for event in batch])
 
     def _happens(self, event: Event) -> bool:
         _, kind, _, index, run_number = event
@@ -158,12 +202,8 @@ class World(View):
         run = state.leave(self.now_s)
         self.free.give(run.need, run.placement, finished=finished, with_gpus=run.partner is None)
         self._released.append(state.job.id)
-        partner = run.partner
-        if partner is not None and partner.run is not None:
-            partner.run.partner = None
-            partner.run_alone(self.instance, self.now_s)
-            if partner.run.stops_s is None:
-                self._events.push(partner.run.end_s, Kind.ENDED, partner.index, partner.run_number)
+        if run.partner is not None:
+            self._share(run.partner, None)
 
     # ----------------------------------------------------------------------------------- beginnings
 
@@ -201,20 +241,9 @@ class World(View):
     def _set_least_budgets_aside(self) -> None:
         """Every job will use the least it needs of each budget; only what is beyond is free to choose
         with."""
-        for state in self._states:
-            for name, amount in self._demands.least_budgets(state.job, state.options).items():
+        for job in self.instance.jobs:
+            for name, amount in self.least_budgets(job.id).items():
                 self.free.budgets[name] -= amount
-
-    def _was_here(self, job_id: str, placement: Placement) -> bool:
-        entry = self.instance.running_job.get(job_id)
-        return entry is not None and {*entry.placement} == {*placement}
-
-
-def _reads_as_going_on(last: Segment, begin_s: float, mode: Mode, placement: Placement) -> bool:
-    return (
-        begin_s - last.end_s <= 2 * TIME_TOLERANCE_S and {*last.placement} == {*placement}
-        and replace(last.mode, share_with=None, gpu_type=mode.gpu_type) == mode
-    )
 
 
 def _service_of_work(state: JobState, mode: Mode) -> float:

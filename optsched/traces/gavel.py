@@ -89,7 +89,7 @@ def read(
     Jobs without a measured rate, and jobs that can never run on the cluster, are dropped and counted.
     Raises InputError with the line of the first fault.
     """
-    from ..faults import why_never_runs
+    from ..never import why_never
 
     path = Path(source)
     texts = enumerate(track(read_text(path).split("\n")), start=1)
@@ -124,7 +124,7 @@ def read(
             profile=profile,
         )
         if key not in reasons:
-            reasons[key] = why_never_runs(empty, job)
+            reasons[key] = why_never(empty.cluster, (), job)
         if (reason := reasons[key]) is not None:
             dropped[reason] += 1
         elif jobs is not None and len(kept) >= jobs:

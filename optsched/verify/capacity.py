@@ -1,10 +1,10 @@
-"""What all jobs hold together: nodes, cluster resources, budgets, quotas, and GPUs shared by pairs."""
+"""What all jobs hold together: nodes, cluster resources, uplinks, budgets, quotas, and GPUs shared by pairs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from ..instance import Instance
-from ..physics import TIME_TOLERANCE_S, memory_gib
+from ..physics import TIME_TOLERANCE_S, memory_gib, uplinks
 from ..plan import JobPlan, Plan, Segment
 from .violation import Violation
 
@@ -90,11 +90,12 @@ def _overfull(
 
 
 def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Cluster resources at every instant, tenants' GPU quotas, and budgets over the whole plan.
+    """Cluster resources, rack uplinks and tenants' GPU quotas at every instant, and budgets over the whole plan.
 
     A job uses the budgets of the mode in which it completes.
     """
     held: dict[str, list[Piece]] = defaultdict(list)
+    traffic: dict[str, list[Piece]] = defaultdict(list)
     quota: dict[str, list[Piece]] = defaultdict(list)
     users: dict[str, list[tuple[float, JobPlan]]] = defaultdict(list)
     for entry in plan.jobs:
@@ -103,6 +104,8 @@ def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
             for name, amount in segment.mode.resources.items():
                 if amount:
                     held[name].append(_piece(segment, entry, amount))
+            for rack, gbps in uplinks(instance.cluster, job, segment.placement).items():
+                traffic[rack].append(_piece(segment, entry, gbps))
             if job.tenant is not None and segment.mode.gpus:
                 quota[job.tenant].append(_piece(segment, entry, segment.mode.gpus))
         for name, amount in entry.segments[-1].mode.budgets.items():
@@ -110,10 +113,10 @@ def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
     for name, pieces in sorted(held.items()):
         capacity = instance.cluster.resources.get(name, 0.0)
         yield from _overfull(pieces, capacity, "resource", name, "the cluster")
-    for name, pieces in sorted(quota.items()):
-        limit = instance.tenant[name].gpu_quota
-        if limit is not None:
-            yield from _overfull(pieces, float(limit), "quota", "GPUs of its quota", f"tenant {name}")
+    for rack, pieces in sorted(traffic.items()):
+        capacity = instance.cluster.rack_uplink_gbps[rack]
+        yield from _overfull(pieces, capacity, "uplink", "Gbit/s", f"the uplink of rack {rack}")
+    yield from _quotas(instance, quota)
     for name, entries in sorted(users.items()):
         used = sum(amount for amount, _ in entries)
         budget = instance.cluster.budgets.get(name, 0.0)
@@ -128,8 +131,25 @@ def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
             )
 
 
+def _quotas(instance: Instance, held: dict[str, list[Piece]]) -> Iterator[Violation]:
+    """Each tenant with a quota holds no more than that and what it may borrow; together no more than all quotas."""
+    together: list[Piece] = []
+    borrow = False
+    for name, pieces in sorted(held.items()):
+        tenant = instance.tenant[name]
+        if tenant.gpu_quota is not None:
+            together.extend(pieces)
+            borrow = borrow or tenant.borrow_gpus > 0
+            limit = float(tenant.gpu_quota + tenant.borrow_gpus)
+            unit = "GPUs of its quota and loans" if tenant.borrow_gpus else "GPUs of its quota"
+            yield from _overfull(pieces, limit, "quota", unit, f"tenant {name}")
+    if borrow:
+        every = float(sum(tenant.gpu_quota or 0 for tenant in instance.tenants))
+        yield from _overfull(together, every, "borrowing", "GPUs of all quotas", "the tenants with a quota")
+
+
 def sharing(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Jobs that share GPUs name each other, sit on the same GPUs all the while, and fit their memory."""
+    """Jobs that share GPUs name each other, sit on the same GPUs at one clock all the while, and fit their memory."""
     entries = {entry.id: entry for entry in plan.jobs}
     for entry in plan.jobs:
         for segment in entry.segments:
@@ -156,6 +176,11 @@ def _shared_segment(
             yield Violation(
                 "sharing", f"{where} {at_s:.12g} s, but they do not name each other on the same GPUs",
                 entry.id, node, at_s,
+            )
+            return
+        if other.mode.clock_mhz != segment.mode.clock_mhz:
+            yield Violation(
+                "sharing", f"{where} {at_s:.12g} s, but they set different clocks", entry.id, node, at_s,
             )
             return
         if at_s > beside_s + TIME_TOLERANCE_S:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from ..cluster import Node
 from ..instance import Instance, Placement, Running
 from ..job import Elastic, Job, Mode
-from ..physics import TIME_TOLERANCE_S, core_levels, cpus, fits_type, gang_sizes, placed_rate
+from ..physics import TIME_TOLERANCE_S, core_levels, cpus, fits_type, gang_sizes, held_resources, placed_rate
 from ..plan import Segment
 from .violation import Violation
 
 
 def same_size(a: Mode, b: Mode) -> bool:
-    """Whether two modes hold equally many GPUs and cores."""
-    return (a.gpus, a.cpus_per_gpu, a.cpus) == (b.gpus, b.cpus_per_gpu, b.cpus)
+    """Whether two modes hold equally many GPUs and cores, at the same clock."""
+    return a.size == b.size
 
 
 def same_hold(a: Mode, b: Mode) -> bool:
@@ -49,7 +49,7 @@ def check_segment(
 
     `kept` says that the job has run like this since before now.
     """
-    mode, start_s = segment.mode, segment.start_s
+    start_s = segment.start_s
     at = f"at {start_s:.12g} s"
     if segment.end_s <= start_s:
         yield Violation("time", f"job {job.id} has a segment {at} that does not end after it starts",
@@ -68,15 +68,16 @@ def check_segment(
             "release date", f"job {job.id} runs {at}, before its submission at {job.submit_s:.12g} s",
             job.id, None, start_s,
         )
-    wrong = _wrong_mode(job, mode, kept)
+    wrong = _wrong_mode(instance, job, segment, kept)
     if wrong is not None:
         yield Violation("mode", f"job {job.id} {at}: {wrong}", job.id, None, start_s)
         return
     yield from _placement(instance, job, segment)
 
 
-def _wrong_mode(job: Job, mode: Mode, kept: bool) -> str | None:
-    """Why `mode` is none of the job's, or None; a kept one need not be one in which it could be started."""
+def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> str | None:
+    """Why a mode is none of the job's, or None; a kept one need not be one in which it could be started."""
+    mode = segment.mode
     if job.modes:
         if any(_is_listed(job, listed, mode) for listed in job.modes):
             return None
@@ -92,10 +93,16 @@ def _wrong_mode(job: Job, mode: Mode, kept: bool) -> str | None:
         return f"it runs on {mode.gpus} GPUs, its gang is {job.gpus}"
     if mode.gpus and not kept and mode.cpus_per_gpu not in core_levels(job):
         return f"it takes {mode.cpus_per_gpu} cores per GPU, measured are {', '.join(map(str, core_levels(job)))}"
+    if mode.clock_mhz is not None and not (mode.gpus and mode.clock_mhz in job.profile.clocks):
+        measured = ", ".join(map(str, sorted(job.profile.clocks))) if mode.gpus else ""
+        return f"it runs at a clock of {mode.clock_mhz} MHz, measured are {measured or 'none'}"
     if mode.gpus == 0 and mode.cpus != job.cpus:
         return f"it holds {mode.cpus} cores, it asks for {job.cpus}"
-    if mode.resources != job.resources:
-        return f"it holds resources {mode.resources}, it asks for {job.resources}"
+    cluster = instance.cluster
+    gpu_type = cluster.node[segment.placement[0].node].gpu_type if segment.placement else mode.gpu_type
+    held = held_resources(cluster, job, mode, gpu_type)
+    if mode.resources != held:
+        return f"it holds resources {mode.resources}, it asks for {held}"
     if mode.budgets != job.budgets:
         return f"it uses budgets {mode.budgets}, it asks for {job.budgets}"
     return None
@@ -110,6 +117,7 @@ def _is_listed(job: Job, listed: Mode, mode: Mode) -> bool:
     return (
         listed.gpu_type in (None, mode.gpu_type)
         and listed.duration_s == mode.duration_s
+        and mode.clock_mhz is None
         and same_size(listed, mode)
         and merged(job.resources, listed.resources) == mode.resources
         and merged(job.budgets, listed.budgets) == mode.budgets

@@ -288,14 +288,14 @@ class PriceBound:
 
 
 def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:
-    """Alternatives that differ in what is priced: the shortest for each GPU type and count."""
+    """Alternatives that differ in what is priced: the shortest for each GPU type, count and clock."""
     kept: dict[object, Alternative] = {}
     free: list[Alternative] = []
     for alternative in alternatives:
         if alternative.fixed is not None:
             free.append(alternative)
             continue
-        key = (alternative.mode.gpu_type, alternative.mode.gpus)
+        key = (alternative.mode.gpu_type, alternative.mode.gpus, alternative.mode.clock_mhz)
         if key not in kept or alternative.seconds < kept[key].seconds:
             kept[key] = alternative
     return [*free, *kept.values()]

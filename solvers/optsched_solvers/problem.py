@@ -4,14 +4,14 @@ Shared by the solvers that plan the whole horizon. Times are ticks from `now_s`.
 down (a model over those is a relaxation, see `ticks`) and up (a schedule over those is feasible).
 """
 
-import math
 from dataclasses import dataclass
 
-from optsched.instance import Instance, Placement, Running, Slot
+from optsched.instance import Instance, Running
 from optsched.job import Job, Mode
 from optsched.modes import Option, options, room
 from optsched.objectives import Objective, Term
 from optsched.physics import (
+    TIME_TOLERANCE_S,
     Span,
     cpus,
     hold_to_save_s,
@@ -23,9 +23,8 @@ from optsched.physics import (
     run_s,
     setup_s,
 )
-from optsched.plan import JobPlan, Plan, Segment
-from optsched.verify import decision_now
 
+from .running_pairs import pairs, stay
 from .ticks import Tick, choose_tick
 
 MAX_TICKS = 10**8
@@ -49,7 +48,7 @@ class Alternative:
 
     `seconds` includes set-up; `down`/`up` are the same in ticks. `rooms` lists the nodes it may use with the most
     GPUs it could hold there, `fixed` the split of a running job that continues. `shared` are its demands on rows
-    that belong to no node.
+    that belong to no node. `alone`: it continues while the job that shares its GPUs is preempted.
     """
 
     mode: Mode
@@ -60,6 +59,7 @@ class Alternative:
     rooms: Split
     fixed: Split | None
     shared: tuple[tuple[int, float], ...]
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class Hold:
 class Activity:
     """One job: when it may start, in which ways, after whom.
 
-    A running job's first alternative is to continue; the others are open only where `hold` is set.
+    A running job's first alternative is to continue; those that are not `fixed` are open only where `hold` is set.
+    Of a pair that shares GPUs the first alternative is that both continue, an `alone` one that only this job does.
     """
 
     index: int
@@ -89,6 +90,10 @@ class Activity:
     before: tuple[int, ...]
     running: Running | None = None
     hold: Hold | None = None
+
+    def preempts(self, alternative: int) -> bool:
+        """Whether an alternative preempts the job, which runs now."""
+        return self.hold is not None and self.alternatives[alternative].fixed is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +127,16 @@ class Problem:
             for node in cluster.nodes
         ]
         self.resource_row = {name: self._row(name, amount) for name, amount in cluster.resources.items()}
-        self.quota_row = {
-            tenant.name: self._row(f"quota of {tenant.name}", tenant.gpu_quota)
-            for tenant in instance.tenants
-            if tenant.gpu_quota is not None
-        }
+        self.quota_row = {name: self._row(f"quota of {name}", gpus) for name, gpus in instance.gpu_cap.items()}
+        self.pool_row = None if instance.quota_pool is None else self._row("all quotas", instance.quota_pool)
+        self.pair_of = {entry.job: (entry, other) for a, b in pairs(instance) for entry, other in ((a, b), (b, a))}
         self._cores_suffice = self._types_with_enough_cores()
         self._drop_rows_that_never_bind()
         self.tick = self._choose_tick()
         position = {job.id: i for i, job in enumerate(instance.jobs)}
         self.activities = [self._activity(i, job, position) for i, job in enumerate(instance.jobs)]
+        self.partner = {position[a.job]: position[b.job] for a, b in self.pair_of.values()}
+        """Index of the activity with which each one that shares GPUs now shares them."""
 
     def _row(self, name: str, capacity: float) -> int:
         self.rows.append(Row(name, float(capacity)))
@@ -148,9 +153,12 @@ class Problem:
                 cpu_only = cpu_only or mode.cpus > 0
                 most[mode.gpu_type] = max(most.get(mode.gpu_type, 0), mode.cpus_per_gpu)
         for entry in self.instance.running:
+            cores = entry.mode.cpus_per_gpu
+            if entry.job in self.pair_of:
+                cores += self.pair_of[entry.job][1].mode.cpus_per_gpu
             for slot in entry.placement:
                 gpu_type = cluster.node[slot.node].gpu_type
-                most[gpu_type] = max(most.get(gpu_type, 0), entry.mode.cpus_per_gpu)
+                most[gpu_type] = max(most.get(gpu_type, 0), cores)
         return frozenset(
             gpu_type for gpu_type, cores in most.items()
             if not cpu_only and all(
@@ -163,6 +171,8 @@ class Problem:
         """Forget cores and memory of nodes that have enough of them for anything their GPUs can run."""
         jobs, nodes = self.instance.jobs, self.instance.cluster.nodes
         per_gpu = max((job.profile.memory_gib_per_gpu for job in jobs), default=0.0)
+        if self.pair_of:
+            per_gpu *= 2  # each of a pair takes its own beside the same GPU
         cpu_only = any(option.mode.gpus == 0 and option.needs_node
                        for job in jobs for option in options(self.instance.cluster, job))
         for n, node in enumerate(nodes):
@@ -179,6 +189,7 @@ class Problem:
             if not (option.mode.cpus_per_gpu and option.mode.gpu_type in self._cores_suffice and any(
                 other.rate > option.rate and other.spread == option.spread and other.mode.gpus == option.mode.gpus
                 and other.mode.gpu_type == option.mode.gpu_type and other.mode.duration_s is None
+                and other.mode.clock_mhz == option.mode.clock_mhz
                 for other in found
             ))
         ]
@@ -208,14 +219,20 @@ class Problem:
         if running is not None:
             speed = placed_rate(instance, job, running.mode, running.placement)
             left_s = run_s(job, running.mode, running.remaining_s, speed)
-            ways.append((None, running.setup_s + left_s))
+            if job.id in self.pair_of:
+                _, other = self.pair_of[job.id]
+                ways.append((None, stay(instance, running, True, other, True).seconds))
+                if may_preempt(instance, other):
+                    ways.append((None, stay(instance, running, True, other, False).seconds))
+            else:
+                ways.append((None, running.setup_s + left_s))
             if not may_preempt(instance, running):
                 return ways
             work_s = remaining_after_preemption_s(instance, running)
         else:
             work_s = instance.remaining_s(job)
         overhead_s = setup_s(job, ran_before=running is not None or job.id in instance.suspended_job)
-        quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
+        quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
         for option in self._worthwhile(job):
             if quota is not None and option.mode.gpus > quota:
                 continue
@@ -230,7 +247,7 @@ class Problem:
         instance = self.instance
         running = instance.running_job.get(job.id)
         order = instance.cluster.node_order
-        alternatives = []
+        alternatives: list[Alternative] = []
         held: Split = ()
         for option, seconds in self._ways(job):
             down, up = self.tick.floor(seconds), self.tick.ceil(seconds)
@@ -238,7 +255,8 @@ class Problem:
                 assert running is not None
                 held = tuple((order[slot.node], slot.gpus) for slot in running.placement)
                 alternatives.append(
-                    Alternative(running.mode, "cluster", seconds, down, up, held, held, self._shared(job, running.mode))
+                    Alternative(running.mode, "cluster", seconds, down, up, held, held,
+                                self._shared(job, running.mode), alone=bool(alternatives))
                 )
             else:
                 rooms: Split = ()
@@ -251,7 +269,7 @@ class Problem:
                                 self._shared(job, option.mode))
                 )
         hold = None
-        if running is not None and len(alternatives) > 1:
+        if running is not None and any(alternative.fixed is None for alternative in alternatives):
             hold_s = hold_to_save_s(job)
             hold = Hold(hold_s, self.tick.floor(hold_s), self.tick.ceil(hold_s), held, running.mode,
                         self._shared(job, running.mode))
@@ -265,6 +283,8 @@ class Problem:
         found = [(self.resource_row[name], amount) for name, amount in mode.resources.items() if amount]
         if job.tenant in self.quota_row and mode.gpus:
             found.append((self.quota_row[job.tenant], float(mode.gpus)))
+            if self.pool_row is not None:
+                found.append((self.pool_row, float(mode.gpus)))
         return tuple(found)
 
     def node_demands(self, activity: Activity, mode: Mode, node: int, gpus: int) -> list[tuple[int, float]]:
@@ -290,12 +310,51 @@ class Problem:
             found.extend(self.node_demands(activity, mode, node, gpus))
         return found
 
+    def stay_demands(
+        self, activity: Activity, mode: Mode, split: Split, shared: tuple[tuple[int, float], ...]
+    ) -> list[tuple[int, float]]:
+        """All (row, amount) that a job holds where it runs now, but for GPUs that it shares, which the pair holds."""
+        found = self.demands(activity, mode, split, shared)
+        if activity.index in self.partner:
+            return [(row, amount) for row, amount in found if row not in self.gpu_row]
+        return found
+
+    def couples(self) -> list[tuple[Activity, Activity]]:
+        """The activities that share GPUs now, each pair once."""
+        return [(self.activities[i], self.activities[k]) for i, k in self.partner.items() if i < k]
+
+    def with_matching_alternatives(self, schedule: Schedule) -> Schedule:
+        """The schedule with each pair's alternatives in accord, and no job of one preempted to go on where it was.
+
+        Who goes on instead ends no later, and so does its partner.
+        """
+        found = list(schedule)
+        for pair in self.couples():
+            kept = [
+                not a.preempts(found[a.index].alternative) or self.is_back_at_once(a, found[a.index]) for a in pair
+            ]
+            for activity, stays in zip(pair, kept, strict=True):
+                if stays:
+                    which = next(i for i, a in enumerate(activity.alternatives)
+                                 if a.fixed is not None and a.alone != all(kept))
+                    split = activity.alternatives[which].fixed
+                    assert split is not None
+                    found[activity.index] = Choice(which, 0, split)
+        return found
+
+    def is_back_at_once(self, activity: Activity, choice: Choice) -> bool:
+        """Whether a preempted job goes on where it ran as soon as it has saved, but for what is no time to a plan."""
+        hold, mode = activity.hold, activity.alternatives[choice.alternative].mode
+        return hold is not None and choice.split == hold.split and mode.size == hold.mode.size and (
+            (choice.start - hold.up) * self.tick.length_s <= TIME_TOLERANCE_S
+        )
+
     # ------------------------------------------------------------------------------- schedules and plans
 
-    def gpu_cost_per_s(self, term: Term, activity: Activity, node: int) -> float:
+    def gpu_cost_per_s(self, term: Term, activity: Activity, mode: Mode, node: int) -> float:
         """Cost of one GPU of a node for a second under `energy` or `cost`."""
         if term.name == "energy":
-            return power_w(activity.job, self.node_types[node], 1) / 3.6e6
+            return power_w(activity.job, mode, self.node_types[node], 1) / 3.6e6
         return self.instance.cluster.nodes[node].gpu_price_per_h / 3600.0
 
     def segment_cost(self, term: Term, activity: Activity, alternative: int, split: Split | None = None) -> float:
@@ -304,15 +363,16 @@ class Problem:
         chosen = activity.alternatives[alternative]
         split = chosen.fixed if split is None else split
         if split is not None:
-            per_s = sum(gpus * self.gpu_cost_per_s(term, activity, node) for node, gpus in split)
+            per_s = sum(gpus * self.gpu_cost_per_s(term, activity, chosen.mode, node) for node, gpus in split)
         else:
             per_s = chosen.mode.gpus * min(
-                (self.gpu_cost_per_s(term, activity, node) for node, _ in chosen.rooms), default=0.0
+                (self.gpu_cost_per_s(term, activity, chosen.mode, node) for node, _ in chosen.rooms), default=0.0
             )
         total = per_s * chosen.seconds
-        if activity.hold is not None and alternative > 0:
+        if activity.hold is not None and activity.preempts(alternative):
             total += activity.hold.seconds * sum(
-                gpus * self.gpu_cost_per_s(term, activity, node) for node, gpus in activity.hold.split
+                gpus * self.gpu_cost_per_s(term, activity, activity.hold.mode, node)
+                for node, gpus in activity.hold.split
             )
         return total
 
@@ -320,75 +380,3 @@ class Problem:
         """Completion of a choice in seconds."""
         start_s = self.instance.now_s + choice.start * self.tick.length_s
         return start_s + activity.alternatives[choice.alternative].seconds
-
-    def plan(self, schedule: Schedule) -> Plan:
-        """The plan of a schedule whose lengths were rounded up."""
-        return Plan(jobs=tuple(
-            self._job_plan(activity, choice) for activity, choice in zip(self.activities, schedule, strict=True)
-        ))
-
-    def _job_plan(self, activity: Activity, choice: Choice) -> JobPlan:
-        now_s = self.instance.now_s
-        chosen = activity.alternatives[choice.alternative]
-        start_s = max(now_s + choice.start * self.tick.length_s, activity.job.submit_s)
-        last = Segment(start_s=start_s, end_s=start_s + chosen.seconds, mode=chosen.mode,
-                       placement=self._placement(chosen.mode, choice.split))
-        segments: tuple[Segment, ...] = (last,)
-        if activity.hold is not None and choice.alternative > 0 and activity.hold.seconds > 0:
-            hold = activity.hold
-            assert activity.running is not None
-            segments = (
-                Segment(start_s=now_s, end_s=now_s + hold.seconds, mode=hold.mode,
-                        placement=activity.running.placement),
-                last,
-            )
-        return JobPlan(id=activity.job.id, decision=decision_now(self.instance, activity.job, segments),
-                       segments=segments)
-
-    def _placement(self, mode: Mode, split: Split) -> Placement:
-        nodes = self.instance.cluster.nodes
-        return tuple(
-            Slot(node=nodes[node].name, gpus=gpus, cpus=cpus(mode, gpus)) for node, gpus in sorted(split)
-        )
-
-    def schedule(self, plan: Plan) -> Schedule | None:
-        """The schedule of a plan, or None where it is outside the plan class; starts are rounded up to ticks, so on
-        a grid that is not exact jobs may overlap by one."""
-        found: Schedule = []
-        order = self.instance.cluster.node_order
-        now_s = self.instance.now_s
-        entries = {entry.id: entry for entry in plan.jobs}
-        for activity in self.activities:
-            segments = entries[activity.job.id].segments
-            last = segments[-1]
-            split: Split = tuple((order[slot.node], slot.gpus) for slot in last.placement)
-            if len(segments) != (2 if activity.running is not None and self._is_saved_first(activity, segments) else 1):
-                return None
-            which = self._which(activity, last, split, len(segments) == 2)
-            if which is None:
-                return None
-            found.append(Choice(which, self.tick.ceil(last.start_s - now_s), split))
-        return found
-
-    def _is_saved_first(self, activity: Activity, segments: tuple[Segment, ...]) -> bool:
-        return len(segments) == 2 and activity.hold is not None and math.isclose(
-            segments[0].end_s - self.instance.now_s, activity.hold.seconds, abs_tol=1e-4
-        )
-
-    def _which(self, activity: Activity, segment: Segment, split: Split, preempted: bool) -> int | None:
-        length_s = segment.end_s - segment.start_s
-        for i, alternative in enumerate(activity.alternatives):
-            if alternative.fixed is not None:
-                if not preempted and alternative.fixed == split and math.isclose(
-                    alternative.seconds, length_s, rel_tol=1e-9, abs_tol=1e-4
-                ):
-                    return i
-                continue
-            mode = segment.mode
-            same = (alternative.mode.gpu_type == mode.gpu_type or not mode.gpus, alternative.mode.gpus == mode.gpus,
-                    alternative.mode.cpus_per_gpu == mode.cpus_per_gpu)
-            if all(same) and alternative.mode.duration_s == mode.duration_s and (
-                alternative.mode.resources == mode.resources and alternative.mode.budgets == mode.budgets
-            ) and math.isclose(alternative.seconds, length_s, rel_tol=1e-9, abs_tol=1e-4):
-                return i
-        return None

@@ -1,260 +1,16 @@
-"""Free capacity over time on every row, and the serial schedule generation scheme on it.
+"""The serial schedule generation scheme.
 
 Kolisch, "Serial and parallel resource-constrained project scheduling methods revisited", EJOR 90 (1996): jobs are
 placed one by one, each at the earliest tick at which all it needs is free for its whole length.
 """
 
 import heapq
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from .problem import Activity, Alternative, Choice, Problem, Schedule, Split
+from optsched.physics import TIME_TOLERANCE_S
 
-EPSILON = 1e-9
-FAR = 2**62
-"""Later than any instant."""
-
-
-class Row:
-    """Free amount of one capacity over time: `free[k]` from `times[k]` until `times[k + 1]`, the last for ever."""
-
-    __slots__ = ("_seen", "free", "times")
-
-    def __init__(self, capacity: float) -> None:
-        self.times: list[int] = [0]
-        self.free: list[float] = [capacity]
-        self._seen: dict[float, int] = {}
-
-    def change(self, start: int, end: int, amount: float) -> None:
-        """Take `amount` over [start, end), or give it back where it is negative."""
-        first, last = self._break(start), self._break(end)
-        for k in range(first, last):
-            self.free[k] -= amount
-        if amount < 0:
-            self._seen.clear()
-
-    def _break(self, at: int) -> int:
-        k = bisect_left(self.times, at)
-        if k == len(self.times) or self.times[k] != at:
-            self.times.insert(k, at)
-            self.free.insert(k, self.free[k - 1])
-        return k
-
-    def earliest(self, not_before: int, length: int, amount: float, latest: int = FAR) -> int:
-        """First start at or after `not_before` from which `amount` is free for `length`; any instant after `latest`
-        where there is none until then.
-
-        Remembers for each amount before when it never was free, which only taking more cannot change.
-        """
-        times, free, need = self.times, self.free, amount - EPSILON
-        count = len(times)
-        seen = self._seen.get(amount, 0)
-        k = bisect_right(times, max(seen, not_before)) - 1
-        if seen >= not_before or seen >= times[bisect_right(times, not_before) - 1]:
-            while k + 1 < count and free[k] < need:
-                k += 1
-            self._seen[amount] = max(seen, times[k])
-        while True:
-            while free[k] < need:
-                k += 1
-                if k == count:
-                    raise ValueError("the amount exceeds the capacity")
-                if times[k] > latest:
-                    return times[k]
-            start = times[k] if times[k] > not_before else not_before
-            end = start + length
-            k += 1
-            while k < count and times[k] < end:
-                if free[k] < need:
-                    break
-                k += 1
-            else:
-                return start
-            if k == count:
-                return start
-
-    def least(self, start: int, end: int) -> float:
-        """The least that is free at any instant of [start, end)."""
-        k = bisect_right(self.times, start) - 1
-        return min(self.free[k : max(bisect_left(self.times, end), k + 1)])
-
-    def next_change(self, after: int) -> int | None:
-        """First instant after `after` at which something changes."""
-        k = bisect_right(self.times, after)
-        return self.times[k] if k < len(self.times) else None
-
-
-class FreeCapacity:
-    """What is free on every row of a problem, and where jobs fit first."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.rows = [Row(row.capacity) for row in problem.rows]
-        self._gpu_row = problem.gpu_row
-        totals: dict[str | None, float] = {}
-        for node, gpu_type in enumerate(problem.node_types):
-            totals[gpu_type] = totals.get(gpu_type, 0.0) + problem.rows[problem.gpu_row[node]].capacity
-        self._pool = {gpu_type: Row(total) for gpu_type, total in totals.items()}
-        self._pool_of_row = {problem.gpu_row[n]: self._pool[gpu_type] for n, gpu_type in enumerate(problem.node_types)}
-
-    def take(self, start: int, end: int, demands: Iterable[tuple[int, float]], sign: float = 1.0) -> None:
-        """Hold `demands` over [start, end); give them back where `sign` is -1."""
-        if end > start:
-            for row, amount in demands:
-                self.rows[row].change(start, end, sign * amount)
-                if row in self._pool_of_row:
-                    self._pool_of_row[row].change(start, end, sign * amount)
-
-    def place(self, activity: Activity, choice: Choice, sign: float = 1.0) -> None:
-        """Hold what a choice holds, the checkpoint of a preempted job included; or give it back."""
-        chosen = activity.alternatives[choice.alternative]
-        demands = self.problem.demands(activity, chosen.mode, choice.split, chosen.shared)
-        self.take(choice.start, choice.start + chosen.up, demands, sign)
-        if activity.hold is not None and choice.alternative > 0:
-            self.preempt(activity, sign)
-
-    def preempt(self, activity: Activity, sign: float = 1.0) -> None:
-        """Hold the nodes of a running job for its checkpoint."""
-        hold = activity.hold
-        assert hold is not None
-        self.take(0, hold.up, self.problem.demands(activity, hold.mode, hold.split, hold.shared), sign)
-
-    def earliest(
-        self, activity: Activity, index: int, not_before: int, allowed: frozenset[int] | None = None,
-        before: int | None = None,
-    ) -> tuple[int, Split] | None:
-        """Earliest start of an alternative at or after `not_before` and the nodes it takes; None if it fits on no
-        node, or not before the start `before`."""
-        chosen = activity.alternatives[index]
-        if chosen.fixed is not None:
-            return 0, chosen.fixed
-        if not chosen.rooms:
-            return self._settle(not_before, chosen.up, chosen.shared), ()
-        rooms = [room for room in chosen.rooms if room[0] in allowed] if allowed is not None else chosen.rooms
-        if chosen.spread == "node" or chosen.mode.gpus <= 1:
-            return self._on_one_node(activity, chosen, rooms, not_before, before)
-        return self._on_many_nodes(activity, chosen, rooms, not_before, before)
-
-    def _settle(self, start: int, length: int, demands: Sequence[tuple[int, float]], latest: int = FAR) -> int:
-        """First start from which all `demands` are free together for `length`; anything later than `latest` where
-        there is none until then."""
-        if len(demands) == 1:
-            return self.rows[demands[0][0]].earliest(start, length, demands[0][1], latest)
-        agreed = 0
-        while agreed < len(demands) and start <= latest:
-            agreed = 0
-            for row, amount in demands:
-                later = self.rows[row].earliest(start, length, amount, latest)
-                if later > start:
-                    start, agreed = later, 0
-                    break
-                agreed += 1
-        return start
-
-    def _on_one_node(
-        self, activity: Activity, chosen: Alternative, rooms: Sequence[tuple[int, int]], not_before: int,
-        before: int | None,
-    ) -> tuple[int, Split] | None:
-        """Earliest on any single node; among equal starts the node with the fewest GPUs left over."""
-        gpus, length = chosen.mode.gpus, chosen.up
-        best_start, best_node, best_left = before, -1, 0.0
-        if chosen.shared:
-            not_before = self._settle(not_before, length, chosen.shared)
-        for node, most in rooms:
-            if most < gpus:
-                continue
-            demands = self.problem.node_demands(activity, chosen.mode, node, gpus)
-            start = self._settle(not_before, length, [*demands, *chosen.shared] if chosen.shared else demands,
-                                 FAR if best_start is None else best_start)
-            if best_start is not None and (start > best_start or (start == best_start and best_node < 0)):
-                continue
-            left = self.rows[self._gpu_row[node]].least(start, start + length)
-            if best_node < 0 or start < best_start or left < best_left:  # type: ignore[operator]
-                best_start, best_node, best_left = start, node, left
-        return None if best_node < 0 else (best_start, ((best_node, gpus),))  # type: ignore[return-value]
-
-    def _on_many_nodes(
-        self, activity: Activity, chosen: Alternative, rooms: Sequence[tuple[int, int]], not_before: int,
-        before: int | None,
-    ) -> tuple[int, Split] | None:
-        """Earliest split over several nodes: the fewest nodes that have enough, within a rack where it must be."""
-        gpus, length = chosen.mode.gpus, chosen.up
-        if sum(most for _, most in rooms) < gpus:
-            return None
-        needs = [(node, most, self.problem.node_demands(activity, chosen.mode, node, 1)) for node, most in rooms]
-        together = self._pool[self.problem.node_types[rooms[0][0]]]
-        start = not_before
-        while before is None or start < before:
-            start = together.earliest(start, length, float(gpus))
-            if chosen.shared:
-                start = self._settle(start, length, chosen.shared)
-            if before is not None and start >= before:
-                return None
-            split = self._fewest(chosen, gpus, self._rooms_now(needs, start, length))
-            if split is not None:
-                return start, split
-            later = together.next_change(start)
-            if later is None:
-                return None
-            start = later
-        return None
-
-    def _rooms_now(
-        self, needs: list[tuple[int, int, list[tuple[int, float]]]], start: int, length: int
-    ) -> list[tuple[int, int]]:
-        """(GPUs free for `length`, node) of the nodes that have any."""
-        found = []
-        for node, most, demands in needs:
-            room = most
-            for row, amount in demands:
-                room = min(room, int(self.rows[row].least(start, start + length) / amount + EPSILON))
-                if room <= 0:
-                    break
-            else:
-                found.append((room, node))
-        return found
-
-    def _fewest(self, chosen: Alternative, gpus: int, rooms: list[tuple[int, int]]) -> Split | None:
-        if chosen.spread == "cluster":
-            return _take_largest(rooms, gpus)
-        racks: dict[str, list[tuple[int, int]]] = {}
-        for room, node in rooms:
-            rack = self.problem.instance.cluster.nodes[node].rack
-            if rack is not None:
-                racks.setdefault(rack, []).append((room, node))
-        splits = [split for members in racks.values() if (split := _take_largest(members, gpus)) is not None]
-        return min(splits, key=len) if splits else None
-
-    def held(self, rows: Sequence[int]) -> list[tuple[int, float]]:
-        """(instant, amount) steps of what is held of `rows` together; the first step is at 0."""
-        steps: dict[int, float] = {}
-        for row in rows:
-            before = self.problem.rows[row].capacity
-            for time, free in zip(self.rows[row].times, self.rows[row].free, strict=True):
-                if free != before:
-                    steps[time] = steps.get(time, 0.0) + before - free
-                    before = free
-        total, found = 0.0, []
-        for time in sorted(steps):
-            total += steps[time]
-            found.append((time, total))
-        return found
-
-
-def _take_largest(rooms: list[tuple[int, int]], gpus: int) -> Split | None:
-    """Whole largest rooms first; the last part goes where it leaves least. `rooms` are (GPUs, node)."""
-    if sum(room for room, _ in rooms) < gpus:
-        return None
-    left, split = gpus, []
-    ordered = sorted(rooms, key=lambda pair: (-pair[0], pair[1]))
-    for position, (room, node) in enumerate(ordered):
-        if room >= left:
-            _, tightest = min(pair for pair in ordered[position:] if pair[0] >= left)
-            split.append((tightest, left))
-            return tuple(sorted(split))
-        split.append((node, room))
-        left -= room
-    return None
+from .free_capacity import EPSILON, FreeCapacity
+from .problem import Activity, Alternative, Choice, Problem, Schedule
 
 
 def generate(
@@ -271,19 +27,10 @@ def generate(
     a budget runs out.
     """
     capacity = FreeCapacity(problem)
-    found: dict[int, Choice] = {}
+    found = place_running(problem, capacity, preempted)
     budget = dict(problem.instance.cluster.budgets)
-    for activity in problem.activities:
-        if activity.running is None:
-            continue
-        if activity.index in preempted and activity.hold is not None:
-            capacity.preempt(activity)
-        else:
-            split = activity.alternatives[0].fixed
-            assert split is not None
-            found[activity.index] = Choice(0, 0, split)
-            capacity.place(activity, found[activity.index])
-            _spend(budget, activity.alternatives[0])
+    for index, running in found.items():
+        _spend(budget, problem.activities[index].alternatives[running.alternative])
     waiting_for = {
         activity.index: {i for i in activity.before if i not in found}
         for activity in problem.activities
@@ -310,7 +57,72 @@ def generate(
                 heapq.heappush(ready, (priority[follower], follower))
     if len(found) < len(problem.activities):
         return None
-    return [found[activity.index] for activity in problem.activities]
+    schedule = [found[activity.index] for activity in problem.activities]
+    return problem.with_matching_alternatives(schedule) if problem.partner else schedule
+
+
+def place_running(problem: Problem, capacity: FreeCapacity, preempted: frozenset[int]) -> dict[int, Choice]:
+    """Hold what running jobs hold from now on; the choices of those that continue, all but `preempted`."""
+    found: dict[int, Choice] = {}
+    for activity in problem.activities:
+        if activity.running is None:
+            continue
+        if activity.index in preempted and activity.hold is not None:
+            capacity.preempt(activity)
+        else:
+            which = _way_to_continue(problem, activity, preempted)
+            split = activity.alternatives[which].fixed
+            assert split is not None
+            found[activity.index] = Choice(which, 0, split)
+            capacity.place(activity, found[activity.index])
+    for pair in problem.couples() if problem.partner else ():
+        _take_shared_gpus(problem, capacity, pair, found)
+    return found
+
+
+def start_in_order(problem: Problem, choices: Mapping[int, Choice], preempted: frozenset[int]) -> Schedule:
+    """Every job as in `choices` and on the same nodes, in the order of their starts, each as early as it then fits."""
+    capacity = FreeCapacity(problem)
+    found = place_running(problem, capacity, preempted)
+    for activity in sorted(problem.activities, key=lambda a: (choices[a.index].start, a.index)):
+        if activity.index in found:
+            continue
+        wanted = choices[activity.index]
+        chosen = activity.alternatives[wanted.alternative]
+        ends = [_end(problem, i, found[i]) for i in activity.before]
+        not_before = max([activity.release_up, *ends, 0 if activity.hold is None else activity.hold.up])
+        demands = problem.demands(activity, chosen.mode, wanted.split, chosen.shared)
+        choice = Choice(wanted.alternative, capacity.settle(not_before, chosen.up, demands), wanted.split)
+        partner = found.get(problem.partner.get(activity.index, -1))
+        if returns_beside_partner(problem, activity, choice, partner):
+            later = capacity.settle(_after_saving(problem, activity), chosen.up, demands)
+            choice = Choice(wanted.alternative, later, wanted.split)
+        found[activity.index] = canonical(problem, activity, choice)
+        capacity.take(choice.start, choice.start + chosen.up, demands)
+    return problem.with_matching_alternatives([found[activity.index] for activity in problem.activities])
+
+
+def _way_to_continue(problem: Problem, activity: Activity, preempted: frozenset[int]) -> int:
+    """The alternative in which a running job continues, given who is preempted."""
+    partner = problem.partner.get(activity.index)
+    if partner is None or partner not in preempted or problem.activities[partner].hold is None:
+        return 0
+    return next(i for i, alternative in enumerate(activity.alternatives) if alternative.alone)
+
+
+def _take_shared_gpus(
+    problem: Problem, capacity: FreeCapacity, pair: tuple[Activity, Activity], found: Mapping[int, Choice]
+) -> None:
+    """Hold the GPUs of a pair until both are done or saved; `found` has those that continue."""
+    until = 0
+    for activity in pair:
+        if activity.index in found:
+            until = max(until, activity.alternatives[found[activity.index].alternative].up)
+        elif activity.hold is not None:
+            until = max(until, activity.hold.up)
+    split = pair[0].alternatives[0].fixed
+    assert split is not None
+    capacity.take(0, until, [(problem.gpu_row[node], float(gpus)) for node, gpus in split])
 
 
 def _first_to_complete(
@@ -334,10 +146,35 @@ def _first_to_complete(
         limit = None if best is None else best[0] - alternative.up
         if limit is not None and not_before >= limit:
             continue
-        place = capacity.earliest(activity, which, not_before, nodes.get(index) if nodes else None, limit)
+        allowed = nodes.get(index) if nodes else None
+        place = capacity.earliest(activity, which, not_before, allowed, limit)
+        if place is not None and index in problem.partner:
+            partner = found.get(problem.partner[index])
+            if returns_beside_partner(problem, activity, Choice(which, *place), partner):
+                place = capacity.earliest(activity, which, _after_saving(problem, activity), allowed, limit)
         if place is not None:
             best = (place[0] + alternative.up, Choice(which, place[0], place[1]))
     return None if best is None else canonical(problem, activity, best[1])
+
+
+def returns_beside_partner(problem: Problem, activity: Activity, choice: Choice, partner: Choice | None) -> bool:
+    """Whether a job comes back to as many GPUs of the same nodes as soon as it has saved, while its partner is there.
+
+    `partner` is None for one that is preempted. A plan names nodes, not GPUs, so this would read as going on.
+    """
+    if not activity.preempts(choice.alternative) or not problem.is_back_at_once(activity, choice):
+        return False
+    assert activity.hold is not None
+    other = problem.activities[problem.partner[activity.index]]
+    if partner is not None and not other.preempts(partner.alternative):
+        return _end(problem, other.index, partner) > activity.hold.up
+    return other.hold is not None and other.hold.up > activity.hold.up
+
+
+def _after_saving(problem: Problem, activity: Activity) -> int:
+    """First tick at which a restart is told from the end of the checkpoint."""
+    assert activity.hold is not None
+    return activity.hold.up + max(1, problem.tick.ceil(2 * TIME_TOLERANCE_S))
 
 
 def _end(problem: Problem, index: int, choice: Choice) -> int:
@@ -360,10 +197,11 @@ def canonical(problem: Problem, activity: Activity, choice: Choice) -> Choice:
     had better continue.
     """
     chosen = activity.alternatives[choice.alternative]
-    if activity.hold is not None and choice.start <= activity.hold.up and choice.split == activity.hold.split:
-        mode, held = chosen.mode, activity.hold.mode
-        if (mode.gpus, mode.cpus_per_gpu, mode.cpus) == (held.gpus, held.cpus_per_gpu, held.cpus):
-            return Choice(0, 0, activity.hold.split)
+    if activity.hold is not None and activity.index not in problem.partner and (
+        choice.start <= activity.hold.up and choice.split == activity.hold.split
+        and chosen.mode.size == activity.hold.mode.size
+    ):
+        return Choice(0, 0, activity.hold.split)
     if chosen.fixed is not None or not choice.split or chosen.spread == "node":
         return choice
     racks = {problem.instance.cluster.nodes[node].rack for node, _ in choice.split}

@@ -1,4 +1,4 @@
-"""The exact optimum of a tiny instance by exhaustive search over the plan class (no shared GPUs).
+"""The exact optimum of a tiny instance by exhaustive search over the plan class.
 
 Why it is exhaustive. Choose which running jobs are preempted now, and for every other job a mode and a
 placement: all choices are tried. With these fixed, each node's GPUs, cores and memory, the cluster's
@@ -13,17 +13,23 @@ best plan found.
 
 A preempted job that resumes at once where it ran is left out: to continue is no worse, as long as what is
 left of its start-up is at most a new start.
+
+Running jobs may share GPUs in pairs: who of the pair is preempted fixes what both hold and until when
+(`shared_stays`), so all of the above goes for them too. A plan names nodes, not GPUs; so where one of a pair is
+preempted and takes other GPUs of the same nodes while its partner is there, it does so a moment later, as it would
+read as going on.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from optsched.instance import Instance, Placement, Slot
+from optsched.instance import Instance, Placement, Running, Slot
 from optsched.job import Job, Mode
 from optsched.objectives import JobCost, Objective, Term, combine, job_cost, segment_cost
 from optsched.physics import (
+    TIME_TOLERANCE_S,
     fits_type,
     hold_to_save_s,
     may_preempt,
@@ -36,7 +42,8 @@ from optsched.physics import (
 from optsched.plan import JobPlan, Plan, Segment
 from optsched.verify import decision_now
 
-EPSILON_S = 1e-9
+from .stays import EPSILON_S, own_stay, shared_stays
+
 Thing = tuple[str, str]
 Held = tuple[float, dict[Thing, float]]
 """Until when something is held, and how much of what."""
@@ -53,16 +60,18 @@ class Choice:
 
 
 @dataclass
-class _Task:
+class Task:
+    """A job to plan: from when on it may start, in which ways, and what it holds before, while it saves."""
+
     job: Job
     release_s: float
     choices: list[Choice]
-    before: Segment | None = None
+    before: list[Segment] = field(default_factory=list)
 
 
 @dataclass
 class Search:
-    """What is planned so far (`segments`) and the best plan found."""
+    """What is planned so far (`segments`), which jobs are preempted in it, and the best plan found."""
 
     instance: Instance
     objective: Objective
@@ -71,15 +80,14 @@ class Search:
     best: tuple[float, ...] | None = None
     plan: Plan | None = None
     segments: dict[str, list[Segment]] = field(default_factory=dict)
+    stopped: frozenset[str] = frozenset()
 
 
 def optimum(instance: Instance, objective: Objective) -> tuple[tuple[float, ...], Plan] | None:
     """Value of each level and an optimal plan, or None where no plan exists. Budgets are not looked at."""
     search = Search(instance, objective, capacities(instance), _job_costs(instance, objective))
-    stoppable = [entry for entry in instance.running if may_preempt(instance, entry)]
-    for size in range(len(stoppable) + 1):
-        for stopped in combinations([entry.job for entry in stoppable], size):
-            _with_preempted(search, frozenset(stopped))
+    for stopped in preemptions(instance):
+        _with_preempted(search, stopped)
     if search.best is None or search.plan is None:
         return None
     return search.best, search.plan
@@ -106,13 +114,16 @@ def capacities(instance: Instance) -> dict[Thing, float]:
             found["memory", node.name] = node.memory_gib
     for name, amount in instance.cluster.resources.items():
         found["resource", name] = amount
+    for rack, gbps in instance.cluster.rack_uplink_gbps.items():
+        found["uplink", rack] = gbps
     for tenant in instance.tenants:
         if tenant.gpu_quota is not None:
-            found["quota", tenant.name] = tenant.gpu_quota
+            found["quota", tenant.name] = tenant.gpu_quota + tenant.borrow_gpus
+    found["all quotas", ""] = sum(tenant.gpu_quota or 0 for tenant in instance.tenants)
     return found
 
 
-def holds(job: Job, mode: Mode, placement: Placement) -> dict[Thing, float]:
+def holds(instance: Instance, job: Job, mode: Mode, placement: Placement) -> dict[Thing, float]:
     """How much a job holds of each thing."""
     found: dict[Thing, float] = {}
     for slot in placement:
@@ -123,44 +134,76 @@ def holds(job: Job, mode: Mode, placement: Placement) -> dict[Thing, float]:
         found["resource", name] = amount
     if job.tenant is not None:
         found["quota", job.tenant] = mode.gpus
+        if instance.tenant[job.tenant].gpu_quota is not None:
+            found["all quotas", ""] = mode.gpus
+    racks = [instance.cluster.node[slot.node].rack for slot in placement]
+    if len(racks) > 1 and (None in racks or len(set(racks)) > 1):
+        found.update({("uplink", rack): job.profile.network_gbps for rack in racks if rack is not None})
     return found
 
 
+def preemptions(instance: Instance) -> Iterator[frozenset[str]]:
+    """Every set of running jobs that may be preempted together, smaller ones first."""
+    stoppable = [entry.job for entry in instance.running if may_preempt(instance, entry)]
+    for size in range(len(stoppable) + 1):
+        for stopped in combinations(stoppable, size):
+            yield frozenset(stopped)
+
+
 def _with_preempted(search: Search, stopped: frozenset[str]) -> None:
+    begun = begin(search, stopped)
+    if begun is not None:
+        tasks, held = begun
+        _extend(search, tasks, held, search.instance.now_s, -1)
+
+
+def begin(search: Search, stopped: frozenset[str]) -> tuple[list[Task], list[Held]] | None:
+    """Plan the running jobs that continue (all but `stopped`); what is left to plan, and what is held from now on.
+
+    None where a job that must wait for others runs.
+    """
     instance = search.instance
+    search.segments, search.stopped = {}, stopped
     held: list[Held] = []
-    search.segments = {}
-    tasks: list[_Task] = []
+    tasks: list[Task] = []
+    alone = [entry for entry in instance.running if entry.mode.share_with is None]
+    stays = {entry.job: own_stay(instance, entry, stopped) for entry in alone}
+    for entry in instance.running:
+        other = entry.mode.share_with
+        if other is not None and entry.job not in stays:
+            both = shared_stays(instance, entry, instance.running_job[other], stopped)
+            stays.update(both)
+            until_s = max((segments[-1].end_s for segments in both.values() if segments), default=instance.now_s)
+            held.append((until_s, {("gpus", slot.node): slot.gpus for slot in entry.placement}))
     for job in instance.jobs:
         entry = instance.running_job.get(job.id)
+        if entry is not None and stays[job.id]:
+            own = holds(instance, job, entry.mode, entry.placement)
+            if entry.mode.share_with is not None:
+                own = {what: amount for what, amount in own.items() if what[0] != "gpus"}
+            held.append((stays[job.id][-1].end_s, own))
         if entry is not None and job.id not in stopped:
-            speed = placed_rate(instance, job, entry.mode, entry.placement)
-            end_s = instance.now_s + entry.setup_s + run_s(job, entry.mode, entry.remaining_s, speed)
-            search.segments[job.id] = [Segment(start_s=instance.now_s, end_s=end_s, mode=entry.mode,
-                                               placement=entry.placement)]
-            held.append((end_s, holds(job, entry.mode, entry.placement)))
+            search.segments[job.id] = stays[job.id]
             continue
         ran_before = entry is not None or job.id in instance.suspended_job
         work_s = instance.remaining_s(job) if entry is None else remaining_after_preemption_s(instance, entry)
         found = list(choices(search, job, work_s, setup_s(job, ran_before)))
-        task = _Task(job, instance.release_s(job), found)
+        task = Task(job, instance.release_s(job), found)
         if entry is not None:
             task.release_s = instance.now_s + hold_to_save_s(job)
-            if hold_to_save_s(job):
-                task.before = Segment(start_s=instance.now_s, end_s=task.release_s, mode=entry.mode,
-                                      placement=entry.placement)
-                held.append((task.release_s, holds(job, entry.mode, entry.placement)))
+            task.before = stays[job.id]
         tasks.append(task)
     if any(job.after for job in instance.jobs if job.id in search.segments):
-        return
-    _extend(search, tasks, held, instance.now_s, -1)
+        return None
+    return tasks, held
 
 
 def choices(search: Search, job: Job, work_s: float, setup: float) -> Iterator[Choice]:
     """Every mode on every placement that fits the empty cluster and makes progress."""
-    for mode in _modes(job):
-        for placement in _placements(search.instance, job, mode):
-            held = holds(job, mode, placement)
+    for base in _modes(job):
+        for placement in _placements(search.instance, job, base):
+            mode = _with_power(search.instance, job, base, placement)
+            held = holds(search.instance, job, mode, placement)
             if any(amount > search.capacity.get(what, math.inf) + EPSILON_S for what, amount in held.items()):
                 continue
             speed = placed_rate(search.instance, job, mode, placement)
@@ -188,7 +231,21 @@ def _modes(job: Job) -> Iterator[Mode]:
     table = job.profile.cpus_per_gpu
     for gpus in counts:
         for cores in table or (0,):
-            yield Mode(gpus=gpus, cpus_per_gpu=cores, resources=job.resources)
+            for clock_mhz in (None, *job.profile.clocks):
+                yield Mode(gpus=gpus, cpus_per_gpu=cores, clock_mhz=clock_mhz, resources=job.resources)
+
+
+def _with_power(instance: Instance, job: Job, mode: Mode, placement: Placement) -> Mode:
+    """Under a power cap a mode that is not listed holds what its GPUs draw."""
+    if "power_w" not in instance.cluster.resources or job.modes or not mode.gpus:
+        return mode
+    watts = job.profile.power_w.get(instance.cluster.node[placement[0].node].gpu_type or "", 0.0) * mode.gpus
+    if mode.clock_mhz is not None:
+        watts *= job.profile.clocks[mode.clock_mhz].power
+    if not watts:
+        return mode
+    total = mode.resources.get("power_w", 0.0) + watts
+    return replace(mode, resources={**mode.resources, "power_w": total})
 
 
 def _placements(instance: Instance, job: Job, mode: Mode) -> Iterator[Placement]:
@@ -220,13 +277,29 @@ def _splits(total: int, room: list[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _extend(
-    search: Search, open_: list[_Task], held: list[Held], from_s: float, last: int
+    search: Search, open_: list[Task], held: list[Held], from_s: float, last: int
 ) -> None:
     if search.best is not None and _value(search, open_) >= search.best:
         return
     if not open_:
         _keep(search)
         return
+    for task, choice, start_s, position in starts(search, open_, held, from_s, last):
+        segment = Segment(start_s=start_s, end_s=start_s + choice.length_s, mode=choice.mode,
+                          placement=choice.placement)
+        search.segments[task.job.id] = [*task.before, segment]
+        rest = [other for other in open_ if other is not task]
+        _extend(search, rest, [*held, (segment.end_s, choice.holds)], start_s, position)
+        del search.segments[task.job.id]
+
+
+def starts(
+    search: Search, open_: list[Task], held: list[Held], from_s: float, last: int
+) -> Iterator[tuple[Task, Choice, float, int]]:
+    """Every way to start one of the open tasks next: task, choice, earliest start, its position in the instance.
+
+    `last` is the position of the job that started last, at `from_s`.
+    """
     position = {job.id: j for j, job in enumerate(search.instance.jobs)}
     for task in open_:
         job = task.job
@@ -235,26 +308,37 @@ def _extend(
         done_s = max((search.segments[before][-1].end_s for before in job.after), default=task.release_s)
         earliest_s = max(from_s, task.release_s, done_s)
         for choice in task.choices:
-            start_s = first_fit(search, held, choice.holds, earliest_s)
+            from_now_s = max(earliest_s, _soonest_s(search, task, choice))
+            start_s = first_fit(search, held, choice.holds, from_now_s)
             if start_s == from_s and position[job.id] < last:
                 continue  # jobs that start together: one list of them is enough
             if _is_back_at_once(search.instance, task, choice, start_s):
                 continue
-            segment = Segment(start_s=start_s, end_s=start_s + choice.length_s, mode=choice.mode,
-                              placement=choice.placement)
-            search.segments[job.id] = [segment] if task.before is None else [task.before, segment]
-            rest = [other for other in open_ if other is not task]
-            _extend(search, rest, [*held, (segment.end_s, choice.holds)], start_s, position[job.id])
-            del search.segments[job.id]
+            yield task, choice, start_s, position[job.id]
 
 
-def _is_back_at_once(instance: Instance, task: _Task, choice: Choice, start_s: float) -> bool:
+def _soonest_s(search: Search, task: Task, choice: Choice) -> float:
+    """When this choice may start at the earliest: a moment later where it would read as going on beside a partner."""
+    entry = search.instance.running_job.get(task.job.id)
+    other = None if entry is None else entry.mode.share_with
+    if entry is None or other is None or not _is_where_it_ran(entry, choice):
+        return search.instance.now_s
+    saved_s = search.instance.now_s + hold_to_save_s(search.instance.job[other])
+    left_s = saved_s if other in search.stopped else search.segments[other][-1].end_s
+    is_there = left_s > task.release_s + EPSILON_S
+    return task.release_s + 2 * TIME_TOLERANCE_S if is_there else search.instance.now_s
+
+
+def _is_where_it_ran(entry: Running, choice: Choice) -> bool:
+    return choice.placement == entry.placement and choice.mode.size == entry.mode.size
+
+
+def _is_back_at_once(instance: Instance, task: Task, choice: Choice, start_s: float) -> bool:
     entry = instance.running_job.get(task.job.id)
     return (
         entry is not None
         and start_s <= task.release_s + EPSILON_S
-        and choice.placement == entry.placement
-        and (choice.mode.gpus, choice.mode.cpus_per_gpu) == (entry.mode.gpus, entry.mode.cpus_per_gpu)
+        and _is_where_it_ran(entry, choice)
     )
 
 
@@ -272,7 +356,7 @@ def first_fit(
     raise AssertionError("a choice that fits the empty cluster fits once everything has ended")
 
 
-def _value(search: Search, open_: list[_Task]) -> tuple[float, ...]:
+def _value(search: Search, open_: list[Task]) -> tuple[float, ...]:
     """Value of each level with what is planned; every open job ends at its earliest, holding nothing.
 
     To 12 digits, so that sums that differ by their rounding tie and the next level decides.

@@ -88,7 +88,7 @@ def _begin(instance: Instance, job: Job, random: Random, held: list[Held]) -> _P
         state.left = 0.0
     if end_s > now_s:
         state.segments.append(Segment(start_s=now_s, end_s=end_s, mode=entry.mode, placement=entry.placement))
-        held.append((end_s, holds(job, entry.mode, entry.placement)))
+        held.append((end_s, holds(instance, job, entry.mode, entry.placement)))
     return state
 
 
@@ -124,6 +124,7 @@ def _pair(
     same = [
         other for other in choices(search, b.job, b.left, 0.0)
         if [(slot.node, slot.gpus) for slot in other.placement] == where
+        and other.mode.clock_mhz == choice.mode.clock_mhz
     ]
     if not choice.mode.gpus or not same:
         return None
@@ -153,7 +154,7 @@ def _pair(
             end_s += state.left / placed_rate(instance, state.job, mode, placement)
             state.segments.append(Segment(start_s=until_s, end_s=end_s, mode=mode, placement=placement))
         state.left = 0.0
-        held.append((end_s, holds(state.job, mode, placement)))
+        held.append((end_s, holds(instance, state.job, mode, placement)))
     shared = {what: -amount for what, amount in choice.holds.items() if what[0] == "gpus"}
     held.append((until_s, shared))  # counted once while both run
     return start_s

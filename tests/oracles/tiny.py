@@ -9,14 +9,16 @@ from optsched.cluster import Cluster, Node, Tenant
 from optsched.faults import find_faults
 from optsched.instance import Instance, Running, Slot, Suspended
 from optsched.job import Elastic, Job, Mode
-from optsched.profile import Locality, Profile, Sharing
+from optsched.physics import held_resources
+from optsched.profile import Clock, Locality, Profile, Sharing
+from tests.oracles.brute_force import capacities, holds
 
 RACKS = (None, "r0", "r1")
 
 
 @st.composite
-def clusters(draw: DrawFn, most_nodes: int = 3) -> Cluster:
-    """One to three nodes of two GPU types, with or without cores, racks and a licence."""
+def clusters(draw: DrawFn, most_nodes: int = 3, uplinks: bool = False) -> Cluster:
+    """One to three nodes of two GPU types, with or without cores, racks, a licence and a power cap."""
     with_cores = draw(st.booleans())
     nodes = tuple(
         Node(
@@ -30,7 +32,12 @@ def clusters(draw: DrawFn, most_nodes: int = 3) -> Cluster:
         )
         for i in range(draw(st.integers(1, most_nodes)))
     )
-    return Cluster(nodes=nodes, resources={"licence": draw(st.sampled_from((1.0, 2.5, 3.0)))})
+    resources = {"licence": draw(st.sampled_from((1.0, 2.5, 3.0)))}
+    if draw(st.sampled_from((False, False, True))):
+        resources["power_w"] = draw(st.sampled_from((350.0, 700.0, 1000.5)))
+    racks = dict.fromkeys(node.rack for node in nodes if node.rack is not None) if uplinks else {}
+    limits = {rack: draw(st.sampled_from((1.0, 2.5))) for rack in racks if draw(st.booleans())}
+    return Cluster(nodes=nodes, resources=resources, rack_uplink_gbps=limits)
 
 
 @st.composite
@@ -50,6 +57,10 @@ def profiles(draw: DrawFn) -> Profile:
         checkpoint_s=draw(st.sampled_from((0.0, 1.0, 2.0))),
         checkpoint_every_s=draw(st.sampled_from((None, None, 3.0))),
         power_w={"a": 300.0, "b": draw(st.sampled_from((0.0, 100.0)))},
+        network_gbps=draw(st.sampled_from((0.0, 1.0, 1.5))),
+        clocks=dict(draw(st.sampled_from(({}, {}, {}, {900: Clock(rate=0.8, power=0.6)}, {
+            800: Clock(rate=0.5, power=0.7), 1600: Clock(rate=1.25, power=1.5),
+        })))),
     )
 
 
@@ -60,7 +71,7 @@ def _jobs(draw: DrawFn, name: str, before: tuple[str, ...]) -> Job:
         id=name,
         submit_s=float(draw(st.sampled_from((0, 0, 0, 2, 5, -4)))),
         weight=float(draw(st.sampled_from((1, 1, 1, 2, 3, 0)))),
-        tenant=draw(st.sampled_from((None, None, "t"))),
+        tenant=draw(st.sampled_from((None, None, "t", "u"))),
         deadline_s=draw(st.sampled_from((None, 4.0, 9.0, 15.0))),
         after=draw(st.sampled_from(((), (), (), *((other,) for other in before)))),
         gpus=draw(st.sampled_from((1, 1, 2, 3))),
@@ -88,12 +99,18 @@ def _jobs(draw: DrawFn, name: str, before: tuple[str, ...]) -> Job:
 
 
 @st.composite
-def instances(draw: DrawFn, most_jobs: int = 4, most_running: int = 2, most_nodes: int = 3) -> Instance:
+def instances(
+    draw: DrawFn, most_jobs: int = 4, most_running: int = 2, most_nodes: int = 3, uplinks: bool = False
+) -> Instance:
     """A sound instance: jobs that can never run are left out, a job may run or be suspended at now."""
-    cluster = draw(clusters(most_nodes))
+    cluster = draw(clusters(most_nodes, uplinks))
     names = [f"j{k}" for k in range(draw(st.integers(1, most_jobs)))]
     jobs = [draw(_jobs(name, tuple(names[:k]))) for k, name in enumerate(names)]
-    tenants = (Tenant(name="t", gpu_quota=draw(st.sampled_from((None, 2, 3)))),)
+    quota = draw(st.sampled_from((None, 2, 3)))
+    tenants = (
+        Tenant(name="t", gpu_quota=quota, borrow_gpus=draw(st.sampled_from((0, 1))) if quota else 0),
+        Tenant(name="u", gpu_quota=draw(st.sampled_from((None, 1, 2)))),
+    )
     found = Instance(cluster=cluster, tenants=tenants)
     for job in jobs:  # keep what fits, one by one
         kept = replace(job, after=tuple(before for before in job.after if before in found.job))
@@ -113,19 +130,17 @@ def instances(draw: DrawFn, most_jobs: int = 4, most_running: int = 2, most_node
         started_s = float(draw(st.sampled_from((0, -2, -5))))
         entry = Running(
             job=job.id,
-            mode=Mode(gpu_type=node.gpu_type, gpus=count, cpus_per_gpu=level, resources=job.resources),
+            mode=_running_mode(cluster, job, Mode(
+                gpu_type=node.gpu_type, gpus=count, cpus_per_gpu=level,
+                clock_mhz=draw(st.sampled_from((None, *job.profile.clocks))),
+            )),
             placement=(Slot(node=node.name, gpus=count, cpus=count * level),),
             started_s=started_s,
             remaining_s=job.work_s * draw(st.sampled_from((0.25, 0.5, 1.0))),
             last_checkpoint_s=draw(st.sampled_from((None, started_s))),
         )
         wider = replace(found, running=(*found.running, entry))
-        amount = sum(other.mode.resources.get("licence", 0.0) for other in wider.running)
-        held = sum(other.mode.gpus for other in wider.running if found.job[other.job].tenant == "t")
-        quota = tenants[0].gpu_quota
-        if amount > cluster.resources["licence"] or (quota is not None and held > quota):
-            continue
-        if find_faults(wider):
+        if find_faults(wider) or not _holds_no_more_than_there_is(wider):
             continue
         found = wider
         free[node.name] -= count
@@ -136,6 +151,68 @@ def instances(draw: DrawFn, most_jobs: int = 4, most_running: int = 2, most_node
         half_done = Suspended(job=waiting[0].id, remaining_s=waiting[0].work_s / 2)
         found = replace(found, suspended=(half_done,))
     return found
+
+
+@st.composite
+def with_pairs(draw: DrawFn, most_jobs: int = 4, most_nodes: int = 2) -> Instance:
+    """A sound instance in which one or two pairs of running jobs share their GPUs, beside others that wait or run."""
+    pairs = draw(st.sampled_from((1, 1, 2)))
+    found = draw(instances(most_jobs=max(1, most_jobs - 2 * pairs), most_running=1, most_nodes=most_nodes))
+    free = {node.name: node.gpus for node in found.cluster.nodes}
+    for entry in found.running:
+        for slot in entry.placement:
+            free[slot.node] -= slot.gpus
+    for pair in range(pairs):
+        node = draw(st.sampled_from(found.cluster.nodes))
+        gpus = draw(st.integers(1, 2))
+        if free[node.name] < gpus:
+            continue
+        names = (f"p{pair}", f"q{pair}")
+        jobs, running = [], []
+        for name, other in zip(names, reversed(names), strict=True):
+            profile = draw(profiles())
+            started_s = float(draw(st.sampled_from((0, -2, -5))))
+            level = min(profile.cpus_per_gpu, default=0)
+            count: int | Elastic = draw(st.sampled_from((gpus, gpus, Elastic(min=1, max=max(gpus, 2)))))
+            jobs.append(Job(
+                id=name, submit_s=started_s, weight=float(draw(st.sampled_from((1, 1, 2, 3, 0)))), gpus=count,
+                deadline_s=draw(st.sampled_from((None, 4.0, 9.0))), duration_s=float(draw(st.integers(2, 12))),
+                tenant=draw(st.sampled_from((None, None, "t"))), preemptible=draw(st.sampled_from((True, True, False))),
+                profile=replace(profile, sharing=draw(st.sampled_from((
+                    Sharing(duty=0.25), Sharing(duty=0.75), Sharing(partners={"p": 0.5}, duty=1.0),
+                )))),
+            ))
+            running.append(Running(
+                job=name, mode=_running_mode(found.cluster, jobs[-1], Mode(
+                    gpu_type=node.gpu_type, gpus=gpus, cpus_per_gpu=level, share_with=other)),
+                placement=(Slot(node=node.name, gpus=gpus, cpus=gpus * level),), started_s=started_s,
+                remaining_s=jobs[-1].work_s * draw(st.sampled_from((0.25, 0.5, 1.0))),
+                setup_s=draw(st.sampled_from((0.0, 0.0, profile.startup_s))),
+                last_checkpoint_s=draw(st.sampled_from((None, started_s))),
+            ))
+        wider = replace(found, jobs=(*jobs, *found.jobs), running=(*found.running, *running))
+        if find_faults(wider) or not _holds_no_more_than_there_is(wider):
+            continue
+        found = wider
+        free[node.name] -= gpus
+    return found
+
+
+def _running_mode(cluster: Cluster, job: Job, mode: Mode) -> Mode:
+    return replace(mode, resources=held_resources(cluster, job, mode, mode.gpu_type))
+
+
+def _holds_no_more_than_there_is(instance: Instance) -> bool:
+    """Of resources and quotas; what nodes hold is checked by `find_faults`."""
+    held: dict[tuple[str, str], float] = {}
+    for entry in instance.running:
+        for what, amount in holds(instance, instance.job[entry.job], entry.mode, entry.placement).items():
+            held[what] = held.get(what, 0.0) + amount
+    there_is = capacities(instance)
+    return all(
+        amount <= there_is.get(what, amount) for what, amount in held.items()
+        if what[0] in ("resource", "quota", "all quotas")
+    )
 
 
 def single_gpu(

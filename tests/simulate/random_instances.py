@@ -7,6 +7,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from optsched import (
+    Clock,
     Cluster,
     Elastic,
     Instance,
@@ -23,7 +24,8 @@ from optsched import (
 )
 from optsched.faults import find_faults
 from optsched.modes import options
-from optsched.physics import placed_rate
+from optsched.never import why_never
+from optsched.physics import held_resources, placed_rate
 from optsched.simulate.demand import Demands
 from optsched.simulate.placement import Layout, Room
 
@@ -48,8 +50,19 @@ def clusters(draw: Any) -> Cluster:
         )
     nodes.append(Node(name="last", gpu_type="a", gpus=4, rack="r0"))
     resources = {"licence": draw(st.sampled_from([1.0, 2.5]))} if draw(st.booleans()) else {}
+    if draw(st.booleans()):
+        resources["power_w"] = draw(st.sampled_from([900.0, 1500.0, 2400.0]))
+    uplinks = {}
+    if draw(st.booleans()):  # then few gangs fit one rack
+        nodes = [
+            node if node.name == "last" or not node.gpus else replace(
+                node, gpu_type="a", gpus=2, cpus=None, rack=draw(st.sampled_from(["r1", "r2"])))
+            for node in nodes
+        ]
+        racks = dict.fromkeys(node.rack for node in nodes if node.rack is not None)
+        uplinks = {rack: draw(st.sampled_from([1.5, 3.0])) for rack in racks}
     budgets = {"money": draw(st.sampled_from([6.0, 20.0, 100.0]))} if draw(st.booleans()) else {}
-    return Cluster(nodes=tuple(nodes), resources=resources, budgets=budgets)
+    return Cluster(nodes=tuple(nodes), resources=resources, budgets=budgets, rack_uplink_gbps=uplinks)
 
 
 @st.composite
@@ -68,6 +81,11 @@ def profiles(draw: Any) -> Profile:
         startup_s=draw(SECONDS),
         checkpoint_every_s=draw(st.sampled_from([None, None, 0.0, 3.0, 50.0])),
         sharing=Sharing(duty=0.7),
+        network_gbps=draw(st.sampled_from([0.0, 1.0, 1.5, 2.5])),
+        power_w=draw(st.sampled_from([{}, {"a": 300.0}, {"a": 250.0, "b": 100.0}])),
+        clocks=draw(st.sampled_from([{}, {}, {900: Clock(rate=0.8, power=0.55)}, {
+            800: Clock(rate=0.5, power=0.3), 1600: Clock(rate=1.25, power=1.5),
+        }])),
     )
 
 
@@ -124,19 +142,22 @@ def instances(draw: Any, max_jobs: int = 9, held: bool = True) -> Instance:
     """Sound instances; with `held`, some jobs run or are suspended at the start."""
     cluster = draw(clusters())
     now_s = draw(st.sampled_from([0.0, 0.0, 1.7e9]))
-    tenants = (Tenant(name="t", gpu_quota=4), Tenant(name="u"))[: draw(st.integers(0, 2))]
+    tenants = (
+        Tenant(name="t", gpu_quota=4, borrow_gpus=draw(st.sampled_from([0, 0, 2]))), Tenant(name="u"),
+        Tenant(name="v", gpu_quota=draw(st.integers(1, 3)), borrow_gpus=draw(st.sampled_from([0, 1, 3]))),
+    )[: draw(st.integers(0, 3))]
     shapes = draw(st.lists(profiles(), min_size=1, max_size=3))
     found = [
         draw(jobs(cluster, i, [tenant.name for tenant in tenants], draw(st.sampled_from(shapes)), now_s))
         for i in range(draw(st.integers(1, max_jobs)))
     ]
-    found = [job for job in found if options(cluster, job)]
+    found = [job for job in found if why_never(cluster, tenants, job) is None]
     known = {job.id for job in found}
     found = [replace(job, after=tuple(name for name in job.after if name in known)) for job in found]
     instance = Instance(name="random", now_s=now_s, cluster=cluster, tenants=tenants, jobs=tuple(found))
     assume(found)
     if held:
-        instance = draw(_with_held(instance))
+        instance = draw(with_held(instance))
     assume(not find_faults(instance) and _least_money(instance) <= cluster.budgets.get("money", 0.0))
     return instance
 
@@ -170,14 +191,15 @@ def _pairs(draw: Any, now_s: float) -> list[Running]:
 
 
 @st.composite
-def _with_held(draw: Any, instance: Instance) -> Instance:
+def with_held(draw: Any, instance: Instance, pairs: bool = True) -> Instance:
+    """Some jobs run or are suspended; with `pairs`, at times two more share GPUs of the node `last`."""
     layout = Layout(instance.cluster)
     room = Room(layout, instance.cluster, instance.tenants)
     demands = Demands(instance, layout)
     running: dict[str, Running] = {}
     suspended = []
     jobs = []
-    if draw(st.integers(0, 2)) == 0:
+    if pairs and draw(st.integers(0, 2)) == 0:
         shape = replace(
             draw(profiles()), rate={}, gpus={}, cpus_per_gpu={}, memory_gib_per_gpu=0.0, gpu_memory_gib=0.0
         )
@@ -193,9 +215,13 @@ def _with_held(draw: Any, instance: Instance) -> Instance:
                     min_run_s=draw(SECONDS),
                 )
             )
-            running[entry.job] = entry
-        need = demands.of(jobs[0])[1].needs[0]
-        room.take(need, running["p0"].placement)
+            resources = held_resources(instance.cluster, jobs[-1], entry.mode, "a")
+            running[entry.job] = replace(entry, mode=replace(entry.mode, resources=resources))
+        for job in jobs:
+            entry = running[job.id]
+            need = demands.need(job, entry.mode, "node", ())
+            assume(room.holds(need, entry.placement if job.id == "p0" else ()))
+            room.take(need, entry.placement, with_gpus=job.id == "p0")
     for job in instance.jobs:
         fate = draw(st.sampled_from(["waits", "waits", "runs", "runs", "suspended"]))
         remaining_s = job.work_s * draw(st.sampled_from([0.2, 0.5, 1.0]))

@@ -1,10 +1,11 @@
 """The simulator itself: order of events, exact progress, and what it refuses."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from optsched import Cluster, Instance, Job, Mode, Node, Plan, Profile, Running, Sharing, Slot, Tenant
+from optsched import Clock, Cluster, Instance, Job, Mode, Node, Plan, Profile, Running, Sharing, Slot, Tenant
 from optsched.errors import OptschedError
 from optsched.objectives import parse
 from optsched.registry import names, policy, solver
@@ -133,7 +134,8 @@ def test_successor_starts_when_its_predecessors_are_done() -> None:
         Job(id="b", duration_s=3.0),
     )
     instance = Instance(cluster=ONE, jobs=jobs)
-    assert [simulate(instance, policy(n)).jobs[0].segments[0].start_s for n in names("policies")] == [5.0] * 7
+    starts_s = {name: simulate(instance, policy(name)).jobs[0].segments[0].start_s for name in names("policies")}
+    assert starts_s == dict.fromkeys(names("policies"), 5.0)
 
 
 def test_quota_and_resources_hold_jobs_back() -> None:
@@ -148,6 +150,33 @@ def test_quota_and_resources_hold_jobs_back() -> None:
     plan = simulate(instance, policy("sjf"))
     assert verify(instance, plan, WCT).ok
     assert [entry.segments[0].start_s for entry in plan.jobs] == [0.0, 3.0, 0.0, 5.0]
+
+
+def test_the_power_cap_uplinks_and_loans_hold_jobs_back() -> None:
+    nodes = tuple(Node(name=f"n{i}", gpu_type="a", gpus=4, rack=f"r{i}") for i in range(4))
+    cluster = Cluster(nodes=nodes, resources={"power_w": 4000.0}, rack_uplink_gbps=dict.fromkeys(["r0", "r1"], 10.0))
+    hot, wide = Profile(power_w={"a": 500.0}), Profile(network_gbps=6.0)
+    jobs = (
+        Job(id="hot", gpus=5, duration_s=3.0, profile=hot),
+        Job(id="hotter", gpus=4, duration_s=2.0, profile=replace(hot, clocks={900: Clock(rate=0.5, power=0.7)})),
+        Job(id="wide", gpus=5, duration_s=3.0, profile=wide),
+    )
+    plan = simulate(Instance(cluster=cluster, jobs=jobs), policy("fifo"))
+    assert verify(Instance(cluster=cluster, jobs=jobs), plan, WCT).ok
+    assert [entry.completion_s for entry in plan.jobs] == [3.0, 4.0, 3.0]
+    assert plan.jobs[1].segments[0].mode.clock_mhz == 900
+    several = tuple(Job(id=f"w{i}", gpus=5, duration_s=2.0 + i, profile=wide) for i in range(3))
+    narrow = Instance(cluster=replace(cluster, nodes=(*nodes[:2], replace(nodes[2], gpus=9))), jobs=several)
+    plan = simulate(narrow, policy("fifo"))
+    assert verify(narrow, plan, WCT).ok
+    assert [(e.segments[0].start_s, len(e.segments[0].placement)) for e in plan.jobs] == [(0.0, 1), (0.0, 2), (2.0, 1)]
+    tenants = (Tenant(name="t", gpu_quota=2, borrow_gpus=2), Tenant(name="u", gpu_quota=2))
+    jobs = tuple(Job(id=f"{tenant}{i}", gpus=1, duration_s=1.0 + i, tenant=tenant, submit_s=0.1 * (tenant == "u"))
+                 for i, tenant in enumerate("ttttu"))
+    lent = Instance(cluster=cluster, jobs=jobs, tenants=tenants)
+    plan = simulate(lent, policy("fifo"))
+    assert verify(lent, plan, WCT).ok
+    assert [entry.segments[0].start_s for entry in plan.jobs] == [0.0, 0.0, 0.0, 0.0, 1.0]
 
 
 def test_dear_modes_are_not_taken_where_others_need_the_budget() -> None:

@@ -12,6 +12,7 @@ from optsched.instance import Instance, Running, Slot
 from optsched.job import Job, Mode
 from optsched.objectives import parse
 from optsched.plan import Plan
+from optsched.plan_class import outside_class
 from optsched.profile import Profile
 from optsched.solver import Report, Request
 from optsched.verify import verify
@@ -98,6 +99,47 @@ def test_preempt_or_continue_of_six_jobs_equals_brute_force(instance: Instance) 
     best = brute_force.optimum(instance, parse("wct"))
     if best is not None:
         assert_optimal(instance, "wct", best[0])
+
+
+@pytest.mark.parametrize("objective", ("wct", "makespan", "deadline,wct", "cost", "tail:0.5"))
+@given(instance=tiny.with_pairs())
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+def test_pairs_that_share_gpus_equal_brute_force(objective: str, instance: Instance) -> None:
+    assume(any(entry.mode.share_with for entry in instance.running))
+    best = brute_force.optimum(instance, parse(objective))
+    if best is None:
+        assert solve(instance, objective).values is None
+    else:
+        assert verify(instance, best[1], parse(objective)).values == pytest.approx(best[0])
+        assert outside_class(instance, best[1]) is None
+        assert_optimal_with_pairs(instance, objective, best[0])
+
+
+@pytest.mark.slow
+@given(instance=tiny.with_pairs(most_jobs=5))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+def test_many_pairs_that_share_gpus_equal_brute_force(instance: Instance) -> None:
+    assume(any(entry.mode.share_with for entry in instance.running))
+    best = brute_force.optimum(instance, parse("wct"))
+    if best is not None:
+        assert_optimal_with_pairs(instance, "wct", best[0])
+
+
+def assert_optimal_with_pairs(instance: Instance, objective: str, optimum: tuple[float, ...]) -> None:
+    """Equal, but where one of a pair could move to other GPUs of its node, which takes cpsat a tick: never wrong."""
+    node = instance.cluster.node
+    if not any(
+        entry.mode.share_with and all(node[slot.node].gpus >= 2 * slot.gpus for slot in entry.placement)
+        for entry in instance.running
+    ):
+        return assert_optimal(instance, objective, optimum)
+    outcome = solve(instance, objective)
+    assert outcome.values is not None
+    slack = TOLERANCE * abs(optimum[0]) + 1e-4
+    assert outcome.bounds[0] <= optimum[0] + slack
+    assert outcome.values[0] >= optimum[0] - slack
+    assert abs(outcome.values[0] - outcome.bounds[0]) <= 0.2 * abs(optimum[0]) + 5
+    return None
 
 
 durations = st.lists(st.integers(1, 20), min_size=1, max_size=7)

@@ -1,6 +1,7 @@
 """Solver `cpsat`: the whole horizon by CP-SAT, large-neighbourhood search and a Lagrangian bound."""
 
 from optsched.instance import Instance
+from optsched.modes import on_uplinks
 from optsched.objectives import Objective
 from optsched.solver import Guarantee, Report, Request
 
@@ -12,8 +13,8 @@ class CpSat:
     guarantee: Guarantee = "exact"
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        if any(entry.mode.share_with is not None for entry in instance.running):
-            return "running jobs share GPUs, which its model does not hold"
+        if (job := on_uplinks(instance)) is not None:
+            return f"job {job} may use the uplinks of racks, which its model does not hold"
         for level in objective.levels:
             if len(level) > 1 and any(term.name == "maxmin" for _, term in level):
                 return "maxmin cannot be part of a weighted sum (put it first: maxmin,wct)"

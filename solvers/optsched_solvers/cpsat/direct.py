@@ -12,8 +12,9 @@ from ortools.sat.python import cp_model
 from optsched.solver import Report
 
 from ..evaluate import Evaluator
+from ..plans import plan_of
 from ..problem import Problem, Schedule
-from ..schedule_generation import canonical, generate
+from ..schedule_generation import canonical, generate, returns_beside_partner, start_in_order
 from .clock import Budget
 from .model import Model
 from .objective import LevelExpression, build
@@ -39,7 +40,7 @@ class Incumbent:
             if self.schedule is not None and not _better(values, self.values):
                 return False
             self.schedule, self.values = schedule, values
-            self.report.plan(self.problem.plan(schedule))
+            self.report.plan(plan_of(self.problem, schedule))
         return True
 
 
@@ -167,11 +168,18 @@ def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Sche
     """The schedule of a solution on real nodes, every length rounded up, in the order of its starts."""
     choices, complete = model.read(value)
     if complete and problem.tick.exact and model.exact_amounts:
-        return [canonical(problem, a, choices[a.index]) for a in problem.activities]
+        schedule = [canonical(problem, a, choices[a.index]) for a in problem.activities]
+        if not problem.partner:
+            return schedule
+        if not any(returns_beside_partner(problem, problem.activities[i], schedule[i], schedule[k])
+                   for i, k in problem.partner.items()):
+            return problem.with_matching_alternatives(schedule)
     priority = [float(choices[a.index].start) for a in problem.activities]
     preempted = frozenset(
-        a.index for a in problem.activities if a.hold is not None and choices[a.index].alternative > 0
+        a.index for a in problem.activities if a.preempts(choices[a.index].alternative)
     )
+    if complete and problem.partner:
+        return start_in_order(problem, choices, preempted)
     ways = {j: (choice.alternative,) for j, choice in choices.items()}
     nodes = {j: frozenset(n for n, _ in choice.split) for j, choice in choices.items() if choice.split}
     found = generate(problem, priority, preempted, ways, nodes)

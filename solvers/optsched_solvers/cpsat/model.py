@@ -15,8 +15,9 @@ from ortools.sat.python import cp_model
 
 from optsched.physics import cpus, memory_gib
 
+from ..free_capacity import FreeCapacity
 from ..problem import Activity, Alternative, Choice, Problem, Schedule, Split
-from ..schedule_generation import FreeCapacity
+from .pairs import add_pair, kept_literal
 
 Rounding = Literal["down", "up"]
 
@@ -55,8 +56,11 @@ class Model:
         self.exact_amounts = True
         self.horizon = self._horizon()
         self.node_detail = self._types_in_detail(detailed)
-        self._load: dict[tuple[str, Any], list[tuple[Any, Any]]] = defaultdict(list)
+        self.load: dict[tuple[str, Any], list[tuple[Any, Any]]] = defaultdict(list)
         self._add_activities()
+        for a, b in problem.couples() if problem.partner else ():
+            assert fixed is None
+            add_pair(self, a, b)
         self._add_precedence()
         self._add_capacity()
         self._add_budgets()
@@ -104,6 +108,8 @@ class Model:
         if "cost" in terms and len({nodes[n].gpu_price_per_h for n in members}) > 1:
             return False
         for activity in self.problem.activities:
+            if activity.index in self.problem.partner:
+                return False
             for alternative in activity.alternatives:
                 if not members.intersection(n for n, _ in alternative.rooms):
                     continue
@@ -159,12 +165,13 @@ class Model:
             cp.add(end == start + cp_model.LinearExpr.weighted_sum(literals, lengths))
         self.start[j], self.end[j], self.chosen[j] = start, end, literals
         if activity.running is not None:
-            cp.add(start == 0).only_enforce_if(literals[0])
+            kept = kept_literal(self, activity)
+            cp.add(start == 0).only_enforce_if(kept)
             if activity.hold is not None:
                 held = activity.hold.down if self.rounding == "down" else activity.hold.up
-                cp.add(start >= held).only_enforce_if(~literals[0])
+                cp.add(start >= held).only_enforce_if(~kept)
                 if held:
-                    interval = cp.new_optional_fixed_size_interval_var(0, held, ~literals[0], f"hold_{j}")
+                    interval = cp.new_optional_fixed_size_interval_var(0, held, ~kept, f"hold_{j}")
                     self._hold(activity, interval, activity.hold.mode, activity.hold.split, activity.hold.shared)
         for a, alternative in enumerate(activity.alternatives):
             if self._is_open(activity, a, alternative):
@@ -188,14 +195,14 @@ class Model:
             self._hold(activity, interval, alternative.mode, alternative.fixed, alternative.shared)
             return
         for row, amount in alternative.shared:
-            self._load["row", row].append((interval, amount))
+            self.load["row", row].append((interval, amount))
         rooms = self._rooms(activity, alternative)
         if not rooms:
             return
         gpus = alternative.mode.gpus
         gpu_type = self.problem.node_types[rooms[0][0]]
         if gpus:
-            self._load["type", gpu_type].append((interval, gpus))
+            self.load["type", gpu_type].append((interval, gpus))
         elif not self.node_detail[gpu_type] and all(not self.node_detail[self.problem.node_types[n]] for n, _ in rooms):
             return
         if gpus and not self.node_detail[gpu_type]:
@@ -210,7 +217,7 @@ class Model:
                     start, length, here, f"run_{j}_{a}_{n}"
                 )
                 for row, amount in self.problem.node_demands(activity, alternative.mode, n, gpus):
-                    self._load["row", row].append((stay, amount))
+                    self.load["row", row].append((stay, amount))
             if len(rooms) > 1:
                 cp.add(sum(on) == literal)
             return
@@ -229,7 +236,7 @@ class Model:
             parts.append(part)
             by_rack[self.problem.instance.cluster.nodes[n].rack].append(part)
             for row, amount in self.problem.node_demands(activity, alternative.mode, n, 1):
-                self._load["row", row].append((interval, (part, amount)))
+                self.load["row", row].append((interval, (part, amount)))
         cp.add(sum(parts) == gpus * literal)
         if alternative.spread == "rack":
             racks = [rack for rack in by_rack if rack is not None]
@@ -244,14 +251,16 @@ class Model:
         self, activity: Activity, interval: Any, mode: Any, split: Split, shared: tuple[tuple[int, float], ...]
     ) -> None:
         """Known demands of a running job on its nodes, for as long as `interval`."""
-        for row, amount in self.problem.demands(activity, mode, split, shared):
-            self._load["row", row].append((interval, amount))
+        for row, amount in self.problem.stay_demands(activity, mode, split, shared):
+            self.load["row", row].append((interval, amount))
+        if activity.index in self.problem.partner:
+            return
         by_type: dict[str | None, int] = defaultdict(int)
         for n, gpus in split:
             by_type[self.problem.node_types[n]] += gpus
         for gpu_type, gpus in by_type.items():
             if gpus:
-                self._load["type", gpu_type].append((interval, gpus))
+                self.load["type", gpu_type].append((interval, gpus))
 
     def on_node(self) -> dict[tuple[int, int, int], tuple[Any, int]]:
         """Variables that place (activity, alternative) on a node, with the GPUs that one unit of each stands for."""
@@ -274,7 +283,7 @@ class Model:
 
     def _add_capacity(self) -> None:
         nodes = self.problem.instance.cluster.nodes
-        for key, load in self._load.items():
+        for key, load in self.load.items():
             kind, which = key
             if kind == "type":
                 members = [n for n, node_type in enumerate(self.problem.node_types) if node_type == which]

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from ..free_capacity import FreeCapacity
 from ..problem import Choice, Problem, Schedule
-from ..schedule_generation import FreeCapacity, canonical, generate
+from ..schedule_generation import canonical, generate
 from .clock import Budget
 from .direct import Incumbent
 from .model import Fixed, Model

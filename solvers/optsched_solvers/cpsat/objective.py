@@ -93,8 +93,8 @@ class _Builder:
         for (j, a, n), (variable, gpus) in self.on_node.items():
             activity = self.problem.activities[j]
             chosen = activity.alternatives[a]
-            cheapest = min(self.problem.gpu_cost_per_s(term, activity, m) for m, _ in chosen.rooms)
-            more = self.problem.gpu_cost_per_s(term, activity, n) - cheapest
+            cheapest = min(self.problem.gpu_cost_per_s(term, activity, chosen.mode, m) for m, _ in chosen.rooms)
+            more = self.problem.gpu_cost_per_s(term, activity, chosen.mode, n) - cheapest
             if more > 0:
                 self.parts.append((weight * more * chosen.seconds * gpus, variable, chosen.mode.gpus))
 

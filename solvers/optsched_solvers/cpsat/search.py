@@ -9,6 +9,7 @@ from optsched.solver import Report, Request
 
 from ..evaluate import Evaluator
 from ..lagrange import PriceBound, applies, grid
+from ..plans import schedule_of
 from ..problem import Activity, Problem, Schedule
 from ..schedule_generation import generate
 from .clock import Budget
@@ -47,9 +48,11 @@ def search(request: Request, report: Report) -> None:
         incumbent.offer(generate(problem, priority))
     proved: dict[int, float] = {}
     guide = None
-    if applies(problem) and incumbent.schedule is not None and request.instance.cluster.total_gpus:
+    if problem.partner:  # neither prices nor neighbourhoods hold pairs that share GPUs
+        solve_whole(problem, incumbent, report, budget, _intervals(problem) <= DIRECT_INTERVALS)
+    elif applies(problem) and incumbent.schedule is not None and request.instance.cluster.total_gpus:
         guide = _price(problem, incumbent, report, budget, proved)
-    if not _is_proved(incumbent, proved):
+    if not problem.partner and not _is_proved(incumbent, proved):
         _improve(problem, incumbent, report, budget, proved, guide)
     if budget.met_clock and request.workers == 1:
         report.note("the wall clock stopped the search, so a repeat may give another plan; allow more time")
@@ -57,7 +60,7 @@ def search(request: Request, report: Report) -> None:
 
 def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
     """The schedule of a plan with every start moved to the grid, in the plan's order and on its nodes."""
-    read = problem.schedule(plan)
+    read = schedule_of(problem, plan)
     if read is None or problem.tick.exact:
         return read
     return generate(

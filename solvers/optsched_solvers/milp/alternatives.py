@@ -17,6 +17,9 @@ from .realise import continue_s, fresh_s, make_placement
 MAX_SPLITS = 200
 """Ways of one job beyond which nodes are merged into coarser bins."""
 
+ALL_QUOTAS = "quotas", "together"
+"""The capacity that tenants who borrow from each other hold together."""
+
 Split = tuple[tuple[int, int], ...]
 """(bin, GPUs taken there); 0 GPUs for a CPU-only job; empty for a job that needs no node."""
 
@@ -58,8 +61,10 @@ class Ways:
                 yield ("memory", found.name), memory_gib(job, mode, gpus)
         for name, amount in mode.resources.items():
             yield ("resource", name), amount
-        if job.tenant is not None and self.instance.tenant[job.tenant].gpu_quota is not None:
+        if job.tenant in self.instance.gpu_cap:
             yield ("quota", job.tenant), mode.gpus
+            if self.instance.quota_pool is not None:
+                yield ALL_QUOTAS, mode.gpus
 
     def capacities(self) -> dict[tuple[str, str], float]:
         """What there is of each capacity."""
@@ -72,9 +77,10 @@ class Ways:
                 found["memory", each.name] = each.memory_gib
         for name, amount in self.instance.cluster.resources.items():
             found["resource", name] = amount
-        for tenant in self.instance.tenants:
-            if tenant.gpu_quota is not None:
-                found["quota", tenant.name] = tenant.gpu_quota
+        for tenant, gpus in self.instance.gpu_cap.items():
+            found["quota", tenant] = gpus
+        if self.instance.quota_pool is not None:
+            found[ALL_QUOTAS] = self.instance.quota_pool
         return found
 
     def running_split(self, placement: Placement) -> Split:
@@ -169,7 +175,7 @@ def _alternatives(ways: Ways, job: Job, limit: float) -> tuple[Alternative, ...]
 
 def _allowed(instance: Instance, job: Job, mode: Mode) -> bool:
     """Whether quota, resources and budgets could ever serve `mode`."""
-    quota = None if job.tenant is None else instance.tenant[job.tenant].gpu_quota
+    quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
     cluster = instance.cluster
     return (
         (quota is None or mode.gpus <= quota)

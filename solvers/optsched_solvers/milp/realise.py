@@ -142,10 +142,7 @@ def _is_continuation(instance: Instance, job: Job, segment: Segment) -> Segment 
     entry = instance.running_job.get(job.id)
     if entry is None or segment.start_s > instance.now_s + hold_to_save_s(job) + TIME_TOLERANCE_S:
         return None
-    same = (entry.mode.gpus, entry.mode.cpus_per_gpu, entry.mode.cpus) == (
-        segment.mode.gpus, segment.mode.cpus_per_gpu, segment.mode.cpus
-    )
-    if not same or entry.placement != segment.placement:
+    if entry.mode.size != segment.mode.size or entry.placement != segment.placement:
         return None
     return Segment(
         start_s=instance.now_s, end_s=instance.now_s + continue_s(instance, job),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from optsched.errors import InputError
 from optsched.instance import Instance
+from optsched.modes import on_uplinks
 from optsched.objectives import Objective
 from optsched.plan import Plan
 from optsched.solver import Guarantee, Report, Request
@@ -41,12 +42,14 @@ class MilpSolver:
     guarantee: Guarantee = "exact"
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        """At most `MAX_JOBS` jobs, none of which share GPUs now."""
+        """At most `MAX_JOBS` jobs, none of which share GPUs now or use the uplinks of racks."""
         if len(instance.jobs) > MAX_JOBS:
             return f"it has {len(instance.jobs)} jobs, a time-indexed model is for at most {MAX_JOBS}"
         sharing = next((entry.job for entry in instance.running if entry.mode.share_with is not None), None)
         if sharing is not None:
             return f"running job {sharing} shares its GPUs, which this model does not know"
+        if (job := on_uplinks(instance)) is not None:
+            return f"job {job} may use the uplinks of racks, which this model does not know"
         ways = find_ways(instance)
         if all(ways.of.values()) and make_grid(
             ways, objective, None, MAX_VARIABLES, MAX_ENTRIES, MAX_ENTRIES

@@ -57,11 +57,8 @@ class Timeline:
         self.resources = {
             name: Track(amount, self.SLACK) for name, amount in instance.cluster.resources.items()
         }
-        self.quotas = {
-            tenant.name: Track(tenant.gpu_quota)
-            for tenant in instance.tenants
-            if tenant.gpu_quota is not None
-        }
+        self.quotas = {name: Track(gpus) for name, gpus in instance.gpu_cap.items()}
+        self.pool = None if instance.quota_pool is None else Track(instance.quota_pool)
 
     def hold(self, job: Job, segment: Segment) -> None:
         """Take what `segment` holds."""
@@ -103,3 +100,5 @@ class Timeline:
                 yield self.resources.get(name, Track(0.0)), amount
         if job.tenant in self.quotas:
             yield self.quotas[job.tenant], mode.gpus
+            if self.pool is not None:
+                yield self.pool, mode.gpus

@@ -1,0 +1,246 @@
+"""Re-certify `instances/preempt-or-continue/` by exhaustive search and by `cpsat`, or see how a rule does on it.
+
+    python -m benchmarks.preempt_or_continue [NAME ...] [--write]
+    python -m benchmarks.preempt_or_continue [NAME ...] --policy srtf [--time-limit 10]
+
+Run it in the root of the repository. Without `--policy` every instance is solved by both methods, compared with
+`optima.json` (or written there and to the README's table) and printed as it is done. `cpsat` also proves, for each
+running job, the best value that can be had if that job is not preempted. `--policy` takes any registered policy, which
+is simulated, or solver.
+"""
+
+import argparse
+import json
+import math
+import re
+import statistics
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from optsched import registry
+from optsched.files import instance_hash, read_instance
+from optsched.instance import Instance
+from optsched.objectives import parse
+from optsched.physics import may_preempt
+from optsched.plan import Plan
+from optsched.solver import Report, Request, ignore
+from optsched.verify import verify
+from tests.oracles.first_decisions import Answer, first_decisions
+
+SET = Path(__file__).parents[1] / "instances" / "preempt-or-continue"
+OPTIMA = SET / "optima.json"
+WCT = parse("wct")
+LEAVES = ("preempt", "migrate", "resize")
+"""Decisions by which a running job gives up what it holds."""
+
+
+def names(wanted: Iterable[str] = ()) -> list[str]:
+    """The instances of the set, or those of `wanted`, which may be the start of names."""
+    every = sorted(path.stem for path in SET.glob("*.json") if path != OPTIMA)
+    starts = tuple(wanted)
+    return [name for name in every if name.startswith(starts)] if starts else every
+
+
+def load(name: str) -> Instance:
+    """One instance of the set."""
+    return read_instance(SET / f"{name}.json")
+
+
+def stored() -> dict[str, dict[str, Any]]:
+    """What `optima.json` says of each instance."""
+    found: dict[str, dict[str, Any]] = json.loads(OPTIMA.read_text())["instances"] if OPTIMA.exists() else {}
+    return found
+
+
+def number(value: float) -> float | int:
+    """Twelve digits, whole where it is whole: what is stored."""
+    rounded = float(f"{value:.12g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def by_search(instance: Instance) -> dict[str, Any]:
+    """The entry of `optima.json` as exhaustive search finds it; raises where its plan breaks a rule."""
+    answer = first_decisions(instance)
+    for outcome in answer.best:
+        check_plan(instance, outcome.plan, answer.value)
+    jobs = [job.id for job in instance.jobs]
+    return {
+        "hash": instance_hash(instance),
+        "value": number(answer.value),
+        "decisions": [dict(zip(jobs, vector, strict=True)) for vector in answer.decisions],
+        "second": None if answer.second is None else number(answer.second),
+        "preempting": {label(instance, stopped): number(best) for stopped, best in _values(answer)},
+    }
+
+
+def _values(answer: Answer) -> list[tuple[frozenset[str], float]]:
+    return [(stopped, outcome.value) for stopped, outcome in answer.by_preempted.items() if outcome.plan is not None]
+
+
+def label(instance: Instance, stopped: Iterable[str]) -> str:
+    """A set of preempted jobs in the order of the instance, as in `a+b`."""
+    chosen = set(stopped)
+    return "+".join(job.id for job in instance.jobs if job.id in chosen)
+
+
+def check_plan(instance: Instance, plan: Plan | None, value: float) -> None:
+    """Raise unless the verifier accepts the plan with that value."""
+    assert plan is not None
+    report = verify(instance, plan, WCT)
+    if report.values is None or not math.isclose(report.values[0], value, rel_tol=1e-9):
+        raise AssertionError(f"{instance.name}: {[str(v) for v in report.violations]}, {report.values} for {value}")
+
+
+def by_cpsat(instance: Instance, time_limit_s: float = 120.0) -> tuple[float, float, Plan | None]:
+    """Value, proven bound and plan of `cpsat` alone, with nothing to start from."""
+    value, bound, best = math.inf, -math.inf, None
+
+    def plan(found: Plan) -> None:
+        nonlocal value, best
+        report = verify(instance, found, WCT)
+        if report.values is None:
+            raise AssertionError(f"{instance.name}: cpsat's plan breaks a rule: {report.violations[0]}")
+        if report.values[0] < value:
+            value, best = report.values[0], found
+
+    def prove(level: int, proved: float, source: str) -> None:
+        nonlocal bound
+        bound = max(bound, proved)
+
+    request = Request(instance=instance, objective=WCT, time_limit_s=time_limit_s, workers=8)
+    registry.solver("cpsat").solve(request, Report(plan=plan, bound=prove, infeasible=ignore, note=ignore))
+    return value, bound, best
+
+
+def disagreements(instance: Instance, entry: dict[str, Any], keeping: bool = True) -> list[str]:
+    """Where `cpsat` does not confirm an entry; with `keeping` also what each running job's continuing costs."""
+    found = []
+    value, bound, plan = by_cpsat(instance)
+    if not (_same(value, entry["value"]) and _same(bound, entry["value"])):
+        found.append(f"cpsat proves {bound:.10g} and reaches {value:.10g}, search {entry['value']:.10g}")
+    if plan is not None and {job.id: job.decision for job in plan.jobs} not in entry["decisions"]:
+        found.append(f"cpsat decides {decided({job.id: job.decision for job in plan.jobs})}")
+    for run in instance.running if keeping else ():
+        if not may_preempt(instance, run):
+            continue
+        kept = tuple(replace(job, preemptible=job.preemptible and job.id != run.job) for job in instance.jobs)
+        best = min(best for stopped, best in entry["preempting"].items() if run.job not in stopped.split("+"))
+        value, bound, _ = by_cpsat(replace(instance, jobs=kept))
+        if not (_same(value, best) and _same(bound, best)):
+            found.append(f"with {run.job} kept cpsat proves {bound:.10g} and reaches {value:.10g}, search {best:.10g}")
+    return found
+
+
+def _same(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-6)
+
+
+def decided(decisions: dict[str, str]) -> str:
+    """A decision vector in words; whoever is not named continues or waits."""
+    words: dict[str, list[str]] = {}
+    for job, decision in decisions.items():
+        if decision not in ("continue", "wait"):
+            words.setdefault(decision, []).append(job)
+    return "; ".join(f"{decision} {', '.join(jobs)}" for decision, jobs in words.items()) or "keep all"
+
+
+def row(name: str, idea: str, instance: Instance, entry: dict[str, Any]) -> str:
+    """One line of the README's table."""
+    decisions = " *or* ".join(decided(vector) for vector in entry["decisions"])
+    second = "-" if entry["second"] is None else f"{entry['second']:.10g} (+{loss(entry['second'], entry):.2%})"
+    return (f"| {name} | {len(instance.jobs)} | {instance.cluster.total_gpus} | {idea} | {entry['value']:.10g} "
+            f"| {decisions} | {second} |")
+
+
+def loss(value: float, entry: dict[str, Any]) -> float:
+    """How much worse than the optimum a value is, relative to it."""
+    return float(value / entry["value"] - 1)
+
+
+def certify(wanted: list[str], write: bool) -> int:
+    """Solve by both methods and compare; returns how many instances fail."""
+    known, failed = stored(), 0
+    chosen = names(wanted)
+    for k, name in enumerate(chosen, 1):
+        instance, begun = load(name), time.perf_counter()
+        entry = by_search(instance)
+        searched_s = time.perf_counter() - begun
+        faults = disagreements(instance, entry)
+        entry["certified_by"] = ["exhaustive search", *([] if faults else ["cpsat"])]
+        if write:
+            known[name] = entry
+        elif known.get(name) != entry:
+            faults.append("optima.json says otherwise")
+        failed += bool(faults)
+        solved_s = time.perf_counter() - begun - searched_s
+        print(f"{k:3}/{len(chosen)} {name:13} {len(instance.jobs):2} jobs {entry['value']:10.10g} "
+              f"second {entry['second'] or '-':>8} {searched_s:6.2f} + {solved_s:5.2f} s  "
+              + " or ".join(map(decided, entry["decisions"])) + "".join(f"  !! {fault}" for fault in faults),
+              flush=True)
+    if write:
+        _write({name: known[name] for name in names()})
+    print(f"{len(chosen) - failed} of {len(chosen)} certified by exhaustive search and by cpsat")
+    return failed
+
+
+def _write(known: dict[str, dict[str, Any]]) -> None:
+    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(entry)}" for name, entry in known.items())
+    OPTIMA.write_text('{\n  "objective": "wct",\n  "instances": {\n' + lines + "\n  }\n}\n")
+    sys.path.insert(0, str(SET))
+    from generate import families
+
+    ideas = {name: idea for name, idea, _ in families()}
+    table = "\n".join(row(name, ideas[name], load(name), entry) for name, entry in known.items())
+    readme = SET / "README.md"
+    if readme.exists():
+        readme.write_text(re.sub(r"(\n\|---[^\n]*---\|\n)(\| [a-z-]+-\d\d [^\n]*\n)*(?=\n*<!-- table -->)",
+                                 lambda found: found[1] + table + "\n", readme.read_text()))
+
+
+def judge(policy: str, wanted: list[str], time_limit_s: float) -> None:
+    """How often a policy's or solver's first decisions are optimal, and what they cost."""
+    known, right, regrets, losses = stored(), 0, [], []
+    chosen = names(wanted)
+    for name in chosen:
+        instance, entry, plans = load(name), known[name], []
+        request = Request(instance=instance, objective=WCT, time_limit_s=time_limit_s)
+        registry.solver(policy).solve(request, Report(plan=plans.append, bound=ignore, infeasible=ignore, note=ignore))
+        reports = [(verify(instance, plan, WCT).values or (math.inf,), plan) for plan in plans]
+        (value,), plan = min(reports, key=lambda pair: pair[0], default=((math.inf,), None))
+        if plan is None or not math.isfinite(value):
+            print(f"{name:13} no plan")
+            continue
+        decisions = {job.id: job.decision for job in plan.jobs}
+        optimal = decisions in entry["decisions"]
+        right += optimal
+        left = label(instance, (job for job, decision in decisions.items() if decision in LEAVES))
+        regrets.append(loss(entry["preempting"][left], entry))
+        losses.append(loss(value, entry))
+        print(f"{name:13} {'optimal' if optimal else 'WRONG  '} {decided(decisions):40} preempting these costs "
+              f"{regrets[-1]:7.2%}, the plan {losses[-1]:7.2%}", flush=True)
+    print(json.dumps({
+        "policy": policy, "instances": len(chosen), "planned": len(losses), "optimal_first_decisions": right,
+        "share": round(right / len(chosen), 4), "mean_loss_of_preemptions": round(statistics.fmean(regrets), 5),
+        "mean_loss_of_plans": round(statistics.fmean(losses), 5), "worst_loss_of_plans": round(max(losses), 5),
+    }))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="instances, or how their names start; all by default")
+    parser.add_argument("--write", action="store_true", help="write optima.json and the table of the README")
+    parser.add_argument("--policy", help="judge this policy or solver instead")
+    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds for a solver on each instance")
+    options = parser.parse_args()
+    if options.policy:
+        judge(options.policy, options.names, options.time_limit)
+    else:
+        sys.exit(1 if certify(options.names, options.write) else 0)
+
+
+if __name__ == "__main__":
+    main()

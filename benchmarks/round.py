@@ -1,0 +1,115 @@
+"""One scheduling round at scale: gap, time, memory.
+
+    python benchmarks/round.py --jobs 2000 --gpus 4096 --mix philly --seed 1 --budget 1s --json
+    python benchmarks/round.py --table
+
+Jobs, nodes and running jobs are those of `optsched.traces.synth.generate` (three node classes, half of the jobs
+running), the round is 300 s, nothing is started between rounds. `wall_s` is the median over `--repeat` runs, each on
+an instance made anew, and holds everything from the instance to the verified plan: options, prices, packing, checks.
+Imports come before. `peak_mib` is the largest resident memory of the process.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import sys
+from dataclasses import replace
+from typing import Any
+
+from optsched.cli.duration import duration
+from optsched.instance import Instance
+from optsched.round.decide import decide
+from optsched.round.plan import RoundSolution
+from optsched.round.verify import verify_round
+from optsched.traces.synth import generate
+
+ROUND_S = 300.0
+TABLE = (
+    (200, 256, 0.3, 0.0), (2_000, 4_096, 0.3, 1e-3), (2_000, 4_096, 10.0, 5e-5), (10_000, 16_384, 1.0, 0.0),
+    (100_000, 131_072, 15.0, 1e-2),
+)
+"""Jobs, GPUs, budget in seconds, and the gap at which to stop."""
+
+
+def load_solvers() -> None:
+    """Import what the first round would import."""
+    decide(generate(jobs=20, gpus=64, seed=0, running=0.5), budget_s=10.0)
+
+
+def solve(instance: Instance, budget_s: float, gap: float, last: RoundSolution | None, solver: str) -> RoundSolution:
+    """One round."""
+    return decide(
+        instance, "wct", round_s=ROUND_S, refill=False, budget_s=budget_s, gap=max(gap, 1e-9), last=last, solver=solver
+    )
+
+
+def changed(instance: Instance, share: float) -> Instance:
+    """The same cluster a moment later: `share` of the running jobs have ended, as many waiting ones are half done."""
+    gone = {entry.job for entry in instance.running[:: max(1, round(1 / share))]}
+    waiting = [job for job in instance.jobs if job.id not in instance.running_job]
+    shorter = {job.id for job in waiting[: len(gone)]}
+    jobs = tuple(
+        replace(job, duration_s=max(1.0, (job.duration_s or 0.0) / 2)) if job.id in shorter else job
+        for job in instance.jobs if job.id not in gone
+    )
+    return replace(instance, jobs=jobs, running=tuple(one for one in instance.running if one.job not in gone))
+
+
+def measure(
+    jobs: int, gpus: int, mix: str, seed: int, budget_s: float, gap: float, repeat: int, solver: str = "price"
+) -> dict[str, Any]:
+    """Medians over `repeat` runs, and the ratio of a warm round (1 % of the jobs changed) to a cold one."""
+    walls, warm, found = [], [], None
+    verified = True
+    for _ in range(repeat):
+        instance = generate(jobs=jobs, gpus=gpus, seed=seed, like=mix, running=0.5)  # type: ignore[arg-type]
+        found = solve(instance, budget_s, gap, None, solver)
+        verified &= not verify_round(instance, found.jobs)
+        walls.append(found.wall_s or 0.0)
+        again = solve(changed(instance, 0.01), budget_s, gap, found, solver)
+        warm.append((again.wall_s or 0.0) / walls[-1])
+    assert found is not None
+    return {
+        "jobs": jobs, "gpus": gpus, "mix": mix, "seed": seed, "solver": solver, "gap": found.gap,
+        "wall_s": round(statistics.median(walls), 4), "value": found.value, "bound": found.bound,
+        "bound_source": found.bound_source, "status": found.status, "verified": verified,
+        "warm_over_cold": round(statistics.median(warm), 3),
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--gpus", type=int, default=4096)
+    parser.add_argument("--mix", choices=("philly", "llm"), default="philly")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--budget", default="1s")
+    parser.add_argument("--gap", type=float, default=0.0, help="stop at this relative gap")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--solver", default="price")
+    parser.add_argument("--table", action="store_true", help="all sizes, both mixes")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    arguments = parser.parse_args()
+    load_solvers()
+    cases = (
+        [(jobs, gpus, mix, budget_s, gap) for jobs, gpus, budget_s, gap in TABLE for mix in ("philly", "llm")]
+        if arguments.table
+        else [(arguments.jobs, arguments.gpus, arguments.mix, duration(arguments.budget), arguments.gap)]
+    )
+    for jobs, gpus, mix, budget_s, gap in cases:
+        line = measure(jobs, gpus, mix, arguments.seed, budget_s, gap, arguments.repeat, arguments.solver)
+        if arguments.json:
+            print(json.dumps(line), flush=True)
+        else:
+            print(
+                f"{jobs:7,} jobs {gpus:8,} GPUs {mix:6}  gap {100 * line['gap']:8.4f} %  {line['wall_s']:7.3f} s  "
+                f"warm x{line['warm_over_cold']:.2f}  {line['peak_mib']:5} MiB  {line['status']}"
+                f"{'' if line['verified'] else '  NOT VERIFIED'}", flush=True,
+            )
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""`optsched explain`: why each job runs, waits, moves or was preempted."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import InputError
+from ..instance import Instance
+from ..plan import Plan
+from .arguments import instance_argument, json_option, load, objective_option, quiet_option
+from .duration import duration
+
+if TYPE_CHECKING:
+    from ..explain import Explanation
+    from ..round.plan import JobRound, RoundSolution
+
+
+@click.command("explain")
+@instance_argument
+@click.argument("names", nargs=-1, metavar="[ROUND_OR_PLAN] [JOB]...")
+@objective_option
+@click.option(
+    "--length", "round_s", type=duration, default="300s", show_default=True, metavar="TIME",
+    help="How long until jobs are looked at again; a round file says so itself.",
+)
+@click.option(
+    "--budget", "budget_s", type=duration, default="1s", show_default=True, metavar="TIME",
+    help="Wall clock for deciding the round, or for the prices where a plan is explained.",
+)
+@json_option
+@quiet_option
+def command(
+    instance: str, names: tuple[str, ...], objective: str, round_s: float, budget_s: float, as_json: bool, quiet: bool
+) -> int:
+    """Say why each job of INSTANCE (or each JOB named) runs, waits, moves or was preempted, in a sentence each.
+
+    ROUND_OR_PLAN is a file of `optsched round -o` or `optsched solve -o`; without one a round is decided first. Of a
+    plan the decisions at the present are explained, with the prices of a round. What a job is worth, and what each
+    capacity costs, is explained in docs/concepts.md, "The round". --json has all numbers. Jobs that can never run are
+    told from waiting ones before anything is solved. Exit status 0, or 2 for bad input.
+
+    \b
+    optsched explain cluster.json
+    optsched explain cluster.json round.json bert-17
+    optsched explain cluster.json plan.json --json
+    """
+    from ..explain import Explainer, explain_inactive
+    from ..objectives import parse
+    from ..round.build import build
+
+    source, wanted = _split(names)
+    loaded = load(instance, accept_never=True)
+    asked = list(dict.fromkeys(wanted)) or [job.id for job in loaded.jobs]
+    for name in asked:
+        if name not in loaded.job:
+            hint = "" if source is not None or name not in names[:1] else " nor a file"
+            raise InputError(f"{name!r} is no job of {loaded.name}{hint}")
+    found = {name: explain_inactive(loaded, name) for name in asked}
+    if any(one is None for one in found.values()) or source is not None:
+        solution = _decided(loaded, source, objective, round_s, budget_s)
+        model = build(loaded, parse(solution.objective), solution.round_s, refill=solution.refill)
+        explainer = Explainer(model, solution)
+        found = {name: one or explainer.job(name) for name, one in found.items()}
+    explanations = [one for one in found.values() if one is not None]
+    if as_json:
+        click.echo(to_json(explanations))
+    elif not quiet:
+        for one in explanations:
+            click.echo(one.sentence)
+    return 0
+
+
+def _split(names: Sequence[str]) -> tuple[Path | None, Sequence[str]]:
+    """A first name that is a file is the round or plan; all others are jobs."""
+    if names and os.path.isfile(names[0]):
+        return Path(names[0]), names[1:]
+    return None, names
+
+
+def _decided(
+    instance: Instance, source: Path | None, objective: str, round_s: float, budget_s: float
+) -> "RoundSolution":
+    """The round in a file, the decisions of a plan in a file with the prices of a round, or a round decided now."""
+    from .. import files
+    from ..objectives import parse
+    from ..round.decide import decide
+    from ..round.files import file_format, load_round
+    from ..verify import verify
+    from ..round.verify import verify_round
+
+    if source is None:
+        return decide(instance, objective, round_s=round_s, budget_s=budget_s)
+    data = files.read_bytes(source)
+    if file_format(data) != files.PLAN_FORMAT:
+        solution = load_round(data, str(source))
+        _check(instance, source, "round", solution.instance_name, solution.instance_hash)
+        _agree(source, objective=solution.objective, round_s=solution.round_s)
+        faults = verify_round(instance, solution.jobs)
+        if faults:
+            raise InputError(f"{source}: is no sound round of {instance.name}: {faults[0]}")
+        return solution
+    stated, plan = files.read_plan(source)
+    _check(instance, source, "plan", stated.instance.name, stated.instance.hash)
+    _agree(source, objective=stated.objective.name)
+    if plan is None:
+        raise InputError(f"{source}: holds no plan, only the status {stated.objective.status}")
+    report = verify(instance, plan, parse(stated.objective.name))
+    if not report.ok:
+        raise InputError(f"{source}: is no sound plan of {instance.name}: {report.violations[0]}")
+    prices = decide(instance, stated.objective.name, round_s=round_s, budget_s=budget_s)
+    return replace(prices, solver=stated.solver, jobs=_first_steps(instance, plan))
+
+
+def _check(instance: Instance, source: Path, what: str, name: str, content: str | None) -> None:
+    from .. import files
+
+    if content is not None and content != (own := files.instance_hash(instance)):
+        raise InputError(
+            f"{source}: the {what} was made for instance {name} with content {content}, "
+            f"this is {instance.name} with content {own}"
+        )
+
+
+def _agree(source: Path, **stated: Any) -> None:
+    """Options given must be those of the file."""
+    from click.core import ParameterSource
+
+    from ..objectives import parse
+
+    context = click.get_current_context()
+    for name, value in stated.items():
+        if context.get_parameter_source(name) != ParameterSource.COMMANDLINE:
+            continue
+        given = context.params[name]
+        if (parse(given).name if name == "objective" else given) != value:
+            option = {"objective": "--objective", "round_s": "--length"}[name]
+            raise InputError(f"{option} {given} is not that of {source}, which is {value}; leave the option out")
+
+
+def _first_steps(instance: Instance, plan: Plan) -> "tuple[JobRound, ...]":
+    """What a plan decides now: what each job holds once those who leave have saved."""
+    from ..round.plan import JobRound
+
+    found = []
+    for entry in plan.jobs:
+        if entry.decision in ("wait", "preempt"):
+            found.append(JobRound(id=entry.id, decision=entry.decision))
+            continue
+        running = instance.running_job.get(entry.id)
+        step = entry.segments[0]
+        if entry.decision != "continue" and running is not None and len(entry.segments) > 1 and (
+            set(step.placement) == set(running.placement) and step.mode.size == running.mode.size
+        ):
+            step = entry.segments[1]  # the first is its checkpoint where it was
+        found.append(JobRound(id=entry.id, decision=entry.decision, mode=step.mode, placement=step.placement))
+    return tuple(found)
+
+
+def to_json(explanations: "Sequence[Explanation]") -> str:
+    """A list, one job a line, with all numbers."""
+    from ..files import plain
+
+    return "[" + ",\n ".join(json.dumps(plain(one)) for one in explanations) + "]"

@@ -1,0 +1,319 @@
+"""Why a job runs, waits, moves or was preempted: the numbers behind its decision, and one sentence."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from ..errors import InputError
+from ..instance import Instance, Placement, Running
+from ..job import Job, Mode
+from ..modes import WIDEST_FIRST
+from ..never import why_never
+from ..physics import hold_to_save_s, lost_s, may_preempt, memory_gib, span, unsaved_s
+from ..round.model import NO_OPTION, Floats, Kind, RoundModel
+from ..round.plan import RoundSolution
+from .facts import Explanation, Leaver, OptionNumbers, RowCost, State, Swap
+from .room import Room
+from .words import sentence
+
+__all__ = [
+    "Explainer", "Explanation", "Leaver", "OptionNumbers", "RowCost", "Swap", "explain", "explain_inactive",
+]
+
+KINDS = {Kind.KEEP: "keep", Kind.START: "start", Kind.MOVE: "move"}
+
+
+def explain(model: RoundModel, solution: RoundSolution, job_id: str) -> Explanation:
+    """The numbers behind one decision of a round. For many jobs make one `Explainer`.
+
+    Raises InputError where `solution` is no round of this model, or the instance has no such job.
+    """
+    return Explainer(model, solution).job(job_id)
+
+
+def explain_inactive(instance: Instance, job_id: str) -> Explanation | None:
+    """Of a job that can never run, or cannot run yet, why; None of the others, which a round decides. Needs no round.
+
+    Raises InputError where the instance has no such job.
+    """
+    job = instance.job.get(job_id)
+    if job is None:
+        raise InputError(f"job {job_id!r} is not in the instance")
+    if job_id in instance.running_job:
+        return None
+    reason = why_never(instance.cluster, instance.tenants, job)
+    if reason is not None:
+        return _finished(instance, _bare(job_id, "never", reason=reason))
+    if job.after:
+        lost = [
+            one for one in job.after
+            if one not in instance.running_job and why_never(instance.cluster, instance.tenants, instance.job[one])
+        ]
+        reason = f"{lost[0]} can never run" if lost else None
+        return _finished(instance, _bare(job_id, "later", waits_for=job.after, reason=reason))
+    if job.submit_s > instance.now_s:
+        return _finished(instance, _bare(job_id, "later"))
+    return None
+
+
+def _bare(
+    job_id: str, state: State, *, reason: str | None = None, waits_for: tuple[str, ...] = ()
+) -> Explanation:
+    return Explanation(
+        id=job_id, state=state, reason=reason, chosen=None, best=None, keep=None, nodes=(), waits_for=waits_for,
+        blocked=False, margin=None, must_stay=None, leaver=None, swap=None, makes_way_for=(), takes_from=(),
+        sentence="",
+    )
+
+
+def _finished(instance: Instance, found: Explanation) -> Explanation:
+    return replace(found, sentence=sentence(instance, found))
+
+
+class Explainer:
+    """Explains the decisions of one round.
+
+    `model` is the one that was decided, or the same built again: `round.build.build` of the same instance, objective,
+    `round_s` and `refill`. `solution` may also hold the decisions of a plan, with prices of a round.
+    """
+
+    def __init__(self, model: RoundModel, solution: RoundSolution) -> None:
+        """Raises InputError where `solution` is no round of this model."""
+        self._model = model
+        self._prices = _prices_of(model, solution)
+        self._pattern_prices = model.pattern_prices(self._prices) if len(model.rows) else np.zeros(
+            len(model.pattern_gpus))
+        self._reduced = model.value - self._pattern_prices[model.pattern]
+        self._index = {job.id: j for j, job in enumerate(model.jobs)}
+        self._decided = {entry.id: entry for entry in solution.jobs}
+        missing = [job.id for job in model.jobs if job.id not in self._decided]
+        if missing:
+            raise InputError(f"job {missing[0]} has no decision in this round; it was made for another instance")
+        held = {
+            j: (entry.mode, entry.placement)
+            for job, j in self._index.items() if (entry := self._decided[job]).mode is not None
+        }
+        self._chosen = np.array([
+            self._option_of(j, *held[j]) if j in held else NO_OPTION for j in range(len(model.jobs))
+        ], dtype=np.int64)
+        self._room = Room(model, self._chosen, held)
+        order = np.argsort(model.entry_pattern, kind="stable")
+        first = np.searchsorted(model.entry_pattern[order], np.arange(len(model.pattern_gpus) + 1))
+        self._entries = order, first
+        self._comers, self._goers = self._changes()
+
+    def _changes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Who comes to each node where those who leave were in the way, and who leaves each node."""
+        model = self._model
+        comers: dict[str, list[str]] = defaultdict(list)
+        goers: dict[str, list[str]] = defaultdict(list)
+        left: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        for job in model.jobs:
+            entry = self._decided[job.id]
+            if entry.decision in ("start", "resume", "migrate", "resize"):
+                for slot in entry.placement:
+                    comers[slot.node].append(job.id)
+            if entry.decision in ("preempt", "migrate", "resize"):
+                running = model.instance.running_job[job.id]
+                for slot in running.placement:
+                    goers[slot.node].append(job.id)
+                    for i, amount in enumerate((slot.gpus, slot.cpus, memory_gib(job, running.mode, slot.gpus))):
+                        left[slot.node][i] += amount
+        for node, amounts in left.items():
+            n = model.instance.cluster.node_order[node]
+            free = self._room.gpus[n], self._room.cpus[n], self._room.memory[n]
+            if all(there >= amount for there, amount in zip(free, amounts, strict=True)):
+                comers.pop(node, None)
+        return comers, goers
+
+    def jobs(self) -> list[Explanation]:
+        """Every job of the instance, in its order."""
+        return [self.job(job.id) for job in self._model.instance.jobs]
+
+    def job(self, job_id: str) -> Explanation:
+        """One job. Raises InputError where the instance has none of this id."""
+        instance, model = self._model.instance, self._model
+        if job_id not in self._index:
+            found = explain_inactive(instance, job_id)
+            assert found is not None
+            return found
+        j = self._index[job_id]
+        decided, running = self._decided[job_id], model.running[j]
+        start, end = int(model.first[j]), int(model.first[j + 1])
+        best = start + int(np.argmax(self._reduced[start:end]))
+        chosen = int(self._chosen[j])
+        blocked, waits_for, swap = False, (), None  # type: bool, tuple[str, ...], Swap | None
+        if decided.decision == "wait":
+            blocked, waits_for = self._waits_for(best)
+            swap = self._swap(j, best)
+        left, taken = (), ()  # type: tuple[str, ...], tuple[str, ...]
+        if running is not None and decided.decision != "continue":
+            left = tuple(slot.node for slot in running.placement)
+        if decided.decision not in ("continue", "preempt", "wait"):
+            taken = tuple(slot.node for slot in decided.placement if slot.node in self._comers)
+        elif swap is not None and not swap.leavers:
+            taken = swap.nodes
+        return _finished(instance, Explanation(
+            id=job_id, state=decided.decision, reason=None,
+            chosen=None if chosen < 0 else self._numbers(chosen),
+            best=self._numbers(best),
+            keep=None if running is None else self._numbers(start),
+            nodes=tuple(slot.node for slot in decided.placement),
+            waits_for=waits_for, blocked=blocked,
+            margin=None if running is None else float(self._reduced[start]),
+            must_stay=self._must_stay(j, running) if running is not None and model.must[j] else None,
+            leaver=None if running is None else self._leaver(j, preempted=True),
+            swap=swap,
+            makes_way_for=_others(job_id, left, self._comers),
+            takes_from=_others(job_id, taken, self._goers),
+            sentence="",
+        ))
+
+    def _numbers(self, option: int) -> OptionNumbers:
+        model = self._model
+        p = int(model.pattern[option])
+        price = float(self._pattern_prices[p])
+        order, first = self._entries
+        rows = []
+        for k in order[first[p]:first[p + 1]].tolist():
+            r, amount = int(model.entry_row[k]), float(model.entry_amount[k])
+            unit = float(self._prices[r])
+            if unit * amount > 0:
+                rows.append(RowCost(row=model.rows[r].name, amount=amount, price=unit, share=unit * amount / price))
+        kind = Kind(int(model.kind[option]))
+        if kind == Kind.KEEP:
+            entry = model.running[int(model.job[option])]
+            assert entry is not None
+            mode = entry.mode
+            order_of = model.instance.cluster.node_order
+            mask = {model.class_of[order_of[slot.node]] for slot in entry.placement}
+        else:
+            mode = model.patterns[p].option.mode
+            mask = {one.number for one in model.classes if one.bit & model.patterns[p].classes}
+        return OptionNumbers(
+            kind=KINDS[kind], mode=mode,
+            node_classes=tuple(dict.fromkeys(one.name for one in model.classes if one.number in mask)),
+            rate=float(model.rate[option]), finish_s=float(model.finish_s[option]), value=float(model.value[option]),
+            price=price, reduced=float(model.value[option]) - price,
+            rows=tuple(sorted(rows, key=lambda one: (-one.share, one.row))),
+        )
+
+    def _waits_for(self, best: int) -> tuple[bool, tuple[str, ...]]:
+        """Whether a waiting job is blocked on real nodes although the prices would let it run, and what binds."""
+        model = self._model
+        p = int(model.pattern[best])
+        numbers = self._numbers(best)
+        if self._reduced[best] <= ROUNDING * max(abs(numbers.value), abs(numbers.price)):
+            return False, tuple(one.row for one in numbers.rows)
+        short = self._room.short(p)
+        pattern = model.patterns[p]
+        gbps = model.jobs[int(model.job[best])].profile.network_gbps
+        most, total = self._room.free(p, gbps)
+        if most >= max(pattern.gpus, 1):
+            return True, short
+        where = " or ".join(numbers.node_classes)
+        if not pattern.gpus:
+            return True, (*short, f"{pattern.cpus} cores on one node of {where}")
+        together = {"node": " on one node", "rack": " in one rack", "cluster": ""}[
+            "node" if pattern.together else pattern.option.spread]
+        many = pattern.gpus > 1
+        return True, (*short, f"{pattern.gpus} GPU{'s' if many else ''}{together} of {where} with what goes with "
+                              f"{'them' if many else 'it'} (room for {most}, {total} free in all)")
+
+    def _swap(self, j: int, best: int) -> Swap | None:
+        """Who would have to leave for a waiting job: for its best option, or the next best for which that can be."""
+        model = self._model
+        start, end = int(model.first[j]), int(model.first[j + 1])
+        others = start + np.argsort(-self._reduced[start:end], kind="stable")
+        for option in (best, *others.tolist()):
+            leaving = self._room.cheapest(int(model.pattern[option]), model.jobs[j].profile.network_gbps)
+            if leaving is not None:
+                return Swap(
+                    nodes=tuple(model.instance.cluster.nodes[n].name for n in leaving.nodes),
+                    leavers=tuple(self._leaver(k, preempted=model.running[k] is not None) for k in leaving.jobs),
+                    value_lost=leaving.lost, value_gained=float(model.value[option]),
+                )
+        return None
+
+    def _leaver(self, j: int, preempted: bool) -> Leaver:
+        """What it costs that a job leaves: the value is that of what was decided, or of its keeping."""
+        model = self._model
+        job, entry = model.jobs[j], model.running[j]
+        option = int(self._chosen[j]) if self._chosen[j] >= 0 else int(model.first[j])
+        gpus = entry.mode.gpus if entry is not None else int(model.pattern_gpus[model.pattern[option]])
+        profile = job.profile
+        return Leaver(
+            id=job.id, preempted=preempted, gpus=gpus, value=float(model.value[option]),
+            save_s=hold_to_save_s(job) if preempted else 0.0,
+            startup_s=profile.startup_s if preempted else 0.0,
+            restore_s=profile.restore_s if preempted else 0.0,
+            lost_s=0.0 if entry is None else lost_s(job, unsaved_s(entry, model.instance.now_s)),
+        )
+
+    def _must_stay(self, j: int, entry: Running) -> str:
+        """Which rule of `round.build.build` keeps a running job."""
+        model = self._model
+        instance, job = model.instance, model.jobs[j]
+        if not may_preempt(instance, entry):
+            return _forbidden(job, entry)
+        if entry.mode.share_with is not None:
+            return f"it shares its GPUs with {entry.mode.share_with}"
+        if model.finish_s[model.first[j]] <= hold_to_save_s(job):
+            return "it completes before it could be saved"
+        if why_never(instance.cluster, instance.tenants, job) is not None:
+            return "it could not start again anywhere"
+        return "it was preempted before and has not yet run long enough again"
+
+    def _option_of(self, j: int, mode: Mode | None, placement: Placement) -> int:
+        """The option that a decision means: of those that suit, the most valuable; -1 where the model has none."""
+        model = self._model
+        entry = model.running[j]
+        start = int(model.first[j])
+        cluster = model.instance.cluster
+        if entry is not None and entry.mode == mode and set(entry.placement) == set(placement):
+            return start
+        mask = 0
+        for slot in placement:
+            mask |= model.classes[model.class_of[cluster.node_order[slot.node]]].bit
+        spread = span(cluster, placement)
+        best = NO_OPTION
+        for option in range(start + (entry is not None), int(model.first[j + 1])):
+            pattern = model.patterns[int(model.pattern[option])]
+            widest = "node" if pattern.together else pattern.option.spread
+            if (
+                pattern.option.mode == mode and not mask & ~pattern.classes
+                and WIDEST_FIRST.index(widest) <= WIDEST_FIRST.index(spread)
+                and (best < 0 or model.value[option] > model.value[best])
+            ):
+                best = option
+        return best
+
+
+ROUNDING = 1e-4
+"""A reduced value this small relative to value and price is 0: prices are found numerically."""
+
+
+def _prices_of(model: RoundModel, solution: RoundSolution) -> Floats:
+    """The prices of the model's rows. Rows of one name (classes that differ in cores only) are told apart by order."""
+    known: dict[str, list[float]] = defaultdict(list)
+    for row in solution.prices:
+        known[row.name].append(row.price)
+    found = np.zeros(len(model.rows))
+    for r, named in enumerate(model.rows):
+        if not known[named.name]:
+            raise InputError(f"the round has no price of {named.name}; it was made for another instance")
+        found[r] = known[named.name].pop(0)
+    return found
+
+
+def _others(job_id: str, nodes: tuple[str, ...], on: dict[str, list[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one for node in nodes for one in on.get(node, ()) if one != job_id))
+
+
+def _forbidden(job: Job, entry: Running) -> str:
+    if not job.preemptible:
+        return "it is not preemptible"
+    if job.max_preemptions is not None and entry.preemptions >= job.max_preemptions:
+        return f"it was preempted {entry.preemptions} times, as often as it may be"
+    return f"it may not be preempted in its first {job.min_run_s:.12g} s"

@@ -1,0 +1,163 @@
+"""decide(): one scheduling round, verified, with its proven gap."""
+
+import math
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .. import registry
+from ..errors import InputError, SolverUnavailable
+from ..instance import Instance, Placement
+from ..objectives import Objective, parse
+from .verify import verify_round
+from .build import build
+from .model import Floats, Kind, RoundModel
+from .place import Packing, to_placement
+from .plan import JobRound, RoundSolution, RowPrice, decision
+from .realise import keep_all
+from .solver import RoundRequest
+
+DEFAULT_GAP = 1e-6
+"""A round whose gap is no larger is taken as optimal: the rounding of sums."""
+SAME = 1e-12
+"""Values that differ by less than this fraction are equal, and the plan that came first stays."""
+
+
+@dataclass(slots=True)
+class _Best:
+    """The best verified packing and the best bound so far."""
+
+    model: RoundModel
+    packing: Packing | None = None
+    jobs: tuple[JobRound, ...] = ()
+    value: float = -math.inf
+    bound: float = math.inf
+    source: str = ""
+    prices: Floats | None = None
+    rejected: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def offer(self, packing: Packing) -> bool:
+        """Verify a packing and keep it if it is better; True if it was kept."""
+        value = packing.worth()
+        if value <= self.value + SAME * abs(value):
+            return False
+        jobs = job_rounds(packing)
+        faults = verify_round(self.model.instance, jobs, self.model.blocked)
+        if faults:
+            self.rejected.append(str(faults[0]))
+            return False
+        self.packing, self.jobs, self.value = packing, jobs, value
+        return True
+
+    def prove(self, bound: float, source: str) -> None:
+        if bound < self.bound:
+            self.bound, self.source = bound, source
+
+    def priced(self, prices: Floats) -> None:
+        self.prices = prices
+
+
+def decide(
+    instance: Instance,
+    objective: str | Objective = "wct",
+    *,
+    round_s: float = 300.0,
+    refill: bool = True,
+    solver: str = "price",
+    budget_s: float = 1.0,
+    gap: float = DEFAULT_GAP,
+    seed: int = 0,
+    blocked: Sequence[Placement] = (),
+    reserved: Sequence[tuple[Placement, float]] = (),
+    keep: Collection[str] = (),
+    last: RoundSolution | None = None,
+    options: dict[str, str] | None = None,
+) -> RoundSolution:
+    """Decide which jobs of a checked instance run from `now_s` until the next round, about `round_s` later.
+
+    The plan that keeps every running job where it is always stands ready; `solver` (see `optsched list rounds`)
+    improves on it for at most `budget_s` seconds of wall clock, building the model included, or until the proven gap
+    is at most `gap`. Every plan is verified before it counts. `refill`, `blocked`, `reserved` and `keep` are those of
+    `build.build`;
+    `last` is the round before, whose prices are a good start. Model building and verification are not interrupted,
+    so that a budget shorter than these is overrun by them.
+
+    Raises InputError for a faulty objective, solver name or limit.
+    """
+    started_s = time.monotonic()
+    for what, amount in (("round", round_s), ("budget", budget_s)):
+        if not (math.isfinite(amount) and amount > 0):
+            raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
+    goal = parse(objective) if isinstance(objective, str) else objective
+    found = registry.round_solver(solver)
+    model = build(instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep)
+    best = _Best(model)
+    best.prove(float(model.best_reduced(model.value).sum()), "each job alone")
+    fallback = None
+    if model.jobs:
+        reason = found.supports(model)
+        if reason is not None:
+            fallback = f"{solver} cannot decide this round: {reason}"
+        else:
+            request = RoundRequest(
+                model=model, deadline_s=started_s + budget_s, gap=gap, seed=seed, report_packing=best.offer,
+                report_bound=best.prove, report_prices=best.priced, note=best.notes.append,
+                prices={} if last is None else {row.name: row.price for row in last.prices}, options=options or {},
+            )
+            try:
+                found.solve(request)
+            except (InputError, SolverUnavailable):
+                raise
+            except Exception as error:
+                fallback = f"{solver} crashed: {type(error).__name__}: {error}"
+    if best.packing is None:
+        best.offer(keep_all(model))
+        if model.jobs:
+            fallback = fallback or f"{solver} found no plan in time"
+    if best.rejected:
+        best.notes.append(f"the verifier rejected {len(best.rejected)} plans, the first for: {best.rejected[0]}")
+    assert best.packing is not None, best.rejected
+    return RoundSolution(
+        instance_name=instance.name, instance_hash=None, now_s=instance.now_s, round_s=round_s, refill=refill,
+        objective=goal.name, solver=solver, seed=seed, jobs=best.jobs, value=best.value,
+        bound=max(best.bound, best.value), bound_source=best.source, prices=_row_prices(best),
+        never=tuple(job.id for job in model.never), wall_s=time.monotonic() - started_s, fallback=fallback,
+        notes=tuple(best.notes),
+    )
+
+
+def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
+    """The decisions of a packing, in the order of the model's jobs."""
+    model = packing.model
+    found = []
+    chosen = packing.chosen
+    keeps = ((chosen >= 0) & (model.kind[chosen] == Kind.KEEP)).tolist()
+    pattern = model.pattern[chosen].tolist()
+    for j, (job, o) in enumerate(zip(model.jobs, chosen.tolist(), strict=True)):
+        entry = model.running[j]
+        if o < 0:
+            found.append(JobRound(id=job.id, decision="wait" if entry is None else "preempt"))
+        elif keeps[j]:
+            assert entry is not None
+            found.append(JobRound(id=job.id, decision="continue", mode=entry.mode, placement=entry.placement))
+        else:
+            mode = model.patterns[pattern[j]].option.mode
+            placement = to_placement(model, packing.held[j])
+            found.append(JobRound(
+                id=job.id, decision=decision(model.instance, job.id, mode, placement), mode=mode, placement=placement
+            ))
+    return tuple(found)
+
+
+def _row_prices(best: _Best) -> tuple[RowPrice, ...]:
+    model, packing = best.model, best.packing
+    assert packing is not None
+    used = model.usage(packing.chosen[packing.chosen >= 0]) if len(model.rows) else np.zeros(0)
+    prices = np.zeros(len(model.rows)) if best.prices is None else best.prices
+    return tuple(
+        RowPrice(name=row.name, capacity=row.capacity, used=float(amount), price=float(price))
+        for row, amount, price in zip(model.rows, used, prices, strict=True)
+    )

@@ -1,0 +1,167 @@
+"""Round files: what a round decided, as JSON, in and out."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import InputError
+from ..faults import Fault
+from ..file_faults import FaultyFile
+from ..files import adapter, lines, number, parse_file, plain, read_bytes
+from ..instance import Slot
+from ..job import Mode
+from ..objectives import parse
+from ..quantity import Amount, Instant, Seconds
+from .plan import JobRound, RoundSolution, RowPrice
+
+ROUND_FORMAT = "optsched-round/1"
+ROUNDING = 1e-9
+"""A bound may lie below the value, and a gap differ from theirs, by this much relative to them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRef:
+    """Which instance a round belongs to; `hash` is None where it was never a file."""
+
+    name: str
+    hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundValue:
+    """Value, which is maximised, proven bound and gap of a round; `gap` None where the value is 0 and the bound not."""
+
+    name: str
+    value: float
+    bound: float
+    gap: float | None = None
+    status: Literal["optimal", "feasible"]
+    bound_source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceEntry:
+    """A capacity, how much of it is used, and the price of one unit."""
+
+    name: str
+    capacity: Amount
+    used: Amount
+    price: Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFile:
+    """A round as it stands in a file."""
+
+    format: Literal["optsched-round/1"]
+    instance: RoundRef
+    solver: str
+    seed: int = 0
+    now_s: Instant
+    round_s: Seconds
+    refill: bool
+    objective: RoundValue
+    wall_s: Seconds | None = None
+    fallback: str | None = None
+    notes: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    prices: tuple[PriceEntry, ...]
+    jobs: tuple[JobRound, ...]
+
+
+NOUNS: tuple[type, ...] = (Mode, Slot, RoundRef, RoundValue, PriceEntry, JobRound, RoundFile)
+
+
+def dump_round(solution: RoundSolution) -> str:
+    """The round as file text, one price or job a line."""
+    gap = solution.gap
+    return lines({
+        "format": ROUND_FORMAT,
+        "instance": {"name": solution.instance_name, "hash": solution.instance_hash},
+        "solver": solution.solver,
+        "seed": solution.seed,
+        "now_s": number(solution.now_s),
+        "round_s": number(solution.round_s),
+        "refill": solution.refill,
+        "objective": {
+            "name": solution.objective,
+            "value": number(solution.value),
+            "bound": number(solution.bound),
+            "gap": number(gap) if math.isfinite(gap) else None,
+            "status": solution.status,
+            "bound_source": solution.bound_source,
+        },
+        "wall_s": number(solution.wall_s),
+        "fallback": solution.fallback,
+        **({"notes": list(solution.notes)} if solution.notes else {}),
+        **({"never": list(solution.never)} if solution.never else {}),
+        "prices": [plain(row) for row in solution.prices],
+        "jobs": [plain(entry) for entry in solution.jobs],
+    })
+
+
+def read_round(path: str | Path) -> RoundSolution:
+    """Read a round file. Raises InputError naming every fault."""
+    return load_round(read_bytes(path), str(path))
+
+
+def load_round(data: bytes | str, name: str = "round") -> RoundSolution:
+    """Parse a round; `name` is what messages call it. Raises InputError."""
+    parsed: RoundFile = parse_file(RoundFile, data, name, ROUND_FORMAT, NOUNS)
+    faults = list(_faults(parsed))
+    if faults:
+        raise FaultyFile(name, faults)
+    stated = parsed.objective
+    return RoundSolution(
+        instance_name=parsed.instance.name, instance_hash=parsed.instance.hash, now_s=parsed.now_s,
+        round_s=parsed.round_s, refill=parsed.refill, objective=stated.name, solver=parsed.solver, seed=parsed.seed,
+        jobs=parsed.jobs, value=stated.value, bound=stated.bound, bound_source=stated.bound_source,
+        prices=tuple(
+            RowPrice(name=row.name, capacity=row.capacity, used=row.used, price=row.price) for row in parsed.prices
+        ),
+        never=parsed.never, wall_s=parsed.wall_s, fallback=parsed.fallback, notes=parsed.notes,
+    )
+
+
+def _faults(parsed: RoundFile) -> Iterator[Fault]:
+    stated = parsed.objective
+    if not parsed.round_s > 0:
+        yield Fault("round_s", "a round takes some time", "give its length in seconds")
+    slack = ROUNDING * max(1.0, abs(stated.value))
+    if stated.bound < stated.value - slack:
+        yield Fault("objective.bound", f"{stated.bound:.12g} lies below the value {stated.value:.12g}",
+                    "the value is maximised; correct one of the two")
+    elif stated.gap is not None and stated.value:
+        gap = max(0.0, stated.bound - stated.value) / abs(stated.value)
+        if abs(gap - stated.gap) > ROUNDING * max(1.0, gap):
+            yield Fault("objective.gap", f"is {stated.gap:.12g}, value and bound make it {gap:.12g}",
+                        "correct one of the three")
+    try:
+        parse(stated.name)
+    except InputError as error:
+        yield Fault("objective.name", str(error), "write it as on the command line")
+    ids = Counter([*(entry.id for entry in parsed.jobs), *parsed.never])
+    for job, count in ids.items():
+        if count > 1:
+            yield Fault("jobs", f"job {job!r} appears {count} times in jobs and never", "keep one")
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of round files."""
+    found: dict[str, Any] = adapter(RoundFile, NOUNS).json_schema(by_alias=True)
+    found["title"] = "optsched round file"
+    return found
+
+
+def file_format(data: bytes) -> str | None:
+    """What a file says it is, or None where it does not say."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    stated = found.get("format") if isinstance(found, dict) else None
+    return stated if isinstance(stated, str) else None

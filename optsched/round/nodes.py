@@ -1,0 +1,260 @@
+"""What is free on every node while the options of a round are put in place."""
+
+from collections import defaultdict
+
+import numpy as np
+
+from ..physics import memory_gib
+from .model import RoundModel, is_second
+from .patterns import Pattern
+from .uplinks import Uplinks
+
+NODE_ROWS = ("GPUs", "slots", "cores", "memory")
+"""Rows that say nothing beyond what the nodes themselves can hold."""
+SLACK = 1e-7
+"""Relative excess of a fractional amount that is taken for rounding."""
+
+Held = list[tuple[int, int, int]]
+"""(node, GPUs, cores) of one job."""
+
+
+class Nodes:
+    """What is free on every node, and of what all nodes share, while options are put in place one by one.
+
+    Nodes of a class are kept by their free GPUs, so that the fullest node that still fits is found without a scan;
+    the first of equals is the one that came first in the cluster.
+    """
+
+    def __init__(self, model: RoundModel, fragments_first: bool = False) -> None:
+        self._model = model
+        self._fragments_first = fragments_first
+        nodes = model.instance.cluster.nodes
+        inf = float("inf")
+        self.gpus = [node.gpus for node in nodes]
+        self.cpus: list[float] = [inf if node.cpus is None else node.cpus for node in nodes]
+        self.memory: list[float] = [inf if node.memory_gib is None else node.memory_gib for node in nodes]
+        order = model.instance.cluster.node_order
+        for placement in model.blocked:
+            for slot in placement:
+                self.gpus[order[slot.node]] -= slot.gpus
+                self.cpus[order[slot.node]] -= slot.cpus
+        self._reserved: list[tuple[int, int]] = []
+        self.kept_on: list[Held] = []
+        for j in model.kept:
+            entry = model.running[j]
+            assert entry is not None
+            shares = is_second(entry)  # the GPUs of a pair count once
+            self.kept_on.append([
+                (order[slot.node], 0 if shares else slot.gpus, slot.cpus) for slot in entry.placement
+            ])
+        racks = dict.fromkeys(node.rack for node in nodes if node.rack is not None)
+        number = {rack: i for i, rack in enumerate(racks)}
+        self._rack = [-1 if node.rack is None else number[node.rack] for node in nodes]
+        self._racks = [[] for _ in number]  # type: list[list[int]]
+        for n, rack in enumerate(self._rack):
+            if rack >= 0:
+                self._racks[rack].append(n)
+        shared = [r for r, row in enumerate(model.rows) if row.what not in NODE_ROWS]
+        self._left = {r: float(model.capacity[r]) + SLACK * max(1.0, float(model.capacity[r])) for r in shared}
+        self._takes: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        if shared:
+            for r, p, amount in zip(model.entry_row, model.entry_pattern, model.entry_amount, strict=True):
+                if r in self._left:
+                    self._takes[int(p)].append((int(r), float(amount)))
+        self._uplinks = Uplinks(model.instance.cluster)
+        self._indexed = False
+
+    # ------------------------------------------------------------------------------------------ bookkeeping
+
+    def keep(self, kept: int) -> bool:
+        """A running job goes on where it is (`kept` is its position in `model.kept`); False if others hold it."""
+        model = self._model
+        entry = model.running[int(model.kept[kept])]
+        assert entry is not None
+        pattern = len(model.patterns) + kept
+        if not self._has_shared(pattern):
+            return False
+        self._take_shared(pattern)
+        job = model.jobs[int(model.kept[kept])]
+        per_gpu = job.profile.memory_gib_per_gpu
+        for n, gpus, cpus in self.kept_on[kept]:
+            memory = memory_gib(job, entry.mode, gpus) if per_gpu or not entry.mode.gpus else 0.0
+            self._change(n, -gpus, -cpus, -memory)
+        self._uplinks.take(self.kept_on[kept], job.profile.network_gbps)
+        return True
+
+    def release(self, kept: int) -> None:
+        """Undo `keep`."""
+        model = self._model
+        j = int(model.kept[kept])
+        entry = model.running[j]
+        assert entry is not None
+        for r, amount in self._takes.get(len(model.patterns) + kept, ()):
+            self._left[r] += amount
+        for n, gpus, cpus in self.kept_on[kept]:
+            self._change(n, gpus, cpus, memory_gib(model.jobs[j], entry.mode, gpus))
+        self._uplinks.take(self.kept_on[kept], -model.jobs[j].profile.network_gbps)
+
+    def _change(self, n: int, gpus: int, cpus: int, memory: float) -> None:
+        if self._indexed:
+            buckets = self._buckets[self._model.class_of[n]]
+            del buckets[self.gpus[n]][n]
+            buckets[self.gpus[n] + gpus][n] = None
+            self._free[self._model.class_of[n]] += gpus
+            if self._rack[n] >= 0:
+                self._rack_free[self._model.class_of[n]][self._rack[n]] += gpus
+        self.gpus[n] += gpus
+        self.cpus[n] += cpus
+        self.memory[n] += memory
+
+    def index(self) -> None:
+        """Prepare for `place`, once the kept jobs are in."""
+        model = self._model
+        self._buckets = [[{} for _ in range(one.node.gpus + 1)] for one in model.classes]  # type: list[list[dict[int, None]]]
+        self._free = [0] * len(model.classes)
+        self._rack_free = [np.zeros(len(self._racks), dtype=np.int64) for _ in model.classes]
+        for n, c in enumerate(model.class_of):
+            free = self.gpus[n]
+            self._buckets[c][free][n] = None
+            self._free[c] += free
+            if self._rack[n] >= 0:
+                self._rack_free[c][self._rack[n]] += free
+        self._indexed = True
+
+    def reserve(self) -> None:
+        """Take what is promised to others out of reach, once the kept jobs are in and before anything is placed."""
+        order = self._model.instance.cluster.node_order
+        for placement, _ in self._model.reserved:
+            for slot in placement:
+                n = order[slot.node]
+                gpus = max(0, min(slot.gpus, self.gpus[n]))
+                self._reserved.append((n, gpus))
+                self._change(n, -gpus, 0, 0.0)
+
+    def open_reserved(self) -> None:
+        """Put what is promised to others within reach again: for jobs that will be done in time."""
+        for n, gpus in self._reserved:
+            self._change(n, gpus, 0, 0.0)
+        self._reserved = []
+
+    def most_together(self) -> list[int]:
+        """The most GPUs free on one node, by class."""
+        return [max((g for g, nodes in enumerate(buckets) if nodes), default=0) for buckets in self._buckets]
+
+    def free_gpus(self) -> list[int]:
+        """Free GPUs by class."""
+        return self._free
+
+    # ---------------------------------------------------------------------------------------------- placing
+
+    def place(self, option: int) -> Held | None:
+        """Take room for a fresh option, or None where there is none."""
+        model = self._model
+        p = int(model.pattern[option])
+        if not self._has_shared(p):
+            return None
+        pattern = model.patterns[p]
+        profile = model.jobs[int(model.job[option])].profile
+        held = self._find(pattern, profile.memory_gib_per_gpu)
+        if held is not None and not self._uplinks.hold(held, profile.network_gbps):
+            held = self._find_within_uplinks(pattern, profile.memory_gib_per_gpu, profile.network_gbps)
+        if held is None:
+            return None
+        self._take_shared(p)
+        self._uplinks.take(held, profile.network_gbps)
+        per_gpu = pattern.memory_gib / pattern.gpus if pattern.gpus else pattern.memory_gib
+        for n, gpus, cpus in held:
+            self._change(n, -gpus, -cpus, -(per_gpu * gpus if pattern.gpus else per_gpu))
+        return held
+
+    def remove(self, option: int, held: Held) -> None:
+        """Undo `place`."""
+        model = self._model
+        p = int(model.pattern[option])
+        pattern = model.patterns[p]
+        for r, amount in self._takes.get(p, ()):
+            self._left[r] += amount
+        per_gpu = pattern.memory_gib / pattern.gpus if pattern.gpus else pattern.memory_gib
+        for n, gpus, cpus in held:
+            self._change(n, gpus, cpus, per_gpu * gpus if pattern.gpus else per_gpu)
+        self._uplinks.take(held, -model.jobs[int(model.job[option])].profile.network_gbps)
+
+    def _has_shared(self, pattern: int) -> bool:
+        return all(amount <= self._left[r] for r, amount in self._takes.get(pattern, ()))
+
+    def _take_shared(self, pattern: int) -> None:
+        for r, amount in self._takes.get(pattern, ()):
+            self._left[r] -= amount
+
+    def _find(self, pattern: Pattern, memory_per_gpu: float) -> Held | None:
+        mode = pattern.option.mode
+        if not pattern.classes:
+            return []
+        if pattern.together:
+            return self._one_node(pattern)
+        most = [c.number for c in self._model.classes if c.bit & pattern.classes]
+        if sum(self._free[c] for c in most) < mode.gpus:
+            return None
+        if pattern.option.spread == "rack":
+            return self._in_a_rack(pattern, memory_per_gpu)
+        return self._spread(pattern, memory_per_gpu, None)
+
+    def _in_a_rack(self, pattern: Pattern, memory_per_gpu: float) -> Held | None:
+        """In the fullest rack that has room."""
+        total = sum(self._rack_free[c.number] for c in self._model.classes if c.bit & pattern.classes)
+        assert isinstance(total, np.ndarray)
+        able = np.flatnonzero(total >= pattern.gpus)
+        for rack in able[np.argsort(total[able], kind="stable")]:
+            held = self._spread(pattern, memory_per_gpu, self._racks[int(rack)])
+            if held is not None:
+                return held
+        return None
+
+    def _find_within_uplinks(self, pattern: Pattern, memory_per_gpu: float, gbps: float) -> Held | None:
+        """Within one rack, else on racks whose uplinks have room."""
+        return self._in_a_rack(pattern, memory_per_gpu) or self._spread(
+            pattern, memory_per_gpu, self._uplinks.open_nodes(gbps)
+        )
+
+    def _one_node(self, pattern: Pattern) -> Held | None:
+        need, cpus, memory = pattern.gpus, pattern.cpus, pattern.memory_gib
+        for c in self._model.classes:
+            if not c.bit & pattern.classes:
+                continue
+            for nodes in self._buckets[c.number][need:]:
+                for n in nodes:
+                    if self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory:
+                        return [(n, need, cpus)]
+        return None
+
+    def _spread(self, pattern: Pattern, memory_per_gpu: float, rack: list[int] | None) -> Held | None:
+        """On as few nodes as possible, the emptiest first, or on what is left of nodes in use."""
+        mode = pattern.option.mode
+        want, each = mode.gpus, mode.cpus_per_gpu
+        classes = [c for c in self._model.classes if c.bit & pattern.classes]
+        held: Held = []
+        if rack is None:
+            largest = max(c.node.gpus for c in classes)
+            candidates = (
+                n for g in (range(1, largest + 1) if self._fragments_first else range(largest, 0, -1))
+                for c in classes if g <= c.node.gpus
+                for n in self._buckets[c.number][g]
+            )
+        else:
+            inside = {c.number for c in classes}
+            mine = [n for n in rack if self._model.class_of[n] in inside and self.gpus[n]]
+            candidates = iter(sorted(mine, key=lambda n: self.gpus[n] if self._fragments_first else -self.gpus[n]))
+        for n in candidates:
+            can = self.gpus[n]
+            if each:
+                can = int(min(can, self.cpus[n] // each))
+            if memory_per_gpu:
+                can = int(min(can, self.memory[n] * (1 + SLACK) // memory_per_gpu))
+            if can <= 0:
+                continue
+            take = min(can, want)
+            held.append((n, take, take * each))
+            want -= take
+            if not want:
+                return sorted(held)
+        return None

@@ -1,0 +1,113 @@
+"""What an option takes of the cluster: derived once for each demand, shared by all jobs that ask for the same."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cluster import Cluster, Node
+from ..job import Job
+from ..modes import Option, options, room_on
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeClass:
+    """Nodes that differ only in name and rack. `nodes` are their positions in the cluster."""
+
+    number: int
+    node: Node
+    nodes: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """GPU type and size, for explanations."""
+        return f"{self.node.gpu_type or 'GPU'} x {self.node.gpus}" if self.node.gpus else "nodes without GPUs"
+
+    @property
+    def bit(self) -> int:
+        return 1 << self.number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """An option on certain nodes: `classes` is a mask of node classes, of which one node holds it all if
+    `together`, else any of their nodes hold parts of it.
+    `quota` is the tenant whose GPU quota counts, if any.
+    """
+
+    option: Option
+    classes: int
+    together: bool
+    cpus: int
+    memory_gib: float
+    quota: str | None
+
+    @property
+    def gpus(self) -> int:
+        return self.option.mode.gpus
+
+    @property
+    def slot(self) -> int:
+        """GPUs that must lie on one node; 1 where any will do."""
+        return self.gpus if self.together else min(self.gpus, 1)
+
+
+def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
+    """The node classes of a cluster in order of first appearance, and for each node the number of its own."""
+    if "node classes" not in cluster.memo:
+        alike: dict[object, list[int]] = {}
+        for i, node in enumerate(cluster.nodes):
+            key = (
+                node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib, node.gpu_price_per_h,
+            )
+            alike.setdefault(key, []).append(i)
+        classes = tuple(
+            NodeClass(number, cluster.nodes[members[0]], tuple(members))
+            for number, members in enumerate(alike.values())
+        )
+        class_of = [0] * len(cluster.nodes)
+        for one in classes:
+            for i in one.nodes:
+                class_of[i] = one.number
+        cluster.memo["node classes"] = classes, class_of
+    found: tuple[tuple[NodeClass, ...], list[int]] = cluster.memo["node classes"]
+    return found
+
+
+def patterns(cluster: Cluster, caps: Mapping[str, int], job: Job) -> tuple[Pattern, ...]:
+    """Every way to run `job` on the empty cluster within its tenant's cap; empty where it can never run. `caps` are
+    `cluster.gpu_caps`."""
+    every = options(cluster, job)
+    quota = job.tenant if job.tenant in caps else None
+    cap = caps[quota] if quota is not None else None
+    key = ("patterns", id(every), quota, cap, job.profile.memory_gib_per_gpu, job.memory_gib, job.profile.gpu_memory_gib)
+    if key not in cluster.memo:
+        cluster.memo[key] = every, _patterns(cluster, job, every, quota, cap)  # `every` kept for its id
+    found: tuple[Pattern, ...] = cluster.memo[key][1]
+    return found
+
+
+def _patterns(
+    cluster: Cluster, job: Job, every: tuple[Option, ...], quota: str | None, cap: int | None
+) -> tuple[Pattern, ...]:
+    classes, _ = node_classes(cluster)
+    found = []
+    for option in every:
+        mode = option.mode
+        if (
+            (cap is not None and mode.gpus > cap)
+            or any(amount > cluster.resources.get(name, 0.0) for name, amount in mode.resources.items())
+            or any(amount > cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items())
+        ):
+            continue
+        cpus = mode.cpus_per_gpu * mode.gpus if mode.gpus else mode.cpus
+        memory_gib = job.profile.memory_gib_per_gpu * mode.gpus if mode.gpus else job.memory_gib
+        if not option.needs_node:
+            found.append(Pattern(option, 0, False, 0, 0.0, quota))
+        elif option.spread == "node" and mode.gpus:
+            found.extend(
+                Pattern(option, one.bit, True, cpus, memory_gib, quota)
+                for one in classes if room_on(one.node, job, mode) >= mode.gpus
+            )
+        else:
+            mask = sum(one.bit for one in classes if room_on(one.node, job, mode))
+            found.append(Pattern(option, mask, mode.gpus == 0, cpus, memory_gib, quota))
+    return tuple(found)

@@ -1,0 +1,166 @@
+"""Puts a choice of options on real nodes."""
+
+import numpy as np
+
+from ..instance import Placement, Slot
+from ..physics import memory_gib
+from .model import Ints, Kind, RoundModel
+from .nodes import SLACK, Held, Nodes
+from .patterns import Pattern
+
+
+def to_placement(model: RoundModel, held: Held) -> Placement:
+    """As slots with node names, in the order of the cluster's nodes."""
+    nodes = model.instance.cluster.nodes
+    return tuple(Slot(node=nodes[n].name, gpus=gpus, cpus=cpus) for n, gpus, cpus in sorted(held))
+
+
+class Packing:
+    """A choice of options put on real nodes: `chosen` is the option of each job or -1, `held` what fresh ones got.
+
+    `place_all` follows a wish as far as the nodes allow: kept jobs stay first; then gangs that must lie within a
+    rack, gangs on one node, gangs anywhere, single GPUs, the largest first and of equals those that would lose most
+    elsewhere; what does not fit tries its job's other options in the order of `reduced`. With `slots_first` gangs on
+    one node come before those in a rack, and with `fragments_first` split gangs take the fullest nodes, not the
+    emptiest: which of the orders serves best depends on what is scarce.
+    """
+
+    def __init__(self, model: RoundModel, *, slots_first: bool = False, fragments_first: bool = False) -> None:
+        self.model = model
+        self._slots_first = slots_first
+        self.nodes = Nodes(model, fragments_first)
+        self.chosen = np.full(len(model.jobs), -1, dtype=np.int64)
+        self.held: dict[int, Held] = {}
+        self._kept_number = {int(j): k for k, j in enumerate(model.kept)}
+
+    def place_all(self, wish: Ints, reduced: np.ndarray) -> None:
+        """`wish` is an option or -1 for each job; running jobs that must be kept are, whatever it says."""
+        model = self.model
+        keeps = model.first[model.kept]
+        stay = (wish[model.kept] == keeps) | model.must[model.kept]
+        for k in np.flatnonzero(stay):
+            if self.nodes.keep(int(k)):
+                j = int(model.kept[k])
+                self.chosen[j] = model.first[j]
+        self.nodes.index()
+        self.nodes.reserve()
+        fresh = np.flatnonzero((wish >= 0) & (self.chosen < 0))
+        fresh = fresh[model.kind[wish[fresh]] != Kind.KEEP]
+        if not len(fresh):
+            return
+        options = wish[fresh]
+        rank = np.array([_rank(one, self._slots_first) for one in model.patterns])[model.pattern[options]]
+        gpus = model.pattern_gpus[model.pattern[options]]
+        for at in np.lexsort((fresh, -self._regret(options, reduced), -gpus, rank)):
+            j = int(fresh[at])
+            if not self.put(j, int(options[at])):
+                self.put_otherwise(j, reduced)
+
+    def _regret(self, options: Ints, reduced: np.ndarray) -> np.ndarray:
+        """How much worse each job would do on other nodes, or not at all: who has least to lose comes last."""
+        model = self.model
+        classes = np.array([one.classes for one in model.patterns] + [0] * len(model.kept))
+        mine = np.full(len(model.jobs), -1)
+        mine[model.job[options]] = classes[model.pattern[options]]
+        other = np.where((mine[model.job] == classes[model.pattern]) & (model.kind != Kind.KEEP), -np.inf, reduced)
+        second = np.maximum(np.maximum.reduceat(other, model.first[:-1]), 0.0)
+        return reduced[options] - second[model.job[options]]
+
+    def put(self, j: int, option: int) -> bool:
+        """Give a job that does not run a fresh option, if it fits."""
+        held = self.nodes.place(option)
+        if held is None:
+            return False
+        self.held[j] = held
+        self.chosen[j] = option
+        return True
+
+    def put_otherwise(self, j: int, reduced: np.ndarray) -> bool:
+        """Try the options of a job from the best on, as long as they are worth their price."""
+        model = self.model
+        start, end = int(model.first[j]), int(model.first[j + 1])
+        k = self._kept_number.get(j)
+        for option in (start + np.argsort(-reduced[start:end], kind="stable")).tolist():
+            if reduced[option] <= 0 and model.value[option] <= 0:
+                break
+            if option == start and k is not None:
+                if self._can_stay(k):
+                    self.nodes.keep(k)
+                    self.chosen[j] = option
+                    return True
+            elif reduced[option] > 0 and self.put(j, int(option)):
+                return True
+        return False
+
+    def _can_stay(self, k: int) -> bool:
+        nodes, model = self.nodes, self.model
+        entry = model.running[int(model.kept[k])]
+        assert entry is not None
+        job = model.jobs[int(model.kept[k])]
+        return all(
+            nodes.gpus[n] >= gpus and nodes.cpus[n] >= cpus
+            and nodes.memory[n] * (1 + SLACK) >= memory_gib(job, entry.mode, gpus)
+            for n, gpus, cpus in nodes.kept_on[k]
+        ) and nodes._has_shared(len(model.patterns) + k) and nodes._uplinks.hold(
+            nodes.kept_on[k], job.profile.network_gbps
+        )
+
+    def fill(self) -> None:
+        """Give what is left to jobs that do not run, the most valuable for each GPU first; and what is reserved to
+        those of them that will be done in time."""
+        self._fill(np.inf)
+        if self.model.reserved:
+            self.nodes.open_reserved()
+            self._fill(min(within_s for _, within_s in self.model.reserved))
+
+    def _fill(self, within_s: float) -> None:
+        model, nodes = self.model, self.nodes
+        together, free = nodes.most_together(), nodes.free_gpus()
+        if not model.patterns:
+            return
+        fits = np.array([_might_fit(one, together, free) for one in model.patterns], dtype=bool)
+        idle = self.chosen < 0
+        able = np.zeros(len(model.value), dtype=bool)
+        fresh = model.kind != Kind.KEEP
+        able[fresh] = fits[model.pattern[fresh]]
+        able |= ~fresh
+        able &= idle[model.job] & (model.value > 0) & (model.finish_s <= within_s)
+        options = np.flatnonzero(able)
+        density = model.value[options] / np.maximum(model.pattern_gpus[model.pattern[options]], 1.0)
+        options = options[np.argsort(-density, kind="stable")]
+        done: set[int] = set()
+        for option, j, fresh_one in zip(
+            options.tolist(), model.job[options].tolist(), fresh[options].tolist(), strict=True
+        ):
+            if j in done:
+                continue
+            if not fresh_one:
+                k = self._kept_number[j]
+                if self._can_stay(k):
+                    done.add(j)
+                    nodes.keep(k)
+                    self.chosen[j] = option
+            elif self.put(j, option):
+                done.add(j)
+
+    def worth(self) -> float:
+        """Value of what is placed."""
+        return self.model.worth(self.chosen)
+
+
+def _rank(pattern: Pattern, slots_first: bool) -> int:
+    """Which come first: rack gangs, gangs on one node, gangs anywhere, then singles and jobs without GPUs."""
+    if pattern.gpus <= 1:
+        return 3
+    if pattern.together:
+        return 0 if slots_first else 1
+    if pattern.option.spread == "rack":
+        return 1 if slots_first else 0
+    return 2
+
+
+def _might_fit(pattern: Pattern, together: list[int], free: list[int]) -> bool:
+    classes = [c for c in range(len(free)) if pattern.classes >> c & 1]
+    if pattern.together:
+        return any(together[c] >= pattern.gpus for c in classes)
+    return sum(free[c] for c in classes) >= pattern.gpus

@@ -1,0 +1,80 @@
+"""What a round decides: who runs, where and how, how good that is, and what each capacity costs."""
+
+from dataclasses import dataclass
+
+from ..instance import Instance, Placement
+from ..job import Mode
+from ..plan import CLOSED_GAP, Decision, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRound:
+    """One job: its decision, and what it holds until the next round (`mode` None: nothing)."""
+
+    id: str
+    decision: Decision
+    mode: Mode | None = None
+    placement: Placement = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPrice:
+    """A capacity, how much of it is used, and what one unit of it costs in value."""
+
+    name: str
+    capacity: float
+    used: float
+    price: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSolution:
+    """A verified round with its value, the proven limit on any round's value, and the prices that prove it.
+
+    The value is maximised (see `value`), so `bound` is at least `value` and gap = (bound - value) / |value|.
+    `bound_source` names what proved the bound. `never` has the jobs that no node can ever run.
+    """
+
+    instance_name: str
+    instance_hash: str | None
+    now_s: float
+    round_s: float
+    refill: bool
+    objective: str
+    solver: str
+    seed: int
+    jobs: tuple[JobRound, ...]
+    value: float
+    bound: float
+    bound_source: str
+    prices: tuple[RowPrice, ...]
+    never: tuple[str, ...] = ()
+    wall_s: float | None = None
+    fallback: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """(bound - value) / |value|; 0 where they are equal."""
+        if self.bound <= self.value:
+            return 0.0
+        return (self.bound - self.value) / abs(self.value) if self.value else float("inf")
+
+    @property
+    def status(self) -> Status:
+        return "optimal" if self.gap <= CLOSED_GAP else "feasible"
+
+
+def decision(instance: Instance, job_id: str, mode: Mode | None, placement: Placement) -> Decision:
+    """What holding `placement` in `mode` from now on means for a job."""
+    entry = instance.running_job.get(job_id)
+    if entry is None:
+        if mode is None:
+            return "wait"
+        return "resume" if job_id in instance.suspended_job else "start"
+    if mode is None:
+        return "preempt"
+    same_size = mode.size == entry.mode.size
+    if same_size and set(placement) == set(entry.placement):
+        return "continue"
+    return "migrate" if same_size else "resize"

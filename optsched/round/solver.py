@@ -1,0 +1,49 @@
+"""What a round solver is: the contract between `decide` and its plug-ins (entry points `optsched.rounds`)."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from .model import Floats, RoundModel
+from .place import Packing
+
+
+@dataclass(slots=True)
+class RoundRequest:
+    """One round. `deadline_s` is an instant of `time.monotonic`; `gap` the relative gap at which to stop.
+
+    `prices` are those of the last round by row name, `wish` the option of each job in the last plan, where there was
+    one. A solver reports each packing it finds and each bound it proves as soon as it has them; only the best count.
+    """
+
+    model: RoundModel
+    deadline_s: float
+    gap: float
+    seed: int
+    report_packing: Callable[[Packing], bool]
+    report_bound: Callable[[float, str], None]
+    report_prices: Callable[[Floats], None]
+    note: Callable[[str], None]
+    prices: dict[str, float] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+
+    def left_s(self) -> float:
+        """Seconds left."""
+        return self.deadline_s - time.monotonic()
+
+
+class RoundSolver(Protocol):
+    """Decides a round. Heavy libraries are imported inside `solve`."""
+
+    name: str
+    title: str
+    needs: tuple[str, ...]
+
+    def supports(self, model: RoundModel) -> str | None:
+        """Why this solver cannot decide this round, in one clause, or None."""
+        ...
+
+    def solve(self, request: RoundRequest) -> None:
+        """Decide; return when done or out of time."""
+        ...

@@ -1,0 +1,59 @@
+"""Starting a job on the very GPUs that a running one holds: where, and when that is not allowed."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..instance import Placement, Slot
+from ..modes import Option
+from ..physics import placed_rate, sharing_rate
+from .placement import SLACK, Need, Room
+from .state import JobState
+
+if TYPE_CHECKING:
+    from .view import View
+
+
+def placement_beside(option: Option, partner: Placement) -> Placement:
+    """The GPUs of the partner, with the job's own cores beside them."""
+    return tuple(
+        Slot(node=slot.node, gpus=slot.gpus, cpus=slot.gpus * option.mode.cpus_per_gpu) for slot in partner
+    )
+
+
+def refusal(view: "View", state: JobState, option: Option, partner: JobState) -> str | None:
+    """Why a waiting job may not start now under `option` beside a running one, in one clause, or None."""
+    job, other, run, mode = state.job, partner.job, partner.run, option.mode
+    assert run is not None
+    if run.partner is not None:
+        return f"{other.id} shares its GPUs already"
+    if not mode.gpus or mode.gpus != run.mode.gpus:
+        return f"it would take {mode.gpus} GPUs, {other.id} holds {run.mode.gpus}"
+    if mode.clock_mhz != run.mode.clock_mhz:
+        return f"{other.id} has set another clock"
+    if sharing_rate(job.profile, other.profile) <= 0 or sharing_rate(other.profile, job.profile) <= 0:
+        return "it is not known how fast the two would run"
+    need, layout = view.need(job.id, option), view.free.layout
+    if not all(need.nodes >> layout.order[slot.node] & 1 for slot in run.placement):
+        return f"the GPUs of {other.id} do not serve its mode"
+    both_gib = job.profile.gpu_memory_gib + other.profile.gpu_memory_gib
+    for slot in run.placement:
+        gib = view.cluster.node[slot.node].gpu_memory_gib
+        if gib is not None and both_gib > gib * (1 + SLACK):
+            return f"both need {both_gib:g} GiB of each GPU, those of {slot.node} have {gib:g}"
+    placement = placement_beside(option, run.placement)
+    if placed_rate(view.instance, job, replace(mode, share_with=other.id), placement) <= 0:
+        return "it would make no progress there"
+    if run.segment_start_s > view.now_s or view.seems_to_stay(state, mode, placement):
+        return "one of them has only just left these GPUs"
+    return None if _is_free(view.free, need, placement) else "not enough room beside it"
+
+
+def _is_free(room: Room, need: Need, placement: Placement) -> bool:
+    """Whether all that `need` takes but the GPUs is free."""
+    without_gpus = tuple(Slot(node=slot.node, cpus=slot.cpus) for slot in placement)
+    if not room.holds(need, without_gpus):
+        return False
+    return not need.memory_gib_per_gpu or all(
+        room.holds(replace(need, gpus=0, memory_gib=need.memory_gib_per_gpu * slot.gpus), (Slot(node=slot.node),))
+        for slot in placement
+    )

@@ -1,0 +1,105 @@
+"""The present of a simulation as an instance: what a policy that decides by optimization solves."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ..cluster import Cluster
+from ..faults import REMAINING_TOLERANCE
+from ..instance import Instance, Placement, Running, Slot, Suspended
+from ..job import Job
+from .view import PolicyFault
+from .world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The present, and what jobs that are being preempted still block: (job, what it holds, until when).
+
+    Those are not among the jobs of `instance`. GPUs that two jobs share are named only once: not with a saving
+    job whose partner is in `instance`, and of two saving ones with the one that leaves later.
+    """
+
+    instance: Instance
+    saving: tuple[tuple[str, Placement, float], ...]
+
+
+def snapshot(world: World, *, jobs: Iterable[str] | None = None) -> Snapshot:
+    """The running and the waiting jobs (of these only `jobs`, if given) as an instance whose `now_s` is the
+    present. O(jobs), with the cluster, the tenants and most job objects of the simulation's own instance.
+
+    - The work left is what the policy may know (`World.remaining_work_s`): a job believed to be longer or shorter
+      than it is has that length.
+    - `after` is empty: predecessors have completed. Jobs still to arrive are not there.
+    - A budget is what is left of it for these jobs once those not among them have the least they need. The cluster
+      is the simulation's own object unless it has budgets; then it is a copy that shares its memo.
+    - A job whose partner is saving appears as if it were alone already.
+
+    Raises PolicyFault where one of `jobs` neither waits nor runs.
+    """
+    wanted = [*world.waiting] if jobs is None else [job_id for job_id in jobs if job_id not in world.running]
+    for job_id in wanted:
+        if job_id not in world.waiting:
+            raise PolicyFault(f"no snapshot with job {job_id} at {world.now_s:g} s: it neither waits nor runs")
+    chosen = sorted(dict.fromkeys([*wanted, *world.running]), key=lambda job_id: world.order(job_id)[1])
+    entries = [world.entry(job_id) for job_id in chosen]
+    instance = Instance(
+        name=f"{world.instance.name} at {world.now_s:.12g}",
+        now_s=world.now_s,
+        cluster=_with_budgets_left(world, chosen),
+        tenants=world.instance.tenants,
+        jobs=tuple(_as_known(world, job_id, entry) for job_id, entry in zip(chosen, entries, strict=True)),
+        running=tuple(entry for entry in entries if isinstance(entry, Running)),
+        suspended=tuple(entry for entry in entries if isinstance(entry, Suspended)),
+    )
+    return Snapshot(instance, tuple(_blocked(world, job_id) for job_id in world.saving))
+
+
+def _as_known(world: World, job_id: str, entry: Running | Suspended | None) -> Job:
+    """The job without its predecessors, as long as it is believed to be."""
+    job = world.job(job_id)
+    if job.after:
+        job = replace(job, after=())
+    if entry is None:
+        left_s = world.remaining_work_s(job_id)
+        return job if left_s == job.work_s else _of_length(job, left_s)
+    fits = entry.remaining_s <= job.work_s * (1 + REMAINING_TOLERANCE)
+    return job if fits else _of_length(job, entry.remaining_s)
+
+
+def _of_length(job: Job, work_s: float) -> Job:
+    if not job.modes:
+        return replace(job, duration_s=work_s)
+    longer = work_s / job.work_s
+    modes = tuple(replace(mode, duration_s=(mode.duration_s or 0.0) * longer) for mode in job.modes)
+    return replace(job, modes=modes)
+
+
+def _with_budgets_left(world: World, jobs: list[str]) -> Cluster:
+    cluster = world.cluster
+    if not cluster.budgets:
+        return cluster
+    left = dict(world.free.budgets)  # beyond the least that unfinished jobs need
+    most_needed = dict.fromkeys(left, 0.0)
+    for job_id in jobs:
+        for name, amount in world.least_budgets(job_id).items():
+            left[name] += amount
+            most_needed[name] = max(amount, most_needed[name])
+        if job_id in world.running:
+            for name, amount in world.hold(job_id).need.budgets:
+                left[name] += amount
+    budgets = {name: max(amount, most_needed[name]) for name, amount in left.items()}  # whatever the rounding
+    memo = cluster.memo
+    new = replace(cluster, budgets=budgets)
+    vars(new)["memo"] = memo
+    return new
+
+
+def _blocked(world: World, job_id: str) -> tuple[str, Placement, float]:
+    hold, until_s = world.hold(job_id), world.expected_release_s(job_id)
+    placement = hold.placement
+    if hold.partner is not None:
+        theirs_s = math.inf if hold.partner in world.running else world.expected_release_s(hold.partner)
+        if (theirs_s, hold.partner) > (until_s, job_id):
+            placement = tuple(Slot(node=slot.node, cpus=slot.cpus) for slot in placement)
+    return job_id, placement, until_s

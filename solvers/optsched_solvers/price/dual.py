@@ -1,0 +1,160 @@
+"""Prices of capacity by a cutting-plane method: the smallest Lagrangian bound of a round, and what it says of jobs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.round.model import NO_OPTION, RoundModel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TOLERANCE = 1e-5
+"""Relative distance between the bound and what any prices could still reach at which the search ends."""
+MOST_CUTS = 400
+WIDENINGS = 3
+"""How often the trust region grows tenfold before the search believes that no cut can be beaten."""
+
+
+@dataclass(slots=True)
+class Prices:
+    """Prices of the rows, the bound they prove, and for each option how much of it the relaxation takes (convex
+    weights of the relaxed solutions whose cuts support the bound)."""
+
+    prices: Floats
+    bound: float
+    weights: Floats
+    cuts: int
+
+
+class _Cut:
+    __slots__ = ("chosen", "slope", "value")
+
+    def __init__(self, value: float, slope: Floats, chosen: Ints) -> None:
+        self.value = value
+        self.slope = slope
+        self.chosen = chosen
+
+
+def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:
+    """Lagrangian bound at `prices`, its slope (capacity less usage) and the option each job takes."""
+    reduced = model.reduced_values(prices)
+    chosen = best_options(model, reduced)
+    taken = chosen[chosen >= 0]
+    bound = float(model.capacity @ prices + reduced[taken].sum())
+    return bound, model.capacity - model.usage(taken), chosen
+
+
+def best_options(model: RoundModel, reduced: Floats) -> Ints:
+    """The option of largest reduced value of each job, the first of equals; -1 where none is above 0."""
+    best = np.maximum.reduceat(reduced, model.first[:-1])
+    at_best = np.flatnonzero(reduced == best[model.job])
+    option = np.empty(len(model.jobs), dtype=np.int64)
+    option[model.job[at_best[::-1]]] = at_best[::-1]
+    return np.where(model.must | (best > 0), option, NO_OPTION)
+
+
+def first_prices(model: RoundModel) -> Floats:
+    """Prices to start from: what a GPU earns at the margin if jobs are served by value for each GPU, the same for
+    all GPU rows, and nothing for the other rows."""
+    prices = np.zeros(len(model.rows))
+    is_gpu = np.array([row.what == "GPUs" and row.classes & (row.classes - 1) == 0 for row in model.rows], dtype=bool)
+    if not is_gpu.any():
+        return prices
+    gpus = np.maximum(model.pattern_gpus[model.pattern], 1.0)
+    density = np.where(gpus > 0, model.value / gpus, 0.0)
+    best = np.maximum.reduceat(density, model.first[:-1])
+    at_best = np.flatnonzero(density == best[model.job])
+    option = np.empty(len(model.jobs), dtype=np.int64)
+    option[model.job[at_best[::-1]]] = at_best[::-1]
+    order = np.argsort(-best, kind="stable")
+    served = np.cumsum(gpus[option[order]])
+    marginal = np.searchsorted(served, model.capacity[is_gpu].sum())
+    if marginal < len(order):
+        prices[is_gpu] = best[order[marginal]]
+    return prices
+
+
+def optimise(
+    model: RoundModel, start: Floats | None, out_of_time: Callable[[], bool], tolerance: float = TOLERANCE
+) -> Prices:
+    """Minimise the Lagrangian bound over prices >= 0 (Kelley's cutting planes in a trust region).
+
+    Each relaxed solution gives a cut; a small linear program over the prices finds where all cuts are lowest within
+    the region; the region grows where the cuts were right and shrinks where they were not. Deterministic.
+    """
+    from ortools.linear_solver import pywraplp
+
+    count = len(model.rows)
+    prices = first_prices(model) if start is None else start
+    bound, slope, chosen = relaxed(model, prices)
+    if not count:
+        weights = np.zeros(len(model.value))
+        weights[chosen[chosen >= 0]] = 1.0
+        return Prices(prices, bound, weights, 1)
+    typical = np.maximum(model.capacity, 1.0)
+    # a row's unit of price: the bound spread over its capacity
+    size = max(abs(bound), 1e-12)
+    unit = size / typical / count
+    program = pywraplp.Solver.CreateSolver("GLOP")
+    program.SetSolverSpecificParametersAsString("max_number_of_iterations: 2000")  # it may cycle
+    variables = [program.NumVar(0.0, program.infinity(), "") for _ in range(count)]
+    height = program.NumVar(-program.infinity(), program.infinity(), "")
+    program.Minimize(height)
+    cuts: list[_Cut] = []
+    rows = []
+
+    def add(value: float, at: Floats, slope: Floats, chosen: Ints) -> None:
+        cuts.append(_Cut(value, slope, chosen))
+        # height >= value + slope (p - at), all in units of the first bound
+        row = program.RowConstraint(float((value - slope @ at) / size), program.infinity(), "")
+        row.SetCoefficient(height, 1.0)
+        for i in np.flatnonzero(slope):
+            row.SetCoefficient(variables[i], -float(slope[i] * unit[i] / size))
+        rows.append(row)
+
+    add(bound, prices, slope, chosen)
+    radius = 1.0
+    widened = 0
+    lowest = bound
+    duals = np.zeros(0)
+    while len(cuts) < MOST_CUTS and not out_of_time():
+        for i, variable in enumerate(variables):
+            centre = prices[i] / unit[i]
+            reach = radius * max(1.0, centre)
+            variable.SetBounds(max(0.0, centre - reach), centre + reach)
+        if program.Solve() != pywraplp.Solver.OPTIMAL:
+            break
+        lowest = height.solution_value() * size
+        duals = np.array([max(0.0, row.dual_value()) for row in rows])
+        trial = np.array([max(0.0, variable.solution_value()) for variable in variables]) * unit
+        promised = bound - lowest
+        if promised <= tolerance * max(abs(bound), 1e-12):
+            if widened >= WIDENINGS:
+                break
+            widened += 1  # the region, not the cuts, may be what keeps the bound up
+            radius *= 10.0
+            continue
+        value, slope, chosen = relaxed(model, trial)
+        add(value, trial, slope, chosen)
+        if bound - value >= 0.1 * promised:
+            if bound - value >= 0.7 * promised:
+                radius *= 2.0
+            prices, bound = trial, value
+        else:
+            radius = max(radius * 0.5, 1e-6)
+    return Prices(prices, bound, _weights(model, duals, cuts), len(cuts))
+
+
+def _weights(model: RoundModel, duals: Floats, cuts: list[_Cut]) -> Floats:
+    """Convex weights of the cuts that support the lowest point, spread over the options they take."""
+    total = np.zeros(len(model.value))
+    if duals.sum() <= 0:
+        duals = np.zeros(len(cuts))
+        duals[-1] = 1.0
+    for weight, cut in zip(duals / duals.sum(), cuts, strict=False):
+        if weight > 1e-9:
+            total[cut.chosen[cut.chosen >= 0]] += weight
+    return total

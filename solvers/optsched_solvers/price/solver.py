@@ -1,0 +1,97 @@
+"""`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is left."""
+
+import numpy as np
+
+from optsched.errors import InputError
+from optsched.round.model import Floats, RoundModel
+from optsched.round.realise import keep_all, realise
+from optsched.round.solver import RoundRequest
+
+from ..within import within
+from .core import core
+from .dual import best_options, optimise
+from .rounding import heaviest, round_choice
+
+FINE = 1e-7
+"""Tolerance of the prices where the core is small enough to be solved afterwards."""
+COARSE = 1e-5
+"""The same where packing is all there is time for."""
+PRICES_SHARE = 0.6
+"""Most of the time that is left for finding prices."""
+CORE_OPTIONS = 60_000
+"""Most options for which a core is tried."""
+CORE_LEAST_S = 0.02
+"""No core is tried in less time."""
+KEEP_FIRST_OPTIONS = 5_000
+"""Most options for which the plan that keeps all is made first, so that of two plans of equal value it stays."""
+
+
+class PriceSolver:
+    """See DESIGN 7 and docs/mathematics.md, "The round"."""
+
+    name = "price"
+    title = "Lagrangian prices and packing, then the exact core"
+    needs = ("ortools",)
+
+    def supports(self, model: RoundModel) -> str | None:
+        """Every round."""
+        return None
+
+    def solve(self, request: RoundRequest) -> None:
+        """Anytime: after the prices there is a plan and a bound, and both only get better."""
+        model = request.model
+        if len(model.value) <= KEEP_FIRST_OPTIONS:
+            request.report_packing(keep_all(model))
+        start = _start(model, request.prices)
+        small = len(model.value) <= _core_options(request.options)
+        enough_s = (1 - PRICES_SHARE) * request.left_s()
+        found = optimise(model, start, lambda: request.left_s() < enough_s, FINE if small else COARSE)
+        request.report_bound(found.bound, "prices")
+        request.report_prices(found.prices)
+        reduced = model.reduced_values(found.prices)
+        best = best_options(model, reduced)
+        value = -np.inf
+        for wish in (round_choice(model, best, reduced), heaviest(model, found.weights)):
+            value = max(value, realise(request, wish, reduced))
+            if not small or found.bound - value <= request.gap * abs(value) or request.left_s() <= 0:
+                break
+        if small and found.bound - value > request.gap * abs(value):
+            self._core(request, reduced, found.bound, value)
+
+    def _core(self, request: RoundRequest, reduced: Floats, bound: float, value: float) -> None:
+        from ..highs import maximise
+
+        model = request.model
+        part = core(model, reduced, bound - value)
+        left_s = request.left_s()
+        if not len(part.options) or left_s < CORE_LEAST_S:
+            return
+        program = part.program(model)
+        left_s = request.left_s()
+        outcome = within(left_s, lambda: maximise(program, 0.9 * left_s, relative_gap=request.gap * 0.5))
+        if outcome is None:
+            return
+        if outcome.infeasible:  # no better solution exists than the one in hand
+            request.report_bound(value, "core")
+            return
+        if outcome.bound < bound:
+            request.report_bound(max(value, outcome.bound), "core")
+        if outcome.x is not None:
+            realise(request, program.choice(model, part.fixed, outcome.x), reduced)
+
+
+def _core_options(options: dict[str, str]) -> int:
+    text = options.get("core", str(CORE_OPTIONS))
+    if not text.isdigit():
+        raise InputError(f"round solver price: core={text} is no number of options")
+    return int(text)
+
+
+def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:
+    """Last round's prices, where there are any for these rows."""
+    if not any(row.name in known for row in model.rows):
+        return None
+    return np.array([known.get(row.name, 0.0) for row in model.rows])
+
+
+SOLVER = PriceSolver()

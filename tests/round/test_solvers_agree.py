@@ -1,0 +1,95 @@
+"""On random rounds every solver gives a verified plan and a bound that no plan of any other exceeds, and where all
+prove optimality they agree to the last digit."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optsched import Instance
+from optsched.objectives import TERMS, parse
+from optsched.round.build import build
+from optsched.round.decide import decide
+from optsched.round.exact import program
+from optsched.round.model import RoundModel
+from optsched.round.plan import RoundSolution
+from optsched.round.verify import verify_round
+from optsched_solvers.highs import maximise
+
+from .random_rounds import rounds
+from .settings import PATIENT
+
+SAME = 1e-9
+OBJECTIVES = (*TERMS, "deadline,wct", "0.5*wct+2*tardiness")
+
+
+def at_least(a: float, b: float) -> bool:
+    """a >= b but for the rounding of sums."""
+    return a >= b - SAME * max(abs(a), abs(b))
+
+
+def decided(instance: Instance, objective: str, solver: str) -> RoundSolution:
+    """A round without the loss of a gap, checked."""
+    found = decide(instance, objective, round_s=10.0, solver=solver, budget_s=60.0, gap=0.0)
+    assert found.fallback is None
+    assert not any("rejected" in note for note in found.notes), found.notes
+    assert not verify_round(instance, found.jobs)
+    assert at_least(found.bound, found.value) and found.value >= 0
+    return found
+
+
+def model_of(instance: Instance, objective: str = "wct") -> RoundModel:
+    return build(instance, parse(objective), 10.0)
+
+
+@settings(PATIENT, max_examples=60)
+@given(rounds(), st.sampled_from(OBJECTIVES))
+def test_all_solvers_agree(instance: Instance, objective: str) -> None:
+    found = [decided(instance, objective, solver) for solver in ("price", "highs", "milp")]
+    best = max(one.value for one in found)
+    assert all(at_least(one.bound, best) for one in found)
+    if all(one.gap <= SAME for one in found):
+        assert all(at_least(one.value, best) for one in found)
+
+
+@settings(PATIENT, max_examples=150)
+@given(rounds(most_jobs=14), st.sampled_from(OBJECTIVES))
+def test_prices_never_prove_less_than_the_model_allows(instance: Instance, objective: str) -> None:
+    model = model_of(instance, objective)
+    found = decided(instance, objective, "price")
+    if model.jobs:
+        outcome = maximise(program(model), 60.0)
+        assert outcome.proved
+        assert at_least(outcome.value, found.value)
+        assert at_least(found.bound, outcome.value)
+
+
+@settings(PATIENT, max_examples=150)
+@given(rounds(most_jobs=14), st.data())
+def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> None:
+    model = model_of(instance)
+    if not model.jobs:
+        return
+    prices = np.array(data.draw(st.lists(
+        st.one_of(st.just(0.0), st.floats(0.0, 2.0)), min_size=len(model.rows), max_size=len(model.rows)
+    )))
+    assert at_least(model.bound(prices), maximise(program(model), 60.0).value)
+
+
+@settings(PATIENT, max_examples=100)
+@given(rounds(most_jobs=14))
+def test_a_decided_round_respects_every_row(instance: Instance) -> None:
+    found = decided(instance, "wct", "price")
+    for row in found.prices:
+        assert row.used <= row.capacity * (1 + 1e-6) + 1e-6
+
+
+@pytest.mark.parametrize("solver", ["price", "highs"])
+def test_same_input_same_output(solver: str) -> None:
+    @settings(PATIENT, max_examples=20)
+    @given(rounds(most_jobs=14))
+    def check(instance: Instance) -> None:
+        one, two = decided(instance, "wct", solver), decided(instance, "wct", solver)
+        assert (one.jobs, one.value, one.bound, one.prices) == (two.jobs, two.value, two.bound, two.prices)
+
+    check()

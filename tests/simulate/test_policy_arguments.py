@@ -1,0 +1,137 @@
+"""Policies that are given the objective and options, by name, as a solver, and through the engine."""
+
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from optsched import Cluster, Instance, Job, Node, engine, registry
+from optsched.errors import InputError
+from optsched.objectives import Objective, parse
+from optsched.plan import Plan
+from optsched.simulate.policy_solver import PolicySolver
+from optsched.simulate.world import World
+from optsched.solver import Report, Request, ignore
+
+WCT = parse("wct")
+INSTANCE = Instance(
+    cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=(Job(id="a", duration_s=1.0), Job(id="b", duration_s=2.0))
+)
+MADE: list[Any] = []
+
+
+class Plain:
+    """Takes nothing."""
+
+    name = title = "plain"
+
+    def __init__(self) -> None:
+        MADE.append(self)
+
+    def decide(self, world: World) -> None:
+        for job_id in list(world.waiting):
+            if (found := world.fit(job_id)) is not None:
+                world.start(job_id, *found)
+
+
+class Judged(Plain):
+    """Takes the objective and options, of which it knows `depth`."""
+
+    name = title = "judged"
+
+    def __init__(self, objective: Objective | None = None, *, options: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self.objective, self.options = objective, options
+        if unknown := set(options or {}) - {"depth"}:
+            raise InputError(f"policy judged has no option {min(unknown)}; it has depth")
+
+
+class Unready:
+    """Cannot be made here."""
+
+    name = title = "unready"
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        raise ValueError("no luck")
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    MADE.clear()
+    entries = {
+        kind.name: EntryPoint(kind.name, f"{__name__}:{kind.__name__}", "optsched.policies")
+        for kind in (Plain, Judged, Unready)
+    }
+    real = registry._entries
+    monkeypatch.setattr(
+        registry, "_entries", lambda group: {**real(group), **entries} if group == "policies" else real(group)
+    )
+
+
+def test_a_policy_is_given_what_its_constructor_takes() -> None:
+    found = registry.policy("judged", WCT, {"depth": "3"})
+    assert isinstance(found, Judged) and (found.objective, found.options) == (WCT, {"depth": "3"})
+    found = registry.policy("judged")
+    assert isinstance(found, Judged) and (found.objective, found.options) == (None, None)
+    assert isinstance(registry.policy("plain", WCT, {}), Plain)
+    assert registry.policy("srtf", WCT).name == "srtf"
+
+
+def test_options_that_nobody_takes_are_refused() -> None:
+    for name in ("plain", "fifo"):
+        with pytest.raises(InputError, match=f"policy {name} takes no options; leave out depth, width"):
+            registry.policy(name, WCT, {"depth": "3", "width": "1"})
+    with pytest.raises(InputError, match="policy judged has no option width; it has depth"):
+        registry.policy("judged", WCT, {"width": "1"})
+
+
+def solved(name: str, options: dict[str, str]) -> tuple[list[Plan], list[str]]:
+    plans: list[Plan] = []
+    notes: list[str] = []
+    report = Report(plan=plans.append, bound=ignore, infeasible=ignore, note=notes.append)
+    request = Request(instance=INSTANCE, objective=parse("makespan"), time_limit_s=1.0, options=options)
+    solver = PolicySolver(name)
+    assert solver.supports(INSTANCE, request.objective) is None
+    solver.solve(request, report)
+    return plans, notes
+
+
+def test_the_solver_of_a_policy_hands_them_over() -> None:
+    plans, notes = solved("judged", {"depth": "2"})
+    assert len(plans) == 1 and not notes
+    assert (MADE[-1].objective.name, MADE[-1].options) == ("makespan", {"depth": "2"})
+    with pytest.raises(InputError, match="takes no options"):
+        solved("plain", {"depth": "2"})
+
+
+def test_the_engine_hands_them_to_the_policy_that_is_the_solver() -> None:
+    found = engine.solve(INSTANCE, "makespan", solver="judged", options={"depth": "2"}, time_limit_s=5)
+    assert (found.solver, found.value) == ("judged", 3.0)
+    assert (MADE[-1].objective.name, MADE[-1].options) == ("makespan", {"depth": "2"})
+    MADE.clear()
+    for name, message in (("plain", "takes no options"), ("judged", "no option width")):
+        with pytest.raises(InputError, match=message):
+            engine.solve(INSTANCE, solver=name, options={"width": "1"}, time_limit_s=5)
+
+
+def test_the_options_of_an_exact_solver_are_not_for_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "HEURISTICS", ("judged", "plain"))
+
+    class Silent:
+        name, title, needs, guarantee = "silent", "finds nothing", (), "none"
+
+        def supports(self, instance: Instance, objective: Objective) -> str | None:
+            return None
+
+        def solve(self, request: Request, report: Report) -> None:
+            assert request.options == {"width": "1"}
+
+    found = engine.solve(INSTANCE, solver=Silent(), options={"width": "1"}, time_limit_s=5, isolate=False)
+    assert found.plan is not None and not found.fallback
+    assert [type(one) for one in MADE] == [Judged, Plain] and MADE[0].objective == WCT and MADE[0].options is None
+
+
+def test_a_policy_that_cannot_be_made_is_noted() -> None:
+    found = engine.solve(INSTANCE, solver="unready", time_limit_s=5)
+    assert found.plan is None and len(found.notes) == 1
+    assert found.notes[0].endswith("unready cannot be made: ValueError: no luck")
