@@ -1,6 +1,6 @@
 """The modes in which a job can run on a cluster, as planners see them."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -193,7 +193,13 @@ def options(cluster: Cluster, job: Job) -> tuple[Option, ...]:
     key = ("options", _demands(job))
     if key not in known:
         found = list(_candidates(cluster, job))
-        best = tuple(option for option in found if not any(_dominates(job, other, option) for other in found))
+        alike: dict[object, list[Option]] = defaultdict(list)
+        for option in found:
+            alike[option.mode.gpu_type, option.mode.gpus].append(option)
+        best = tuple(
+            option for option in found
+            if not any(_dominates(job, other, option) for other in alike[option.mode.gpu_type, option.mode.gpus])
+        )
         known[key] = (job, best)  # keeping the job keeps what has the ids in the key
     return known[key][1]
 
@@ -232,9 +238,8 @@ def _candidates(cluster: Cluster, job: Job) -> Iterator[Option]:
 
 
 def _dominates(job: Job, a: Option, b: Option) -> bool:
+    """Whether `b` is of no use beside `a`, of the same GPU type and count."""
     if a is b or a.mode.duration_s is not None:
-        return False
-    if (a.mode.gpu_type, a.mode.gpus) != (b.mode.gpu_type, b.mode.gpus):
         return False
     wider = WIDEST_FIRST.index(a.spread) <= WIDEST_FIRST.index(b.spread)
     if not wider or a.mode.cpus_per_gpu > b.mode.cpus_per_gpu or a.rate < b.rate:

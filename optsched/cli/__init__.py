@@ -17,14 +17,14 @@ from ..errors import OptschedError
 COMMANDS = {
     "demo": ("demo", "Solve a small example and draw it: the place to start."),
     "solve": ("solve", "Plan an instance: a checked plan with a proven gap."),
-    "round": ("round", "Decide who runs now, until the next look: checked, with a proven gap."),
+    "round": ("round", "Decide who runs now: a checked round with a proven gap."),
     "explain": ("explain", "Why each job runs, waits, moves or was preempted."),
     "simulate": ("simulate", "What a policy would do: simulated, checked and measured."),
     "verify": ("verify", "Check a plan independently of what made it."),
     "bound": ("bound", "Lower bounds that no plan can beat."),
     "generate": ("generate", "Make an instance with jobs like those of a published trace."),
     "import": ("import_", "Turn a trace or benchmark file into an instance."),
-    "list": ("list", "What is there: solvers, policies, formats, objectives."),
+    "list": ("list", "What is there: solvers, rounds, policies, formats, objectives."),
     "schema": ("schema", "JSON Schema of instance, plan and round files."),
 }
 """Name of each command, its module here, and its line in `optsched --help`."""

@@ -90,8 +90,8 @@ def _decided(
     from ..objectives import parse
     from ..round.decide import decide
     from ..round.files import file_format, load_round
-    from ..verify import verify
     from ..round.verify import verify_round
+    from ..verify import verify
 
     if source is None:
         return decide(instance, objective, round_s=round_s, budget_s=budget_s)

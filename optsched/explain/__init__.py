@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import InputError
-from ..instance import Instance, Placement, Running
+from ..instance import Placement, Running
 from ..job import Job, Mode
 from ..modes import WIDEST_FIRST
 from ..never import why_never
 from ..physics import hold_to_save_s, lost_s, may_preempt, memory_gib, span, unsaved_s
 from ..round.model import NO_OPTION, Floats, Kind, RoundModel
 from ..round.plan import RoundSolution
-from .facts import Explanation, Leaver, OptionNumbers, RowCost, State, Swap
+from .facts import Explanation, Leaver, OptionNumbers, RowCost, Swap
+from .inactive import explain_inactive, with_sentence
 from .room import Room
-from .words import sentence
 
 __all__ = [
     "Explainer", "Explanation", "Leaver", "OptionNumbers", "RowCost", "Swap", "explain", "explain_inactive",
@@ -30,45 +30,6 @@ def explain(model: RoundModel, solution: RoundSolution, job_id: str) -> Explanat
     Raises InputError where `solution` is no round of this model, or the instance has no such job.
     """
     return Explainer(model, solution).job(job_id)
-
-
-def explain_inactive(instance: Instance, job_id: str) -> Explanation | None:
-    """Of a job that can never run, or cannot run yet, why; None of the others, which a round decides. Needs no round.
-
-    Raises InputError where the instance has no such job.
-    """
-    job = instance.job.get(job_id)
-    if job is None:
-        raise InputError(f"job {job_id!r} is not in the instance")
-    if job_id in instance.running_job:
-        return None
-    reason = why_never(instance.cluster, instance.tenants, job)
-    if reason is not None:
-        return _finished(instance, _bare(job_id, "never", reason=reason))
-    if job.after:
-        lost = [
-            one for one in job.after
-            if one not in instance.running_job and why_never(instance.cluster, instance.tenants, instance.job[one])
-        ]
-        reason = f"{lost[0]} can never run" if lost else None
-        return _finished(instance, _bare(job_id, "later", waits_for=job.after, reason=reason))
-    if job.submit_s > instance.now_s:
-        return _finished(instance, _bare(job_id, "later"))
-    return None
-
-
-def _bare(
-    job_id: str, state: State, *, reason: str | None = None, waits_for: tuple[str, ...] = ()
-) -> Explanation:
-    return Explanation(
-        id=job_id, state=state, reason=reason, chosen=None, best=None, keep=None, nodes=(), waits_for=waits_for,
-        blocked=False, margin=None, must_stay=None, leaver=None, swap=None, makes_way_for=(), takes_from=(),
-        sentence="",
-    )
-
-
-def _finished(instance: Instance, found: Explanation) -> Explanation:
-    return replace(found, sentence=sentence(instance, found))
 
 
 class Explainer:
@@ -154,7 +115,7 @@ class Explainer:
             taken = tuple(slot.node for slot in decided.placement if slot.node in self._comers)
         elif swap is not None and not swap.leavers:
             taken = swap.nodes
-        return _finished(instance, Explanation(
+        return with_sentence(instance, Explanation(
             id=job_id, state=decided.decision, reason=None,
             chosen=None if chosen < 0 else self._numbers(chosen),
             best=self._numbers(best),
@@ -162,7 +123,8 @@ class Explainer:
             nodes=tuple(slot.node for slot in decided.placement),
             waits_for=waits_for, blocked=blocked,
             margin=None if running is None else float(self._reduced[start]),
-            must_stay=self._must_stay(j, running) if running is not None and model.must[j] else None,
+            must_stay=self._must_stay(j, running)
+            if running is not None and model.must[j] and decided.decision == "continue" else None,
             leaver=None if running is None else self._leaver(j, preempted=True),
             swap=swap,
             makes_way_for=_others(job_id, left, self._comers),
@@ -277,12 +239,13 @@ class Explainer:
         for slot in placement:
             mask |= model.classes[model.class_of[cluster.node_order[slot.node]]].bit
         spread = span(cluster, placement)
+        alone = mode if mode is None else replace(mode, share_with=None)
         best = NO_OPTION
         for option in range(start + (entry is not None), int(model.first[j + 1])):
             pattern = model.patterns[int(model.pattern[option])]
             widest = "node" if pattern.together else pattern.option.spread
             if (
-                pattern.option.mode == mode and not mask & ~pattern.classes
+                pattern.option.mode in (mode, alone) and not mask & ~pattern.classes
                 and WIDEST_FIRST.index(widest) <= WIDEST_FIRST.index(spread)
                 and (best < 0 or model.value[option] > model.value[best])
             ):

@@ -20,9 +20,10 @@ from ..physics import (
     remaining_after_preemption_s,
     unsaved_s,
 )
+from .held import Held, held_by
 from .model import Floats, Ints, Kind, RoundModel
 from .patterns import NodeClass, Pattern, node_classes, patterns
-from .rows import Held, build_rows
+from .rows import build_rows
 from .spare import SpareRoom
 from .value import Jobs, Ways, option_values
 
@@ -87,7 +88,7 @@ def build(
     cluster = instance.cluster
     is_running = np.zeros(count, dtype=bool)
     is_running[kept] = True
-    held = Held.of(instance, classes, class_of, facts, kept)
+    held = held_by(instance, class_of, [(facts.jobs[j], facts.running[j]) for j in kept], blocked)
     save_s = np.zeros(count)
     lost_work = np.zeros(count)
     lost_time = np.zeros(count)
@@ -143,15 +144,14 @@ def build(
     finish_s = save_s[job] + load_s[job] + (remaining + lost_work)[job] / rate
     finish_s[keeps] = finish_keep[kept]
     swap_s = finish_s - save_s[job]
-    preemptible = kept[~must[kept]]
-    spare = SpareRoom(cluster, classes, held, blocked)
-    extra = spare.swap_costs(flat, preemptible, save_s + load_s + lost_time - setup_left, held, kept)
+    cost_s = save_s + load_s + lost_time
+    extra = SpareRoom(cluster, classes, held).swap_costs(flat, (cost_s - setup_left)[kept], ~must[kept])
     swap_s[fresh] += extra[pattern[fresh]]
     swap_s[first[:-1][must]] = finish_s[first[:-1][must]]  # nothing is weighed against a job that must be kept
     finish_s, swap_s = np.maximum(finish_s, SHORTEST_S), np.maximum(swap_s, SHORTEST_S)
 
     # ---- values and rows
-    pays = _pays(instance, facts, kept, rate_now, save_s + load_s + lost_time, job, kind, rate)
+    pays = _pays(instance, facts, kept, rate_now, cost_s, job, kind, rate)
     value = np.zeros(0)
     if count:
         ways = Ways(
@@ -162,13 +162,14 @@ def build(
             if _asks(objective, "cost") else np.zeros(0),
         )
         value = option_values(objective, _jobs(instance, objective, facts), ways, round_s, refill=refill) * pays
-    built = build_rows(instance, classes, flat, held, blocked)
+    built = build_rows(instance, classes, flat, held)
     return RoundModel(
         instance=instance, objective=objective, round_s=round_s, refill=refill, blocked=tuple(blocked), reserved=tuple(reserved),
         classes=classes, class_of=class_of, jobs=tuple(facts.jobs), never=tuple(facts.never),
         running=tuple(facts.running), must=must, patterns=tuple(flat), kept=kept,
-        pattern_gpus=np.array([float(one.gpus) for one in flat] + list(held.gpus), dtype=float),
-        pattern_classes=_class_sets(flat, held, class_of), first=first, job=job, kind=kind, pattern=pattern, mate=np.full(len(job), -1, dtype=np.int64),
+        pattern_gpus=np.concatenate([np.array([one.gpus for one in flat], dtype=float), held.gang]),
+        pattern_classes=_class_sets(flat, held),
+        first=first, job=job, kind=kind, pattern=pattern, mate=np.full(len(job), -1, dtype=np.int64),
         rate=rate, finish_s=finish_s, swap_s=swap_s, value=value,
         rows=built.rows, capacity=np.array([row.capacity for row in built.rows], dtype=float),
         entry_row=built.entry_row, entry_pattern=built.entry_pattern, entry_amount=built.entry_amount,
@@ -198,11 +199,19 @@ def _facts(instance: Instance) -> _Facts:
     facts = _Facts()
     cluster, caps, now_s = instance.cluster, gpu_caps(instance.tenants), instance.now_s
     running = instance.running_job
+    key = "patterns by job", tuple(caps.items()), tuple(cluster.budgets.values())
+    known: dict[int, tuple[Job, tuple[Pattern, ...]]] = cluster.memo.get(key, {})
+    kept: dict[int, tuple[Job, tuple[Pattern, ...]]] = {}
+    cluster.memo[key] = kept  # of the last round only, by identity
     for job in instance.jobs:
         entry = running.get(job.id)
         if entry is None and (job.submit_s > now_s or job.after):
             continue
-        own = patterns(cluster, caps, job)
+        found = known.get(id(job))
+        if found is None:
+            found = job, patterns(cluster, caps, job)
+        kept[id(job)] = found
+        own = found[1]
         if entry is None and not own:
             facts.never.append(job)
             continue
@@ -212,15 +221,12 @@ def _facts(instance: Instance) -> _Facts:
     return facts
 
 
-def _class_sets(flat: list[Pattern], held: Held, class_of: list[int]) -> Ints:
+def _class_sets(flat: list[Pattern], held: Held) -> Ints:
     number: dict[int, int] = {}
-    masks = [one.classes for one in flat]
-    for on in held.on:
-        mask = 0
-        for n, *_ in on:
-            mask |= 1 << class_of[n]
-        masks.append(mask)
-    return np.array([number.setdefault(mask, len(number)) for mask in masks], dtype=np.int64)
+    masks = [0] * len(held.gang)
+    for k, c in zip(held.owner.tolist(), held.node_class.tolist(), strict=True):
+        masks[k] |= 1 << c
+    return np.array([number.setdefault(mask, len(number)) for mask in (*(p.classes for p in flat), *masks)], np.int64)
 
 
 def _asks(objective: Objective, name: str) -> bool:

@@ -129,10 +129,12 @@ class Packing:
         density = model.value[options] / np.maximum(model.pattern_gpus[model.pattern[options]], 1.0)
         options = options[np.argsort(-density, kind="stable")]
         done: set[int] = set()
-        for option, j, fresh_one in zip(
-            options.tolist(), model.job[options].tolist(), fresh[options].tolist(), strict=True
+        full: set[int] = set()  # patterns for which there is no room; there only gets less
+        for option, j, p, fresh_one in zip(
+            options.tolist(), model.job[options].tolist(), model.pattern[options].tolist(), fresh[options].tolist(),
+            strict=True,
         ):
-            if j in done:
+            if j in done or p in full:
                 continue
             if not fresh_one:
                 k = self._kept_number[j]
@@ -142,6 +144,8 @@ class Packing:
                     self.chosen[j] = option
             elif self.put(j, option):
                 done.add(j)
+            else:
+                full.add(p)
 
     def worth(self) -> float:
         """Value of what is placed."""

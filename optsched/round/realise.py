@@ -12,23 +12,26 @@ MANY_OPTIONS = 60_000
 """Beyond so many options one packing takes all the time there is."""
 
 
-def realise(request: RoundRequest, wish: Ints, reduced: Floats) -> float:
-    """Put a choice on nodes in several orders until nothing of it is lost, and report each; the best value found.
+def realise(
+    request: RoundRequest, wish: Ints, reduced: Floats, *, enough: float = np.inf, tries: int = 2 * len(ORDERS)
+) -> float:
+    """Put a choice on nodes in several orders and report each; the best value found.
 
-    A job whose option does not fit takes another by `reduced`, or in a second turn by value.
+    Ends when nothing of the choice is lost, when the value is `enough`, or after so many `tries`. A job whose option
+    does not fit takes another by `reduced`, or in a second turn by value.
     """
     model = request.model
-    target = model.worth(wish)
+    target = min(model.worth(wish), enough)
     best = -np.inf
-    for ranked in (reduced, model.value):
-        for slots_first, fragments_first in ORDERS:
-            packing = Packing(model, slots_first=slots_first, fragments_first=fragments_first)
-            packing.place_all(wish, ranked)
-            packing.fill()
-            request.report_packing(packing)
-            best = max(best, packing.worth())
-            if best >= target - 1e-12 * abs(target) or len(model.value) > MANY_OPTIONS or request.left_s() <= 0:
-                return best
+    attempts = [(ranked, order) for ranked in (reduced, model.value) for order in ORDERS]
+    for ranked, (slots_first, fragments_first) in attempts[:tries]:
+        packing = Packing(model, slots_first=slots_first, fragments_first=fragments_first)
+        packing.place_all(wish, ranked)
+        packing.fill()
+        request.report_packing(packing)
+        best = max(best, packing.worth())
+        if best >= target - 1e-12 * abs(target) or len(model.value) > MANY_OPTIONS or request.left_s() <= 0:
+            break
     return best
 
 

@@ -5,57 +5,39 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..cluster import Cluster
-from ..instance import Placement
-from .model import Floats, Ints
+from .held import Held
+from .model import Floats
 from .patterns import NodeClass, Pattern
-from .rows import Held
 
 
 class SpareRoom:
     """GPUs, cores and memory of each node that nobody holds."""
 
-    def __init__(
-        self, cluster: Cluster, classes: tuple[NodeClass, ...], held: Held, blocked: Sequence[Placement]
-    ) -> None:
+    def __init__(self, cluster: Cluster, classes: tuple[NodeClass, ...], held: Held) -> None:
         self._classes = classes
-        count = len(cluster.nodes)
-        inf = float("inf")
-        self.gpus = np.array([node.gpus for node in cluster.nodes], dtype=np.int64)
+        self._held = held
+        count, inf = len(cluster.nodes), float("inf")
+        self.gpus = np.array([node.gpus for node in cluster.nodes], dtype=np.int64) - held.taken_gpus
+        self.gpus -= np.bincount(held.node, weights=held.gpus, minlength=count).astype(np.int64)
         self.cpus = np.array([inf if node.cpus is None else node.cpus for node in cluster.nodes], dtype=float)
+        self.cpus -= held.taken_cpus + np.bincount(held.node, weights=held.cpus, minlength=count)
         self.memory = np.array([inf if node.memory_gib is None else node.memory_gib for node in cluster.nodes])
-        gpus, cpus, memory = [0] * count, [0] * count, [0.0] * count
-        for on in held.on:
-            for n, g, c, m in on:
-                gpus[n] += g
-                cpus[n] += c
-                memory[n] += m
-        for placement in blocked:
-            for slot in placement:
-                n = cluster.node_order[slot.node]
-                gpus[n] += slot.gpus
-                cpus[n] += slot.cpus
-        self.gpus -= np.array(gpus, dtype=np.int64)
-        self.cpus -= np.array(cpus, dtype=float)
-        self.memory -= np.array(memory, dtype=float)
+        self.memory -= np.bincount(held.node, weights=held.memory_gib, minlength=count)
         self._states = [
             np.unique(np.stack([self.gpus[list(one.nodes)].astype(float), self.cpus[list(one.nodes)],
                                 self.memory[list(one.nodes)]], axis=1), axis=0)
             for one in classes
         ]
 
-    def swap_costs(
-        self, flat: Sequence[Pattern], preemptible: Ints, cost_s: Floats, held: Held, kept: Ints
-    ) -> Floats:
+    def swap_costs(self, flat: Sequence[Pattern], cost_s: Floats, preemptible: np.ndarray) -> Floats:
         """For each pattern the seconds that preempting others for it would cost: 0 where it fits beside all that
-        run, else the mean of `cost_s` over the jobs that could be preempted on its nodes, by GPUs held."""
-        position = {int(j): k for k, j in enumerate(kept)}
-        weight = np.zeros(len(self._classes))
-        total = np.zeros(len(self._classes))
-        class_of = {n: one.number for one in self._classes for n in one.nodes}
-        for j in preemptible:
-            for n, gpus, _, _ in held.on[position[int(j)]]:
-                weight[class_of[n]] += max(gpus, 1)
-                total[class_of[n]] += max(gpus, 1) * cost_s[j]
+        run, else the mean of `cost_s` (by running job) over the jobs that could be preempted on its nodes, by GPUs
+        held."""
+        held = self._held
+        share = np.maximum(held.gpus, 1) * preemptible[held.owner]
+        count = len(self._classes)
+        weight = np.bincount(held.node_class, weights=share, minlength=count)
+        total = np.bincount(held.node_class, weights=share * cost_s[held.owner], minlength=count)
         found = np.zeros(len(flat))
         known: dict[object, float] = {}
         for i, one in enumerate(flat):

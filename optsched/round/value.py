@@ -30,14 +30,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..objectives import Objective, Term
+from ..objectives import TERMS, Objective, Term
 
 Floats = NDArray[np.float64]
 
 LATER_LEVEL = 1e-3
 """Weight of each further objective of a sequence relative to the one before, both scaled to the same mean."""
 IDLE = 1e-3
-"""Weight of the wct value that is added where an objective sees no worth in running a job, so that GPUs do not idle."""
+"""Weight of the wct value that is added where an objective sees no worth in running a job, so that GPUs do not
+idle. A sequence of objectives ends in wct for the same reason."""
+SAME = 1e-9
+"""Relative difference between what two options use that is taken for rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +76,20 @@ def option_values(objective: Objective, jobs: Jobs, ways: Ways, round_s: float, 
     if not len(ways.job):
         return np.zeros(0)
     total = np.zeros(len(ways.job))
-    for k, level in enumerate(objective.levels):
+    several = len(objective.levels) > 1
+    for k, level in enumerate((*objective.levels, ((1.0, TERMS["wct"]),)) if several else objective.levels):
         found = np.zeros(len(ways.job))
         for weight, term in level:
-            found += weight * term_values(term, jobs, ways, round_s, refill=refill)
+            found += weight * term_values(term, jobs, ways, round_s, refill=refill, idle=not several)
         mean = float(found.mean())
-        total += found if len(objective.levels) == 1 else found * (LATER_LEVEL**k / mean if mean > 0 else 0.0)
+        total += found * (LATER_LEVEL**k / mean if mean > 0 else 0.0) if several else found
     return total
 
 
-def term_values(term: Term, jobs: Jobs, ways: Ways, round_s: float, *, refill: bool) -> Floats:
-    """Value of every option under one term (see above)."""
+def term_values(
+    term: Term, jobs: Jobs, ways: Ways, round_s: float, *, refill: bool, idle: bool = True
+) -> Floats:
+    """Value of every option under one term (see above); with `idle`, also where the term sees no worth in running."""
     pace = round_s / ways.swap_s
     if not refill:
         pace = np.minimum(1.0, pace)
@@ -91,16 +97,18 @@ def term_values(term: Term, jobs: Jobs, ways: Ways, round_s: float, *, refill: b
         least = IDLE**2 * (float(jobs.weight.max()) or 1.0)  # jobs of no weight still run where nothing else would
         return np.maximum(jobs.weight, least)[ways.job] * pace
     best_s = np.minimum.reduceat(ways.finish_s, ways.first[:-1])
-    idle = IDLE * (jobs.weight / max(float(jobs.weight.mean()), 1e-300))[ways.job] * pace
+    least = (IDLE if idle else 0.0) * (jobs.weight / (float(jobs.weight.mean()) or 1.0))[ways.job] * pace
     if term.over == "segments":
         used = ways.energy_kwh if term.name == "energy" else ways.price
         most = np.maximum.reduceat(used, ways.first[:-1])
-        return pace * (most[ways.job] - used) + idle * max(float(used.mean()), 1e-300)
+        spared = most[ways.job] - used
+        spared[spared < SAME * most[ways.job]] = 0.0
+        return pace * spared + least * (float(used.mean()) or 1.0)
     urgency = _urgency(term, jobs, best_s)
-    scale = max(float(urgency.mean()), 1e-300)
+    scale = float(urgency.mean()) or 1.0
     if term.over == "sum":
-        return urgency[ways.job] * pace + scale * idle
-    return round_s * (urgency * best_s)[ways.job] / ways.swap_s + scale * round_s * idle
+        return urgency[ways.job] * pace + scale * least
+    return (urgency * best_s)[ways.job] * pace + scale * round_s * least
 
 
 def _urgency(term: Term, jobs: Jobs, best_s: Floats) -> Floats:
@@ -109,10 +117,11 @@ def _urgency(term: Term, jobs: Jobs, best_s: Floats) -> Floats:
     typical_s = max(float(best_s.mean()), 1e-300)
     slack_s = jobs.deadline_s - complete_s
     late = np.isfinite(jobs.deadline_s)
+    near = np.exp(-np.clip(slack_s / (2.0 * typical_s), 0.0, 50.0))
     if term.name == "tardiness":  # Vepsalainen and Morton, Management Science 33, 1987: apparent tardiness cost
-        return np.where(late, jobs.weight * np.exp(-np.maximum(0.0, slack_s) / (2.0 * typical_s)), 0.0)
+        return np.where(late, jobs.weight * near, 0.0)
     if term.name == "deadline":  # a job that is late already has nothing to lose
-        return np.where(late & (slack_s >= 0), jobs.weight * np.exp(-np.maximum(0.0, slack_s) / (2.0 * typical_s)), 0.0)
+        return np.where(late & (slack_s >= 0), jobs.weight * near, 0.0)
     if term.name == "throughput":
         return jobs.weight * jobs.fastest_s / np.maximum(complete_s - jobs.submit_s, 1e-9) ** 2
     if term.name in ("ftf", "maxmin"):

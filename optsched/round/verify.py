@@ -149,11 +149,13 @@ def _pair(instance: Instance, entry: JobRound, partner: JobRound | None) -> Viol
     name = entry.mode.share_with
     gpus = sorted((slot.node, slot.gpus) for slot in entry.placement)
     if (
-        partner is None or partner.mode is None or partner.mode.share_with != entry.id
+        partner is None or partner is entry or partner.mode is None or partner.mode.share_with != entry.id
         or gpus != sorted((slot.node, slot.gpus) for slot in partner.placement)
     ):
         return Violation("sharing", f"job {entry.id} shares GPUs with {name}, but they do not name each other on the "
                          "same GPUs", entry.id)
+    if partner.mode.clock_mhz != entry.mode.clock_mhz:
+        return Violation("sharing", f"job {entry.id} shares GPUs with {name}, but they set different clocks", entry.id)
     both = instance.job[entry.id].profile.gpu_memory_gib + instance.job[partner.id].profile.gpu_memory_gib
     for slot in entry.placement:
         most = instance.cluster.node[slot.node].gpu_memory_gib

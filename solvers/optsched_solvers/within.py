@@ -1,10 +1,19 @@
-"""A call that is given up when its time is over, since native solvers overrun their limits."""
+"""Calls of native solvers: given up when their time is over, since they overrun their limits, and kept from printing
+on standard output, where results go."""
 
+import atexit
+import contextlib
+import ctypes
+import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 Found = TypeVar("Found")
+
+LAST_S = 5.0
+"""Seconds that the end of the process waits for calls that were given up: native code must not run on meanwhile."""
 
 
 def within(seconds: float, call: Callable[[], Found]) -> Found | None:
@@ -22,8 +31,31 @@ def within(seconds: float, call: Callable[[], Found]) -> Found | None:
             raised.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(max(0.0, seconds))
+    with _prints_on_stderr():
+        thread.start()
+        thread.join(max(0.0, seconds))
     if raised:
         raise raised[0]
-    return found[0] if found else None
+    if found:
+        return found[0]
+    atexit.register(thread.join, LAST_S)
+    return None
+
+
+@contextlib.contextmanager
+def _prints_on_stderr() -> Iterator[None]:
+    """HiGHS has a line that it prints whatever its settings."""
+    try:
+        sys.stdout.flush()
+        saved = os.dup(1)
+    except (OSError, ValueError, AttributeError):  # no standard output
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        with contextlib.suppress(OSError, TypeError):
+            ctypes.CDLL(None).fflush(None)  # what is left in its buffer goes where it was printed to
+        os.dup2(saved, 1)
+        os.close(saved)

@@ -11,12 +11,18 @@ from optsched.round.plan import RoundSolution
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
+from .promise import Promise, earliest
+
 ROUND_S = 300.0
 """Length of the round over which options are valued. Only the cap on finishing jobs depends on it."""
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the clock."""
 CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
+PATIENCE_S, PATIENCE_RUNS = 86400.0, 5.0
+"""How long a job waits before it is promised a place: this and so many times its run time."""
+SOON_S = 300.0
+"""How far ahead a place is held for a gang."""
 CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
 """Objectives under which the order of jobs changes while nothing happens."""
 
@@ -36,8 +42,15 @@ class RoundRecord:
 class Optsched:
     """Decides by `optsched.round.decide` at every event.
 
-    A job whose place is still held by jobs that are being saved waits for it; that place is kept for it
-    (`_claims`). Options: `solver` (a round solver, default price), `round` (seconds).
+    A job whose place is still held by jobs that are being saved waits for it; that place is kept for it (`_claims`).
+
+    No job starves: one that has waited longer than `PATIENCE_S` and `PATIENCE_RUNS` times its run time, the longest
+    waiting first, is promised the earliest place that running jobs will leave. Until then only jobs that are done by
+    that time get in there, and once it has started it is not preempted any more. A gang that the round values most of
+    all waiting jobs is promised its place in the same way if that is at most `SOON_S` away: it is not worth preempting
+    for, yet would be delayed by what starts now.
+
+    Options: `solver` (a round solver, default price), `round` (seconds).
     """
 
     name = "optsched"
@@ -53,25 +66,84 @@ class Optsched:
         self.rounds: list[RoundRecord] = []
         self._claims: dict[str, tuple[Option, Placement]] = {}
         self._last: RoundSolution | None = None
+        self._promise: Promise | None = None
+        self._since: dict[str, float] = {}
+        self._protected: set[str] = set()
         self._changing = any(term.name in CHANGING for level in self.objective.levels for _, term in level)
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
+        for job_id in world.take_arrived():
+            self._since[job_id] = world.now_s
         self._start_claimed(world)
+        self._start_promised(world)
         waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
         if not waiting and not world.running:
             return
         now = snapshot(world, jobs=waiting)
         found = decide(
             now.instance, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S,
-            blocked=self._blocked(world, now), keep={one for one in world.running if not world.may_preempt(one)}, last=self._last, options={"core": str(CORE_OPTIONS)},
+            blocked=self._blocked(world, now), reserved=self._reserved(world),
+            keep={one for one in world.running if one in self._protected or not world.may_preempt(one)},
+            last=self._last, options={"core": str(CORE_OPTIONS)},
         )
         self._last = found
         self.rounds.append(RoundRecord(world.now_s, len(found.jobs), found.value, found.bound, found.gap,
                                        found.wall_s or 0.0))
         self._carry_out(world, found)
+        self._renew_promise(world)
         if world.waiting and self._changing:
             world.wake_at(world.now_s + self.round_s)
+
+    def _renew_promise(self, world: World) -> None:
+        """Keep the promise there is, unless its job has got a place otherwise; else see who needs one."""
+        old = self._promise
+        waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
+        if old is not None and old.job in world.waiting and old.job not in self._claims:
+            if old.for_good:
+                return
+        self._promise = None
+        if not waiting:
+            return
+        impatient = [job_id for job_id in waiting if self._waited_s(world, job_id) >= self._patience_s(world, job_id)]
+        if impatient:
+            oldest = min(impatient, key=lambda job_id: (self._since[job_id], job_id))
+            self._promise = earliest(world, oldest, for_good=True)
+        else:
+            best = max(waiting, key=lambda job_id: (self._density(world, job_id), job_id))
+            if world.service_gpus(best) > 1:
+                promise = earliest(world, best, for_good=False)
+                if promise is not None and promise.at_s <= world.now_s + SOON_S:
+                    self._promise = promise
+        if self._promise is not None and self._promise.at_s > world.now_s:
+            world.wake_at(self._promise.at_s)
+
+    def _waited_s(self, world: World, job_id: str) -> float:
+        return world.now_s - self._since.setdefault(job_id, world.now_s)
+
+    def _patience_s(self, world: World, job_id: str) -> float:
+        return PATIENCE_S + PATIENCE_RUNS * world.fastest_finish_s(job_id)
+
+    def _density(self, world: World, job_id: str) -> float:
+        return world.job(job_id).weight / (world.service_gpus(job_id) * world.fastest_finish_s(job_id))
+
+    def _reserved(self, world: World) -> tuple[tuple[Placement, float], ...]:
+        if self._promise is None:
+            return ()
+        return ((self._promise.placement, max(0.0, self._promise.at_s - world.now_s)),)
+
+    def _start_promised(self, world: World) -> None:
+        promise = self._promise
+        if promise is None or promise.job not in world.waiting or promise.job in self._claims:
+            return
+        claimed = {slot.node for _, placement in self._claims.values() for slot in placement}
+        if any(slot.node in claimed for slot in promise.placement):
+            return  # what is free there now may be part of a claim
+        if world.free.holds(world.need(promise.job, promise.option), promise.placement):
+            world.start(promise.job, promise.option, promise.placement)
+            if promise.for_good:
+                self._protected.add(promise.job)
+            self._promise = None
 
     def _carry_out(self, world: World, found: RoundSolution) -> None:
         for entry in found.jobs:

@@ -20,8 +20,12 @@ PRICES_SHARE = 0.6
 """Most of the time that is left for finding prices."""
 CORE_OPTIONS = 60_000
 """Most options for which a core is tried."""
+FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
+"""Above so many options a choice by prices is put on nodes in one order only, else in up to three."""
 CORE_LEAST_S = 0.02
 """No core is tried in less time."""
+SPARE_S = 0.005
+"""What threads may wake up late, kept free before the deadline besides the time that packing takes."""
 KEEP_FIRST_OPTIONS = 5_000
 """Most options for which the plan that keeps all is made first, so that of two plans of equal value it stays."""
 
@@ -51,23 +55,27 @@ class PriceSolver:
         reduced = model.reduced_values(found.prices)
         best = best_options(model, reduced)
         value = -np.inf
-        for wish in (round_choice(model, best, reduced), heaviest(model, found.weights)):
-            value = max(value, realise(request, wish, reduced))
-            if not small or found.bound - value <= request.gap * abs(value) or request.left_s() <= 0:
+        enough = found.bound - request.gap * abs(found.bound)
+        tries = FEW_TRIES if len(model.value) > FEW_OPTIONS else MORE_TRIES
+        for make in (lambda: round_choice(model, best, reduced), lambda: heaviest(model, found.weights)):
+            packing_s = request.left_s()
+            value = max(value, realise(request, make(), reduced, enough=enough, tries=tries))
+            packing_s -= request.left_s()
+            if not small or value >= enough or request.left_s() <= 0:
                 break
-        if small and found.bound - value > request.gap * abs(value):
-            self._core(request, reduced, found.bound, value)
+        if small and value < enough:
+            self._core(request, reduced, found.bound, value, SPARE_S + packing_s)
 
-    def _core(self, request: RoundRequest, reduced: Floats, bound: float, value: float) -> None:
+    def _core(self, request: RoundRequest, reduced: Floats, bound: float, value: float, spare_s: float) -> None:
+        """The core problem for all the time that is left but `spare_s`, which packing its solution takes."""
         from ..highs import maximise
 
         model = request.model
         part = core(model, reduced, bound - value)
-        left_s = request.left_s()
-        if not len(part.options) or left_s < CORE_LEAST_S:
+        if not len(part.options) or request.left_s() - spare_s < CORE_LEAST_S:
             return
         program = part.program(model)
-        left_s = request.left_s()
+        left_s = request.left_s() - spare_s
         outcome = within(left_s, lambda: maximise(program, 0.9 * left_s, relative_gap=request.gap * 0.5))
         if outcome is None:
             return

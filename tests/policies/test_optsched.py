@@ -1,0 +1,120 @@
+"""The round as a policy: no thrashing, no starving, and what it is for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import optsched_solvers.policies.optsched as rule
+from optsched import Cluster, Instance, Job, Node
+from optsched.errors import InputError
+from optsched.objectives import parse
+from optsched.physics import hold_to_save_s, setup_s
+from optsched.plan import Plan
+from optsched.profile import Profile
+from optsched.registry import policy
+from optsched.round.build import SETTLE
+from optsched.simulate.run import simulate
+from optsched.traces.synth import generate
+from optsched.verify import verify
+
+WCT = parse("wct")
+
+
+def crowded(seed: int, jobs: int = 60, longest_s: float = 5e4) -> Instance:
+    """More work than a small cluster can do, arriving while it does it."""
+    rng = np.random.default_rng(seed)
+    made = generate(
+        jobs=jobs, gpus=int(rng.choice([16, 32])), seed=seed, like=("philly", "llm")[seed % 2], arrivals="poisson",
+        load=float(rng.uniform(0.8, 2.0)),
+    )
+    return replace(made, jobs=tuple(replace(job, duration_s=min(job.duration_s or 0.0, longest_s)) for job in made.jobs))
+
+
+def thrashing(instance: Instance, plan: Plan) -> list[str]:
+    """Stays that began with a resume and ended with a preemption before they had paid for it."""
+    found = []
+    for job, entry in zip(instance.jobs, plan.jobs, strict=True):
+        cost_s = hold_to_save_s(job) + setup_s(job, ran_before=True)
+        for segment in entry.segments[1:-1]:
+            if segment.end_s - segment.start_s < SETTLE * cost_s - 1e-3:
+                found.append(f"{job.id} {segment.start_s} to {segment.end_s}, {cost_s} s to preempt")
+    return found
+
+
+def check_no_thrashing(rounds: int) -> None:
+    decided, seed, most = 0, 0, 0
+    while decided < rounds:
+        instance = crowded(seed)
+        made = rule.Optsched(WCT)
+        plan = simulate(instance, made)
+        assert verify(instance, plan, WCT).ok
+        assert thrashing(instance, plan) == []
+        for job, entry in zip(instance.jobs, plan.jobs, strict=True):
+            cost_s = hold_to_save_s(job) + setup_s(job, ran_before=True)
+            held_s = sum(segment.end_s - segment.start_s for segment in entry.segments)
+            most = max(most, len(entry.segments) - 1)
+            assert len(entry.segments) - 1 <= 1 + held_s / (SETTLE * cost_s)
+        assert all(record.bound >= record.value - 1e-9 for record in made.rounds)
+        decided += len(made.rounds)
+        seed += 1
+    assert most > 1, "no job was preempted twice, so nothing was tested"
+
+
+def test_no_job_is_preempted_before_the_last_time_is_paid_for() -> None:
+    check_no_thrashing(300)
+
+
+@pytest.mark.slow
+def test_no_thrashing_in_10000_rounds() -> None:
+    check_no_thrashing(10_000)
+
+
+def test_a_gang_does_not_starve_behind_small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A light gang among a stream of heavy small jobs that would fill the cluster for ever."""
+    profile = Profile(checkpoint_s=10.0, restore_s=10.0)
+    gang = Job(id="gang", gpus=4, duration_s=1000.0, weight=0.001, profile=profile)
+    small = tuple(
+        Job(id=f"s{k}", gpus=1, duration_s=100.0, weight=4.0, submit_s=24.0 * k, profile=profile) for k in range(200)
+    )
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=(gang, *small))
+    starved = simulate(instance, policy("optsched"))
+    assert starved.jobs[0].completion_s > 4500
+    monkeypatch.setattr(rule, "PATIENCE_S", 600.0)
+    monkeypatch.setattr(rule, "PATIENCE_RUNS", 0.0)
+    plan = simulate(instance, policy("optsched"))
+    assert verify(instance, plan, WCT).ok
+    assert plan.jobs[0].completion_s <= 600 + 100 + 20 + 1000 + 100
+    assert len(plan.jobs[0].segments) <= 2
+
+
+def test_it_beats_the_rules_it_generalises() -> None:
+    """On contended clusters with costly checkpoints its weighted completion time is the smallest in sum."""
+    totals = {name: 0.0 for name in ("fifo", "srtf", "srsf", "wspt", "optsched")}
+    for seed in range(4):
+        instance = crowded(seed)
+        for name in totals:
+            values = verify(instance, simulate(instance, policy(name)), WCT).values
+            assert values is not None
+            totals[name] += values[0]
+    assert min(totals, key=lambda name: totals[name]) == "optsched", totals
+
+
+def test_same_input_same_plan() -> None:
+    instance = crowded(3, jobs=25)
+    assert simulate(instance, policy("optsched")) == simulate(instance, policy("optsched"))
+
+
+@pytest.mark.parametrize("objective", ["tardiness", "makespan", "ftf", "maxmin", "throughput", "energy", "deadline,wct"])
+def test_every_objective_finishes_every_job(objective: str) -> None:
+    instance = crowded(1, jobs=12, longest_s=3000.0)
+    jobs = tuple(replace(job, deadline_s=job.submit_s + 3 * (job.duration_s or 0.0)) for job in instance.jobs)
+    instance = replace(instance, jobs=jobs)
+    goal = parse(objective)
+    assert verify(instance, simulate(instance, policy("optsched", goal)), goal).ok
+
+
+@pytest.mark.parametrize("options", [{"round": "x"}, {"round": "-1"}, {"speed": "1"}, {"solver": "none"}])
+def test_wrong_options_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(InputError):
+        simulate(crowded(0, jobs=5), policy("optsched", options=options))
