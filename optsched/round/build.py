@@ -1,12 +1,13 @@
 """Builds the round model of an instance: facts of the jobs, their options, the values."""
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..cluster import gpu_caps
+from ..errors import InputError
 from ..instance import Instance, Placement, Running
 from ..job import Job
 from ..objectives import Objective, fastest_s, isolated_s
@@ -21,9 +22,10 @@ from ..physics import (
     unsaved_s,
 )
 from .held import Held, held_by
-from .model import Floats, Ints, Kind, RoundModel
+from .model import Floats, Ints, Kind, RoundModel, is_second
 from .patterns import NodeClass, Pattern, node_classes, patterns
 from .rows import build_rows
+from .sharing import Pinned, pinned_options
 from .spare import SpareRoom
 from .value import Jobs, Ways, option_values
 
@@ -116,7 +118,7 @@ def build(
         )
         must[j] = (
             not may_preempt(instance, entry) or not ran_enough or not facts.patterns[j]
-            or entry.mode.share_with is not None or one.id in keep
+            or one.id in keep
         )
     finish_keep = setup_left + remaining / rate_now
     must[kept] |= finish_keep[kept] <= save_s[kept]
@@ -129,6 +131,8 @@ def build(
     job = np.repeat(np.arange(count), per_job)
     position = np.arange(len(job)) - first[job] - is_running[job]
     pattern = pattern_first[job] + position
+    pinned = pinned_options(instance, facts.jobs, facts.running, facts.patterns)
+    pinned = [one for one in pinned if not must[one.job] and not (one.kind == Kind.ALONE and must[one.partner])]
     keeps = first[kept]
     kind = np.where(is_running[job], np.int8(Kind.MOVE), np.int8(Kind.START)).astype(np.int8)
     kind[keeps] = Kind.KEEP
@@ -150,6 +154,28 @@ def build(
     swap_s[first[:-1][must]] = finish_s[first[:-1][must]]  # nothing is weighed against a job that must be kept
     finish_s, swap_s = np.maximum(finish_s, SHORTEST_S), np.maximum(swap_s, SHORTEST_S)
 
+    # ---- options on the GPUs of running jobs, behind the others of their job
+    own = np.arange(len(job))
+    extra_job = np.array([one.job for one in pinned], dtype=np.int64)
+    at = np.argsort(np.concatenate([job, extra_job]), kind="stable")
+    where = np.empty(len(at), dtype=np.int64)
+    where[at] = np.arange(len(at))
+    keeps, pins = where[keeps], where[len(own):]
+    extra_rate = np.array([one.rate for one in pinned])
+    beside = np.array([one.kind == Kind.BESIDE for one in pinned], dtype=bool)
+    extra_finish = np.where(beside, load_s[extra_job], setup_left[extra_job]) + remaining[extra_job] / extra_rate
+    extra_swap = extra_finish - np.where(beside, 0.0, save_s[extra_job])
+
+    def merged(base: np.ndarray, extra: np.ndarray) -> np.ndarray:
+        return np.concatenate([base, extra])[at] if len(pinned) else base
+
+    pattern = merged(pattern, len(flat) + len(kept) + np.arange(len(pinned)))
+    kind = merged(kind, np.array([one.kind for one in pinned], dtype=np.int8))
+    rate, finish_s = merged(rate, extra_rate), merged(finish_s, np.maximum(extra_finish, SHORTEST_S))
+    swap_s, fresh = merged(swap_s, np.maximum(extra_swap, SHORTEST_S)), merged(fresh, np.zeros(len(pinned), dtype=bool))
+    job = merged(job, extra_job)
+    np.cumsum(per_job + np.bincount(extra_job, minlength=count), out=first[1:])
+
     # ---- values and rows
     pays = _pays(instance, facts, kept, rate_now, cost_s, job, kind, rate)
     value = np.zeros(0)
@@ -162,6 +188,18 @@ def build(
             if _asks(objective, "cost") else np.zeros(0),
         )
         value = option_values(objective, _jobs(instance, objective, facts), ways, round_s, refill=refill) * pays
+    host, rival = np.full(len(job), -1, dtype=np.int64), np.full(len(job), -1, dtype=np.int64)
+    if pinned:
+        host[pins[beside]] = [one.partner for one in pinned if one.kind == Kind.BESIDE]
+        rival[pins[~beside]] = [one.partner for one in pinned if one.kind == Kind.ALONE]
+    _charge_hosts(facts, objective, pinned, pins, value, host, first, kept, swap_s, save_s, setup_left, remaining, instance)
+    if pinned:
+        held = held_by(
+            instance, class_of,
+            [(facts.jobs[j], facts.running[j]) for j in kept]
+            + [(facts.jobs[one.job], _as_running(facts.jobs[one.job], one)) for one in pinned],
+            blocked, guests={len(kept) + i for i, one in enumerate(pinned) if one.kind == Kind.BESIDE},
+        )
     built = build_rows(instance, classes, flat, held)
     return RoundModel(
         instance=instance, objective=objective, round_s=round_s, refill=refill, blocked=tuple(blocked), reserved=tuple(reserved),
@@ -169,11 +207,45 @@ def build(
         running=tuple(facts.running), must=must, patterns=tuple(flat), kept=kept,
         pattern_gpus=np.concatenate([np.array([one.gpus for one in flat], dtype=float), held.gang]),
         pattern_classes=_class_sets(flat, held),
-        first=first, job=job, kind=kind, pattern=pattern, mate=np.full(len(job), -1, dtype=np.int64),
+        first=first, job=job, kind=kind, pattern=pattern, host=host, rival=rival,
+        pinned=tuple(pinned),
         rate=rate, finish_s=finish_s, swap_s=swap_s, value=value,
         rows=built.rows, capacity=np.array([row.capacity for row in built.rows], dtype=float),
         entry_row=built.entry_row, entry_pattern=built.entry_pattern, entry_amount=built.entry_amount,
     )
+
+
+def _charge_hosts(
+    facts: _Facts, objective: Objective, pinned: list[Pinned], pins: Ints, value: Floats, host: Ints, first: Ints,
+    kept: Ints, swap_s: Floats, save_s: Floats, setup_left: Floats, remaining: Floats, instance: Instance,
+) -> None:
+    """A job that keeps its GPUs to itself is worth what it is alone; whoever shares them is charged with the
+    difference. In place, in `value`, by the ratio of the times to completion."""
+    for j in kept.tolist():
+        entry = facts.running[j]
+        assert entry is not None
+        name = entry.mode.share_with
+        if name is None or is_second(entry):
+            continue
+        mode = replace(entry.mode, share_with=None)
+        alone = placed_rate(instance, facts.jobs[j], mode, entry.placement)
+        shared_s = swap_s[first[j]]
+        alone_s = max(SHORTEST_S, setup_left[j] + remaining[j] / alone - save_s[j])
+        raised = value[first[j]] * max(1.0, shared_s / alone_s)
+        second = next(k for k in kept.tolist() if facts.jobs[k].id == name)
+        host[first[second]] = j
+        value[first[second]] = max(0.0, value[first[second]] - (raised - value[first[j]]))
+        value[first[j]] = raised
+    for one, o in zip(pinned, pins.tolist(), strict=True):
+        if one.kind == Kind.BESIDE:
+            keep = first[one.partner]
+            slowed_s = setup_left[one.partner] + remaining[one.partner] / one.partner_rate - save_s[one.partner]
+            lost = value[keep] * (1.0 - min(1.0, swap_s[keep] / max(SHORTEST_S, slowed_s)))
+            value[o] = max(0.0, value[o] - lost)
+
+
+def _as_running(job: Job, one: Pinned) -> Running:
+    return Running(job=job.id, mode=one.mode, placement=one.placement, remaining_s=1.0)
 
 
 def _pays(
@@ -242,9 +314,18 @@ def _jobs(instance: Instance, objective: Objective, facts: _Facts) -> Jobs:
         weight=np.array([job.weight for job in jobs], dtype=float),
         submit_s=np.array([job.submit_s for job in jobs], dtype=float),
         deadline_s=np.array([math.inf if job.deadline_s is None else job.deadline_s for job in jobs], dtype=float),
-        fastest_s=np.array([fastest_s(instance, job) for job in jobs]) if needs_fastest else none,
-        isolated_s=np.array([isolated_s(instance, job) for job in jobs]) if _asks(objective, "ftf") else none,
+        fastest_s=np.array([_alone_s(fastest_s, instance, job) for job in jobs]) if needs_fastest else none,
+        isolated_s=(
+            np.array([_alone_s(isolated_s, instance, job) for job in jobs]) if _asks(objective, "ftf") else none
+        ),
     )
+
+
+def _alone_s(run_s: Callable[[Instance, Job], float], instance: Instance, job: Job) -> float:
+    try:
+        return run_s(instance, job)
+    except InputError:  # it runs where it could not be started
+        return job.work_s
 
 
 def _energy_kwh(

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ..instance import Instance, Placement
 from ..objectives import Objective, parse
 from .verify import verify_round
 from .build import build
-from .model import Floats, Kind, RoundModel
+from .model import Floats, RoundModel
 from .place import Packing, to_placement
 from .plan import JobRound, RoundSolution, RowPrice, decision
 from .realise import keep_all
@@ -134,15 +134,27 @@ def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
     model = packing.model
     found = []
     chosen = packing.chosen
-    keeps = ((chosen >= 0) & (model.kind[chosen] == Kind.KEEP)).tolist()
     pattern = model.pattern[chosen].tolist()
+    guest = packing.guest
+    host = {g: h for h, g in guest.items()}
     for j, (job, o) in enumerate(zip(model.jobs, chosen.tolist(), strict=True)):
         entry = model.running[j]
         if o < 0:
             found.append(JobRound(id=job.id, decision="wait" if entry is None else "preempt"))
-        elif keeps[j]:
-            assert entry is not None
-            found.append(JobRound(id=job.id, decision="continue", mode=entry.mode, placement=entry.placement))
+        elif pattern[j] >= len(model.patterns):
+            pin = pattern[j] - len(model.patterns) - len(model.kept)
+            if pin < 0:
+                assert entry is not None
+                mode, placement = entry.mode, entry.placement
+            else:
+                mode, placement = model.pinned[pin].mode, model.pinned[pin].placement
+            other = guest.get(j, host.get(j))
+            partner = None if other is None else model.jobs[other].id
+            if mode.share_with != partner:
+                mode = replace(mode, share_with=partner)
+            found.append(JobRound(
+                id=job.id, decision=decision(model.instance, job.id, mode, placement), mode=mode, placement=placement
+            ))
         else:
             mode = model.patterns[pattern[j]].option.mode
             placement = to_placement(model, packing.held[j])

@@ -109,14 +109,28 @@ def program(model: RoundModel, open_options: Ints | None = None, fixed: Ints | N
                 row = made.add(-np.inf, float(room // slot), f"node {n} {slot} {column}" if names else "")
                 triples.append((row, q, 1.0))
                 triples.append((row, column, float(room // slot - (room - gpus) // slot)))
-    # a pair on the same GPUs is chosen together or not at all
-    for o in options[model.mate[options] >= 0]:
-        mate = int(model.mate[o])
-        if mate > o:
-            row = made.add(0.0, 0.0, f"pair {o} {mate}" if names else "")
+    # who shares the GPUs of another job needs it to be kept, and is its only guest; who stays alone needs it to leave
+    guests: dict[int, list[int]] = defaultdict(list)
+    for o in options[(model.host[options] >= 0) | (model.rival[options] >= 0)].tolist():
+        guest = int(model.host[o])
+        other = int(model.first[guest if guest >= 0 else int(model.rival[o])])
+        kept_already = bool(fixed[model.job[other]] == other)
+        if guest >= 0:
+            guests[guest].append(int(column_of[o]))
+            if not kept_already:
+                row = made.add(-np.inf, 0.0, f"guest {o}" if names else "")
+                triples.append((row, int(column_of[o]), 1.0))
+                if column_of[other] >= 0:
+                    triples.append((row, int(column_of[other]), -1.0))
+        else:
+            row = made.add(-np.inf, 0.0 if kept_already else 1.0, f"alone {o}" if names else "")
             triples.append((row, int(column_of[o]), 1.0))
-            if column_of[mate] >= 0:
-                triples.append((row, int(column_of[mate]), -1.0))
+            if column_of[other] >= 0:
+                triples.append((row, int(column_of[other]), 1.0))
+    taken_by = {int(model.host[o]) for o in taken.tolist() if model.host[o] >= 0}
+    for host, columns in guests.items():
+        row = made.add(-np.inf, 0.0 if host in taken_by else 1.0, f"guests of {host}" if names else "")
+        triples.extend((row, column, 1.0) for column in columns)
     if triples:
         rows_, columns_, amounts_ = zip(*triples, strict=True)
         entry_row.append(np.array(rows_, dtype=np.int64))
@@ -165,19 +179,19 @@ class _Slots:
             for slot in placement:
                 size[order[slot.node]] -= slot.gpus
         open_users: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        keeps = model.first[model.kept]
         fixed = np.zeros(len(model.value), dtype=bool)
         fixed[taken] = True
-        for j, o in zip(model.kept.tolist(), keeps.tolist(), strict=True):
-            entry = model.running[j]
-            assert entry is not None
-            if is_second(entry):
-                continue
+        stays = [(int(model.first[j]), model.running[j]) for j in model.kept]
+        placements = [(o, entry.placement) for o, entry in stays if entry is not None and not is_second(entry)]
+        alone = np.flatnonzero(model.kind == Kind.ALONE)
+        pinned = model.pattern[alone] - len(model.patterns) - len(model.kept)
+        placements += [(o, model.pinned[p].placement) for o, p in zip(alone.tolist(), pinned.tolist(), strict=True)]
+        for o, placement in placements:
             if fixed[o]:
-                for slot in entry.placement:
+                for slot in placement:
                     size[order[slot.node]] -= slot.gpus
             elif column_of[o] >= 0:
-                for slot in entry.placement:
+                for slot in placement:
                     if slot.gpus:
                         open_users[order[slot.node]].append((int(column_of[o]), slot.gpus))
         self._size, self._open = size, open_users
@@ -196,7 +210,7 @@ class _Slots:
             users = self._open.get(n)
             if not users or (self._size[n] % slot == 0 and all(gpus % slot == 0 for _, gpus in users)):
                 total += self._size[n] // slot
-        fresh = taken[model.kind[taken] != Kind.KEEP]
+        fresh = taken[model.pattern[taken] < len(model.patterns)]
         used = sum(
             model.patterns[p].slot // slot
             for p in model.pattern[fresh].tolist()

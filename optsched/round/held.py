@@ -1,6 +1,6 @@
 """What running jobs hold, as columns."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,9 +44,10 @@ class Held:
 
 
 def held_by(
-    instance: Instance, class_of: list[int], running: Sequence[tuple[Job, Running]], blocked: Sequence[Placement]
+    instance: Instance, class_of: list[int], running: Sequence[tuple[Job, Running]], blocked: Sequence[Placement],
+    guests: Container[int] = (),
 ) -> Held:
-    """Read off running entries."""
+    """Read off running entries. Those numbered in `guests` are on GPUs that others hold."""
     order = instance.cluster.node_order
     caps = gpu_caps(instance.tenants)
     owner: list[int] = []
@@ -55,7 +56,7 @@ def held_by(
     cpus: list[int] = []
     memory: list[float] = []
     for k, (job, entry) in enumerate(running):
-        counts = not is_second(entry)  # the GPUs of a pair count once
+        counts = not is_second(entry) and k not in guests  # the GPUs of a pair count once
         has_memory = job.profile.memory_gib_per_gpu or not entry.mode.gpus
         for slot in entry.placement:
             owner.append(k)

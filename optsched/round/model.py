@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from ..instance import Instance, Placement, Running
 from ..job import Job
 from ..objectives import Objective
 from .patterns import NodeClass, Pattern
+
+if TYPE_CHECKING:
+    from .sharing import Pinned
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -20,11 +24,14 @@ NO_OPTION = -1
 
 
 class Kind(IntEnum):
-    """What an option does: leave a running job as it is, start (or resume) a waiting one, or move a running one."""
+    """What an option does: leave a running job as it is, start (or resume) a waiting one, move a running one, start a
+    waiting one on the GPUs of a running one, or leave a running one where it is without its sharing partner."""
 
     KEEP = 0
     START = 1
     MOVE = 2
+    BESIDE = 3
+    ALONE = 4
 
 
 def is_second(entry: Running) -> bool:
@@ -58,7 +65,10 @@ class RoundModel:
     run. The options of job j are `first[j]` to `first[j + 1]`, a running job's first is to keep it. `pattern` is the
     index of what the option takes: of `patterns`, or, from `len(patterns)` on, of what the running jobs `kept` hold;
     `pattern_classes` numbers the sets of node classes they use.
-    `mate` is the option of the job on the same GPUs that must be chosen with it, or -1; both then take half.
+    After those come the patterns of `pinned` options. `host` is, for an option on GPUs that a running job goes on
+    holding, the position of that job, else -1: it is possible only if the host is kept, with one guest at most. Its
+    value is less by what the host loses by it, and it takes no GPUs. `rival` is, for a job that stays without its
+    sharing partner, that partner, which must not be kept.
 
     The matrix is kept by pattern: entry k says that pattern `entry_pattern[k]` takes `entry_amount[k]` of row
     `entry_row[k]`. Capacities are those of the whole cluster less what `blocked` holds. `reserved` places go, on
@@ -86,7 +96,9 @@ class RoundModel:
     job: Ints
     kind: NDArray[np.int8]
     pattern: Ints
-    mate: Ints
+    host: Ints
+    rival: Ints
+    pinned: tuple["Pinned", ...]
     rate: Floats
     finish_s: Floats
     swap_s: Floats

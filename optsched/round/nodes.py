@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 
 from ..physics import memory_gib
-from .model import RoundModel, is_second
+from .model import Kind, RoundModel, is_second
 from .patterns import Pattern
 from .uplinks import Uplinks
 
@@ -47,6 +47,13 @@ class Nodes:
             self.kept_on.append([
                 (order[slot.node], 0 if shares else slot.gpus, slot.cpus) for slot in entry.placement
             ])
+        self._pinned = [(int(j), model.running[j].mode, model.running[j].placement) for j in model.kept]  # type: ignore[union-attr]
+        for one in model.pinned:
+            self._pinned.append((one.job, one.mode, one.placement))
+            guest = one.kind == Kind.BESIDE
+            self.kept_on.append([
+                (order[slot.node], 0 if guest else slot.gpus, slot.cpus) for slot in one.placement
+            ])
         racks = dict.fromkeys(node.rack for node in nodes if node.rack is not None)
         number = {rack: i for i, rack in enumerate(racks)}
         self._rack = [-1 if node.rack is None else number[node.rack] for node in nodes]
@@ -67,33 +74,34 @@ class Nodes:
     # ------------------------------------------------------------------------------------------ bookkeeping
 
     def keep(self, kept: int) -> bool:
-        """A running job goes on where it is (`kept` is its position in `model.kept`); False if others hold it."""
+        """A running job goes on where it is (`kept` is its position in `model.kept`), or from `len(model.kept)` on a
+        pinned option is taken; False if what all nodes share does not allow it."""
         model = self._model
-        entry = model.running[int(model.kept[kept])]
-        assert entry is not None
+        j, mode, placement = self._pinned[kept]
         pattern = len(model.patterns) + kept
         if not self._has_shared(pattern):
             return False
         self._take_shared(pattern)
-        job = model.jobs[int(model.kept[kept])]
+        job = model.jobs[j]
         per_gpu = job.profile.memory_gib_per_gpu
-        for n, gpus, cpus in self.kept_on[kept]:
-            memory = memory_gib(job, entry.mode, gpus) if per_gpu or not entry.mode.gpus else 0.0
+        for (n, gpus, cpus), slot in zip(self.kept_on[kept], placement, strict=True):
+            memory = memory_gib(job, mode, slot.gpus) if per_gpu or not mode.gpus else 0.0
             self._change(n, -gpus, -cpus, -memory)
         self._uplinks.take(self.kept_on[kept], job.profile.network_gbps)
         return True
 
-    def release(self, kept: int) -> None:
-        """Undo `keep`."""
+    def can_keep(self, kept: int) -> bool:
+        """Whether there is room for `keep`."""
         model = self._model
-        j = int(model.kept[kept])
-        entry = model.running[j]
-        assert entry is not None
-        for r, amount in self._takes.get(len(model.patterns) + kept, ()):
-            self._left[r] += amount
-        for n, gpus, cpus in self.kept_on[kept]:
-            self._change(n, gpus, cpus, memory_gib(model.jobs[j], entry.mode, gpus))
-        self._uplinks.take(self.kept_on[kept], -model.jobs[j].profile.network_gbps)
+        j, mode, placement = self._pinned[kept]
+        job = model.jobs[j]
+        return all(
+            self.gpus[n] >= gpus and self.cpus[n] >= cpus
+            and self.memory[n] * (1 + SLACK) >= memory_gib(job, mode, slot.gpus)
+            for (n, gpus, cpus), slot in zip(self.kept_on[kept], placement, strict=True)
+        ) and self._has_shared(len(model.patterns) + kept) and self._uplinks.hold(
+            self.kept_on[kept], job.profile.network_gbps
+        )
 
     def _change(self, n: int, gpus: int, cpus: int, memory: float) -> None:
         if self._indexed:

@@ -13,13 +13,9 @@ class NodeClass:
     """Nodes that differ only in name and rack. `nodes` are their positions in the cluster."""
 
     number: int
+    name: str
     node: Node
     nodes: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        """GPU type and size, for explanations."""
-        return f"{self.node.gpu_type or 'GPU'} x {self.node.gpus}" if self.node.gpus else "nodes without GPUs"
 
     @property
     def bit(self) -> int:
@@ -59,9 +55,10 @@ def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
                 node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib, node.gpu_price_per_h,
             )
             alike.setdefault(key, []).append(i)
+        firsts = [cluster.nodes[members[0]] for members in alike.values()]
         classes = tuple(
-            NodeClass(number, cluster.nodes[members[0]], tuple(members))
-            for number, members in enumerate(alike.values())
+            NodeClass(number, _name(node, firsts), node, tuple(members))
+            for number, (node, members) in enumerate(zip(firsts, alike.values(), strict=True))
         )
         class_of = [0] * len(cluster.nodes)
         for one in classes:
@@ -70,6 +67,23 @@ def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
         cluster.memo["node classes"] = classes, class_of
     found: tuple[tuple[NodeClass, ...], list[int]] = cluster.memo["node classes"]
     return found
+
+
+def _name(node: Node, others: list[Node]) -> str:
+    """GPU type and size, and what sets the class apart from others of the same type and size."""
+    name = f"{node.gpu_type or 'GPU'} x {node.gpus}" if node.gpus else "nodes without GPUs"
+    twins = [other for other in others if (other.gpu_type, other.gpus) == (node.gpu_type, node.gpus)]
+    apart = [
+        text
+        for values, text in (
+            ({twin.gpu_memory_gib for twin in twins}, f"{node.gpu_memory_gib} GiB GPUs"),
+            ({twin.cpus for twin in twins}, f"{node.cpus} cores"),
+            ({twin.memory_gib for twin in twins}, f"{node.memory_gib} GiB"),
+            ({twin.gpu_price_per_h for twin in twins}, f"price {node.gpu_price_per_h:g}"),
+        )
+        if len(values) > 1
+    ]
+    return f"{name} ({', '.join(apart)})" if apart else name
 
 
 def patterns(cluster: Cluster, caps: Mapping[str, int], job: Job) -> tuple[Pattern, ...]:

@@ -3,9 +3,8 @@
 import numpy as np
 
 from ..instance import Placement, Slot
-from ..physics import memory_gib
 from .model import Ints, Kind, RoundModel
-from .nodes import SLACK, Held, Nodes
+from .nodes import Held, Nodes
 from .patterns import Pattern
 
 
@@ -16,7 +15,8 @@ def to_placement(model: RoundModel, held: Held) -> Placement:
 
 
 class Packing:
-    """A choice of options put on real nodes: `chosen` is the option of each job or -1, `held` what fresh ones got.
+    """A choice of options put on real nodes: `chosen` is the option of each job or -1, `held` what fresh ones got, `guest`
+    who shares the GPUs of which running job.
 
     `place_all` follows a wish as far as the nodes allow: kept jobs stay first; then gangs that must lie within a
     rack, gangs on one node, gangs anywhere, single GPUs, the largest first and of equals those that would lose most
@@ -31,6 +31,7 @@ class Packing:
         self.nodes = Nodes(model, fragments_first)
         self.chosen = np.full(len(model.jobs), -1, dtype=np.int64)
         self.held: dict[int, Held] = {}
+        self.guest: dict[int, int] = {}
         self._kept_number = {int(j): k for k, j in enumerate(model.kept)}
 
     def place_all(self, wish: Ints, reduced: np.ndarray) -> None:
@@ -38,14 +39,18 @@ class Packing:
         model = self.model
         keeps = model.first[model.kept]
         stay = (wish[model.kept] == keeps) | model.must[model.kept]
-        for k in np.flatnonzero(stay):
-            if self.nodes.keep(int(k)):
-                j = int(model.kept[k])
-                self.chosen[j] = model.first[j]
+        hosted = model.host[keeps]
+        for k in np.concatenate([np.flatnonzero(stay & (hosted < 0)), np.flatnonzero(stay & (hosted >= 0))]).tolist():
+            j = int(model.kept[k])
+            if self._is_hosted(int(keeps[k])) and self.nodes.keep(k):
+                self._take(j, int(keeps[k]))
         self.nodes.index()
         self.nodes.reserve()
         fresh = np.flatnonzero((wish >= 0) & (self.chosen < 0))
-        fresh = fresh[model.kind[wish[fresh]] != Kind.KEEP]
+        kinds = model.kind[wish[fresh]]
+        for j in fresh[(kinds == Kind.ALONE) | (kinds == Kind.BESIDE)].tolist():
+            self.put(j, int(wish[j]))
+        fresh = fresh[(kinds == Kind.START) | (kinds == Kind.MOVE)]
         if not len(fresh):
             return
         options = wish[fresh]
@@ -59,7 +64,7 @@ class Packing:
     def _regret(self, options: Ints, reduced: np.ndarray) -> np.ndarray:
         """How much worse each job would do on other nodes, or not at all: who has least to lose comes last."""
         model = self.model
-        classes = np.array([one.classes for one in model.patterns] + [0] * len(model.kept))
+        classes = np.array([one.classes for one in model.patterns] + [0] * (len(model.kept) + len(model.pinned)))
         mine = np.full(len(model.jobs), -1)
         mine[model.job[options]] = classes[model.pattern[options]]
         other = np.where((mine[model.job] == classes[model.pattern]) & (model.kind != Kind.KEEP), -np.inf, reduced)
@@ -67,13 +72,31 @@ class Packing:
         return reduced[options] - second[model.job[options]]
 
     def put(self, j: int, option: int) -> bool:
-        """Give a job that does not run a fresh option, if it fits."""
+        """Give a job that does not run an option, if it fits."""
+        model = self.model
+        if model.pattern[option] >= len(model.patterns):
+            k = int(model.pattern[option]) - len(model.patterns)
+            if not self._is_hosted(option) or not self.nodes.can_keep(k) or not self.nodes.keep(k):
+                return False
+            self._take(j, option)
+            return True
         held = self.nodes.place(option)
         if held is None:
             return False
-        self.held[j] = held
+        k = self._kept_number.get(j)
+        if k is not None and self._is_where_it_was(j, k, option, held):
+            option = int(model.first[j])
+        else:
+            self.held[j] = held
         self.chosen[j] = option
         return True
+
+    def _is_where_it_was(self, j: int, k: int, option: int, held: Held) -> bool:
+        """A move onto the job's own nodes in its own mode is none."""
+        entry = self.model.running[j]
+        assert entry is not None
+        mode = self.model.patterns[int(self.model.pattern[option])].option.mode
+        return mode.size == entry.mode.size and sorted(held) == sorted(self.nodes.kept_on[k])
 
     def put_otherwise(self, j: int, reduced: np.ndarray) -> bool:
         """Try the options of a job from the best on, as long as they are worth their price."""
@@ -83,27 +106,21 @@ class Packing:
         for option in (start + np.argsort(-reduced[start:end], kind="stable")).tolist():
             if reduced[option] <= 0 and model.value[option] <= 0:
                 break
-            if option == start and k is not None:
-                if self._can_stay(k):
-                    self.nodes.keep(k)
-                    self.chosen[j] = option
-                    return True
-            elif reduced[option] > 0 and self.put(j, int(option)):
+            if ((option == start and k is not None) or reduced[option] > 0) and self.put(j, option):
                 return True
         return False
 
-    def _can_stay(self, k: int) -> bool:
-        nodes, model = self.nodes, self.model
-        entry = model.running[int(model.kept[k])]
-        assert entry is not None
-        job = model.jobs[int(model.kept[k])]
-        return all(
-            nodes.gpus[n] >= gpus and nodes.cpus[n] >= cpus
-            and nodes.memory[n] * (1 + SLACK) >= memory_gib(job, entry.mode, gpus)
-            for n, gpus, cpus in nodes.kept_on[k]
-        ) and nodes._has_shared(len(model.patterns) + k) and nodes._uplinks.hold(
-            nodes.kept_on[k], job.profile.network_gbps
-        )
+    def _is_hosted(self, option: int) -> bool:
+        """Whether an option on GPUs of another job is possible: that job is kept and has no guest, or is gone."""
+        host, rival = int(self.model.host[option]), int(self.model.rival[option])
+        if rival >= 0:
+            return self.chosen[rival] != self.model.first[rival]
+        return host < 0 or (self.chosen[host] == self.model.first[host] and host not in self.guest)
+
+    def _take(self, j: int, option: int) -> None:
+        self.chosen[j] = option
+        if self.model.host[option] >= 0:
+            self.guest[int(self.model.host[option])] = j
 
     def fill(self) -> None:
         """Give what is left to jobs that do not run, the most valuable for each GPU first; and what is reserved to
@@ -121,7 +138,7 @@ class Packing:
         fits = np.array([_might_fit(one, together, free) for one in model.patterns], dtype=bool)
         idle = self.chosen < 0
         able = np.zeros(len(model.value), dtype=bool)
-        fresh = model.kind != Kind.KEEP
+        fresh = model.pattern < len(model.patterns)
         able[fresh] = fits[model.pattern[fresh]]
         able |= ~fresh
         able &= idle[model.job] & (model.value > 0) & (model.finish_s <= within_s)
@@ -136,15 +153,9 @@ class Packing:
         ):
             if j in done or p in full:
                 continue
-            if not fresh_one:
-                k = self._kept_number[j]
-                if self._can_stay(k):
-                    done.add(j)
-                    nodes.keep(k)
-                    self.chosen[j] = option
-            elif self.put(j, option):
+            if self.put(j, option):
                 done.add(j)
-            else:
+            elif fresh_one:
                 full.add(p)
 
     def worth(self) -> float:

@@ -26,7 +26,7 @@ from optsched.round.solver import RoundRequest
 from .milp import backend
 from .within import within
 
-MOST_OPTIONS = 30_000
+MOST_OPTIONS = 60_000
 """Above, PuLP takes longer to hand the model over than a round should take."""
 LARGEST = 1e6
 """What the largest value is scaled to: far above the absolute tolerances of all back ends."""
@@ -72,6 +72,10 @@ class Textbook:
             for slot in entry.placement:
                 if slot.gpus:
                     self._users[order[slot.node]].append((int(model.first[j]), slot.gpus))
+        for o in np.flatnonzero(model.kind == Kind.ALONE).tolist():
+            pin = int(model.pattern[o]) - len(model.patterns) - len(model.kept)
+            for slot in model.pinned[pin].placement:
+                self._users[order[slot.node]].append((o, slot.gpus))
         self.by_pattern: dict[int, list[int]] = defaultdict(list)
         for o, pattern in enumerate(model.pattern.tolist()):
             self.by_pattern[pattern].append(o)
@@ -134,9 +138,18 @@ class Textbook:
 
     def _pairs(self) -> None:
         """Two jobs on the same GPUs are chosen together."""
-        for o, mate in enumerate(self.model.mate.tolist()):
-            if mate > o:
-                self._row(f"pair_{o}_{mate}", {self.x[o]: 1.0, self.x[mate]: -1.0}, "=", 0.0)
+        guests: dict[int, list[int]] = defaultdict(list)
+        for o, host in enumerate(self.model.host.tolist()):
+            if host >= 0:
+                keep = int(self.model.first[host])
+                self._row(f"guest_{o}", {self.x[o]: 1.0, self.x[keep]: -1.0}, "<=", 0.0)
+                guests[host].append(o)
+        for host, options in guests.items():
+            self._row(f"guests_of_{host}", {self.x[o]: 1.0 for o in options}, "<=", 1.0)
+        for o, rival in enumerate(self.model.rival.tolist()):
+            if rival >= 0:
+                keep = int(self.model.first[rival])
+                self._row(f"alone_{o}", {self.x[o]: 1.0, self.x[keep]: 1.0}, "<=", 1.0)
 
     def choice(self) -> Ints:
         """The option of each job in the solution, or -1."""

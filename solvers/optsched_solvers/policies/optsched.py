@@ -1,13 +1,13 @@
 """The round as a policy: at every decision the active jobs are weighed against each other as one problem."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optsched.errors import InputError
 from optsched.instance import Placement, Slot
 from optsched.modes import Option
 from optsched.objectives import Objective, parse
 from optsched.round.decide import decide
-from optsched.round.plan import RoundSolution
+from optsched.round.plan import JobRound, RoundSolution
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
@@ -152,9 +152,19 @@ class Optsched:
         for entry in found.jobs:
             if entry.mode is None or entry.decision == "continue":
                 continue
+            if entry.mode.share_with is not None:
+                self._join(world, entry)
+                continue
             option = next(one for one in world.options(entry.id) if one.mode is entry.mode)
             self._claims[entry.id] = option, entry.placement
         self._start_claimed(world)
+
+    def _join(self, world: World, entry: JobRound) -> None:
+        assert entry.mode is not None and entry.mode.share_with is not None
+        alone = replace(entry.mode, share_with=None)
+        option = next(one for one in world.options(entry.id) if one.mode == alone)
+        if world.may_share(entry.id, option, entry.mode.share_with):
+            world.start_beside(entry.id, option, entry.mode.share_with)
 
     def _start_claimed(self, world: World) -> None:
         for job_id in list(self._claims):

@@ -1,0 +1,37 @@
+"""Calls of native code: their time is limited, and what they print stays off standard output."""
+
+import ctypes
+import threading
+
+import pytest
+
+from optsched.errors import SolverUnavailable
+from optsched_solvers.within import within
+
+
+def test_what_a_call_returns() -> None:
+    assert within(60.0, lambda: 7) == 7
+
+
+def test_what_a_call_raises() -> None:
+    def fail() -> None:
+        raise SolverUnavailable("no licence")
+
+    with pytest.raises(SolverUnavailable, match="no licence"):
+        within(60.0, fail)
+
+
+def test_a_call_that_takes_too_long_is_given_up() -> None:
+    release = threading.Event()
+    try:
+        assert within(0.01, lambda: release.wait(60.0)) is None
+    finally:
+        release.set()
+
+
+def test_native_code_prints_on_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    print("before")
+    within(60.0, lambda: ctypes.CDLL(None).puts(b"noise"))
+    print("after")
+    out, err = capfd.readouterr()
+    assert out == "before\nafter\n" and err == "noise\n"
