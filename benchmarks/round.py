@@ -74,7 +74,8 @@ def carried_out(instance: Instance, found: RoundSolution, share: float) -> Insta
 def measure(
     jobs: int, gpus: int, mix: str, seed: int, budget_s: float, gap: float, repeat: int, solver: str = "price"
 ) -> dict[str, Any]:
-    """Medians over `repeat` runs, and the time of a warm round (the first carried out, 1 % of the jobs changed) over that of a cold one."""
+    """Medians over `repeat` runs; `warm_over_cold` is the time of the next round, the first carried out and 1 % of the
+    jobs changed, over that of the first."""
     walls, warm, found = [], [], None
     verified = True
     for _ in range(repeat):

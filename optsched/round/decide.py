@@ -11,13 +11,13 @@ from .. import registry
 from ..errors import InputError, SolverUnavailable
 from ..instance import Instance, Placement
 from ..objectives import Objective, parse
-from .verify import verify_round
 from .build import build
 from .model import Floats, RoundModel
 from .place import Packing, to_placement
 from .plan import JobRound, RoundSolution, RowPrice, decision
 from .realise import keep_all
 from .solver import RoundRequest
+from .verify import verify_round
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""

@@ -71,11 +71,9 @@ def program(model: RoundModel, open_options: Ints | None = None, fixed: Ints | N
     left = model.capacity - model.usage(taken)
     slots = _Slots(model, options, column_of, taken)
     row_number = np.full(len(model.rows), -1, dtype=np.int64)
-    for r, row in enumerate(model.rows):
-        if is_slot[r]:
-            row_number[r] = made.add(-np.inf, slots.capacity(r, taken), row.name)
-        else:
-            row_number[r] = made.add(-np.inf, float(left[r]), row.name)
+    for r, limit in enumerate(model.rows):
+        free = slots.capacity(r, taken) if is_slot[r] else float(left[r])
+        row_number[r] = made.add(-np.inf, free, limit.name)
     keep_patterns = model.entry_pattern >= len(model.patterns)
     for k in np.flatnonzero(~(is_slot[model.entry_row] & keep_patterns)):
         a, b = np.searchsorted(sorted_patterns, [model.entry_pattern[k], model.entry_pattern[k] + 1])
@@ -145,7 +143,7 @@ def program(model: RoundModel, open_options: Ints | None = None, fixed: Ints | N
         upper=np.concatenate([np.ones(len(options)), np.array(extra_upper, dtype=float)]),
         low=np.array(made.low), high=np.array(made.high),
         row=cells // width, column=cells % width,
-        amount=np.bincount(where, weights=np.concatenate(entry_amount), minlength=len(cells)),
+        amount=np.bincount(where, weights=np.concatenate(entry_amount), minlength=len(cells)).astype(float),
         column_names=tuple(
             [f"x_{o}_{model.jobs[int(model.job[o])].id}" for o in options.tolist()] + extra_names
         ) if names else (),

@@ -40,7 +40,7 @@ class Held:
 
     def total(self, amounts: Floats | Ints, where: np.ndarray) -> Floats:
         """The amounts of the entries that `where` picks, by running job."""
-        return np.bincount(self.owner[where], weights=amounts[where], minlength=len(self.gang))
+        return np.bincount(self.owner[where], weights=amounts[where], minlength=len(self.gang)).astype(float)
 
 
 def held_by(

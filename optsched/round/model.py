@@ -112,13 +112,13 @@ class RoundModel:
     def pattern_prices(self, prices: Floats) -> Floats:
         """What each pattern costs at the given prices of the rows."""
         weights = self.entry_amount * prices[self.entry_row]
-        return np.bincount(self.entry_pattern, weights=weights, minlength=len(self.pattern_gpus))
+        return np.bincount(self.entry_pattern, weights=weights, minlength=len(self.pattern_gpus)).astype(float)
 
     def usage(self, options: Ints) -> Floats:
         """What the options take of each row together."""
         times = np.bincount(self.pattern[options], minlength=len(self.pattern_gpus))
         weights = self.entry_amount * times[self.entry_pattern]
-        return np.bincount(self.entry_row, weights=weights, minlength=len(self.rows))
+        return np.bincount(self.entry_row, weights=weights, minlength=len(self.rows)).astype(float)
 
     def reduced_values(self, prices: Floats) -> Floats:
         """Value of each option less the price of what it takes."""

@@ -1,9 +1,12 @@
 """What is free on every node while the options of a round are put in place."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 
+from ..instance import Placement
+from ..job import Mode
 from ..physics import memory_gib
 from .model import Kind, RoundModel, is_second
 from .patterns import Pattern
@@ -40,14 +43,15 @@ class Nodes:
                 self.cpus[order[slot.node]] -= slot.cpus
         self._reserved: list[tuple[int, int]] = []
         self.kept_on: list[Held] = []
+        self._pinned: list[tuple[int, Mode, Placement]] = []
         for j in model.kept:
             entry = model.running[j]
             assert entry is not None
+            self._pinned.append((int(j), entry.mode, entry.placement))
             shares = is_second(entry)  # the GPUs of a pair count once
             self.kept_on.append([
                 (order[slot.node], 0 if shares else slot.gpus, slot.cpus) for slot in entry.placement
             ])
-        self._pinned = [(int(j), model.running[j].mode, model.running[j].placement) for j in model.kept]  # type: ignore[union-attr]
         for one in model.pinned:
             self._pinned.append((one.job, one.mode, one.placement))
             guest = one.kind == Kind.BESIDE
@@ -243,7 +247,7 @@ class Nodes:
         held: Held = []
         if rack is None:
             largest = max(c.node.gpus for c in classes)
-            candidates = (
+            candidates: Iterator[int] = (
                 n for g in (range(1, largest + 1) if self._fragments_first else range(largest, 0, -1))
                 for c in classes if g <= c.node.gpus
                 for n in self._buckets[c.number][g]
@@ -253,7 +257,7 @@ class Nodes:
             mine = [n for n in rack if self._model.class_of[n] in inside and self.gpus[n]]
             candidates = iter(sorted(mine, key=lambda n: self.gpus[n] if self._fragments_first else -self.gpus[n]))
         for n in candidates:
-            can = self.gpus[n]
+            can: int = self.gpus[n]
             if each:
                 can = int(min(can, self.cpus[n] // each))
             if memory_per_gpu:

@@ -93,7 +93,8 @@ def patterns(cluster: Cluster, caps: Mapping[str, int], job: Job) -> tuple[Patte
     quota = job.tenant if job.tenant in caps else None
     cap = caps[quota] if quota is not None else None
     budgets = tuple(cluster.budgets.values())  # copies of a cluster with other budgets share its memo
-    key = ("patterns", id(every), quota, cap, budgets, job.profile.memory_gib_per_gpu, job.memory_gib, job.profile.gpu_memory_gib)
+    demands = job.profile.memory_gib_per_gpu, job.memory_gib, job.profile.gpu_memory_gib
+    key = ("patterns", id(every), quota, cap, budgets, demands)
     if key not in cluster.memo:
         cluster.memo[key] = every, _patterns(cluster, job, every, quota, cap)  # `every` kept for its id
     found: tuple[Pattern, ...] = cluster.memo[key][1]

@@ -15,8 +15,8 @@ def to_placement(model: RoundModel, held: Held) -> Placement:
 
 
 class Packing:
-    """A choice of options put on real nodes: `chosen` is the option of each job or -1, `held` what fresh ones got, `guest`
-    who shares the GPUs of which running job.
+    """A choice of options put on real nodes: `chosen` is the option of each job or -1, `held` what fresh ones got,
+    `guest` who shares the GPUs of which running job.
 
     `place_all` follows a wish as far as the nodes allow: kept jobs stay first; then gangs that must lie within a
     rack, gangs on one node, gangs anywhere, single GPUs, the largest first and of equals those that would lose most
@@ -64,7 +64,7 @@ class Packing:
     def _regret(self, options: Ints, reduced: np.ndarray) -> np.ndarray:
         """How much worse each job would do on other nodes, or not at all: who has least to lose comes last."""
         model = self.model
-        classes = np.array([one.classes for one in model.patterns] + [0] * (len(model.kept) + len(model.pinned)))
+        classes = model.pattern_classes
         mine = np.full(len(model.jobs), -1)
         mine[model.job[options]] = classes[model.pattern[options]]
         other = np.where((mine[model.job] == classes[model.pattern]) & (model.kind != Kind.KEEP), -np.inf, reduced)
@@ -83,8 +83,8 @@ class Packing:
         held = self.nodes.place(option)
         if held is None:
             return False
-        k = self._kept_number.get(j)
-        if k is not None and self._is_where_it_was(j, k, option, held):
+        number = self._kept_number.get(j)
+        if number is not None and self._is_where_it_was(j, number, option, held):
             option = int(model.first[j])
         else:
             self.held[j] = held
@@ -114,8 +114,8 @@ class Packing:
         """Whether an option on GPUs of another job is possible: that job is kept and has no guest, or is gone."""
         host, rival = int(self.model.host[option]), int(self.model.rival[option])
         if rival >= 0:
-            return self.chosen[rival] != self.model.first[rival]
-        return host < 0 or (self.chosen[host] == self.model.first[host] and host not in self.guest)
+            return bool(self.chosen[rival] != self.model.first[rival])
+        return host < 0 or bool(self.chosen[host] == self.model.first[host] and host not in self.guest)
 
     def _take(self, j: int, option: int) -> None:
         self.chosen[j] = option

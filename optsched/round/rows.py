@@ -70,11 +70,12 @@ def build_rows(
         own, on = inside(mask), members(mask)
         nodes = np.isin(held.class_of, [one.number for one in on])
         free = sum(one.node.gpus * len(one.nodes) for one in on) - int(held.taken_gpus[nodes].sum())
-        entries.add(Row("GPUs", _name(on), float(free), mask, 1), own, gpus[own], held.total(held.gpus, nodes[held.node]))
-    for one in classes:
-        levels = sorted({p.slot for p in flat if p.together and p.slot > 1 and p.classes == one.bit}, reverse=True)
+        kept = held.total(held.gpus, nodes[held.node])
+        entries.add(Row("GPUs", _name(on), float(free), mask, 1), own, gpus[own], kept)
+    for kind in classes:
+        levels = sorted({p.slot for p in flat if p.together and p.slot > 1 and p.classes == kind.bit}, reverse=True)
         if levels:
-            _slot_rows(entries, one, levels, flat, by_mask[one.bit], held)
+            _slot_rows(entries, kind, levels, flat, by_mask[kind.bit], held)
     for mask in all_sets:
         own, on = inside(mask), members(mask)
         nodes = np.isin(held.class_of, [one.number for one in on])
@@ -141,7 +142,7 @@ def _slot_rows(
         with np.errstate(divide="ignore"):
             share = np.where(pressure[node] <= slot, 1.0 / np.maximum(broken[node], 1), rest / slot)
         share = np.where((rest > 0) & (room[node] % slot == 0), share, 0.0)
-        kept = np.bincount(held.owner[here], weights=gpus // slot + share, minlength=len(held.gang))
+        kept = np.bincount(held.owner[here], weights=gpus // slot + share, minlength=len(held.gang)).astype(float)
         entries.add(
             Row("slots", one.name, float((room[nodes] // slot).sum()), one.bit, slot), together,
             (slots // slot).astype(float), kept,

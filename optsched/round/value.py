@@ -94,8 +94,8 @@ def term_values(
     if not refill:
         pace = np.minimum(1.0, pace)
     if term.name == "wct":
-        least = IDLE**2 * (float(jobs.weight.max()) or 1.0)  # jobs of no weight still run where nothing else would
-        return np.maximum(jobs.weight, least)[ways.job] * pace
+        lightest = IDLE**2 * (float(jobs.weight.max()) or 1.0)  # jobs of no weight still run where nothing else would
+        return np.maximum(jobs.weight, lightest)[ways.job] * pace
     best_s = np.minimum.reduceat(ways.finish_s, ways.first[:-1])
     least = (IDLE if idle else 0.0) * (jobs.weight / (float(jobs.weight.mean()) or 1.0))[ways.job] * pace
     if term.over == "segments":
@@ -123,7 +123,8 @@ def _urgency(term: Term, jobs: Jobs, best_s: Floats) -> Floats:
     if term.name == "deadline":  # a job that is late already has nothing to lose
         return np.where(late & (slack_s >= 0), jobs.weight * near, 0.0)
     if term.name == "throughput":
-        return jobs.weight * jobs.fastest_s / np.maximum(complete_s - jobs.submit_s, 1e-9) ** 2
+        slope: Floats = jobs.weight * jobs.fastest_s / np.maximum(complete_s - jobs.submit_s, 1e-9) ** 2
+        return slope
     if term.name in ("ftf", "maxmin"):
         alone_s = jobs.isolated_s if term.name == "ftf" else jobs.fastest_s
         stretch = (complete_s - jobs.submit_s) / alone_s

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from ..instance import Instance, Placement
 from ..physics import TIME_TOLERANCE_S, may_preempt, memory_gib, placed_rate, uplinks
 from ..plan import Segment
-from .plan import JobRound, decision
 from ..verify.segments import check_segment, same_hold, same_place
 from ..verify.violation import Violation
+from .plan import JobRound, decision
 
 AMOUNT_TOLERANCE = 1e-6
 """Relative excess of a fractional amount that counts as rounding."""
@@ -72,9 +72,9 @@ def _job(instance: Instance, entry: JobRound) -> Iterator[Violation]:
         wrong = True
         yield violation
     partner = entry.mode.share_with
-    if not wrong and (partner is None or partner in instance.job):
-        if placed_rate(instance, job, entry.mode, entry.placement) <= 0:
-            yield Violation("progress", f"job {entry.id} would make no progress", entry.id, None, now_s)
+    known = partner is None or partner in instance.job
+    if not wrong and known and placed_rate(instance, job, entry.mode, entry.placement) <= 0:
+        yield Violation("progress", f"job {entry.id} would make no progress", entry.id, None, now_s)
 
 
 def _together(instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement]) -> Iterator[Violation]:
@@ -137,8 +137,9 @@ def _together(instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Pl
     capped = [tenant for tenant in instance.tenants if tenant.gpu_quota is not None]
     for tenant in capped:
         limit = (tenant.gpu_quota or 0) + tenant.borrow_gpus
-        if tenants[tenant.name] > limit:
-            yield Violation("quota", f"tenant {tenant.name} would hold {tenants[tenant.name]} GPUs, it may hold {limit}")
+        used = tenants[tenant.name]
+        if used > limit:
+            yield Violation("quota", f"tenant {tenant.name} would hold {used} GPUs, it may hold {limit}")
     total, quotas = sum(tenants[one.name] for one in capped), sum(one.gpu_quota or 0 for one in capped)
     if total > quotas:
         yield Violation("borrowing", f"tenants with quotas would hold {total} GPUs together, their quotas are {quotas}")

@@ -71,7 +71,8 @@ def maximise(
     if result.has_primal_feasible_solution():
         x = np.array(result.variable_values(variables))
     value = program.offset + float(program.value @ np.rint(x)) if x is not None and not relax else float("-inf")
-    return Outcome(x, value, program.offset + bounds.dual_bound / scale, reason == mathopt.TerminationReason.OPTIMAL, infeasible)
+    bound = program.offset + bounds.dual_bound / scale
+    return Outcome(x, value, bound, reason == mathopt.TerminationReason.OPTIMAL, infeasible)
 
 
 def _scale(program: Program) -> float:

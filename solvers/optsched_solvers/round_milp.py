@@ -8,6 +8,7 @@
           sum take x <= capacity                        GPUs, cores, memory, resources, budgets, quotas
           sum floor(size / s) x <= free slots + sum q   gangs on one node, each node class and slot size s
           s q[n,s] + sum_kept GPUs x <= GPUs            each node where running jobs sit
+          sum_guests x <= x[host,keep]                  each job that others may share GPUs with
 """
 
 import re
@@ -64,18 +65,14 @@ class Textbook:
             for slot in placement:
                 self._room[order[slot.node]] -= slot.gpus
         self._users: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for j in model.kept.tolist():
-            entry = model.running[j]
+        for o in np.flatnonzero((model.kind == Kind.KEEP) | (model.kind == Kind.ALONE)).tolist():
+            entry = model.running[int(model.job[o])]
             assert entry is not None
-            if is_second(entry):  # the GPUs of a pair count once
+            if model.kind[o] == Kind.KEEP and is_second(entry):  # the GPUs of a pair count once
                 continue
             for slot in entry.placement:
                 if slot.gpus:
-                    self._users[order[slot.node]].append((int(model.first[j]), slot.gpus))
-        for o in np.flatnonzero(model.kind == Kind.ALONE).tolist():
-            pin = int(model.pattern[o]) - len(model.patterns) - len(model.kept)
-            for slot in model.pinned[pin].placement:
-                self._users[order[slot.node]].append((o, slot.gpus))
+                    self._users[order[slot.node]].append((o, slot.gpus))
         self.by_pattern: dict[int, list[int]] = defaultdict(list)
         for o, pattern in enumerate(model.pattern.tolist()):
             self.by_pattern[pattern].append(o)
@@ -88,7 +85,7 @@ class Textbook:
                 self._slots(r, row)
             else:
                 self._capacity(r, row)
-        self._pairs()
+        self._sharing()
 
     def _row(self, name: str, terms: dict[Any, float], sense: str, limit: float) -> None:
         import pulp
@@ -136,20 +133,19 @@ class Textbook:
                 self._row(f"node_{name}_with_{o}", {q: 1.0, self.x[o]: float(broken)}, "<=", most)
         self._row(f"{r}_{row.name}", terms, "<=", free)
 
-    def _pairs(self) -> None:
-        """Two jobs on the same GPUs are chosen together."""
+    def _sharing(self) -> None:
+        """Who starts beside a running job needs it to be kept, and is its only guest; who stays alone on the GPUs of a
+        pair needs the other to leave."""
+        model = self.model
         guests: dict[int, list[int]] = defaultdict(list)
-        for o, host in enumerate(self.model.host.tolist()):
-            if host >= 0:
-                keep = int(self.model.first[host])
-                self._row(f"guest_{o}", {self.x[o]: 1.0, self.x[keep]: -1.0}, "<=", 0.0)
-                guests[host].append(o)
-        for host, options in guests.items():
-            self._row(f"guests_of_{host}", {self.x[o]: 1.0 for o in options}, "<=", 1.0)
-        for o, rival in enumerate(self.model.rival.tolist()):
-            if rival >= 0:
-                keep = int(self.model.first[rival])
-                self._row(f"alone_{o}", {self.x[o]: 1.0, self.x[keep]: 1.0}, "<=", 1.0)
+        for o in np.flatnonzero(model.host >= 0).tolist():
+            guests[int(model.host[o])].append(o)
+        for host, beside in guests.items():
+            keep = self.x[int(model.first[host])]
+            self._row(f"guests_of_{host}", {self.x[o]: 1.0 for o in beside} | {keep: -1.0}, "<=", 0.0)
+        for o in np.flatnonzero(model.rival >= 0).tolist():
+            keep = self.x[int(model.first[int(model.rival[o])])]
+            self._row(f"alone_{o}", {self.x[o]: 1.0, keep: 1.0}, "<=", 1.0)
 
     def choice(self) -> Ints:
         """The option of each job in the solution, or -1."""

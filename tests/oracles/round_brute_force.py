@@ -3,13 +3,15 @@
 Nothing of the model's rows is used, only its options and what they are worth.
 """
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from optsched import Instance, Mode, Slot
 from optsched.instance import Placement
 from optsched.physics import cpus, span
-from optsched.round.model import Kind, RoundModel
+from optsched.round.model import NO_OPTION, Kind, RoundModel
 from optsched.round.plan import JobRound, decision
 from optsched.round.verify import verify_round
 
@@ -39,55 +41,83 @@ def placements(instance: Instance, mode: Mode, spread: str, nodes: Sequence[int]
                     yield found
 
 
+Way = tuple[float, int, Mode | None, Placement]
+"""Value, option, mode and placement."""
+
+
+def combinations_of(model: RoundModel) -> int:
+    """How many there are to try at most."""
+    return math.prod(len(list(_ways(model, j))) for j in range(len(model.jobs)))
+
+
 def best_round(model: RoundModel) -> tuple[float, tuple[JobRound, ...]]:
-    """The largest value of any round that passes the verifier, and one that has it."""
-    instance = model.instance
-    ways: list[list[tuple[float, JobRound]]] = []
-    kept: tuple[JobRound, ...] = ()
-    least = 0.0
-    for j, job in enumerate(model.jobs):
-        entry = model.running[j]
-        own = []
-        for o in range(int(model.first[j]), int(model.first[j + 1])):
-            value = float(model.value[o])
-            if model.kind[o] == Kind.KEEP:
-                assert entry is not None
-                own.append((value, JobRound(
-                    id=job.id, decision="continue", mode=entry.mode, placement=entry.placement
-                )))
-                continue
-            pattern = model.patterns[int(model.pattern[o])]
-            mode = pattern.option.mode
-            nodes = [n for one in model.classes if one.bit & pattern.classes for n in one.nodes]
-            places = placements(instance, mode, pattern.option.spread, sorted(nodes)) if pattern.classes else [()]
-            own.extend(
-                (value, JobRound(id=job.id, decision=decision(instance, job.id, mode, place), mode=mode,
-                                 placement=place))
-                for place in places
-            )
-        if model.must[j]:
-            (value, way), = own
-            kept, least = (*kept, way), least + value
-            continue
-        own.append((0.0, JobRound(id=job.id, decision="wait" if entry is None else "preempt")))
-        ways.append(sorted(own, key=lambda way: -way[0]))
-    beyond = [0.0] * (len(ways) + 1)
-    for at in reversed(range(len(ways))):
-        beyond[at] = beyond[at + 1] + ways[at][0][0]
+    """The largest value of any round that passes the verifier, and one that has it. Jobs that share GPUs already are
+    not expected."""
+    order = sorted(range(len(model.jobs)), key=lambda j: (not model.must[j], model.running[j] is None))
+    ways = {j: sorted(_ways(model, j), key=lambda way: -way[0]) for j in order}
+    forced = [j for j in order if model.must[j]]
+    chosen = {j: ways[j][0] for j in forced}
+    free = order[len(forced):]
+    beyond = [0.0] * (len(free) + 1)
+    for at in reversed(range(len(free))):
+        beyond[at] = beyond[at + 1] + ways[free[at]][0][0]
     best = -1.0
     found: tuple[JobRound, ...] = ()
 
-    def search(at: int, value: float, rounds: tuple[JobRound, ...]) -> None:
+    def search(at: int, value: float) -> None:
         nonlocal best, found
-        if at == len(ways):
+        if at == len(free):
             if value > best:
-                best, found = value, rounds
+                best, found = value, _rounds(model, chosen)
             return
-        for worth, way in ways[at]:
-            if value + worth + beyond[at + 1] <= best:
+        j = free[at]
+        for way in ways[j]:
+            if value + way[0] + beyond[at + 1] <= best:
                 return
-            if way.mode is None or not verify_round(instance, (*rounds, way), model.blocked):
-                search(at + 1, value + worth, (*rounds, way))
+            host = int(model.host[way[1]]) if way[1] >= 0 else -1
+            if host >= 0 and (
+                chosen[host][1] != model.first[host]
+                or any(model.host[other[1]] == host for other in chosen.values() if other[1] >= 0)
+            ):
+                continue
+            chosen[j] = way
+            if way[1] < 0 or not verify_round(model.instance, _rounds(model, chosen), model.blocked):
+                search(at + 1, value + way[0])
+            del chosen[j]
 
-    search(0, least, kept)
+    search(0, sum(chosen[j][0] for j in forced))
     return best, found
+
+
+def _ways(model: RoundModel, j: int) -> Iterator[Way]:
+    instance, entry = model.instance, model.running[j]
+    for o in range(int(model.first[j]), int(model.first[j + 1])):
+        value, pattern = float(model.value[o]), int(model.pattern[o])
+        if model.kind[o] == Kind.KEEP:
+            assert entry is not None
+            yield value, o, entry.mode, entry.placement
+        elif pattern >= len(model.patterns):
+            pinned = model.pinned[pattern - len(model.patterns) - len(model.kept)]
+            yield value, o, pinned.mode, pinned.placement
+        else:
+            taken = model.patterns[pattern]
+            nodes = sorted(n for one in model.classes if one.bit & taken.classes for n in one.nodes)
+            for place in placements(instance, taken.option.mode, taken.option.spread, nodes) if nodes else [()]:
+                yield value, o, taken.option.mode, place
+    if not model.must[j]:
+        yield 0.0, NO_OPTION, None, ()
+
+
+def _rounds(model: RoundModel, chosen: dict[int, Way]) -> tuple[JobRound, ...]:
+    """The decisions; who shares GPUs names the other."""
+    partner = {j: int(model.host[o]) for j, (_, o, _, _) in chosen.items() if o >= 0 and model.host[o] >= 0}
+    partner |= {host: guest for guest, host in partner.items()}
+    found = []
+    for j, (_, _, mode, place) in chosen.items():
+        job = model.jobs[j]
+        if mode is not None and j in partner:
+            mode = replace(mode, share_with=model.jobs[partner[j]].id)
+        found.append(JobRound(
+            id=job.id, decision=decision(model.instance, job.id, mode, place), mode=mode, placement=place
+        ))
+    return tuple(found)

@@ -13,7 +13,7 @@ from optsched.physics import hold_to_save_s, setup_s
 from optsched.plan import Plan
 from optsched.profile import Profile
 from optsched.registry import policy
-from optsched.round.build import SETTLE
+from optsched.round.facts import SETTLE
 from optsched.simulate.run import simulate
 from optsched.traces.synth import generate
 from optsched.verify import verify
@@ -28,7 +28,8 @@ def crowded(seed: int, jobs: int = 60, longest_s: float = 5e4) -> Instance:
         jobs=jobs, gpus=int(rng.choice([16, 32])), seed=seed, like=("philly", "llm")[seed % 2], arrivals="poisson",
         load=float(rng.uniform(0.8, 2.0)),
     )
-    return replace(made, jobs=tuple(replace(job, duration_s=min(job.duration_s or 0.0, longest_s)) for job in made.jobs))
+    jobs = tuple(replace(job, duration_s=min(job.duration_s or 0.0, longest_s)) for job in made.jobs)
+    return replace(made, jobs=jobs)
 
 
 def thrashing(instance: Instance, plan: Plan) -> list[str]:
@@ -105,7 +106,9 @@ def test_same_input_same_plan() -> None:
     assert simulate(instance, policy("optsched")) == simulate(instance, policy("optsched"))
 
 
-@pytest.mark.parametrize("objective", ["tardiness", "makespan", "ftf", "maxmin", "throughput", "energy", "deadline,wct"])
+@pytest.mark.parametrize(
+    "objective", ["tardiness", "makespan", "ftf", "maxmin", "throughput", "energy", "deadline,wct"]
+)
 def test_every_objective_finishes_every_job(objective: str) -> None:
     instance = crowded(1, jobs=12, longest_s=3000.0)
     jobs = tuple(replace(job, deadline_s=job.submit_s + 3 * (job.duration_s or 0.0)) for job in instance.jobs)

@@ -1,25 +1,26 @@
 """Rounds small enough to try every option on every real placement: the rows cut off none of them."""
 
-from hypothesis import event, given, settings
+import pytest
+from hypothesis import assume, event, given, settings
 
 from optsched import Instance
 from optsched.round.decide import decide
 from optsched.round.verify import verify_round
-from tests.oracles.round_brute_force import best_round
+from tests.oracles.round_brute_force import best_round, combinations_of
 
 from .random_rounds import rounds
 from .settings import PATIENT
 from .test_solvers_agree import SAME, at_least, model_of
 
 ROUND_S = 10.0
+SIZES = (0, 1, 2, 3, 4, 4)
 
 
-@settings(PATIENT, max_examples=200)
-@given(rounds(most_jobs=4, most_nodes=3, sizes=(0, 1, 2, 3, 4, 4)))
-def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(instance: Instance) -> None:
+def check(instance: Instance, most: int) -> None:
     model = model_of(instance)
     if not model.jobs:
         return
+    assume(combinations_of(model) <= most)
     best, jobs = best_round(model)
     assert not verify_round(instance, jobs)
     for solver in ("price", "highs"):
@@ -29,3 +30,16 @@ def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(i
         assert at_least(best, found.value)
         if found.gap <= SAME:
             assert at_least(found.value, best)
+
+
+@settings(PATIENT, max_examples=100)
+@given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES))
+def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(instance: Instance) -> None:
+    check(instance, 20_000)
+
+
+@pytest.mark.slow
+@settings(PATIENT, max_examples=2000)
+@given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES))
+def test_the_same_of_many_rounds(instance: Instance) -> None:
+    check(instance, 1_000_000)

@@ -42,7 +42,7 @@ def model_of(instance: Instance, objective: str = "wct") -> RoundModel:
     return build(instance, parse(objective), 10.0)
 
 
-@settings(PATIENT, max_examples=60)
+@settings(PATIENT, max_examples=50)
 @given(rounds(), st.sampled_from(OBJECTIVES))
 def test_all_solvers_agree(instance: Instance, objective: str) -> None:
     found = [decided(instance, objective, solver) for solver in ("price", "highs", "milp")]
@@ -52,7 +52,7 @@ def test_all_solvers_agree(instance: Instance, objective: str) -> None:
         assert all(at_least(one.value, best) for one in found)
 
 
-@settings(PATIENT, max_examples=150)
+@settings(PATIENT, max_examples=70)
 @given(rounds(most_jobs=14), st.sampled_from(OBJECTIVES))
 def test_prices_never_prove_less_than_the_model_allows(instance: Instance, objective: str) -> None:
     model = model_of(instance, objective)
@@ -64,7 +64,7 @@ def test_prices_never_prove_less_than_the_model_allows(instance: Instance, objec
         assert at_least(found.bound, outcome.value)
 
 
-@settings(PATIENT, max_examples=150)
+@settings(PATIENT, max_examples=70)
 @given(rounds(most_jobs=14), st.data())
 def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> None:
     model = model_of(instance)
@@ -76,7 +76,7 @@ def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> Non
     assert at_least(model.bound(prices), maximise(program(model), 60.0).value)
 
 
-@settings(PATIENT, max_examples=100)
+@settings(PATIENT, max_examples=40)
 @given(rounds(most_jobs=14))
 def test_a_decided_round_respects_every_row(instance: Instance) -> None:
     found = decided(instance, "wct", "price")
@@ -86,7 +86,7 @@ def test_a_decided_round_respects_every_row(instance: Instance) -> None:
 
 @pytest.mark.parametrize("solver", ["price", "highs"])
 def test_same_input_same_output(solver: str) -> None:
-    @settings(PATIENT, max_examples=20)
+    @settings(PATIENT, max_examples=15)
     @given(rounds(most_jobs=14))
     def check(instance: Instance) -> None:
         one, two = decided(instance, "wct", solver), decided(instance, "wct", solver)

@@ -14,7 +14,7 @@ from .settings import PATIENT
 
 LONG_AGO_S = -1e6
 SOLVERS = ("price", "highs", "milp")
-EXAMPLES = {"price": 60, "highs": 40, "milp": 15}
+EXAMPLES = {"price": 50, "highs": 25, "milp": 10}
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def first(objective: str, turned: bool, *jobs: Job) -> str:
 @pytest.mark.parametrize("refill", [True, False])
 @pytest.mark.parametrize("objective", [*TERMS, "tail:0.5", "deadline,wct", "energy,cost", "0.5*wct+2*tardiness"])
 def test_values_are_finite_and_never_negative(objective: str, refill: bool) -> None:
-    @settings(PATIENT, max_examples=20)
+    @settings(PATIENT, max_examples=8)
     @given(rounds())
     def check(instance: Instance) -> None:
         value = build(instance, parse(objective), 60.0, refill=refill).value

@@ -99,9 +99,8 @@ class Optsched:
         """Keep the promise there is, unless its job has got a place otherwise; else see who needs one."""
         old = self._promise
         waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
-        if old is not None and old.job in world.waiting and old.job not in self._claims:
-            if old.for_good:
-                return
+        if old is not None and old.for_good and old.job in world.waiting and old.job not in self._claims:
+            return
         self._promise = None
         if not waiting:
             return

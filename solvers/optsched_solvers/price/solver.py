@@ -57,9 +57,10 @@ class PriceSolver:
         value = -np.inf
         enough = found.bound - request.gap * abs(found.bound)
         tries = FEW_TRIES if len(model.value) > FEW_OPTIONS else MORE_TRIES
-        for make in (lambda: round_choice(model, best, reduced), lambda: heaviest(model, found.weights)):
+        for by_prices in (True, False):
+            wish = round_choice(model, best, reduced) if by_prices else heaviest(model, found.weights)
             packing_s = request.left_s()
-            value = max(value, realise(request, make(), reduced, enough=enough, tries=tries))
+            value = max(value, realise(request, wish, reduced, enough=enough, tries=tries))
             packing_s -= request.left_s()
             if not small or value >= enough or request.left_s() <= 0:
                 break

@@ -1,0 +1,124 @@
+"""What a round needs to know of each active job, as columns."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cluster import gpu_caps
+from ..instance import Instance, Running
+from ..job import Job
+from ..physics import (
+    TIME_TOLERANCE_S,
+    hold_to_save_s,
+    lost_s,
+    may_preempt,
+    placed_rate,
+    remaining_after_preemption_s,
+    unsaved_s,
+)
+from .model import Bools, Floats, Ints
+from .patterns import Pattern, patterns
+
+SETTLE = 10.0
+"""A job that was preempted before is left alone until it has run this many times what a preemption costs it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Facts:
+    """The active jobs in the order of the instance; `never` are those that could run but for what they ask.
+
+    `kept` are the positions of the running ones. `save_s` is how long a preempted job holds its GPUs, `load_s` start-up
+    (and restore, for one that ran before), `lost_s` the productive seconds and `lost_work_s` the reference work that a
+    preemption would lose, `setup_left_s` start-up still to go, `rate` the present rate, `peace_s` how long a job that
+    was preempted before has run since (infinite for others). `must` says that the job must be kept (see `build`).
+    """
+
+    jobs: list[Job]
+    running: list[Running | None]
+    patterns: list[tuple[Pattern, ...]]
+    never: list[Job]
+    kept: Ints
+    remaining_s: Floats
+    save_s: Floats
+    load_s: Floats
+    lost_s: Floats
+    lost_work_s: Floats
+    setup_left_s: Floats
+    rate: Floats
+    peace_s: Floats
+    must: Bools
+
+    @property
+    def cost_s(self) -> Floats:
+        """Seconds that a preemption costs each running job."""
+        return self.save_s + self.load_s + self.lost_s
+
+    def entry(self, j: int) -> Running:
+        """What running job `j` holds."""
+        entry = self.running[j]
+        assert entry is not None
+        return entry
+
+
+def read_facts(instance: Instance, keep: Collection[str]) -> Facts:
+    """Read them off an instance; `keep` are running jobs that must be kept for reasons of their own."""
+    jobs, running, options, never = _active(instance)
+    count = len(jobs)
+    kept = np.array([j for j, entry in enumerate(running) if entry is not None], dtype=np.int64)
+    suspended = instance.suspended_job
+    ran = np.array([job.id in suspended for job in jobs], dtype=bool)
+    ran[kept] = True
+    facts = Facts(
+        jobs=jobs, running=running, patterns=options, never=never, kept=kept,
+        remaining_s=np.array([instance.remaining_s(job) for job in jobs], dtype=float),
+        save_s=np.zeros(count),
+        load_s=np.array([job.profile.startup_s for job in jobs], dtype=float)
+        + np.where(ran, np.array([job.profile.restore_s for job in jobs], dtype=float), 0.0),
+        lost_s=np.zeros(count), lost_work_s=np.zeros(count), setup_left_s=np.zeros(count), rate=np.ones(count),
+        peace_s=np.full(count, np.inf), must=np.zeros(count, dtype=bool),
+    )
+    for j in kept.tolist():
+        entry, job = facts.entry(j), jobs[j]
+        facts.rate[j] = placed_rate(instance, job, entry.mode, entry.placement)
+        facts.save_s[j] = hold_to_save_s(job)
+        if job.profile.checkpoint_every_s is not None:
+            facts.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))
+            facts.lost_work_s[j] = remaining_after_preemption_s(instance, entry) - entry.remaining_s
+        facts.setup_left_s[j] = entry.setup_s
+        if entry.preemptions:
+            facts.peace_s[j] = instance.now_s - entry.started_s
+        facts.must[j] = not may_preempt(instance, entry) or not options[j] or job.id in keep
+    unsettled = facts.peace_s < SETTLE * facts.cost_s - TIME_TOLERANCE_S
+    ends_first = facts.setup_left_s + facts.remaining_s / facts.rate <= facts.save_s
+    facts.must[kept] |= (unsettled | ends_first)[kept]
+    return facts
+
+
+def _active(
+    instance: Instance,
+) -> tuple[list[Job], list[Running | None], list[tuple[Pattern, ...]], list[Job]]:
+    cluster, caps, now_s = instance.cluster, gpu_caps(instance.tenants), instance.now_s
+    key = "patterns by job", tuple(caps.items()), tuple(cluster.budgets.values())
+    known: dict[int, tuple[Job, tuple[Pattern, ...]]] = cluster.memo.get(key, {})
+    seen: dict[int, tuple[Job, tuple[Pattern, ...]]] = {}
+    cluster.memo[key] = seen  # of the last round only, by identity
+    jobs: list[Job] = []
+    running: list[Running | None] = []
+    options: list[tuple[Pattern, ...]] = []
+    never: list[Job] = []
+    for job in instance.jobs:
+        entry = instance.running_job.get(job.id)
+        if entry is None and (job.submit_s > now_s or job.after):
+            continue
+        found = known.get(id(job))
+        if found is None:
+            found = job, patterns(cluster, caps, job)
+        seen[id(job)] = found
+        if entry is None and not found[1]:
+            never.append(job)
+            continue
+        jobs.append(job)
+        running.append(entry)
+        options.append(found[1])
+    return jobs, running, options, never
