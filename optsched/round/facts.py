@@ -17,7 +17,7 @@ from ..physics import (
     remaining_after_preemption_s,
     unsaved_s,
 )
-from .model import Bools, Floats, Ints
+from .model import Bools, Floats, Ints, is_second
 from .patterns import Pattern, patterns
 
 SETTLE = 10.0
@@ -92,6 +92,11 @@ def read_facts(instance: Instance, keep: Collection[str]) -> Facts:
     unsettled = facts.peace_s < SETTLE * facts.cost_s - TIME_TOLERANCE_S
     ends_first = facts.setup_left_s + facts.remaining_s / facts.rate <= facts.save_s
     facts.must[kept] |= (unsettled | ends_first)[kept]
+    position = {facts.jobs[j].id: j for j in kept.tolist()}
+    for j in kept[facts.must[kept]].tolist():  # the first of a pair is host to the second
+        entry = facts.entry(j)
+        if is_second(entry) and entry.mode.share_with in position:
+            facts.must[position[entry.mode.share_with]] = True
     return facts
 
 

@@ -166,11 +166,16 @@ class Optsched:
             world.start_beside(entry.id, option, entry.mode.share_with)
 
     def _start_claimed(self, world: World) -> None:
+        saving = {slot.node for job_id in world.saving for slot in world.hold(job_id).placement}
         for job_id in list(self._claims):
             option, placement = self._claims[job_id]
-            if job_id in world.waiting and world.free.holds(world.need(job_id, option), placement):
+            if job_id not in world.waiting:
+                continue  # it moves, and is still being saved
+            if world.free.holds(world.need(job_id, option), placement):
                 world.start(job_id, option, placement)
                 del self._claims[job_id]
+            elif not any(slot.node in saving for slot in placement):
+                del self._claims[job_id]  # what it lacks (a budget, a licence) will not come with its place
 
     def _blocked(self, world: World, now: Snapshot) -> tuple[Placement, ...]:
         """What is not there to be given away: of what is being saved and what is claimed, on each node the more, as
