@@ -21,7 +21,7 @@ __all__ = [
     "Explainer", "Explanation", "Leaver", "OptionNumbers", "RowCost", "Swap", "explain", "explain_inactive",
 ]
 
-KINDS = {Kind.KEEP: "keep", Kind.START: "start", Kind.MOVE: "move"}
+KINDS = {Kind.KEEP: "keep", Kind.START: "start", Kind.MOVE: "move", Kind.BESIDE: "share", Kind.ALONE: "stay alone"}
 
 
 def explain(model: RoundModel, solution: RoundSolution, job_id: str) -> Explanation:
@@ -106,6 +106,8 @@ class Explainer:
         chosen = int(self._chosen[j])
         blocked, waits_for, swap = False, (), None  # type: bool, tuple[str, ...], Swap | None
         if decided.decision == "wait":
+            own = np.flatnonzero(model.pattern[start:end] < len(model.patterns))  # what can be on GPUs of its own
+            best = start + int(own[np.argmax(self._reduced[start:end][own])])
             blocked, waits_for = self._waits_for(best)
             swap = self._swap(j, best)
         left, taken = (), ()  # type: tuple[str, ...], tuple[str, ...]
@@ -144,8 +146,9 @@ class Explainer:
             if unit * amount > 0:
                 rows.append(RowCost(row=model.rows[r].name, amount=amount, price=unit, share=unit * amount / price))
         kind = Kind(int(model.kind[option]))
-        if kind == Kind.KEEP:
-            entry = model.running[int(model.job[option])]
+        pin = model.pin(option)
+        if kind == Kind.KEEP or pin is not None:
+            entry = pin or model.running[int(model.job[option])]
             assert entry is not None
             mode = entry.mode
             order_of = model.instance.cluster.node_order
@@ -189,6 +192,8 @@ class Explainer:
         start, end = int(model.first[j]), int(model.first[j + 1])
         others = start + np.argsort(-self._reduced[start:end], kind="stable")
         for option in (best, *others.tolist()):
+            if model.pin(option) is not None:
+                continue
             leaving = self._room.cheapest(int(model.pattern[option]), model.jobs[j].profile.network_gbps)
             if leaving is not None:
                 return Swap(
@@ -233,7 +238,16 @@ class Explainer:
         entry = model.running[j]
         start = int(model.first[j])
         cluster = model.instance.cluster
-        if entry is not None and entry.mode == mode and set(entry.placement) == set(placement):
+        for option in range(start, int(model.first[j + 1])):
+            pin = model.pin(option)
+            if pin is not None and mode is not None and set(pin.placement) == set(placement) and (
+                replace(pin.mode, share_with=None) == replace(mode, share_with=None)
+                and mode.share_with == (model.jobs[pin.partner].id if pin.kind == Kind.BESIDE else None)
+            ):
+                return option
+        if entry is not None and mode is not None and set(entry.placement) == set(placement) and (
+            replace(entry.mode, share_with=None) == replace(mode, share_with=None)
+        ):
             return start
         mask = 0
         for slot in placement:
@@ -242,6 +256,8 @@ class Explainer:
         alone = mode if mode is None else replace(mode, share_with=None)
         best = NO_OPTION
         for option in range(start + (entry is not None), int(model.first[j + 1])):
+            if model.pin(option) is not None:
+                continue
             pattern = model.patterns[int(model.pattern[option])]
             widest = "node" if pattern.together else pattern.option.spread
             if (

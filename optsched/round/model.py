@@ -109,6 +109,11 @@ class RoundModel:
     entry_pattern: Ints
     entry_amount: Floats
 
+    def pin(self, option: int) -> "Pinned | None":
+        """Where an option on the GPUs of a running job is, None for others."""
+        number = int(self.pattern[option]) - len(self.patterns) - len(self.kept)
+        return self.pinned[number] if number >= 0 else None
+
     def pattern_prices(self, prices: Floats) -> Floats:
         """What each pattern costs at the given prices of the rows."""
         weights = self.entry_amount * prices[self.entry_row]

@@ -25,12 +25,15 @@ def realise(
     best = -np.inf
     attempts = [(ranked, order) for ranked in (reduced, model.value) for order in ORDERS]
     for ranked, (slots_first, fragments_first) in attempts[:tries]:
+        left_s = request.left_s()
         packing = Packing(model, slots_first=slots_first, fragments_first=fragments_first)
         packing.place_all(wish, ranked)
         packing.fill()
         request.report_packing(packing)
         best = max(best, packing.worth())
-        if best >= target - 1e-12 * abs(target) or len(model.value) > MANY_OPTIONS or request.left_s() <= 0:
+        if best >= target - 1e-12 * abs(target) or len(model.value) > MANY_OPTIONS:
+            break
+        if request.left_s() < left_s - request.left_s():  # another would come too late
             break
     return best
 

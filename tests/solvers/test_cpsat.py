@@ -11,6 +11,7 @@ from optsched.cluster import Cluster, Node
 from optsched.instance import Instance, Running, Slot
 from optsched.job import Job, Mode
 from optsched.objectives import parse
+from optsched.physics import TIME_TOLERANCE_S
 from optsched.plan import Plan
 from optsched.plan_class import outside_class
 from optsched.profile import Profile
@@ -59,7 +60,7 @@ def assert_optimal(instance: Instance, objective: str, optimum: tuple[float, ...
     outcome = solve(instance, objective)
     assert outcome.values is not None
     for level, (value, best) in enumerate(zip(outcome.values, optimum, strict=True)):
-        slack = TOLERANCE * abs(best) + 1e-9
+        slack = TOLERANCE * abs(best) + TIME_TOLERANCE_S / 10
         assert abs(value - best) <= slack
         if level in outcome.bounds:
             assert outcome.bounds[level] <= best + slack

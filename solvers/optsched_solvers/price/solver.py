@@ -14,8 +14,8 @@ from .rounding import heaviest, round_choice
 
 FINE = 1e-7
 """Tolerance of the prices where the core is small enough to be solved afterwards."""
-COARSE = 1e-5
-"""The same where packing is all there is time for."""
+COARSE, TINY_OPTIONS = 1e-5, 2_000
+"""The same where packing is all there is time for, and for so few options that the exact program is quick anyway."""
 PRICES_SHARE = 0.6
 """Most of the time that is left for finding prices."""
 CORE_OPTIONS = 60_000
@@ -44,17 +44,23 @@ class PriceSolver:
     def solve(self, request: RoundRequest) -> None:
         """Anytime: after the prices there is a plan and a bound, and both only get better."""
         model = request.model
+        packing_s = 0.0
         if len(model.value) <= KEEP_FIRST_OPTIONS:
+            packing_s = request.left_s()
             request.report_packing(keep_all(model))
+            packing_s -= request.left_s()
         start = _start(model, request.prices)
         small = len(model.value) <= _core_options(request.options)
-        enough_s = (1 - PRICES_SHARE) * request.left_s()
-        found = optimise(model, start, lambda: request.left_s() < enough_s, FINE if small else COARSE)
+        enough_s = max((1 - PRICES_SHARE) * request.left_s(), 1.5 * packing_s)
+        tolerance = FINE if small and len(model.value) > TINY_OPTIONS else COARSE
+        found = optimise(model, start, lambda: request.left_s() < enough_s, tolerance)
         request.report_bound(found.bound, "prices")
         request.report_prices(found.prices)
         reduced = model.reduced_values(found.prices)
         best = best_options(model, reduced)
         value = -np.inf
+        if request.left_s() < packing_s:
+            return
         enough = found.bound - request.gap * abs(found.bound)
         tries = FEW_TRIES if len(model.value) > FEW_OPTIONS else MORE_TRIES
         for by_prices in (True, False):
@@ -62,7 +68,7 @@ class PriceSolver:
             packing_s = request.left_s()
             value = max(value, realise(request, wish, reduced, enough=enough, tries=tries))
             packing_s -= request.left_s()
-            if not small or value >= enough or request.left_s() <= 0:
+            if not small or value >= enough or request.left_s() < packing_s:
                 break
         if small and value < enough:
             self._core(request, reduced, found.bound, value, SPARE_S + packing_s)
