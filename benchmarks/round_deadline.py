@@ -1,6 +1,6 @@
 """Whether rounds keep their deadline: the latest of many random rounds, all verified. Prints one line of JSON.
 
-    python benchmarks/round_deadline.py [--rounds 10000] [--budget 100ms] [--jobs 500] [--solver price]
+    python benchmarks/round_deadline.py [--rounds 10000] [--budget 100ms] [--jobs 300] [--solver price]
 
 Each round is a cluster of `optsched.traces.synth.generate` with random size (10 to `--jobs` jobs, 1/2 to 4 GPUs for
 each), mix, share of running jobs and objective, and no gap at which to stop. `late` counts the rounds that took more
@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--budget", default="100ms")
-    parser.add_argument("--jobs", type=int, default=500, help="most jobs of a round")
+    parser.add_argument("--jobs", type=int, default=300, help="most jobs of a round")
     parser.add_argument("--solver", default="price")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

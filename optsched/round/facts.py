@@ -78,9 +78,16 @@ def read_facts(instance: Instance, keep: Collection[str]) -> Facts:
         lost_s=np.zeros(count), lost_work_s=np.zeros(count), setup_left_s=np.zeros(count), rate=np.ones(count),
         peace_s=np.full(count, np.inf), must=np.zeros(count, dtype=bool),
     )
+    known: dict[int, tuple[Running, float]] = instance.cluster.memo.get("rates", {})
+    rates: dict[int, tuple[Running, float]] = {}
+    instance.cluster.memo["rates"] = rates  # of the last round only, by identity
     for j in kept.tolist():
         entry, job = facts.entry(j), jobs[j]
-        facts.rate[j] = placed_rate(instance, job, entry.mode, entry.placement)
+        found = known.get(id(entry)) if entry.mode.share_with is None else None
+        if found is None:
+            found = entry, placed_rate(instance, job, entry.mode, entry.placement)
+        rates[id(entry)] = found
+        facts.rate[j] = found[1]
         facts.save_s[j] = hold_to_save_s(job)
         if job.profile.checkpoint_every_s is not None:
             facts.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))

@@ -110,8 +110,12 @@ def _patterns(
         mode = option.mode
         if (
             (cap is not None and mode.gpus > cap)
-            or any(amount > cluster.resources.get(name, 0.0) for name, amount in mode.resources.items())
-            or any(amount > cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items())
+            or (mode.resources and any(
+                amount > cluster.resources.get(name, 0.0) for name, amount in mode.resources.items()
+            ))
+            or (mode.budgets and any(
+                amount > cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items()
+            ))
         ):
             continue
         cpus = mode.cpus_per_gpu * mode.gpus if mode.gpus else mode.cpus
@@ -121,9 +125,12 @@ def _patterns(
         elif option.spread == "node" and mode.gpus:
             found.extend(
                 Pattern(option, one.bit, True, cpus, memory_gib, quota)
-                for one in classes if room_on(one.node, job, mode) >= mode.gpus
+                for one in classes if one.node.gpu_type == mode.gpu_type and room_on(one.node, job, mode) >= mode.gpus
             )
         else:
-            mask = sum(one.bit for one in classes if room_on(one.node, job, mode))
+            mask = sum(
+                one.bit for one in classes
+                if (not mode.gpus or one.node.gpu_type == mode.gpu_type) and room_on(one.node, job, mode)
+            )
             found.append(Pattern(option, mask, mode.gpus == 0, cpus, memory_gib, quota))
     return tuple(found)

@@ -74,6 +74,8 @@ def decision(instance: Instance, job_id: str, mode: Mode | None, placement: Plac
         return "resume" if job_id in instance.suspended_job else "start"
     if mode is None:
         return "preempt"
+    if mode is entry.mode and placement is entry.placement:
+        return "continue"
     same_size = mode.size == entry.mode.size
     if same_size and set(placement) == set(entry.placement):
         return "continue"

@@ -43,12 +43,15 @@ def _job(instance: Instance, entry: JobRound) -> Iterator[Violation]:
     now_s = instance.now_s
     job = instance.job[entry.id]
     running = instance.running_job.get(entry.id)
+    if (
+        running is not None and entry.mode is running.mode and entry.placement is running.placement
+        and entry.decision == "continue"
+    ):
+        return  # what it holds already was checked with the instance
     expected = decision(instance, entry.id, entry.mode, entry.placement)
     if entry.decision != expected:
         yield Violation("decision", f"job {entry.id} is said to {entry.decision}, what it holds says {expected}",
                         entry.id, None, now_s)
-    if running is not None and entry.mode is running.mode and entry.placement is running.placement:
-        return  # what it holds already was checked with the instance
     goes_on = (
         running is not None and entry.mode is not None and same_place(entry.placement, running.placement)
         and same_hold(entry.mode, running.mode)

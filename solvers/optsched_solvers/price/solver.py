@@ -22,6 +22,8 @@ CORE_OPTIONS = 60_000
 """Most options for which a core is tried."""
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
 """Above so many options a choice by prices is put on nodes in one order only, else in up to three."""
+HAND_OVER_S = 4e-6
+"""Seconds that it takes to hand over one entry of a program, during which nothing can be interrupted."""
 CORE_LEAST_S = 0.02
 """No core is tried in less time."""
 SPARE_S = 0.005
@@ -83,6 +85,8 @@ class PriceSolver:
             return
         program = part.program(model)
         left_s = request.left_s() - spare_s
+        if left_s < CORE_LEAST_S + HAND_OVER_S * len(program.row):
+            return
         outcome = within(left_s, lambda: maximise(program, 0.9 * left_s, relative_gap=request.gap * 0.5))
         if outcome is None:
             return
