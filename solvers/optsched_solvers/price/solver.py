@@ -54,7 +54,7 @@ class PriceSolver:
         start = _start(model, request.prices)
         small = len(model.value) <= _core_options(request.options)
         enough_s = max((1 - PRICES_SHARE) * request.left_s(), 1.5 * packing_s)
-        tolerance = FINE if small and len(model.value) > TINY_OPTIONS else COARSE
+        tolerance = max(FINE if small and len(model.value) > TINY_OPTIONS else COARSE, 0.02 * request.gap)
         found = optimise(model, start, lambda: request.left_s() < enough_s, tolerance)
         request.report_bound(found.bound, "prices")
         request.report_prices(found.prices)
