@@ -103,7 +103,7 @@ def test_commands_and_their_options_exist(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_options_named_in_the_text_exist(page: str) -> None:
     known = set().union(*(options_of(command_of(name)) for name in COMMANDS))
-    spoken = re.sub(r"^```.*?^```$", "", text_of(page), flags=re.M | re.S)
+    spoken = re.sub(r"^```.*?^```$|`python [^`\n]+`", "", text_of(page), flags=re.M | re.S)
     named = {option for code in re.findall(r"`([^`\n]+)`", spoken) for option in re.findall(r"(?<!\S)--[a-z-]+", code)}
     assert named <= known, f"{page}: no command has {named - known}"
 
@@ -364,7 +364,7 @@ def test_paths_of_the_layout_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_paths_named_in_the_text_exist(page: str) -> None:
-    spoken = re.sub(r"^```.*?^```$", "", text_of(page), flags=re.M | re.S)
+    spoken = re.sub(r"^```.*?^```$|`python [^`\n]+`", "", text_of(page), flags=re.M | re.S)
     for name in re.findall(r"`((?:optsched|solvers|instances|benchmarks|tests|docs)/[\w./-]+)`", spoken):
         assert (REPOSITORY / name).exists(), f"{page}: {name}"
 

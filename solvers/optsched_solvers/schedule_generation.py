@@ -162,7 +162,9 @@ def returns_beside_partner(problem: Problem, activity: Activity, choice: Choice,
 
     `partner` is None for one that is preempted. A plan names nodes, not GPUs, so this would read as going on.
     """
-    if not activity.preempts(choice.alternative) or not problem.is_back_at_once(activity, choice):
+    if activity.index not in problem.partner or not activity.preempts(choice.alternative):
+        return False
+    if not problem.is_back_at_once(activity, choice):
         return False
     assert activity.hold is not None
     other = problem.activities[problem.partner[activity.index]]
