@@ -71,7 +71,10 @@ def read_facts(instance: Instance, keep: Collection[str]) -> Facts:
     ran[kept] = True
     facts = Facts(
         jobs=jobs, running=running, patterns=options, never=never, kept=kept,
-        remaining_s=np.array([instance.remaining_s(job) for job in jobs], dtype=float),
+        remaining_s=np.array([
+            instance.remaining_s(job) if entry is None else entry.remaining_s
+            for job, entry in zip(jobs, running, strict=True)
+        ], dtype=float),
         save_s=np.zeros(count),
         load_s=np.array([job.profile.startup_s for job in jobs], dtype=float)
         + np.where(ran, np.array([job.profile.restore_s for job in jobs], dtype=float), 0.0),

@@ -82,12 +82,18 @@ class Nodes:
         pinned option is taken; False if what all nodes share does not allow it."""
         model = self._model
         j, mode, placement = self._pinned[kept]
-        pattern = len(model.patterns) + kept
-        if not self._has_shared(pattern):
-            return False
-        self._take_shared(pattern)
+        if self._takes:
+            pattern = len(model.patterns) + kept
+            if not self._has_shared(pattern):
+                return False
+            self._take_shared(pattern)
         job = model.jobs[j]
         per_gpu = job.profile.memory_gib_per_gpu
+        if not self._indexed and not per_gpu and mode.gpus and not job.profile.network_gbps:
+            for n, gpus, cpus in self.kept_on[kept]:
+                self.gpus[n] -= gpus
+                self.cpus[n] -= cpus
+            return True
         for (n, gpus, cpus), slot in zip(self.kept_on[kept], placement, strict=True):
             memory = memory_gib(job, mode, slot.gpus) if per_gpu or not mode.gpus else 0.0
             self._change(n, -gpus, -cpus, -memory)

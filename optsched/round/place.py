@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..instance import Placement, Slot
-from .model import Ints, Kind, RoundModel
+from .model import Floats, Ints, Kind, RoundModel
 from .nodes import Held, Nodes
 from .patterns import Pattern
 
@@ -56,20 +56,10 @@ class Packing:
         options = wish[fresh]
         rank = np.array([_rank(one, self._slots_first) for one in model.patterns])[model.pattern[options]]
         gpus = model.pattern_gpus[model.pattern[options]]
-        for at in np.lexsort((fresh, -self._regret(options, reduced), -gpus, rank)):
+        for at in np.lexsort((fresh, -regret(model, options, reduced), -gpus, rank)):
             j = int(fresh[at])
             if not self.put(j, int(options[at])):
                 self.put_otherwise(j, reduced)
-
-    def _regret(self, options: Ints, reduced: np.ndarray) -> np.ndarray:
-        """How much worse each job would do on other nodes, or not at all: who has least to lose comes last."""
-        model = self.model
-        classes = model.pattern_classes
-        mine = np.full(len(model.jobs), -1)
-        mine[model.job[options]] = classes[model.pattern[options]]
-        other = np.where((mine[model.job] == classes[model.pattern]) & (model.kind != Kind.KEEP), -np.inf, reduced)
-        second = np.maximum(np.maximum.reduceat(other, model.first[:-1]), 0.0)
-        return reduced[options] - second[model.job[options]]
 
     def put(self, j: int, option: int) -> bool:
         """Give a job that does not run an option, if it fits."""
@@ -161,6 +151,16 @@ class Packing:
     def worth(self) -> float:
         """Value of what is placed."""
         return self.model.worth(self.chosen)
+
+
+def regret(model: RoundModel, options: Ints, reduced: Floats) -> Floats:
+    """How much worse the job of each of `options` (its best) would do on other nodes, or not running at all."""
+    classes = model.pattern_classes[model.pattern]
+    mine = np.full(len(model.jobs), -1, dtype=np.int64)
+    mine[model.job[options]] = classes[options]
+    same = mine[model.job] == classes
+    second = np.maximum.reduceat(np.where(same, -np.inf, reduced), model.first[:-1])
+    return np.asarray(reduced[options] - np.maximum(second, 0.0)[model.job[options]], dtype=float)
 
 
 def _rank(pattern: Pattern, slots_first: bool) -> int:

@@ -4,12 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optsched.round.model import NO_OPTION, RoundModel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 
 TOLERANCE = 1e-5
 """Relative distance between the bound and what any prices could still reach at which the search ends."""

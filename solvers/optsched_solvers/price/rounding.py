@@ -1,22 +1,9 @@
 """From prices to a choice that respects every row: who has most to lose for each GPU chooses first."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optsched.round.model import NO_OPTION, RoundModel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-def regret(model: RoundModel, options: Ints, reduced: Floats) -> Floats:
-    """How much worse the job of each of `options` (its best) would do on other nodes, or not running at all."""
-    classes = model.pattern_classes[model.pattern]
-    mine = np.full(len(model.jobs), -1, dtype=np.int64)
-    mine[model.job[options]] = classes[options]
-    same = mine[model.job] == classes
-    second = np.maximum.reduceat(np.where(same, -np.inf, reduced), model.first[:-1])
-    return np.asarray(reduced[options] - np.maximum(second, 0.0)[model.job[options]], dtype=float)
+from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
+from optsched.round.place import regret
 
 
 def round_choice(model: RoundModel, best: Ints, reduced: Floats) -> Ints:

@@ -14,7 +14,7 @@ from .rounding import heaviest, round_choice
 
 FINE = 1e-7
 """Tolerance of the prices where the core is small enough to be solved afterwards."""
-COARSE, TINY_OPTIONS = 1e-5, 2_000
+COARSE, TINY_OPTIONS = 2e-5, 2_000
 """The same where packing is all there is time for, and for so few options that the exact program is quick anyway."""
 PRICES_SHARE = 0.6
 """Most of the time that is left for finding prices."""
