@@ -88,6 +88,7 @@ class _Shape:
     node: Node
     count: int
     racks: dict[str, int]
+    largest_rack: int
 
 
 def _shapes(cluster: Cluster) -> tuple[tuple[_Shape, ...], tuple[int, ...]]:
@@ -105,7 +106,8 @@ def _shapes(cluster: Cluster) -> tuple[tuple[_Shape, ...], tuple[int, ...]]:
             _Shape(
                 node=nodes[0],
                 count=len(nodes),
-                racks=Counter(node.rack for node in nodes if node.rack is not None),
+                racks=(racks := Counter(node.rack for node in nodes if node.rack is not None)),
+                largest_rack=max(racks.values(), default=0),
             )
             for nodes in alike.values()
         )
@@ -154,10 +156,13 @@ def most_gpus(cluster: Cluster, job: Job, mode: Mode) -> dict[Span, int]:
 
 def _most_gpus(cluster: Cluster, job: Job, mode: Mode) -> dict[Span, int]:
     shapes, _ = _shapes(cluster)
-    held = [(shape, room_on(shape.node, job, mode)) for shape in shapes]
+    held = [(shape, most) for shape in shapes if (most := room_on(shape.node, job, mode))]
+    if len(held) == 1 and not cluster.rack_uplink_gbps:
+        shape, most = held[0]
+        return {"node": most, "rack": most * shape.largest_rack, "cluster": most * shape.count}
     racks: Counter[str] = Counter()
     for shape, most in held:
-        for rack, count in shape.racks.items() if most else ():
+        for rack, count in shape.racks.items():
             racks[rack] += most * count
     one_node = max((most for _, most in held), default=0)
     one_rack = max(racks.values(), default=0)
@@ -196,10 +201,13 @@ def options(cluster: Cluster, job: Job) -> tuple[Option, ...]:
         alike: dict[object, list[Option]] = defaultdict(list)
         for option in found:
             alike[option.mode.gpu_type, option.mode.gpus].append(option)
-        best = tuple(
-            option for option in found
-            if not any(_dominates(job, other, option) for other in alike[option.mode.gpu_type, option.mode.gpus])
-        )
+        if job.profile.clocks or job.modes:
+            best = tuple(
+                option for option in found
+                if not any(_dominates(job, other, option) for other in alike[option.mode.gpu_type, option.mode.gpus])
+            )
+        else:
+            best = tuple(option for option in found if _is_best(option, alike[option.mode.gpu_type, option.mode.gpus]))
         known[key] = (job, best)  # keeping the job keeps what has the ids in the key
     return known[key][1]
 
@@ -235,6 +243,19 @@ def _candidates(cluster: Cluster, job: Job) -> Iterator[Option]:
             if speed > fastest and most[spread] >= max(mode.gpus, 1):
                 yield Option(mode=mode, spread=spread, rate=speed, needs_node=True)
                 fastest = speed
+
+
+def _is_best(option: Option, alike: list[Option]) -> bool:
+    """Whether none of `alike` dominates, for jobs without clocks: `_dominates`, told at a glance."""
+    spread, cores, speed = option.spread, option.mode.cpus_per_gpu, option.rate
+    for other in alike:
+        if (
+            other.rate >= speed and other.mode.cpus_per_gpu <= cores
+            and (other.rate > speed or other.mode.cpus_per_gpu < cores or other.spread != spread)
+            and WIDEST_FIRST.index(other.spread) <= WIDEST_FIRST.index(spread)
+        ):
+            return False
+    return True
 
 
 def _dominates(job: Job, a: Option, b: Option) -> bool:
