@@ -32,7 +32,7 @@ def human(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 59.95:
-        return f"{seconds:.1f}".rstrip("0").rstrip(".") + " s"
+        return f"{seconds:.{2 if seconds < 2 else 1}f}".rstrip("0").rstrip(".") + " s"
     whole = round(seconds)
     for large, large_s, small, small_s in (
         ("d", 86400, "h", 3600),
