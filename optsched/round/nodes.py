@@ -185,18 +185,6 @@ class Nodes:
             self._change(n, -gpus, -cpus, -(per_gpu * gpus if pattern.gpus else per_gpu))
         return held
 
-    def remove(self, option: int, held: Held) -> None:
-        """Undo `place`."""
-        model = self._model
-        p = int(model.pattern[option])
-        pattern = model.patterns[p]
-        for r, amount in self._takes.get(p, ()):
-            self._left[r] += amount
-        per_gpu = pattern.memory_gib / pattern.gpus if pattern.gpus else pattern.memory_gib
-        for n, gpus, cpus in held:
-            self._change(n, gpus, cpus, per_gpu * gpus if pattern.gpus else per_gpu)
-        self._uplinks.take(held, -model.jobs[int(model.job[option])].profile.network_gbps)
-
     def _has_shared(self, pattern: int) -> bool:
         return all(amount <= self._left[r] for r, amount in self._takes.get(pattern, ()))
 
