@@ -13,7 +13,8 @@ from .place import Packing
 class RoundRequest:
     """One round. `deadline_s` is an instant of `time.monotonic`; `gap` the relative gap at which to stop.
 
-    `prices` are those of the last round by row name, where there was one. A solver reports each packing it finds and each bound it proves as soon as it has them; only the best count.
+    `prices` are those of the last round by row name, where there was one. A solver reports each packing
+    it finds and each bound it proves as soon as it has them; only the best count.
     """
 
     model: RoundModel
