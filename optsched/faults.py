@@ -39,6 +39,8 @@ def find_faults(instance: Instance, *, accept_never: bool = False) -> list[Fault
             unsound.add(i)
             found.extend(faults)
     found.extend(_held(instance))
+    found.extend(_failures(instance))
+    found.extend(_outages(instance))
     found.extend(_cycles(instance))
     if not accept_never:
         found.extend(_never_run(instance, unsound))
@@ -90,6 +92,40 @@ def _references(instance: Instance, i: int, job: Job) -> Iterator[Fault]:
         yield from _uses(instance, path, job, job)
     for m, mode in enumerate(job.modes):
         yield from _uses(instance, f"{path}.modes[{m}]", job, mode)
+
+
+def _failures(instance: Instance) -> Iterator[Fault]:
+    kept_s: Counter[str] = Counter()
+    for i, failure in enumerate(instance.failures):
+        path, job = f"failures[{i}]", instance.job.get(failure.job)
+        if job is None:
+            yield Fault(f"{path}.job", f"job {failure.job!r} is not in jobs", "name a job of this file")
+            continue
+        if failure.job in instance.running_job or failure.job in instance.suspended_job:
+            yield Fault(f"{path}.job", f"job {failure.job} has begun already", "leave its failures out")
+        kept_s[failure.job] += failure.kept_s  # type: ignore[assignment]
+        if failure.kept_s > failure.work_s:
+            yield Fault(f"{path}.kept_s", f"job {failure.job}: an attempt keeps more than the work it does",
+                        f"at most {failure.work_s:g}")
+        elif kept_s[failure.job] >= job.work_s:
+            yield Fault(f"{path}.kept_s", f"job {failure.job}: its failing attempts do all of its work",
+                        f"keep less than {job.work_s:g} s in all")
+
+
+def _outages(instance: Instance) -> Iterator[Fault]:
+    last_s: dict[str, float] = {}
+    order = sorted(range(len(instance.outages)), key=lambda i: instance.outages[i].start_s)
+    for i in order:
+        outage, path = instance.outages[i], f"outages[{i}]"
+        if outage.node not in instance.cluster.node:
+            yield Fault(f"{path}.node", f"node {outage.node!r} is not in cluster.nodes", "name a node of this file")
+        if outage.start_s < instance.now_s:
+            yield Fault(f"{path}.start_s", f"node {outage.node} is lost before now_s", "not before now_s")
+        if outage.end_s <= outage.start_s:
+            yield Fault(f"{path}.end_s", f"node {outage.node} is back before it is lost", "after start_s")
+        elif outage.start_s <= last_s.get(outage.node, outage.start_s - 1):
+            yield Fault(f"{path}.start_s", f"node {outage.node} is lost while it is lost", "merge the two outages")
+        last_s[outage.node] = max(outage.end_s, last_s.get(outage.node, outage.end_s))
 
 
 def _uses(instance: Instance, path: str, job: Job, user: Job | Mode) -> Iterator[Fault]:

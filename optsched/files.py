@@ -18,7 +18,7 @@ from .faults import Fault, find_faults
 from .file_faults import FaultyFile, duplicate_keys, shape_faults
 from .file_power import with_power, without_power
 from .hostlist import MAX_NODES, expand_hostlist, fold_nodes
-from .instance import Instance, Running, Slot, Suspended
+from .instance import Failure, Instance, Outage, Running, Slot, Suspended
 from .job import Elastic, Job, Mode
 from .plan import JobPlan, Level, Plan, Segment, Solution, Status
 from .profile import UNMEASURED, Clock, Locality, Profile, Sharing
@@ -94,6 +94,8 @@ def load_instance(data: bytes | str, name: str = "instance", *, accept_never: bo
         jobs=_share_equal_profiles(parsed.jobs),
         running=with_power(cluster, parsed.jobs, tuple(_in_node_order(cluster, entry) for entry in parsed.running)),
         suspended=parsed.suspended,
+        failures=parsed.failures,
+        outages=parsed.outages,
     )
     faults = find_faults(instance, accept_never=accept_never)
     if faults:
@@ -132,7 +134,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 NOUNS: tuple[type, ...] = (
     Node, Cluster, Tenant, Locality, Sharing, Clock, Profile, Mode, Elastic, Job, Slot, Running, Suspended,
-    InstanceFile, Segment, JobPlan, Level, InstanceRef, ObjectiveValue, PlanFile,
+    Failure, Outage, InstanceFile, Segment, JobPlan, Level, InstanceRef, ObjectiveValue, PlanFile,
 )
 
 
@@ -244,8 +246,11 @@ def dump_instance(instance: Instance) -> str:
     cluster = plain(instance.cluster)
     cluster["nodes"] = [plain(node) for node in fold_nodes(instance.cluster.nodes)]
     parts["cluster"] = cluster
-    lists = (instance.tenants, instance.jobs, without_power(instance), instance.suspended)
-    for field, items in zip(("tenants", "jobs", "running", "suspended"), lists, strict=True):
+    lists: dict[str, tuple[Any, ...]] = {
+        "tenants": instance.tenants, "jobs": instance.jobs, "running": without_power(instance),
+        "suspended": instance.suspended, "failures": instance.failures, "outages": instance.outages,
+    }
+    for field, items in lists.items():
         if items:
             parts[field] = [plain(item, profiles) for item in items]
     return lines(parts)

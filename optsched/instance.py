@@ -6,7 +6,7 @@ from typing import Any
 
 from .cluster import Cluster, Tenant, gpu_caps, quota_pool
 from .job import Job, Mode
-from .quantity import Count, Instant, PositiveCount, Seconds
+from .quantity import Count, Duration, Instant, PositiveCount, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,40 @@ class Suspended:
     preemptions: PositiveCount = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An attempt of a job that will fail: nobody who plans may know of it, a simulation lets it happen.
+
+    The entries of one job are its first attempts, in order; the attempt after them completes. A failing attempt does
+    `work_s` of reference work, of which `kept_s` counts towards the job, then gives its GPUs back at once and
+    the job waits for the next attempt, which pays start-up and restore. `kind` says why it failed.
+    """
+
+    job: str
+    work_s: Duration
+    kept_s: Seconds = 0.0
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """A node that will be lost for a while: nobody who plans may know of it, a simulation lets it happen.
+
+    Jobs on the node stop at `start_s`, lose the work since their last checkpoint (without periodic ones since they
+    started or came back) and wait again.
+    """
+
+    node: str
+    start_s: Instant
+    end_s: Instant
+
+
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """A cluster, its jobs, and who runs at `now_s`. No plan may use time before `now_s`."""
+    """A cluster, its jobs, and who runs at `now_s`. No plan may use time before `now_s`.
+
+    `failures` and `outages` are what only a simulation learns, when it happens.
+    """
 
     name: str = "instance"
     now_s: Instant = 0.0
@@ -60,6 +91,8 @@ class Instance:
     jobs: tuple[Job, ...] = ()
     running: tuple[Running, ...] = ()
     suspended: tuple[Suspended, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    outages: tuple[Outage, ...] = ()
 
     @cached_property
     def job(self) -> dict[str, Job]:

@@ -49,12 +49,15 @@ class Job:
     `duration_s` is reference work: seconds at rate 1. `gpus` 0 makes a CPU-only job that takes `cpus` cores and
     `memory_gib` on one node. `after` lists jobs that must have completed before this one starts. `resources` and
     `budgets` are what it uses of the cluster's. A job may list `modes` instead of `duration_s` and `gpus`.
-    `priority` orders jobs under the policies (higher first); `weight` counts in the objectives.
+    `priority` orders jobs under the policies (higher first); `weight` counts in the objectives. `user` and `command`
+    say who submitted what: jobs that share them tend to run alike.
     """
 
     id: str
     submit_s: Instant = 0.0
     tenant: str | None = None
+    user: str | None = None
+    command: str | None = None
     weight: Weight = 1.0
     priority: int = 0
     deadline_s: Instant | None = None

@@ -308,6 +308,7 @@ def test_defaults_stated_are_those_of_the_schema() -> None:
         ("Cluster", "### `cluster`", 0), ("Node", "### `cluster`", 1), ("Tenant", "### `tenants`", 0),
         ("Job", "### `jobs`", 0), ("Mode", "### `jobs`", 1), ("Profile", "### `profile`", 0),
         ("Running", "### `running`", 0), ("Suspended", "### `suspended`", 0),
+        ("Failure", "### `failures`", 0), ("Outage", "### `outages`", 0),
     ):
         rows = section("docs/formats.md", heading).split("| field | type | default | meaning |\n")[1 + table]
         stated = dict(re.findall(r"^\| `(\w+)` \| .*? \| (.*?) \|", rows.split("\n\n")[0], re.M))

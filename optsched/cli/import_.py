@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -16,6 +16,23 @@ from .arguments import check_outputs, json_option, quiet_option
 
 LONG = 10_000
 """Sources of more lines than this show their progress on a terminal."""
+OPTIONS = tuple(dict.fromkeys(option for known in FORMATS.values() for option in known.options))
+KINDS: dict[str, Any] = {"path": click.Path(path_type=Path), "text": str, "count": click.IntRange(1, 1_000_000)}
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _format_options(command: Command) -> Command:
+    """One option of the command line for each that some format takes; its help names the formats."""
+    for option in reversed(OPTIONS):
+        formats = ", ".join(name for name, known in FORMATS.items() if option in known.options)
+        settings: dict[str, Any] = {"help": f"{formats}: {option.help}", "default": None}
+        if option.kind == "off":
+            settings.update(is_flag=True, flag_value=False, type=bool)
+        else:
+            settings.update(type=KINDS[option.kind], metavar=option.metavar)
+        command = click.option(option.flag, option.name, **settings)(command)
+    return command
 
 
 @click.command("import")
@@ -23,12 +40,7 @@ LONG = 10_000
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @click.option("-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Keep the first N jobs only.")
-@click.option("--throughputs", type=click.Path(path_type=Path), metavar="PATH",
-              help="gavel: the throughput table (default: beside the trace or in the folder above).")
-@click.option("--cluster", metavar="SPEC",
-              help="gavel: GPUs by type, as v100=36,p100=36,k80=36 or 36:36:36, or a cluster_specs.json.")
-@click.option("--gpus-per-node", type=click.IntRange(1, 1024), metavar="N", help="gavel: GPUs of a node (4).")
-@click.option("--no-overheads", is_flag=True, help="gavel: saving and restoring cost nothing.")
+@_format_options
 @json_option
 @quiet_option
 def command(
@@ -42,14 +54,10 @@ def command(
     """
     if output not in (None, "-"):
         check_outputs({"-o": Path(output)}, str(source))
-    if options.pop("no_overheads"):
-        options["overheads"] = False
     given = {name: value for name, value in options.items() if value is not None}
     known = FORMATS[trace_format]
-    for name in given:
-        if name not in known.options:
-            shown = "--no-overheads" if name == "overheads" else "--" + name.replace("_", "-")
-            raise InputError(f"{shown} does not go with the format {trace_format}; leave it out")
+    for option in (option for option in OPTIONS if option.name in given and option not in known.options):
+        raise InputError(f"{option.flag} does not go with the format {trace_format}; leave it out")
     imported = known.read(source, jobs=jobs, track=_track, **given)
     write_checked(imported.instance, output)
     if not quiet:

@@ -41,7 +41,7 @@ from ..errors import InputError
 from ..instance import Instance
 from ..job import Job
 from ..profile import Locality, Profile, Sharing
-from .imported import At, Imported, Track, read_text
+from .imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
 
 REFERENCE = "v100"
 GPU_TYPES = ("v100", "p100", "k80")
@@ -275,3 +275,18 @@ def _first_specification(path: Path) -> str:
         return str(next(iter(named.values()))[0])
     except (ValueError, RecursionError, AttributeError, StopIteration, IndexError, KeyError, TypeError):
         raise InputError(f'{path}: expected Gavel\'s form {{"name": ["36:36:36"]}}') from None
+
+
+THROUGHPUTS = Option(
+    name="throughputs", flag="--throughputs", kind="path", metavar="PATH",
+    help="The throughput table (default: beside the trace or in the folder above).",
+)
+NO_OVERHEADS = Option(
+    name="overheads", flag="--no-overheads", kind="off", help="Saving and restoring cost nothing.",
+)
+FORMAT = Format(
+    title="Gavel traces with their throughput table (.trace, .trace.gz)",
+    read=read,
+    options=(THROUGHPUTS, CLUSTER, GPUS_PER_NODE, NO_OVERHEADS),
+    profiled=True,
+)

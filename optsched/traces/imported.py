@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from ..errors import InputError
 from ..instance import Instance
@@ -16,6 +16,48 @@ Track = Callable[[Sequence[str]], Iterable[str]]
 """Goes through the lines of a source one by one, showing progress on the way."""
 
 MAX_NUMBER = 1e10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """What `optsched import` lets a user set for some formats: `--flag`, passed to `read` as `name`.
+
+    Kinds: `path` a file, `text`, `count` a whole number of at least 1, `off` a flag that passes False. Formats that
+    take the same option share one object.
+    """
+
+    name: str
+    flag: str
+    kind: Literal["path", "text", "count", "off"]
+    help: str
+    metavar: str | None = None
+
+
+CLUSTER = Option(
+    name="cluster", flag="--cluster", kind="text", metavar="SPEC",
+    help="GPUs by type, as v100=288,p100=96; gavel: also 36:36:36 or a cluster_specs.json.",
+)
+GPUS_PER_NODE = Option(
+    name="gpus_per_node", flag="--gpus-per-node", kind="count", metavar="N", help="GPUs of each node.",
+)
+START = Option(name="start", flag="--from", kind="text", metavar="DATE",
+               help="Leave out jobs submitted before, as 2017-10-03 or 2017-10-03T12:00.")
+END = Option(name="end", flag="--until", kind="text", metavar="DATE",
+             help="Leave out jobs submitted then or later.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One trace format: `read(source, jobs=, track=, **options)`.
+
+    `profiled` formats come with measured profiles (or need none); to jobs of the others `optsched import` attaches
+    measured ones.
+    """
+
+    title: str
+    read: Callable[..., "Imported"]
+    options: tuple[Option, ...] = ()
+    profiled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

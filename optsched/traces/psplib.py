@@ -20,7 +20,7 @@ from ..cluster import Cluster
 from ..errors import InputError
 from ..instance import Instance
 from ..job import Job, Mode
-from .imported import At, Imported, Track, read_text
+from .imported import At, Format, Imported, Track, read_text
 
 Demand = tuple[int, ...]
 
@@ -216,3 +216,8 @@ def _passed_on(number: int, before: dict[int, list[int]], stays: set[int]) -> li
             seen.add(at)
             open_.extend(before[at])
     return sorted(found)
+
+
+FORMAT = Format(
+    title="PSPLIB project scheduling, single mode and multi-mode (.sm, .mm)", read=read, profiled=True
+)
