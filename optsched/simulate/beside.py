@@ -43,7 +43,7 @@ def refusal(view: "View", state: JobState, option: Option, partner: JobState) ->
     placement = placement_beside(option, run.placement)
     if placed_rate(view.instance, job, replace(mode, share_with=other.id), placement) <= 0:
         return "it would make no progress there"
-    if run.segment_start_s > view.now_s or view.seems_to_stay(state, mode, placement):
+    if run.row_s > view.now_s or view.seems_to_stay(state, mode, placement):
         return "one of them has only just left these GPUs"
     return None if _is_free(view.free, need, placement) else "not enough room beside it"
 

@@ -10,12 +10,15 @@ class Kind(IntEnum):
 
     ENDED = 0
     SAVED = 1
-    ARRIVED = 2
-    WAKE = 3
+    NODE_BACK = 2
+    NODE_LOST = 3
+    ARRIVED = 4
+    WAKE = 5
 
 
 Event = tuple[float, int, int, int, int]
-"""time_s, kind, sequence, job index, run number. Sequence is unique within a kind, so the order is total."""
+"""time_s, kind, sequence, index of the job or node, run number. Sequence is unique within a kind, so the order is
+total."""
 
 
 def first_round_s(start_s: float, round_s: float, time_s: float) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from ..cluster import Cluster, Tenant, gpu_caps, quota_pool
 from ..instance import Placement, Slot
@@ -48,6 +49,7 @@ class Layout:
         self.cluster = cluster
         self.names = [node.name for node in cluster.nodes]
         self.order = cluster.node_order
+        self._alone: dict[tuple[int, int, int], Placement] = {}
         self.pools: dict[object, int] = {}
         self.pool: list[int] = []
         self.most_gpus: list[int] = []
@@ -62,11 +64,21 @@ class Layout:
             if node.rack is not None:
                 racks[node.rack] = racks.get(node.rack, 0) | 1 << i
         self.racks = list(racks.values())
+        number_of = {rack: r for r, rack in enumerate(racks)}
+        self.rack = [-1 if node.rack is None else number_of[node.rack] for node in cluster.nodes]
         self.uplinks = {rack: racks.get(rack, 0) for rack in cluster.rack_uplink_gbps}
         self.gpus = [node.gpus for node in cluster.nodes]
         self.cpus = [UNLIMITED if node.cpus is None else node.cpus for node in cluster.nodes]
         self.memory = [float("inf") if node.memory_gib is None else node.memory_gib for node in cluster.nodes]
         self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
+
+    def alone(self, i: int, gpus: int, cpus: int) -> Placement:
+        """A placement on one node; equal ones are one object."""
+        key = (i, gpus, cpus)
+        found = self._alone.get(key)
+        if found is None:
+            found = self._alone[key] = (Slot(node=self.names[i], gpus=gpus, cpus=cpus),)
+        return found
 
 
 class Room:
@@ -94,9 +106,12 @@ class Room:
         self._gpus, self._cpus, self._memory = gpus, cpus, memory
         self._nodes = [[0] * (most + 1) for most in layout.most_gpus]
         self._pool_gpus = [0] * len(layout.most_gpus)
+        self._rack_gpus = [[0] * (len(layout.racks) + 1) for _ in layout.most_gpus]  # the last: nodes without a rack
+        self.changes = 0
         for i, count in enumerate(gpus):
             self._nodes[layout.pool[i]][count] |= 1 << i
             self._pool_gpus[layout.pool[i]] += count
+            self._rack_gpus[layout.pool[i]][layout.rack[i]] += count
 
     def copy(self) -> "Room":
         """The same room, to try things in."""
@@ -106,6 +121,8 @@ class Room:
         new._gpus, new._cpus, new._memory = list(self._gpus), list(self._cpus), list(self._memory)
         new._nodes = [list(masks) for masks in self._nodes]
         new._pool_gpus = list(self._pool_gpus)
+        new._rack_gpus = [list(counts) for counts in self._rack_gpus]
+        new.changes = 0
         return new
 
     def overlap(self, other: "Room") -> "Room":
@@ -148,27 +165,47 @@ class Room:
                 self.budgets[name] += amount
 
     def _change(self, need: Need, placement: Placement, sign: int, with_gpus: bool) -> None:
+        layout = self.layout
+        self.changes += 1
         for slot in placement:
-            i = self.layout.order[slot.node]
+            i = layout.order[slot.node]
             if slot.gpus and with_gpus:
-                pool = self.layout.pool[i]
-                count, bit, masks = self._gpus[i], 1 << i, self._nodes[pool]
-                after = count + sign * slot.gpus
-                assert after >= 0, f"node {slot.node} would hold more GPUs than it has"
-                masks[count] ^= bit
-                masks[after] ^= bit
-                self._gpus[i] = after
-                self._pool_gpus[pool] += sign * slot.gpus
+                self._set_gpus(i, self._gpus[i] + sign * slot.gpus)
             self._cpus[i] += sign * slot.cpus
-            self._memory[i] += sign * _memory_gib(need, slot.gpus)
+            if need.memory_gib_per_gpu or need.memory_gib:
+                self._memory[i] += sign * _memory_gib(need, slot.gpus)
         for name, amount in need.resources:
             self.resources[name] += sign * amount
         if need.quota is not None:
             self.quotas[need.quota] += sign * need.gpus
             self.quota_pool += sign * need.gpus
         if need.network_gbps:
-            for rack in crossed_uplinks(self.layout.cluster, placement):
+            for rack in crossed_uplinks(layout.cluster, placement):
                 self.uplinks[rack] += sign * need.network_gbps
+
+    def _set_gpus(self, i: int, after: int) -> None:
+        assert after >= 0, f"node {self.layout.names[i]} would hold more GPUs than it has"
+        pool, before = self.layout.pool[i], self._gpus[i]
+        masks, bit = self._nodes[pool], 1 << i
+        masks[before] ^= bit
+        masks[after] ^= bit
+        self._gpus[i] = after
+        self._pool_gpus[pool] += after - before
+        self._rack_gpus[pool][self.layout.rack[i]] += after - before
+
+    def lose(self, node: str) -> None:
+        """Take an empty node away."""
+        i = self.layout.order[node]
+        self.changes += 1
+        self._set_gpus(i, 0)
+        self._cpus[i], self._memory[i] = 0, -inf
+
+    def regain(self, node: str) -> None:
+        """Give a node that was lost back, empty."""
+        i = self.layout.order[node]
+        self.changes += 1
+        self._set_gpus(i, self.layout.gpus[i])
+        self._cpus[i], self._memory[i] = self.layout.cpus[i], self.layout.memory[i]
 
     def holds(self, need: Need, placement: Placement) -> bool:
         """Whether all that `need` takes on `placement` is free."""
@@ -213,24 +250,37 @@ class Room:
             return None
         if not need.needs_node:
             return ()
-        if need.gpus == 0:
+        gpus = need.gpus
+        if gpus == 0:
             node = self._one_for_cpus(need)
-            return None if node is None else (Slot(node=self.layout.names[node], cpus=need.cpus),)
-        if self._pool_gpus[need.pool] < need.gpus:
+            return None if node is None else self.layout.alone(node, 0, need.cpus)
+        if self._pool_gpus[need.pool] < gpus:
             return None
-        node = self._one(need, need.gpus, need.nodes)
+        node = self._one(need, gpus, need.nodes)
         if node is not None:
-            return (self._slot(need, node, need.gpus),)
+            return self.layout.alone(node, gpus, gpus * need.cpus_per_gpu)
         if need.spread == "node":
             return None
         if need.spread == "cluster" and not need.network_gbps:
             parts = self._several(need, need.nodes)
         else:
-            found = [self._several(need, need.nodes & rack) for rack in self.layout.racks]
-            parts = min((in_rack for in_rack in found if in_rack), key=len, default=None)
+            parts = self._in_one_rack(need)
             if parts is None and need.spread == "cluster":
                 parts = self._several(need, need.nodes & ~self._behind_slow_uplinks(need))
-        return None if parts is None else tuple(self._slot(need, node, gpus) for node, gpus in sorted(parts))
+        if parts is None:
+            return None
+        alone, cores = self.layout.alone, need.cpus_per_gpu
+        return tuple(alone(i, count, count * cores)[0] for i, count in sorted(parts))
+
+    def _in_one_rack(self, need: Need) -> list[tuple[int, int]] | None:
+        """The fewest nodes of one rack, the first of equal racks."""
+        best: list[tuple[int, int]] | None = None
+        racks, free = self.layout.racks, self._rack_gpus[need.pool]
+        for r in [r for r in range(len(racks)) if free[r] >= need.gpus]:
+            parts = self._several(need, need.nodes & racks[r])
+            if parts is not None and (best is None or len(parts) < len(best)):
+                best = parts
+        return best
 
     def _behind_slow_uplinks(self, need: Need) -> int:
         """Nodes of racks whose uplink has too little left for a gang over several racks."""
@@ -240,18 +290,21 @@ class Room:
                 nodes |= members
         return nodes
 
-    def _slot(self, need: Need, node: int, gpus: int) -> Slot:
-        return Slot(node=self.layout.names[node], gpus=gpus, cpus=gpus * need.cpus_per_gpu)
-
     def _one(self, need: Need, gpus: int, nodes: int) -> int | None:
         """The first of the nodes with the fewest free GPUs that still has `gpus`, with their cores and
         memory."""
         masks = self._nodes[need.pool]
+        if not need.cpus_per_gpu and not need.memory_gib_per_gpu:
+            for count in range(gpus, len(masks)):
+                if here := masks[count] & nodes:
+                    return (here & -here).bit_length() - 1
+            return None
         cpus, memory = gpus * need.cpus_per_gpu, gpus * need.memory_gib_per_gpu
         for count in range(gpus, len(masks)):
-            i = self._first(masks[count] & nodes, cpus, memory)
-            if i is not None:
-                return i
+            if here := masks[count] & nodes:
+                i = self._first(here, cpus, memory)
+                if i is not None:
+                    return i
         return None
 
     def _one_for_cpus(self, need: Need) -> int | None:
@@ -295,19 +348,25 @@ class Room:
         """(GPUs usable with their cores and memory, node), most first, then in the order of the cluster."""
         masks = self._nodes[need.pool]
         bare = not need.cpus_per_gpu and not need.memory_gib_per_gpu
-        found: list[tuple[int, int]] = []
+        short: list[list[int]] = [[] for _ in masks]  # by usable GPUs, nodes that have more of them free
         for count in range(len(masks) - 1, 0, -1):
-            here = masks[count] & nodes
+            here, passed = masks[count] & nodes, iter(sorted(short[count]))
+            other = next(passed, -1)
             while here:
                 bit = here & -here
                 i = bit.bit_length() - 1
                 here ^= bit
-                if bare:
-                    yield count, i
-                else:
-                    found.append((self._usable(need, i), i))
-        found.sort(key=lambda entry: (-entry[0], entry[1]))
-        yield from (entry for entry in found if entry[0] > 0)
+                usable = count if bare else self._usable(need, i)
+                if usable < count:
+                    short[usable].append(i)
+                    continue
+                while 0 <= other < i:
+                    yield count, other
+                    other = next(passed, -1)
+                yield count, i
+            while other >= 0:
+                yield count, other
+                other = next(passed, -1)
 
     def _usable(self, need: Need, i: int) -> int:
         usable = self._gpus[i]

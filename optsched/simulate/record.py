@@ -1,13 +1,19 @@
 """What happened in a simulation, in columns: one row for each stretch in which a job held the same GPUs."""
 
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cluster import Cluster
 from ..instance import Instance, Placement
 from ..job import Mode
+from ..physics import TIME_TOLERANCE_S
+from ..plan import Decision, JobPlan, Plan, Segment
+from ..verify import decision_now
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,8 +37,8 @@ class Ending(IntEnum):
 class Record:
     """Rows in the order in which they ended. All columns have one entry a row.
 
-    `job` is the position in `instance.jobs`; `mode` that in `modes` (without partners); `placement` that in
-    `placements`; `partner` the position of the job on the same GPUs or -1. `gpu_type` is the position in
+    `job` is the position in `instance.jobs`; `mode` that in `modes` (without partners); `placements` has one entry a
+    row; `partner` is the position of the job on the same GPUs or -1. `gpu_type` is the position in
     `instance.cluster.gpu_types`, -1 without GPUs; `gpus` and `cpus` are counted over all nodes. `overhead_s` are the
     seconds of the row spent on start-up, restore and checkpoint; `work_s` the reference work done in it, `lost_s` the
     reference work of this stay and row that counts for nothing because of how the row ended. A job's work is
@@ -44,7 +50,6 @@ class Record:
     start_s: Floats
     end_s: Floats
     mode: Ints
-    placement: Ints
     partner: Ints
     gpu_type: Ints
     gpus: Ints
@@ -63,3 +68,93 @@ class Record:
     @property
     def rows(self) -> int:
         return len(self.job)
+
+    def plan(self) -> Plan:
+        """The segments of every job. O(rows)."""
+        segments: list[list[Segment]] = [[] for _ in self.instance.jobs]
+        ids = [job.id for job in self.instance.jobs]
+        columns = (self.job, self.start_s, self.end_s, self.mode, self.partner)
+        for j, start_s, end_s, m, partner, placement in zip(
+            *(column.tolist() for column in columns), self.placements, strict=True
+        ):
+            mode = self.modes[m]
+            if partner >= 0:
+                mode = replace(mode, share_with=ids[partner])
+            segments[j].append(Segment(start_s=start_s, end_s=end_s, mode=mode, placement=placement))
+        entries = []
+        for job, found in zip(self.instance.jobs, segments, strict=True):
+            if len(found) == 1 and job.id not in self.instance.running_job:
+                waits = found[0].start_s > self.instance.now_s + TIME_TOLERANCE_S
+                begins: Decision = "resume" if job.id in self.instance.suspended_job else "start"
+                decision: Decision = "wait" if waits else begins
+            else:
+                decision = decision_now(self.instance, job, tuple(found))
+            entries.append(JobPlan(id=job.id, decision=decision, segments=tuple(found)))
+        return Plan(jobs=tuple(entries))
+
+
+class Rows:
+    """The rows of a record while they are being written."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.job, self.mode, self.partner, self.ending = array("q"), array("q"), array("q"), array("q")
+        self.start_s, self.end_s, self.overhead_s = array("d"), array("d"), array("d")
+        self.work_s, self.lost_s = array("d"), array("d")
+        self.placements: list[Placement] = []
+        self.decision_s, self.decision_wall_s = array("d"), array("d")
+        self._modes: list[Mode] = []
+        self._gpu_types: list[int] = []
+        self._number_of: dict[int, int] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Modes are told apart by identity, which is another one in another process."""
+        self.__dict__.update(state)
+        self._number_of = {id(mode): i for i, mode in enumerate(self._modes)}
+
+    def add(
+        self, job: int, start_s: float, end_s: float, mode: Mode, placement: Placement, partner: int,
+        overhead_s: float, work_s: float, lost_s: float, ending: Ending,
+    ) -> None:
+        """Write one row."""
+        self.job.append(job)
+        self.start_s.append(start_s)
+        self.end_s.append(end_s)
+        number = self._number_of.get(id(mode))
+        self.mode.append(self._new(mode, placement) if number is None else number)
+        self.placements.append(placement)
+        self.partner.append(partner)
+        self.overhead_s.append(overhead_s)
+        self.work_s.append(work_s)
+        self.lost_s.append(lost_s)
+        self.ending.append(ending)
+
+    def _new(self, mode: Mode, placement: Placement) -> int:
+        self._modes.append(mode)  # which keeps its id from being used again
+        gpu_type = self._cluster.node[placement[0].node].gpu_type if mode.gpus else None
+        self._gpu_types.append(self._cluster.gpu_types.index(gpu_type) if mode.gpus else -1)
+        self._number_of[id(mode)] = len(self._modes) - 1
+        return len(self._modes) - 1
+
+    def decided(self, time_s: float, wall_s: float) -> None:
+        """Write one decision."""
+        self.decision_s.append(time_s)
+        self.decision_wall_s.append(wall_s)
+
+    def record(self, instance: Instance) -> Record:
+        """What has been written, in columns."""
+        mode = np.array(self.mode, dtype=np.int64)
+        modes = self._modes
+
+        def of_mode(values: list[int]) -> Ints:
+            return np.array(values, dtype=np.int64)[mode] if modes else mode
+
+        return Record(
+            instance=instance, job=np.array(self.job, dtype=np.int64), start_s=np.array(self.start_s),
+            end_s=np.array(self.end_s), mode=mode, partner=np.array(self.partner, dtype=np.int64),
+            gpu_type=of_mode(self._gpu_types), gpus=of_mode([one.gpus for one in modes]),
+            cpus=of_mode([one.gpus * one.cpus_per_gpu if one.gpus else one.cpus for one in modes]),
+            overhead_s=np.array(self.overhead_s), work_s=np.array(self.work_s), lost_s=np.array(self.lost_s),
+            ending=np.array(self.ending, dtype=np.int64), modes=tuple(modes), placements=tuple(self.placements),
+            decision_s=np.array(self.decision_s), decision_wall_s=np.array(self.decision_wall_s),
+        )

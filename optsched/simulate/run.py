@@ -1,19 +1,106 @@
-"""Runs a policy over an instance in virtual time and returns the plan it made."""
+"""Runs a policy over an instance in virtual time and keeps what happened."""
 
 import math
+import pickle
+import time
 from collections.abc import Callable
 
 from ..errors import InputError, OptschedError
 from ..instance import Instance
 from ..physics import TIME_TOLERANCE_S
-from ..plan import JobPlan, Plan
+from ..plan import Plan
 from ..policy import Policy
-from ..verify import decision_now
+from .estimates import Estimates
+from .record import Record
 from .world import World
 
 
 class Stalled(OptschedError):
     """Jobs wait, nothing runs and nothing is to come: the policy will never start them."""
+
+
+class Simulation:
+    """A policy at work on a checked instance in virtual time, from its `now_s` until every job is done.
+
+    Progress is exact between events, so the same instance always gives the same record. The policy decides at every
+    event, with `spacing_s` not sooner than that after its last decision, or with `round_s` only at multiples of it
+    after `Instance.now_s`: jobs still end, arrive and come free in between, but what they leave or ask for waits for
+    the next decision. Rounds before which nothing has happened are skipped. With `charge_solver_time` the world goes
+    on while the policy thinks: a decision comes as much later as the one before it took on the machine's clock;
+    only then do results depend on the machine.
+
+    `estimates` is what the policy may know of the length of jobs; None is all.
+
+    Raises InputError for a round or spacing that is no length of time.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        policy: Policy,
+        *,
+        round_s: float | None = None,
+        spacing_s: float = 0.0,
+        estimates: Estimates | None = None,
+        charge_solver_time: bool = False,
+    ) -> None:
+        if round_s is not None and not (math.isfinite(round_s) and round_s >= TIME_TOLERANCE_S):
+            raise InputError(f"round of {round_s} s: must be a length of time of at least {TIME_TOLERANCE_S:g} s")
+        if not (math.isfinite(spacing_s) and spacing_s >= 0):
+            raise InputError(f"spacing of {spacing_s} s: must be a length of time")
+        self.instance = instance
+        self.policy = policy
+        self.world = World(instance, estimates)
+        self._round_s = round_s
+        self._spacing_s = spacing_s
+        self._charge_solver_time = charge_solver_time
+        self._next_s = -math.inf
+        self._thought_s = 0.0
+
+    @property
+    def done(self) -> int:
+        """Jobs completed so far."""
+        return len(self.instance.jobs) - self.world.unfinished
+
+    def run(
+        self, on_progress: Callable[[int], None] | None = None, until: Callable[[], bool] | None = None
+    ) -> bool:
+        """Go on until every job is done, or until `until`, asked after each decision, says so; whether all are done.
+
+        `on_progress` is told after each decision how many jobs are done. Raises Stalled where the policy leaves jobs
+        waiting for ever, PolicyFault where it asks for what cannot be.
+        """
+        world, policy = self.world, self.policy
+        while world.unfinished:
+            if not world.advance(self._round_s, not_before_s=self._next_s):
+                raise Stalled(_why_stalled(world, policy))
+            if self._charge_solver_time:
+                world.go_on_to(world.now_s + self._thought_s)
+            begin_s = time.perf_counter()
+            policy.decide(world)
+            self._thought_s = time.perf_counter() - begin_s
+            world.rows.decided(world.now_s, self._thought_s)
+            self._next_s = world.now_s + self._spacing_s
+            if on_progress is not None:
+                on_progress(self.done)
+            if until is not None and world.unfinished and until():
+                return False
+        return True
+
+    def record(self) -> Record:
+        """What has happened so far."""
+        return self.world.rows.record(self.instance)
+
+    def save(self) -> bytes:
+        """The simulation as it stands, to be taken up again by `restored`; only by the same version of the code."""
+        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def restored(saved: bytes) -> "Simulation":
+        """A simulation as it stood when it was saved. What is saved is code as well as data: never take it from
+        strangers."""
+        found: Simulation = pickle.loads(saved)  # noqa: S301 (written by `save`)
+        return found
 
 
 def simulate(
@@ -23,30 +110,10 @@ def simulate(
     round_s: float | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Plan:
-    """The plan that `policy` makes of a checked instance, with every job run to its end.
-
-    Time is virtual and progress exact between events, so the same instance always gives the same plan. The
-    policy decides at every event or, with `round_s`, only at multiples of it after `Instance.now_s`: jobs still
-    end, arrive and come free in between, but what they leave or ask for waits for the next round. Rounds before
-    which nothing has happened are skipped. `on_progress` is told after each decision how many jobs are done.
-
-    Raises Stalled where the policy leaves jobs waiting for ever, PolicyFault where it asks for what cannot be,
-    InputError for a round that is no positive length of time.
-    """
-    if round_s is not None and not (math.isfinite(round_s) and round_s >= TIME_TOLERANCE_S):
-        raise InputError(f"round of {round_s} s: must be a length of time of at least {TIME_TOLERANCE_S:g} s")
-    world = World(instance)
-    while world.unfinished and world.advance(round_s):
-        policy.decide(world)
-        if on_progress is not None:
-            on_progress(len(instance.jobs) - world.unfinished)
-    if world.unfinished:
-        raise Stalled(_why_stalled(world, policy))
-    entries = []
-    for job in instance.jobs:
-        segments = world.segments(job.id)
-        entries.append(JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments))
-    return Plan(jobs=tuple(entries))
+    """The plan that `policy` makes of a checked instance, with every job run to its end. See `Simulation`."""
+    simulation = Simulation(instance, policy, round_s=round_s)
+    simulation.run(on_progress)
+    return simulation.record().plan()
 
 
 def _why_stalled(world: World, policy: Policy) -> str:

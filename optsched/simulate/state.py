@@ -1,4 +1,4 @@
-"""Where one job stands in a simulation: exact progress between events, and the segments it leaves behind."""
+"""Where one job stands in a simulation: exact progress between events, attempt by attempt."""
 
 import math
 from dataclasses import replace
@@ -7,51 +7,63 @@ from ..instance import Instance, Placement, Running, Suspended
 from ..job import Job, Mode
 from ..modes import Option
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, placed_rate, run_s, setup_s
-from ..plan import Segment
 from .demand import Demand
 from .placement import Need
 
+UNSAVED_WORK = tuple[tuple[float, float], ...]
+"""(seconds, rate) worked since the last checkpoint or the start of the stay."""
+
 
 class Run:
-    """One stay on GPUs, from a start to completion or preemption.
+    """One stay on GPUs, from a start to its end.
 
-    `started_s` begins the stay, `held_from_s` the part of it that is simulated, `segment_start_s` its current
-    segment. Work goes on from `work_from_s`, when start-up and restore are over, with `work_s` of reference
-    work to do then; `unsaved` has the (seconds, rate) worked since the last checkpoint until then. `stops_s`
-    is set once the job is being preempted: then it gives back what it holds.
+    `started_s` begins the stay, `held_from_s` the part of it that is simulated, `row_s` its current row of the record.
+    Work goes on from `work_from_s`, when start-up and restore are over, with `work_s` of reference
+    work of this attempt to do then; `unsaved` has the (seconds, rate) worked since the last checkpoint until then.
+    `stopped_s` and `stops_s` are set once the job is being preempted: when it was, and when it gives back what it
+    holds; `left_s` is what was left of the attempt when it stopped working. `base` is the mode without the sharing
+    partner.
     """
 
     __slots__ = (
-        "end_s", "held_from_s", "mode", "need", "partner", "placement", "rate", "segment_start_s",
-        "started_s", "stops_s", "unsaved", "was_running", "work_from_s", "work_s",
+        "base", "end_s", "held_from_s", "left_s", "mode", "need", "partner", "placement", "rate", "row_s",
+        "started_s", "stopped_s", "stops_s", "unsaved", "was_running", "work_from_s", "work_s",
     )
 
     def __init__(
-        self, *, mode: Mode, placement: Placement, need: Need, rate: float, started_s: float,
-        segment_start_s: float, work_from_s: float, work_s: float, end_s: float,
-        unsaved: tuple[tuple[float, float], ...] = (), was_running: bool = False,
+        self, mode: Mode, placement: Placement, need: Need, rate: float, started_s: float,
+        row_s: float, work_from_s: float, work_s: float, end_s: float,
+        unsaved: UNSAVED_WORK = (), was_running: bool = False,
     ) -> None:
-        self.mode = mode
+        self.mode = self.base = mode
         self.placement = placement
         self.need = need
         self.rate = rate
         self.started_s = started_s
-        self.held_from_s = self.segment_start_s = segment_start_s
+        self.held_from_s = self.row_s = row_s
         self.work_from_s = work_from_s
         self.work_s = work_s
         self.end_s = end_s
         self.unsaved = unsaved
         self.was_running = was_running
+        self.left_s = 0.0
+        self.stopped_s: float | None = None
         self.stops_s: float | None = None
         self.partner: JobState | None = None
 
 
 class JobState:
-    """One job: what is left of it, whether it runs, and how it got there."""
+    """One job: what is left of it, whether it runs, and how it got there.
+
+    The work of an attempt is `attempt_s`, of which `work_s` is left when no run says otherwise; `failures` are the
+    (work, kept) of the attempts that fail, `attempt` says how many have. `past_s` is the work of earlier attempts,
+    `rest_s` that of later ones, `kept_s` what counts of the earlier ones. `believed_s` is how much work the job is
+    believed to be, None where that is known.
+    """
 
     __slots__ = (
-        "attained_gpu_s", "demand", "index", "job", "options", "preemptions", "ran_before", "released", "run",
-        "run_number", "segments", "waits_for", "work_s",
+        "attained_gpu_s", "attempt", "attempt_s", "believed_s", "demand", "failures", "index", "job", "kept_s", "left_at",
+        "options", "past_s", "preemptions", "ran_before", "released", "rest_s", "run", "run_number", "waits_for", "work_s",
     )
 
     def __init__(
@@ -60,6 +72,11 @@ class JobState:
         self.index = index
         self.job = job
         self.work_s = work_s
+        self.attempt_s = job.work_s
+        self.failures: tuple[tuple[float, float], ...] = ()
+        self.attempt = 0
+        self.past_s = self.rest_s = self.kept_s = 0.0
+        self.believed_s: float | None = None
         self.options = options
         self.demand = demand
         self.run: Run | None = None
@@ -69,84 +86,131 @@ class JobState:
         self.waits_for = 0
         self.preemptions = 0
         self.attained_gpu_s = 0.0
-        self.segments: list[Segment] = []
+        self.left_at: tuple[float, Mode, Placement] | None = None
+
+    def will_fail(self, attempts: list[tuple[float, float]]) -> None:
+        """The job's first attempts do so much work each, keep so much of it, and fail."""
+        self.failures = tuple(attempts)
+        last_s = self.job.work_s - math.fsum(kept_s for _, kept_s in attempts)
+        self.rest_s = math.fsum(work_s for work_s, _ in attempts[1:]) + last_s
+        self.attempt_s = self.work_s = attempts[0][0]
+
+    def next_attempt(self) -> float:
+        """The attempt has failed at the end of its work. Returns how much of that counts for nothing."""
+        work_s, kept_s = self.failures[self.attempt]
+        self.attempt += 1
+        self.past_s += work_s
+        self.kept_s += kept_s
+        if self.attempt < len(self.failures):
+            self.attempt_s = self.failures[self.attempt][0]
+            self.rest_s -= self.attempt_s
+        else:
+            self.attempt_s = self.job.work_s - self.kept_s
+            self.rest_s = 0.0
+        self.work_s = self.attempt_s
+        return work_s - kept_s
 
     def begin(self, begin_s: float, mode: Mode, placement: Placement, need: Need, rate: float) -> Run:
         """Start on `placement`: set-up first, then work to the end unless preempted."""
         setup = setup_s(self.job, self.ran_before)
-        self.run = Run(
-            mode=mode, placement=placement, need=need, rate=rate, started_s=begin_s, segment_start_s=begin_s,
-            work_from_s=begin_s + setup, work_s=self.work_s,
-            end_s=_after(begin_s, setup + run_s(self.job, mode, self.work_s, rate)),
+        work_s = self.work_s
+        length_s = setup + (work_s / rate if mode.duration_s is None else run_s(self.job, mode, work_s, rate))
+        self.run = run = Run(
+            mode, placement, need, rate, begin_s, begin_s, begin_s + setup, work_s, _after(begin_s, length_s)
         )
         self.run_number += 1
         self.ran_before = True
-        return self.run
+        return run
 
-    def work_left_s(self, now_s: float) -> float:
-        """Reference work still to do."""
+    def attempt_left_s(self, now_s: float) -> float:
+        """Reference work of this attempt still to do."""
         run = self.run
-        if run is None or now_s <= run.work_from_s:
-            return self.work_s if run is None else run.work_s
+        if run is None or run.stopped_s is not None:
+            return self.work_s
+        if now_s <= run.work_from_s:
+            return run.work_s
         return max(0.0, run.work_s - (now_s - run.work_from_s) * run.rate)
+
+    def remaining_s(self, now_s: float) -> float:
+        """Reference work that the job is believed to have left; exact where nothing else is believed.
+
+        A job that has outrun its belief is believed to be twice as long, as often as it takes.
+        """
+        left_s = self.attempt_left_s(now_s)
+        if self.believed_s is None:
+            return left_s + self.rest_s
+        done_s = self.past_s + self.attempt_s - left_s
+        while self.believed_s <= done_s * (1 + 1e-9):
+            self.believed_s *= 2
+        return self.believed_s - done_s
 
     def stop(self, now_s: float) -> float:
         """Preempt: what was not saved is lost. Returns when the GPUs come free, the checkpoint taken."""
         run = self.run
         assert run is not None
-        left_s = self.work_left_s(now_s)
-        lost = _lost_work_s(self.job, self._unsaved(now_s))
-        self.work_s = left_s + min(lost, max(0.0, self.job.work_s - left_s))
+        run.left_s = left_s = self.attempt_left_s(now_s)
+        self.work_s = left_s + self._lost_s(now_s, left_s, saves=True)
         self.preemptions += 1
         self.run_number += 1
+        run.stopped_s = now_s
         run.stops_s = run.end_s = now_s + hold_to_save_s(self.job)
         return run.stops_s
 
-    def share(self, instance: Instance, partner: "JobState | None", now_s: float) -> None:
-        """Hold the GPUs beside `partner` (None: alone) from now on: a new segment, at another rate."""
+    def crash(self, now_s: float) -> None:
+        """The node is lost: so is what no checkpoint holds."""
         run = self.run
         assert run is not None
-        self.close_segment(now_s)
+        if run.stopped_s is None:
+            run.left_s = left_s = self.attempt_left_s(now_s)
+            self.work_s = left_s + self._lost_s(now_s, left_s, saves=False)
+        else:  # the checkpoint is lost half way
+            self.work_s = run.left_s + self._lost_s(run.stopped_s, run.left_s, saves=False)
+        self.run_number += 1
+
+    def _lost_s(self, now_s: float, left_s: float, *, saves: bool) -> float:
+        """Reference work that a stop loses, with or without a checkpoint on demand."""
+        unsaved = self._unsaved(now_s)
+        if saves or self.job.profile.checkpoint_every_s is not None:
+            lost = _lost_work_s(self.job, unsaved)
+        else:
+            lost = math.fsum(seconds * rate for seconds, rate in unsaved)
+        return min(lost, max(0.0, self.attempt_s - left_s))
+
+    def share(self, instance: Instance, partner: "JobState | None", now_s: float) -> None:
+        """Hold the GPUs beside `partner` (None: alone) from now on, at another rate; the row has been written."""
+        run = self.run
+        assert run is not None
         run.partner = partner
-        mode = replace(run.mode, share_with=None if partner is None else partner.job.id)
+        mode = replace(run.base, share_with=None if partner is None else partner.job.id)
         if run.stops_s is None:
             run.unsaved = self._unsaved(now_s)
-            run.work_s = self.work_left_s(now_s)
+            run.work_s = self.attempt_left_s(now_s)
             run.rate = placed_rate(instance, self.job, mode, run.placement)
             run.work_from_s = max(now_s, run.work_from_s)
             run.end_s = _after(now_s, run.work_from_s - now_s + run.work_s / run.rate)
             self.run_number += 1
         run.mode = mode
-        run.segment_start_s = now_s
-
-    def close_segment(self, end_s: float) -> None:
-        """Write down the current segment, if it has any length."""
-        run = self.run
-        assert run is not None
-        if end_s > run.segment_start_s:
-            self.segments.append(
-                Segment(start_s=run.segment_start_s, end_s=end_s, mode=run.mode, placement=run.placement)
-            )
+        run.row_s = now_s
 
     def reads_as_going_on(self, begin_s: float, mode: Mode, placement: Placement) -> bool:
         """Whether a start would read in a plan as if the last stay had never ended."""
-        if not self.segments:
+        if self.left_at is None:
             return False
-        last = self.segments[-1]
+        end_s, last_mode, last_placement = self.left_at
         return (
-            begin_s - last.end_s <= 2 * TIME_TOLERANCE_S and {*last.placement} == {*placement}
-            and replace(last.mode, share_with=None, gpu_type=mode.gpu_type) == mode
+            begin_s - end_s <= 2 * TIME_TOLERANCE_S and {*last_placement} == {*placement}
+            and replace(last_mode, gpu_type=mode.gpu_type) == mode
         )
 
     def leave(self, end_s: float) -> Run:
         """Give the GPUs back at `end_s`."""
         run = self.run
         assert run is not None
-        self.close_segment(end_s)
         self.attained_gpu_s += (end_s - run.held_from_s) * gpus_counted(run.mode)
+        if end_s > run.held_from_s:
+            self.left_at = end_s, run.base, run.placement
         self.run = None
         return run
-
 
     def entry(self, now_s: float, left_s: float) -> Running | Suspended | None:
         """What an instance of the present says of the job if `left_s` of its work is left; None for one that
@@ -156,7 +220,7 @@ class JobState:
             return Suspended(job=job.id, remaining_s=left_s, preemptions=self.preemptions) if self.ran_before else None
         mode, partner = run.mode, run.partner
         if partner is not None and partner.run is not None and partner.run.stops_s is not None:
-            mode = replace(mode, share_with=None)
+            mode = run.base
         saved_s = None
         if job.profile.checkpoint_every_s is not None and now_s >= run.work_from_s:
             saved_s = now_s - lost_s(job, math.fsum(seconds for seconds, _ in self._unsaved(now_s)))
@@ -166,8 +230,7 @@ class JobState:
             last_checkpoint_s=saved_s, preemptions=self.preemptions,
         )
 
-    def _unsaved(self, now_s: float) -> tuple[tuple[float, float], ...]:
-        """(seconds, rate) worked since the last checkpoint or the start of the stay."""
+    def _unsaved(self, now_s: float) -> UNSAVED_WORK:
         run = self.run
         assert run is not None
         return *run.unsaved, (max(0.0, now_s - run.work_from_s), run.rate)
@@ -178,7 +241,7 @@ def gpus_counted(mode: Mode) -> int:
     return max(1, mode.gpus)
 
 
-def _lost_work_s(job: Job, unsaved: tuple[tuple[float, float], ...]) -> float:
+def _lost_work_s(job: Job, unsaved: UNSAVED_WORK) -> float:
     """Reference work lost by a preemption: that of the last of the unsaved seconds, each at its rate."""
     lost = lost_s(job, math.fsum(seconds for seconds, _ in unsaved))
     work = 0.0

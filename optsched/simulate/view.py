@@ -10,6 +10,7 @@ from ..modes import Option
 from ..physics import TIME_TOLERANCE_S, rate, run_s, setup_s, span
 from .beside import refusal
 from .demand import Demand, Demands
+from .estimates import Estimates
 from .placement import Layout, Need, Room
 from .state import JobState, Run, gpus_counted
 
@@ -38,8 +39,9 @@ class View:
     being preempted and still hold theirs. `free` is what nobody holds; a policy tries things in copies of it.
     """
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, estimates: Estimates | None = None) -> None:
         self.instance = instance
+        self.estimates = estimates
         self.cluster = instance.cluster
         self.now_s = instance.now_s
         self.waiting: dict[str, Job] = {}
@@ -53,6 +55,7 @@ class View:
             for index, job in enumerate(instance.jobs)
         ]
         self._state = {state.job.id: state for state in self._states}
+        self._fitted: tuple[Placement | None, int] = (None, -1)
 
     def job(self, job_id: str) -> Job:
         """The job as it was submitted. A policy asks `remaining_work_s` for its length, never the job."""
@@ -64,9 +67,18 @@ class View:
         return state.job.submit_s, state.index
 
     def remaining_work_s(self, job_id: str) -> float:
-        """Reference work that a policy believes a job has left; the only thing it may know of it. Exact
-        here."""
-        return self._state[job_id].work_left_s(self.now_s)
+        """Reference work that a policy believes a job has left; the only thing it may know of it. Exact without
+        estimates, and then with all attempts that will fail."""
+        return self._state[job_id].remaining_s(self.now_s)
+
+    def belief_rises_s(self, job_id: str) -> float:
+        """When a running job, should it not have ended by then, is believed to be longer than it is now; infinite
+        where beliefs are exact. Until then what is believed to be left falls as the job works."""
+        state = self._state[job_id]
+        run = state.run
+        if state.believed_s is None or run is None or run.stops_s is not None:
+            return math.inf
+        return max(self.now_s, run.work_from_s) + state.remaining_s(self.now_s) / run.rate
 
     def entry(self, job_id: str) -> Running | Suspended | None:
         """What an instance whose `now_s` is the present says of a job that runs, or that ran before and waits;
@@ -98,7 +110,7 @@ class View:
         else:
             setup = max(0.0, run.work_from_s - self.now_s)
         best = state.options[0].rate if state.options or run is None else run.rate
-        return setup + self.remaining_work_s(job_id) / best
+        return setup + state.remaining_s(self.now_s) / best
 
     def service_gpus(self, job_id: str) -> int:
         """GPUs by which the service still to give is measured: those of the fastest option; at least one, so
@@ -143,13 +155,19 @@ class View:
     def fit(self, job_id: str, room: Room | None = None) -> tuple[Option, Placement] | None:
         """The fastest option that fits `room` (default: what is free now), and the best-fit place for it."""
         state = self._state[job_id]
-        found = state.demand.fit(self.free if room is None else room)
-        return None if found is None else (state.options[found[0]], found[1])
+        if room is None:
+            room = self.free
+        found = state.demand.fit(room)
+        if found is None:
+            return None
+        if room is self.free:
+            self._fitted = found[1], room.changes
+        return state.options[found[0]], found[1]
 
     def need(self, job_id: str, option: Option) -> Need:
         """What the job takes under `option`."""
         state = self._state[job_id]
-        for own, need in zip(state.options, state.demand.needs, strict=True):
+        for own, need in zip(state.options, state.demand.needs):  # noqa: B905 (as many of both)
             if own is option:
                 return need
         return self._demands.need(state.job, option.mode, option.spread, state.options)
@@ -183,7 +201,7 @@ class View:
         ):
             return math.inf
         rounding_s = 2 * (TIME_TOLERANCE_S * run.rate + WORK_TOLERANCE * job.work_s)
-        if state.work_left_s(self.now_s) <= rounding_s:
+        if state.attempt_left_s(self.now_s) <= rounding_s:
             return math.inf
         ran_enough_s = run.started_s + job.min_run_s
         at_start = run.was_running and self.now_s == self.instance.now_s

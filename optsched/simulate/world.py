@@ -7,10 +7,11 @@ from ..instance import Instance, Placement, Running
 from ..job import Mode
 from ..modes import Option
 from ..physics import TIME_TOLERANCE_S, placed_rate, unsaved_s
-from ..plan import Segment
 from .beside import placement_beside
+from .estimates import Estimates
 from .events import Event, Events, Kind, first_round_s
 from .placement import Need
+from .record import Ending, Rows
 from .state import JobState, Run, gpus_counted
 from .view import PolicyFault, View
 
@@ -18,9 +19,10 @@ from .view import PolicyFault, View
 class World(View):
     """The view, with what a policy may do and the course of events. See `View` for what may be seen."""
 
-    def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
+    def __init__(self, instance: Instance, estimates: Estimates | None = None) -> None:
+        super().__init__(instance, estimates)
         self.unfinished = len(instance.jobs)
+        self.rows = Rows(instance.cluster)
         self._arrived: list[str] = []
         self._released: list[str] = []
         self._wakes: set[float] = set()
@@ -29,20 +31,31 @@ class World(View):
             for before in state.job.after:
                 self._followers.setdefault(before, []).append(state)
                 state.waits_for += 1
+        now_s, runs = self.now_s, instance.running_job
         self._events = Events([
-            (instance.release_s(state.job), state.index)
-            for state in self._states
-            if state.job.id not in instance.running_job
+            (max(state.job.submit_s, now_s), state.index) for state in self._states if state.job.id not in runs
         ])
-        self._events.push(self.now_s, Kind.WAKE)
+        self._events.push(now_s, Kind.WAKE)
         if instance.cluster.budgets:
             self._set_least_budgets_aside()
+        self._expect_incidents()
         for entry in instance.suspended:
             state = self._state[entry.job]
             state.ran_before, state.preemptions = True, entry.preemptions
             state.attained_gpu_s = _service_of_work(state, self.fastest(entry.job).mode)
         for running in instance.running:
             self._go_on(running)
+
+    def _expect_incidents(self) -> None:
+        attempts: dict[str, list[tuple[float, float]]] = {}
+        for failure in self.instance.failures:
+            attempts.setdefault(failure.job, []).append((failure.work_s, failure.kept_s))
+        for job_id, failing in attempts.items():
+            self._state[job_id].will_fail(failing)
+        for outage in self.instance.outages:
+            i = self.free.layout.order[outage.node]
+            self._events.push(outage.start_s, Kind.NODE_LOST, i)
+            self._events.push(outage.end_s, Kind.NODE_BACK, i)
 
     # ----------------------------------------------------------------------------- what may be done
 
@@ -52,7 +65,7 @@ class World(View):
         return found
 
     def take_released(self) -> list[str]:
-        """Jobs that gave back what they held since this was last asked."""
+        """Jobs that gave back what they held since this was last asked, and nodes that came back."""
         found, self._released = self._released, []
         return found
 
@@ -65,7 +78,8 @@ class World(View):
         speed = self._rate(state.job, option, placement)
         if speed <= 0:
             raise PolicyFault(f"job {job_id} cannot start at {self.now_s:g} s: it would make no progress")
-        if not self.free.holds(need, placement):
+        fitted = placement is self._fitted[0] and self._fitted[1] == self.free.changes
+        if not fitted and not self.free.holds(need, placement):
             where = ", ".join(slot.node for slot in placement) or "the cluster"
             raise PolicyFault(f"job {job_id} cannot start on {where} at {self.now_s:g} s: not enough room")
         begin_s = self.now_s
@@ -98,6 +112,8 @@ class World(View):
         self, state: JobState, begin_s: float, mode: Mode, placement: Placement, need: Need, speed: float
     ) -> Run:
         run = state.begin(begin_s, mode, placement, need, speed)
+        if mode.share_with is not None:
+            run.base = replace(mode, share_with=None)
         self._events.push(run.end_s, Kind.ENDED, state.index, state.run_number)
         del self.waiting[state.job.id]
         self.running[state.job.id] = state.job
@@ -105,6 +121,7 @@ class World(View):
 
     def _share(self, state: JobState, partner: JobState | None) -> None:
         """From now on beside `partner`, or alone."""
+        self._close_row(state, Ending.GOES_ON)
         state.share(self.instance, partner, self.now_s)
         assert state.run is not None
         if state.run.stops_s is None:
@@ -134,46 +151,63 @@ class World(View):
 
     # ----------------------------------------------------------------------------------- the course
 
-    def advance(self, round_s: float | None = None) -> bool:
+    def advance(self, round_s: float | None = None, *, not_before_s: float = -math.inf) -> bool:
         """Go to the next instant at which something happens, and let it happen; False when nothing is to
-        come. With `round_s` go on to the first round then or later, letting happen what comes until it."""
+        come. With `round_s` go on to the first round then or later, else if need be to `not_before_s`, letting happen
+        what comes until it."""
         while batch := self._events.pop_instant():
             if self._happen(batch):
                 if round_s is not None:
-                    self._go_on_to_round(round_s)
+                    self.go_on_to(first_round_s(self.instance.now_s, round_s, self.now_s))
+                elif self.now_s < not_before_s:
+                    self.go_on_to(not_before_s)
                 return True
         return False
 
-    def segments(self, job_id: str) -> tuple[Segment, ...]:
-        """What the job has held so far."""
-        return tuple(self._state[job_id].segments)
-
-    def _go_on_to_round(self, round_s: float) -> None:
-        at_s = first_round_s(self.instance.now_s, round_s, self.now_s)
-        while self._events.next_s() <= at_s:
+    def go_on_to(self, time_s: float) -> None:
+        """Let happen what comes until `time_s`."""
+        while self._events.next_s() <= time_s:
             self._happen(self._events.pop_instant())
-        self.now_s = at_s
+        self.now_s = time_s
 
     def _happen(self, batch: list[Event]) -> bool:
         """Let all events of one instant happen; whether any of them still meant something."""
         self.now_s = batch[0][0]
-        return any([self._happens(event) for event in batch])
+        happened = False
+        for event in batch:
+            if self._happens(event):
+                happened = True
+        return happened
 
     def _happens(self, event: Event) -> bool:
         _, kind, _, index, run_number = event
-        if kind == Kind.WAKE:
-            self._wakes.discard(self.now_s)
-            return True
-        state = self._states[index]
         if kind == Kind.ARRIVED:
+            state = self._states[index]
             state.released = True
+            if self.estimates is not None:
+                state.believed_s = self.estimates.work_s(state.job, self.now_s)
             return self._wait(state)
-        if run_number != state.run_number:
-            return False  # the stay it belongs to has ended otherwise
         if kind == Kind.ENDED:
-            self._ended(state)
-        else:
+            state = self._states[index]
+            if run_number != state.run_number:
+                return False  # the stay it belongs to has ended otherwise
+            if state.attempt < len(state.failures):
+                self._failed(state)
+            else:
+                self._ended(state)
+        elif kind == Kind.SAVED:
+            state = self._states[index]
+            if run_number != state.run_number:
+                return False
             self._saved(state)
+        elif kind == Kind.NODE_LOST:
+            self._lose(self.free.layout.names[index])
+        elif kind == Kind.NODE_BACK:
+            name = self.free.layout.names[index]
+            self.free.regain(name)
+            self._released.append(name)
+        else:
+            self._wakes.discard(self.now_s)
         return True
 
     def _wait(self, state: JobState) -> bool:
@@ -185,25 +219,88 @@ class World(View):
 
     def _ended(self, state: JobState) -> None:
         del self.running[state.job.id]
-        self._release(state, finished=True)
+        self._release(state, Ending.COMPLETED)
         self.unfinished -= 1
+        if self.estimates is not None:
+            self.estimates.completed(state.job, state.past_s + state.attempt_s, self.now_s)
         for follower in self._followers.get(state.job.id, ()):
             follower.waits_for -= 1
             if follower.run is None:
                 self._wait(follower)
 
+    def _failed(self, state: JobState) -> None:
+        """An attempt has failed; the job waits for the next one."""
+        del self.running[state.job.id]
+        state.run_number += 1
+        self._release(state, Ending.FAILED)
+        self._wait(state)
+
     def _saved(self, state: JobState) -> None:
         self.saving.pop(state.job.id, None)
-        self._release(state, finished=False)
+        self._release(state, Ending.PREEMPTED)
         state.released = True
         self._wait(state)
 
-    def _release(self, state: JobState, *, finished: bool) -> None:
+    def _lose(self, node: str) -> None:
+        """A node is lost, with all that runs or saves there."""
+        hit = [
+            self._state[job_id] for job_id in (*self.running, *self.saving)
+            if any(slot.node == node for slot in self.hold(job_id).placement)
+        ]
+        for state in hit:
+            self.running.pop(state.job.id, None)
+            self.saving.pop(state.job.id, None)
+            state.crash(self.now_s)
+        for state in hit:
+            self._close_row(state, Ending.NODE_LOST)
+        for state in hit:
+            self._give_back(state, Ending.NODE_LOST)
+            state.released = True
+            self._wait(state)
+        self.free.lose(node)
+
+    def _release(self, state: JobState, ending: Ending) -> None:
+        self._close_row(state, ending)
+        self._give_back(state, ending)
+
+    def _give_back(self, state: JobState, ending: Ending) -> None:
         run = state.leave(self.now_s)
-        self.free.give(run.need, run.placement, finished=finished, with_gpus=run.partner is None)
+        self.free.give(run.need, run.placement, finished=ending == Ending.COMPLETED, with_gpus=run.partner is None)
         self._released.append(state.job.id)
-        if run.partner is not None:
+        if run.partner is None or run.partner.run is None:
+            return
+        if ending == Ending.NODE_LOST:
+            run.partner.run.partner = None  # it is lost too, and will give back the GPUs of both
+        else:
             self._share(run.partner, None)
+
+    def _close_row(self, state: JobState, ending: Ending) -> None:
+        """Write down the current row, if it has any length."""
+        run, end_s = state.run, self.now_s
+        assert run is not None
+        start_s = run.row_s
+        lost_s = 0.0
+        if ending == Ending.COMPLETED:
+            left_s = 0.0
+        elif ending == Ending.FAILED:
+            left_s, lost_s = 0.0, state.next_attempt()
+        elif run.stopped_s is None and ending == Ending.GOES_ON:
+            left_s = state.attempt_left_s(end_s)
+        else:
+            left_s = run.left_s
+            if ending != Ending.GOES_ON:
+                lost_s = state.work_s - left_s
+        if not end_s > start_s:
+            return
+        stopped_s = end_s if run.stopped_s is None else max(run.stopped_s, start_s)
+        overhead_s = end_s - stopped_s + max(0.0, min(run.work_from_s, stopped_s) - start_s)
+        partner = -1 if run.partner is None else run.partner.index
+        self.rows.add(
+            state.index, start_s, end_s, run.base, run.placement, partner, overhead_s, run.work_s - left_s, lost_s,
+            ending,
+        )
+        if run.stopped_s is not None:
+            run.work_s = left_s
 
     # ----------------------------------------------------------------------------------- beginnings
 
@@ -218,11 +315,14 @@ class World(View):
         state.ran_before, state.preemptions = True, entry.preemptions
         state.attained_gpu_s = _service_of_work(state, mode)
         state.run = run = Run(
-            mode=mode, placement=entry.placement, need=need, rate=speed, started_s=entry.started_s,
-            segment_start_s=now_s, work_from_s=now_s + entry.setup_s, work_s=entry.remaining_s,
-            end_s=max(math.nextafter(now_s, math.inf), now_s + entry.setup_s + entry.remaining_s / speed),
+            replace(mode, share_with=None), entry.placement, need, speed, entry.started_s, now_s,
+            now_s + entry.setup_s, entry.remaining_s,
+            max(math.nextafter(now_s, math.inf), now_s + entry.setup_s + entry.remaining_s / speed),
             unsaved=((unsaved_s(entry, now_s), speed),), was_running=True,
         )
+        run.mode = mode
+        if self.estimates is not None:
+            state.believed_s = self.estimates.work_s(state.job, now_s)
         if partner is not None:
             run.partner = partner
             if partner.run is not None:

@@ -79,7 +79,8 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(instance: Instance, roun
     assert before == 0 and world.free.quotas == instance.gpu_cap
     assert world.free.resources == pytest.approx(instance.cluster.resources)
     assert world.free.uplinks == pytest.approx(instance.cluster.rack_uplink_gbps)
-    segments = {job.id: world.segments(job.id) for job in instance.jobs}
+    plan = world.rows.record(instance).plan()
+    segments = {entry.id: entry.segments for entry in plan.jobs}
     pauses_s = 2e-5 * sum(len(found) for found in segments.values()) * sum(world.free.layout.gpus)
     found = simulate(instance, StartsBeside())
     assert {entry.id: entry.segments for entry in found.jobs} == segments

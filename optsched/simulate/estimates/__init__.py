@@ -14,9 +14,9 @@ class Estimates(Protocol):
 
     name: str
 
-    def work_s(self, job: Job, now_s: float) -> float | None:
-        """The reference work that `job`, just released, is believed to be; above 0. None where nothing is
-        believed but that a job goes on for about as long again as it has run."""
+    def work_s(self, job: Job, now_s: float) -> float:
+        """The reference work that `job`, just released, is believed to be; above 0. A job that outruns it is then
+        believed to be twice as long, as often as it takes."""
         ...
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:

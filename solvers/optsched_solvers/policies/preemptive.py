@@ -44,11 +44,17 @@ class Preemptive:
         if released or risen or world.now_s >= self._recheck_s:
             self.queue.unblock()
             self._recheck_s = math.inf
-        moment = _Moment(self, world)
-        moment.decide()
-        self._recheck_s = min(self._recheck_s, moment.recheck_s)
+        for job_id in world.take_arrived():
+            key = arrival_key(world, job_id, self.rank(world, job_id))
+            self.queue.push(key, job_id, world.demand(job_id), reconsider=True)  # it may evict more
+        if self.queue.best() is not None:
+            moment = _Moment(self, world)
+            moment.decide()
+            self._recheck_s = min(self._recheck_s, moment.recheck_s)
+        if not world.waiting:
+            return
         wake_s = min(self._recheck_s, self.order.next_rise_s(world))
-        if world.waiting and wake_s < math.inf:
+        if wake_s < math.inf:
             world.wake_at(wake_s)
 
 
