@@ -1,7 +1,7 @@
 """optsched: an instance goes in, a checked plan with a proven gap comes out."""
 
 from .cluster import Cluster, Node, Tenant
-from .instance import Instance, Placement, Running, Slot, Suspended
+from .instance import Failure, Instance, Outage, Placement, Running, Slot, Suspended
 from .job import Elastic, Job, Mode
 from .plan import JobPlan, Plan, Segment, Solution
 from .profile import Clock, Locality, Profile, Sharing
@@ -12,12 +12,14 @@ __all__ = [
     "Clock",
     "Cluster",
     "Elastic",
+    "Failure",
     "Instance",
     "Job",
     "JobPlan",
     "Locality",
     "Mode",
     "Node",
+    "Outage",
     "Placement",
     "Plan",
     "Profile",

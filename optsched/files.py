@@ -69,6 +69,7 @@ class PlanFile:
     wall_s: float | None = None
     fallback: str | None = None
     notes: tuple[str, ...] = ()
+    replay: bool = False
     jobs: tuple[JobPlan, ...] | None = None
 
 
@@ -285,6 +286,7 @@ def plan_object(solution: Solution) -> dict[str, Any]:
         "wall_s": solution.wall_s,
         "fallback": solution.fallback,
         **({"notes": list(solution.notes)} if solution.notes else {}),
+        **({"replay": True} if solution.replay else {}),
         "jobs": None if solution.plan is None else [plain(entry) for entry in solution.plan.jobs],
     }
 

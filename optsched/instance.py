@@ -1,12 +1,12 @@
 """The only input of every solver, simulation and controller."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from .cluster import Cluster, Tenant, gpu_caps, quota_pool
 from .job import Job, Mode
-from .quantity import Count, Duration, Instant, PositiveCount, Seconds
+from .quantity import Count, Duration, Instant, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +42,11 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """A job that ran before, was preempted, and waits with `remaining_s` of reference work to do."""
+    """A job that ran before, was preempted or failed, and waits with `remaining_s` of reference work to do."""
 
     job: str
     remaining_s: Seconds
-    preemptions: PositiveCount = 1
+    preemptions: Count = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +123,27 @@ class Instance:
     def quota_pool(self) -> int | None:
         """The most GPUs that all tenants with a quota may hold together; None where nobody borrows."""
         return quota_pool(self.tenants)
+
+    @cached_property
+    def attempts(self) -> dict[str, tuple[Failure, ...]]:
+        """The attempts that fail, by job, in order."""
+        found: dict[str, list[Failure]] = {}
+        for failure in self.failures:
+            found.setdefault(failure.job, []).append(failure)
+        return {job: tuple(failing) for job, failing in found.items()}
+
+    @cached_property
+    def node_outages(self) -> dict[str, tuple[Outage, ...]]:
+        """The outages of each node that has any."""
+        found: dict[str, list[Outage]] = {}
+        for outage in self.outages:
+            found.setdefault(outage.node, []).append(outage)
+        return {node: tuple(lost) for node, lost in found.items()}
+
+    @cached_property
+    def undisturbed(self) -> "Instance":
+        """The instance as those know it who plan: without failures and outages."""
+        return replace(self, failures=(), outages=()) if self.failures or self.outages else self
 
     def release_s(self, job: Job) -> float:
         """Earliest instant at which `job` may hold anything."""

@@ -10,6 +10,7 @@ CLOSED_GAP = 1e-6
 """A level whose gap is no larger counts as solved to optimality: the rounding of solvers and of times."""
 
 Decision = Literal["start", "continue", "preempt", "resume", "migrate", "resize", "wait"]
+Incident = Literal["failure", "outage"]
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 
@@ -18,13 +19,15 @@ class Segment:
     """One stretch of time in which a job holds the same resources.
 
     Start-up, restore and checkpoint seconds are inside it. A segment that begins where the one before ended, with
-    the same mode (but for the sharing partner) and placement, goes on without any of them.
+    the same mode (but for the sharing partner) and placement, goes on without any of them. `stopped_by` says what
+    ended it that nobody planned: the failure of its attempt or the outage of a node.
     """
 
     start_s: float
     end_s: float
     mode: Mode
     placement: Placement = ()
+    stopped_by: Incident | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,8 @@ class Solution:
 
     `levels` has one entry for each objective in order of importance; the bound of a later one holds among plans
     that keep the values of the earlier ones. `fallback` says why a heuristic answered, where it did.
-    `bound_source` names what proved the bound. `wall_s` is None where the output must not depend on the clock.
+    `bound_source` names what proved the bound. `replay` says that the plan is what happened, with the failures and
+    outages of the instance; else it is made without knowing of them. `wall_s` is None where the output must not depend on the clock.
     """
 
     instance_name: str
@@ -87,6 +91,7 @@ class Solution:
     wall_s: float | None = None
     fallback: str | None = None
     notes: tuple[str, ...] = ()
+    replay: bool = False
 
     @property
     def deciding(self) -> Level:

@@ -50,7 +50,8 @@ class Search:
         self, instance: Instance, objective: Objective, time_limit_s: float, seed: int, workers: int,
         options: dict[str, str], started_s: float, on_progress: Callable[[Progress], None] | None,
     ) -> None:
-        self.instance = instance
+        self.hash = instance_hash(instance)
+        self.instance = instance = instance.undisturbed
         self.objective = objective
         self.time_limit_s = time_limit_s
         self.seed = seed
@@ -58,7 +59,6 @@ class Search:
         self.options = options
         self.started_s = started_s
         self.on_progress = on_progress
-        self.hash = instance_hash(instance)
         self.incumbent = Incumbent(instance, objective, any_plan=False)
         self.not_run: str | None = None  # why there is no exact solver
         self.interrupted = False

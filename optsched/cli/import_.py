@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +12,8 @@ import click
 from ..errors import InputError
 from ..instance import Instance
 from ..traces import FORMATS
+from ..traces.attach import attach
+from ..traces.gavel import NO_OVERHEADS
 from ..traces.imported import Imported
 from .arguments import check_outputs, json_option, quiet_option
 
@@ -26,7 +29,8 @@ def _format_options(command: Command) -> Command:
     """One option of the command line for each that some format takes; its help names the formats."""
     for option in reversed(OPTIONS):
         formats = ", ".join(name for name, known in FORMATS.items() if option in known.options)
-        settings: dict[str, Any] = {"help": f"{formats}: {option.help}", "default": None}
+        also = ", with --profiles measured" if option is NO_OVERHEADS else ""
+        settings: dict[str, Any] = {"help": f"{formats}{also}: {option.help}", "default": None}
         if option.kind == "off":
             settings.update(is_flag=True, flag_value=False, type=bool)
         else:
@@ -41,28 +45,47 @@ def _format_options(command: Command) -> Command:
 @click.option("-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Keep the first N jobs only.")
 @_format_options
+@click.option("--profiles", type=click.Choice(["measured", "none"]),
+              help="Profiles of jobs whose trace has none: measured ones, drawn by rule (default), or none.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of that draw.  [default: 0]")
 @json_option
 @quiet_option
 def command(
-    trace_format: str, source: Path, output: str | None, jobs: int | None, as_json: bool, quiet: bool,
-    **options: Any,
+    trace_format: str, source: Path, output: str | None, jobs: int | None, profiles: str | None, seed: int | None,
+    as_json: bool, quiet: bool, **options: Any,
 ) -> None:
     """Turn the trace or benchmark file SOURCE into an instance.
 
     `optsched list formats` says what FORMAT may be. Without -o the instance goes to stdout and the summary to
-    stderr. Jobs that cannot be used are dropped and counted with the reason.
+    stderr. Jobs that cannot be used are dropped and counted with the reason. Jobs of formats that say nothing of
+    speed, memory and checkpoints get measured profiles by a seeded rule (docs/formats.md).
     """
     if output not in (None, "-"):
         check_outputs({"-o": Path(output)}, str(source))
     given = {name: value for name, value in options.items() if value is not None}
     known = FORMATS[trace_format]
+    if known.profiled:
+        _refuse_profiles(trace_format, profiles, seed)
+    if profiles == "none" and seed is not None:
+        raise InputError("--seed does not go with --profiles none, which draws nothing; leave one of them out")
+    measured = not known.profiled and profiles != "none"
+    free = {"overheads": given.pop("overheads")} if measured and "overheads" in given else {}
     for option in (option for option in OPTIONS if option.name in given and option not in known.options):
         raise InputError(f"{option.flag} does not go with the format {trace_format}; leave it out")
     imported = known.read(source, jobs=jobs, track=_track, **given)
+    if measured:
+        imported = replace(imported, instance=attach(imported.instance, seed or 0, **free))
     write_checked(imported.instance, output)
     if not quiet:
         summary = _json(imported, source, output) if as_json else _sentences(imported, source, output)
         click.echo(summary, err=output in (None, "-"))
+
+
+def _refuse_profiles(trace_format: str, profiles: str | None, seed: int | None) -> None:
+    for flag, value in (("--profiles", profiles), ("--seed", seed)):
+        if value is not None:
+            raise InputError(f"{flag} does not go with the format {trace_format}, whose jobs keep the profiles that "
+                             "they have; leave it out")
 
 
 def write_checked(instance: Instance, output: str | None) -> None:

@@ -71,6 +71,8 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
             f"the plan was made for instance {stated.instance.name} with content {stated.instance.hash}, "
             f"this is {instance.name} with content {own_hash}",
         )
+    if not stated.replay:
+        instance = instance.undisturbed
     levels: list[dict[str, Any]] = []
     if plan is None:
         add("no plan", f"the file holds no plan, only the status {stated.objective.status}")

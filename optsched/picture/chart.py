@@ -122,7 +122,7 @@ def _parts(instance: Instance, job: Job, entry: JobPlan, s: int) -> list[tuple[K
     segment = entry.segments[s]
     running = instance.running_job.get(job.id)
     goes_on = s > 0 and not _stops(entry, s - 1)
-    save_s = hold_to_save_s(job) if _stops(entry, s) else 0.0
+    save_s = hold_to_save_s(job) if _stops(entry, s) and segment.stopped_by is None else 0.0
     if goes_on:
         setup = 0.0
     elif s == 0 and running is not None and entry.decision == "continue":

@@ -53,8 +53,9 @@ def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
     for i, segment in enumerate(entry.segments):
         gap_s = max(0.0, segment.start_s - free_s)
         waiting_s += gap_s
-        if i and (gap_s > TIME_TOLERANCE_S or segment.placement != entry.segments[i - 1].placement):
-            stops += 1
+        before = entry.segments[i - 1] if i else None
+        if before is not None and (gap_s > TIME_TOLERANCE_S or segment.placement != before.placement):
+            stops += before.stopped_by is None
         free_s = segment.end_s
     if entry.id in instance.running_job and entry.decision != "continue" and not stops:
         stops = 1  # stopped at once, without a checkpoint segment of its own

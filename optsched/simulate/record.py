@@ -12,7 +12,7 @@ from ..cluster import Cluster
 from ..instance import Instance, Placement
 from ..job import Mode
 from ..physics import TIME_TOLERANCE_S
-from ..plan import Decision, JobPlan, Plan, Segment
+from ..plan import Decision, Incident, JobPlan, Plan, Segment
 from ..verify import decision_now
 
 Floats = NDArray[np.float64]
@@ -31,6 +31,9 @@ class Ending(IntEnum):
     """An entry of `Instance.outages`."""
     GOES_ON = 4
     """Only the sharing partner changes; the job's next row follows at once."""
+
+
+INCIDENTS: dict[int, Incident] = {Ending.FAILED: "failure", Ending.NODE_LOST: "outage"}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -73,14 +76,16 @@ class Record:
         """The segments of every job. O(rows)."""
         segments: list[list[Segment]] = [[] for _ in self.instance.jobs]
         ids = [job.id for job in self.instance.jobs]
-        columns = (self.job, self.start_s, self.end_s, self.mode, self.partner)
-        for j, start_s, end_s, m, partner, placement in zip(
+        columns = (self.job, self.start_s, self.end_s, self.mode, self.partner, self.ending)
+        for j, start_s, end_s, m, partner, ending, placement in zip(
             *(column.tolist() for column in columns), self.placements, strict=True
         ):
             mode = self.modes[m]
             if partner >= 0:
                 mode = replace(mode, share_with=ids[partner])
-            segments[j].append(Segment(start_s=start_s, end_s=end_s, mode=mode, placement=placement))
+            segments[j].append(Segment(
+                start_s=start_s, end_s=end_s, mode=mode, placement=placement, stopped_by=INCIDENTS.get(ending)
+            ))
         entries = []
         for job, found in zip(self.instance.jobs, segments, strict=True):
             if len(found) == 1 and job.id not in self.instance.running_job:
@@ -128,6 +133,16 @@ class Rows:
         self.work_s.append(work_s)
         self.lost_s.append(lost_s)
         self.ending.append(ending)
+
+    def amend(self, job: int, end_s: float, lost_s: float, ending: Ending) -> None:
+        """The job's stay ends at the instant at which its last row was to go on: that row ends so instead."""
+        row = len(self.job) - 1
+        while row >= 0 and self.end_s[row] >= end_s:
+            if self.job[row] == job:
+                if self.ending[row] == Ending.GOES_ON:
+                    self.ending[row], self.lost_s[row] = ending, lost_s
+                return
+            row -= 1
 
     def _new(self, mode: Mode, placement: Placement) -> int:
         self._modes.append(mode)  # which keeps its id from being used again

@@ -62,8 +62,9 @@ class JobState:
     """
 
     __slots__ = (
-        "attained_gpu_s", "attempt", "attempt_s", "believed_s", "demand", "failures", "index", "job", "kept_s", "left_at",
-        "options", "past_s", "preemptions", "ran_before", "released", "rest_s", "run", "run_number", "waits_for", "work_s",
+        "attained_gpu_s", "attempt", "attempt_s", "believed_s", "demand", "failures", "index", "job", "kept_s",
+        "left_at", "options", "past_s", "preemptions", "ran_before", "released", "rest_s", "run", "run_number",
+        "waits_for", "work_s",
     )
 
     def __init__(

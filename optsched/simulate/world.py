@@ -291,6 +291,8 @@ class World(View):
             if ending != Ending.GOES_ON:
                 lost_s = state.work_s - left_s
         if not end_s > start_s:
+            if ending != Ending.GOES_ON:
+                self.rows.amend(state.index, end_s, lost_s, ending)
             return
         stopped_s = end_s if run.stopped_s is None else max(run.stopped_s, start_s)
         overhead_s = end_s - stopped_s + max(0.0, min(run.work_from_s, stopped_s) - start_s)

@@ -1,12 +1,22 @@
 """Trace formats that become instances, one file a format, and the generators of synthetic ones."""
 
-from . import gavel, psplib
+from . import acme, gavel, helios, muri, openb, pai, philly, psplib, shockwave, swf, synergy, tiresias
 from .imported import Format, Imported
 
 __all__ = ["FORMATS", "Format", "Imported"]
 
 FORMATS: dict[str, Format] = {
+    "acme": acme.FORMAT,
     "gavel": gavel.FORMAT,
+    "helios": helios.FORMAT,
+    "muri": muri.FORMAT,
+    "openb": openb.FORMAT,
+    "pai": pai.FORMAT,
+    "philly": philly.FORMAT,
     "psplib": psplib.FORMAT,
+    "shockwave": shockwave.FORMAT,
+    "swf": swf.FORMAT,
+    "synergy": synergy.FORMAT,
+    "tiresias": tiresias.FORMAT,
 }
 """Every format of `optsched import`, by name."""

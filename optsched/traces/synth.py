@@ -1,4 +1,4 @@
-"""Synthetic clusters and workloads: three node classes, Philly-like or LLM-like gangs, log-normal durations.
+"""Synthetic clusters and workloads: three node classes, mixed or LLM-like gangs, log-normal durations.
 
 The classes are A100 (8 GPUs of 80 GiB and 96 cores a node), V100 (8, 32 GiB, 64) and P100 (4, 16 GiB, 32),
 with 25, 50 and 25 % of the GPUs, rounded to whole nodes, at least one node each; racks hold 8 nodes of one
@@ -23,12 +23,12 @@ from ..job import Job, Mode
 from ..physics import placed_rate
 from .families import FAMILIES, STARTUP_S
 
-Like = Literal["philly", "llm"]
+Like = Literal["mixed", "llm"]
 Arrivals = Literal["batch", "poisson"]
 
 GANG_SIZES = (1, 2, 4, 8, 16, 32)
 GANG_SHARES: dict[str, tuple[float, ...]] = {
-    "philly": (0.70, 0.10, 0.08, 0.08, 0.03, 0.01),
+    "mixed": (0.70, 0.10, 0.08, 0.08, 0.03, 0.01),
     "llm": (0.20, 0.15, 0.20, 0.30, 0.10, 0.05),
 }
 MEDIAN_S, SIGMA = 900.0, 2.0
@@ -65,7 +65,7 @@ def generate(
     jobs: int,
     gpus: int,
     seed: int,
-    like: Like = "philly",
+    like: Like = "mixed",
     arrivals: Arrivals = "batch",
     load: float = 0.9,
     running: float = 0.0,

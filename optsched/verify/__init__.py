@@ -65,4 +65,4 @@ def held_faults(instance: Instance) -> list[str]:
             for entry in instance.running
         )
     )
-    return [violation.message for check in (node_capacity, sharing) for violation in check(instance, now)]
+    return [violation.message for check in (node_capacity, sharing) for violation in check(instance.undisturbed, now)]

@@ -41,6 +41,12 @@ def node_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
         if not here:
             continue
         where = f"node {node.name}"
+        for outage in instance.node_outages.get(node.name, ()):
+            for segment, entry, _, _ in here:
+                from_s, until_s = max(segment.start_s, outage.start_s), min(segment.end_s, outage.end_s)
+                if until_s - from_s > TIME_TOLERANCE_S:
+                    yield Violation("outage", f"job {entry.id} is on node {node.name} at {from_s:.12g} s, which is "
+                                    f"lost until {outage.end_s:.12g} s", entry.id, node.name, from_s)
         gpus = [_gpu_piece(segment, entry, count) for segment, entry, count, _ in here if count]
         yield from _overfull(gpus, float(node.gpus), "GPUs", "GPUs", where, node.name)
         if node.cpus is not None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 from ..instance import Instance, Running
 from ..job import Job
@@ -20,6 +21,9 @@ from .violation import Violation
 
 WORK_TOLERANCE = 1e-9
 """Share of a job's work that counts as rounding."""
+
+End = Literal["completes", "preempted", "failure", "outage"]
+_AN = {"failure": "a failure", "outage": "an outage"}
 
 Stretch = list[Segment]
 """Segments in which a job goes on without stopping: only its sharing partner changes between them."""
@@ -100,7 +104,7 @@ def _stretches(segments: tuple[Segment, ...]) -> list[Stretch]:
 def _only_saves(job: Job, stretches: list[Stretch]) -> bool:
     """Whether the first stretch of a running job is nothing but the checkpoint before its preemption."""
     length_s = stretches[0][-1].end_s - stretches[0][0].start_s
-    return len(stretches) > 1 and length_s <= hold_to_save_s(job) + TIME_TOLERANCE_S
+    return len(stretches) > 1 and stretches[0][-1].stopped_by is None and length_s <= hold_to_save_s(job) + TIME_TOLERANCE_S
 
 
 def _node(segment: Segment) -> str | None:
@@ -126,8 +130,13 @@ def _progress(instance: Instance, job: Job, entry: JobPlan) -> Iterator[Violatio
         stretches = stretches if goes_on is None else stretches[1:]
         goes_on = None
     ran_before = running is not None or suspended is not None
+    failing = list(instance.attempts.get(job.id, ()))
+    whole_s = job.work_s
+    if failing:
+        remaining = whole_s = failing[0].work_s
     for i, stretch in enumerate(stretches):
         last = i == len(stretches) - 1
+        ends: End = "completes" if last else stretch[-1].stopped_by or "preempted"
         started_s = stretch[0].start_s
         overhead_s = setup_s(job, ran_before)
         worked: list[tuple[float, float]] = []  # seconds and rate since the last checkpoint or start
@@ -136,15 +145,22 @@ def _progress(instance: Instance, job: Job, entry: JobPlan) -> Iterator[Violatio
             rate = placed_rate(instance, job, goes_on.mode, goes_on.placement)
             worked.append((unsaved_s(goes_on, instance.now_s), rate))
         goes_on, ran_before = None, True
-        found = list(_stretch(instance, job, stretch, overhead_s, last, remaining, worked))
+        found = list(_incident(instance, job, stretch, last, bool(failing)))
+        found = found or list(_stretch(instance, job, stretch, overhead_s, ends, remaining, whole_s, worked))
         if found:
             yield from found
             return
         remaining -= math.fsum(seconds * rate for seconds, rate in worked[len(worked) - len(stretch):])
-        if not last:
+        if ends == "failure":
+            failing.pop(0)
+            kept_s = math.fsum(failed.kept_s for failed in instance.attempts[job.id]) if not failing else 0.0
+            remaining = whole_s = failing[0].work_s if failing else job.work_s - kept_s
+        elif ends == "outage":
+            remaining += min(_lost_in_outage_s(job, worked), whole_s - remaining)
+        elif not last:
             preemptions += 1
             yield from _may_stop(job, stretch[-1], started_s)
-            remaining += min(_lost_work_s(job, worked), job.work_s - remaining)
+            remaining += min(_lost_work_s(job, worked), whole_s - remaining)
     if job.max_preemptions is not None and preemptions > job.max_preemptions:
         yield Violation(
             "preemptions", f"job {job.id} is preempted {preemptions} times by {entry.completion_s:.12g} s, "
@@ -152,19 +168,41 @@ def _progress(instance: Instance, job: Job, entry: JobPlan) -> Iterator[Violatio
         )
 
 
+def _incident(instance: Instance, job: Job, stretch: Stretch, last: bool, fails: bool) -> Iterator[Violation]:
+    """What ended a stretch unplanned is an incident of the instance, and none of those is missing."""
+    end, node = stretch[-1], _node(stretch[-1])
+    what = None
+    if any(segment.stopped_by is not None for segment in stretch[:-1]):
+        what = "is stopped and goes on at once"
+    elif last and end.stopped_by is not None:
+        what = f"is stopped by {_AN[end.stopped_by]} and never completes"
+    elif last and fails:
+        what = "completes in an attempt that fails"
+    elif end.stopped_by == "failure" and not fails:
+        what = "is stopped by a failure that the instance does not have"
+    elif end.stopped_by == "outage" and not any(
+        abs(outage.start_s - end.end_s) <= TIME_TOLERANCE_S
+        for slot in end.placement for outage in instance.node_outages.get(slot.node, ())
+    ):
+        what = "is stopped by an outage, but none of its nodes is lost then"
+    if what is not None:
+        yield Violation("incident", f"job {job.id}{_on(node)} {what} at {end.end_s:.12g} s", job.id, node, end.end_s)
+
+
 def _stretch(
     instance: Instance,
     job: Job,
     stretch: Stretch,
     overhead_s: float,
-    last: bool,
+    ends: End,
     remaining: float,
+    whole_s: float,
     worked: list[tuple[float, float]],
 ) -> Iterator[Violation]:
     """Work done in a stretch, added to `worked` segment by segment; ends at its first violation."""
     start_s, end_s = stretch[0].start_s, stretch[-1].end_s
-    from_s, until_s = start_s + overhead_s, end_s - (0.0 if last else hold_to_save_s(job))
-    if until_s - from_s < -TIME_TOLERANCE_S:
+    from_s, until_s = start_s + overhead_s, end_s - (hold_to_save_s(job) if ends == "preempted" else 0.0)
+    if until_s - from_s < -TIME_TOLERANCE_S and ends != "outage":
         yield Violation(
             "overhead",
             f"job {job.id}{_on(_node(stretch[0]))} holds its resources from {start_s:.12g} to "
@@ -182,19 +220,29 @@ def _stretch(
         seconds = max(0.0, min(segment.end_s, until_s) - max(segment.start_s, from_s))
         worked.append((seconds, rate))
         remaining -= seconds * rate
-        rounding = TIME_TOLERANCE_S * rate + WORK_TOLERANCE * job.work_s
+        rounding = TIME_TOLERANCE_S * rate + WORK_TOLERANCE * whole_s
         at_end = segment is stretch[-1]
+        # When its node is lost a job may have been saving, which the plan does not tell.
+        saving = hold_to_save_s(job) * rate if ends == "outage" else 0.0
+        finishes = ends in ("completes", "failure")
         what = None
-        if remaining < -rounding:
+        if remaining < -rounding - saving:
             what = f"still holds its resources{_on(node)} at {segment.end_s:.12g} s although its work is done"
-        elif at_end and not last and remaining <= rounding:
+        elif at_end and ends == "preempted" and remaining <= rounding:
             what = f"stops{_on(node)} at {segment.end_s:.12g} s and starts again although its work is done"
-        elif at_end and last and remaining > rounding:
+        elif at_end and finishes and remaining > rounding:
             what = (f"ends{_on(node)} at {segment.end_s:.12g} s with {remaining:.6g} s of its "
-                    f"{job.work_s:.12g} s of reference work left")
+                    f"{whole_s:.12g} s of reference work left")
         if what is not None:
             yield Violation("work", f"job {job.id} {what}", job.id, node, segment.end_s)
             return
+
+
+def _lost_in_outage_s(job: Job, worked: list[tuple[float, float]]) -> float:
+    """Reference work lost with a node: what no checkpoint holds, on demand there is none in a stay."""
+    if job.profile.checkpoint_every_s is not None:
+        return _lost_work_s(job, worked)
+    return math.fsum(seconds * rate for seconds, rate in worked)
 
 
 def _lost_work_s(job: Job, worked: list[tuple[float, float]]) -> float:

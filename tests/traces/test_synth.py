@@ -31,7 +31,7 @@ def check_sound(instance: Instance) -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     jobs=st.integers(1, 60), gpus=st.integers(1, 300), seed=st.integers(0, 2**63), overheads=st.booleans(),
-    like=st.sampled_from(["philly", "llm"]), arrivals=st.sampled_from(["batch", "poisson"]),
+    like=st.sampled_from(["mixed", "llm"]), arrivals=st.sampled_from(["batch", "poisson"]),
     load=st.floats(0.1, 3), running=st.floats(0, 1), gpu_types=st.integers(1, 3),
 )
 def test_every_instance_is_sound(**arguments: Any) -> None:
@@ -41,7 +41,7 @@ def test_every_instance_is_sound(**arguments: Any) -> None:
     check_sound(instance)
 
 
-@pytest.mark.parametrize("like", ["philly", "llm"])
+@pytest.mark.parametrize("like", ["mixed", "llm"])
 def test_same_arguments_same_bytes(like: Any) -> None:
     first, again, other = (
         files.dump_instance(generate(jobs=200, gpus=128, seed=seed, like=like, running=0.3))
@@ -51,7 +51,7 @@ def test_same_arguments_same_bytes(like: Any) -> None:
     assert first.replace("seed-7", "seed-8") != other
 
 
-@pytest.mark.parametrize("like", ["philly", "llm"])
+@pytest.mark.parametrize("like", ["mixed", "llm"])
 def test_gang_shares(like: Any) -> None:
     """Each share within four standard deviations of its probability, for 5,000 jobs on a roomy cluster."""
     jobs = 5_000
@@ -126,7 +126,7 @@ def test_poisson_offers_the_load(load: float) -> None:
     assert work / (512 * submits[-1]) == pytest.approx(load, rel=4 / jobs**0.5)
 
 
-@pytest.mark.parametrize("like", ["philly", "llm"])
+@pytest.mark.parametrize("like", ["mixed", "llm"])
 def test_running_jobs(like: Any) -> None:
     instance = generate(jobs=400, gpus=1024, seed=2, like=like, running=0.25)
     assert len(instance.running) == 100

@@ -39,23 +39,28 @@ class Preemptive:
         if not self._begun:
             self._begun = True
             for job_id in world.running:
-                self.order.add(world, job_id)
+                self.order.add(job_id)
         released, risen = world.take_released(), self.order.apply_rises(world)
         if released or risen or world.now_s >= self._recheck_s:
             self.queue.unblock()
             self._recheck_s = math.inf
-        for job_id in world.take_arrived():
-            key = arrival_key(world, job_id, self.rank(world, job_id))
-            self.queue.push(key, job_id, world.demand(job_id), reconsider=True)  # it may evict more
+        self.enqueue_arrived(world)
         if self.queue.best() is not None:
             moment = _Moment(self, world)
             moment.decide()
             self._recheck_s = min(self._recheck_s, moment.recheck_s)
         if not world.waiting:
             return
+        self.order.catch_up(world)
         wake_s = min(self._recheck_s, self.order.next_rise_s(world))
         if wake_s < math.inf:
             world.wake_at(wake_s)
+
+    def enqueue_arrived(self, world: World) -> None:
+        """Those that have come to wait, in the order of the rule."""
+        for job_id in world.take_arrived():
+            key = arrival_key(world, job_id, self.rank(world, job_id))
+            self.queue.push(key, job_id, world.demand(job_id), reconsider=True)  # it may evict more
 
 
 class _Moment:
@@ -73,7 +78,6 @@ class _Moment:
 
     def decide(self) -> None:
         world, queue = self._world, self._queue
-        self._enqueue_arrived()
         started: list[str] = []
         claimed: list[Entry] = []
         if world.saving and queue.best() is not None:
@@ -101,15 +105,9 @@ class _Moment:
             elif not self._evict_for(entry):
                 queue.block()
         for job_id in started:  # only now: what has just started cannot be evicted yet
-            self._order.add(world, job_id)
+            self._order.add(job_id)
         for key, job_id in claimed:
             queue.push(key, job_id, world.demand(job_id))
-
-    def _enqueue_arrived(self) -> None:
-        world = self._world
-        for job_id in world.take_arrived():
-            key = arrival_key(world, job_id, self._rule.rank(world, job_id))
-            self._queue.push(key, job_id, world.demand(job_id), reconsider=True)  # it may evict more
 
     def _look_ahead(self) -> Outlook:
         if self._soon is None:
@@ -131,6 +129,7 @@ class _Moment:
         done."""
         key, job_id = entry
         world = self._world
+        self._order.catch_up(world)
         victims: list[str] = []
         taken = []
         fits = False
@@ -157,7 +156,7 @@ class _Moment:
             world.preempt(other_id)
         self._order.restore(world, taken)
         self._room = None
-        self._enqueue_arrived()
+        self._rule.enqueue_arrived(world)
         return fits
 
 

@@ -25,11 +25,18 @@ class RunningOrder:
         self._heap: list[tuple[Key, str]] = []
         self._rise: dict[str, float] = {}
         self._rises: list[tuple[float, str]] = []
+        self._new: dict[str, None] = {}
 
-    def add(self, world: World, job_id: str) -> None:
-        """A job has started. One that may never be preempted in this stay is left out."""
-        if world.preemptible_at_s(job_id) < math.inf:
-            self._look_at(world, job_id)
+    def add(self, job_id: str) -> None:
+        """A job has started. It is looked at when someone may have to give way."""
+        self._new[job_id] = None
+
+    def catch_up(self, world: World) -> None:
+        """Look at the jobs that have started. One that may never be preempted in its stay is left out."""
+        for job_id in self._new:
+            if job_id in world.running and world.preemptible_at_s(job_id) < math.inf:
+                self._look_at(world, job_id)
+        self._new.clear()
 
     def _look_at(self, world: World, job_id: str) -> None:
         key = arrival_key(world, job_id, self._rank(world, job_id))
@@ -77,7 +84,8 @@ class RunningOrder:
                 self._key[job_id] = key
                 heapreplace(heap, (_reversed(key), job_id))
                 continue
-            heappop(heap)
+            while heap and heap[0] == (stale, job_id):  # left by an earlier stay of the same key
+                heappop(heap)
             return key, job_id
         return None
 

@@ -18,3 +18,7 @@ class Srsf(Preemptive):
     def rank(self, world: World, job_id: str) -> float:
         """GPU-seconds to completion in the fastest option, start-up and restore included."""
         return world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+
+    def rise_s(self, world: World, job_id: str) -> float:
+        """When the job outruns what it is believed to be."""
+        return world.belief_rises_s(job_id)

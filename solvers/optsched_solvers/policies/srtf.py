@@ -18,3 +18,7 @@ class Srtf(Preemptive):
     def rank(self, world: World, job_id: str) -> float:
         """Seconds to completion in the fastest option, start-up and restore included."""
         return world.fastest_finish_s(job_id)
+
+    def rise_s(self, world: World, job_id: str) -> float:
+        """When the job outruns what it is believed to be."""
+        return world.belief_rises_s(job_id)
