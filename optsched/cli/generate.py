@@ -1,8 +1,9 @@
-"""`optsched generate`: a random instance with jobs like those of a published trace."""
+"""`optsched generate`: a random instance with jobs like those of a published cluster."""
 
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,63 +12,148 @@ from ..instance import Instance
 from .arguments import check_outputs, json_option, quiet_option
 from .import_ import write_checked
 
+FITTED = ("philly", "helios", "acme", "openb")
+INVENTED = ("mixed", "llm")
+ONLY = {
+    "arrivals": INVENTED, "running": INVENTED, "gpu_types": INVENTED,
+    "days": FITTED, "no_failures": FITTED, "quotas": FITTED, "cluster": FITTED, "gpus_per_node": FITTED, "fit": FITTED,
+}
+"""Options that go with some kinds only."""
+
 
 @click.command("generate")
-@click.option("--like", type=click.Choice(["philly", "llm"]), default="philly", show_default=True,
-              help="Gang sizes: mostly one GPU (philly) or mostly many (llm).")
+@click.option("--like", type=click.Choice([*FITTED, *INVENTED]), default="philly", show_default=True,
+              help="philly, helios, acme, openb: fitted to that cluster. mixed, llm: invented, gangs mostly of one GPU "
+                   "or mostly of many.")
 @click.option("--jobs", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="How many jobs.")
-@click.option("--gpus", type=click.IntRange(1, 200_000), required=True, metavar="G",
-              help="About how many GPUs; rounded to whole nodes, at least one node of each type.")
+@click.option("--gpus", type=click.IntRange(1, 200_000), metavar="G",
+              help="About how many GPUs; rounded to whole nodes.")
+@click.option("--cluster", metavar="SPEC", help="Fitted: these nodes in place of the model's, as v100=288,p100=96.")
+@click.option("--gpus-per-node", type=click.IntRange(1, 1000), metavar="N", help="With --cluster (8).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S",
               help="Same seed, same instance.")
-@click.option("--arrivals", type=click.Choice(["batch", "poisson"]), default="batch", show_default=True,
-              help="All submitted at 0, or one by one.")
 @click.option("--load", type=click.FloatRange(0, 100, min_open=True), metavar="F",
-              help="poisson: work offered by capacity (0.9).")
-@click.option("--running", type=click.FloatRange(0, 1), default=0.0, show_default=True, metavar="F",
-              help="Fraction of the jobs that already run, as far as they fit.")
-@click.option("--gpu-types", type=click.IntRange(1, 3), default=3, show_default=True, metavar="K",
-              help="1: A100 only, 2: with V100, 3: with P100.")
+              help="Work offered by capacity; fitted: by default the jobs come as often as on the real cluster; "
+                   "mixed, llm: with --arrivals poisson (0.9).")
+@click.option("--days", type=click.FloatRange(0, min_open=True), metavar="D",
+              help="Fitted: the jobs come within so many days; in place of --load.")
+@click.option("--arrivals", type=click.Choice(["batch", "poisson"]),
+              help="mixed, llm: all submitted at 0 (the default), or one by one.")
+@click.option("--running", type=click.FloatRange(0, 1), metavar="F",
+              help="mixed, llm: fraction of the jobs that already run, as far as they fit.")
+@click.option("--gpu-types", type=click.IntRange(1, 3), metavar="K",
+              help="mixed, llm: 1: A100 only, 2: with V100, 3: with P100 (the default).")
+@click.option("--quotas", is_flag=True, default=None,
+              help="Fitted: virtual clusters have GPU quotas in proportion to the published ones.")
+@click.option("--no-failures", is_flag=True, default=None, help="Fitted: no attempt fails.")
 @click.option("--no-overheads", is_flag=True, help="Starting, saving and restoring cost nothing.")
 @click.option("-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout.")
+@click.option("--fit", metavar="PAGE", type=click.Path(path_type=Path),
+              help="Fitted: also write an HTML page that shows the jobs against the real trace (where it lies under "
+                   "OPTSCHED_DATA) and published figures.")
 @json_option
 @quiet_option
 def command(
-    like: str, jobs: int, gpus: int, seed: int, arrivals: str, load: float | None, running: float,
-    gpu_types: int, no_overheads: bool, output: str | None, as_json: bool, quiet: bool,
+    like: str, jobs: int, gpus: int | None, seed: int, load: float | None, no_overheads: bool, output: str | None,
+    as_json: bool, quiet: bool, **only: Any,
 ) -> None:
     """Make a random instance of N jobs on about G GPUs.
 
-    A mixed cluster of A100, V100 and P100 nodes; 24 families of jobs; log-normal durations. Without -o the
-    instance goes to stdout and the summary to stderr.
+    philly, helios, acme and openb have the nodes, arrivals, gang sizes, run times, users, commands and failures of
+    those clusters, as far as they are published. Without -o the instance goes to stdout and the summary to stderr.
     """
-    from ..traces.synth import generate
+    given = {name: value for name, value in only.items() if value is not None}
+    for name in given:
+        if like not in ONLY[name]:
+            flag = "--" + name.replace("_", "-")
+            raise InputError(f"{flag} goes with --like {', '.join(ONLY[name])}, not with {like}; leave it out")
+    if gpus is None and "cluster" not in given:
+        raise InputError("how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else ""))
+    from ..traces.like.fit_page import can_draw, write
 
-    if load is not None and arrivals != "poisson":
-        raise InputError("--load goes with --arrivals poisson only; add that or leave --load out")
-    if output not in (None, "-"):
-        check_outputs({"-o": Path(output)}, "-")
-    instance = generate(
-        jobs=jobs, gpus=gpus, seed=seed, like="llm" if like == "llm" else "philly",
-        arrivals="poisson" if arrivals == "poisson" else "batch", load=0.9 if load is None else load,
-        running=running, gpu_types=gpu_types, overheads=not no_overheads,
-    )
+    fit: Path | None = given.pop("fit", None)
+    check_outputs({"-o": None if output in (None, "-") else Path(str(output)), "--fit": fit}, "-")
+    if fit is not None:
+        can_draw(fit)
+    if like in FITTED:
+        instance = _fitted(like, jobs, gpus, seed, load, not no_overheads, given)
+    else:
+        instance = _invented(like, jobs, gpus or 0, seed, load, not no_overheads, given)
     write_checked(instance, output)
+    if fit is not None:
+        write(instance, like, fit)
     if not quiet:
-        summary = _json(instance, output) if as_json else _sentences(instance, output)
+        summary = _json(instance, output) if as_json else _sentences(instance, output, fit)
         click.echo(summary, err=output in (None, "-"))
 
 
+def _fitted(
+    like: str, jobs: int, gpus: int | None, seed: int, load: float | None, overheads: bool, given: dict[str, Any]
+) -> Instance:
+    from ..traces.clusters import cluster_of
+    from ..traces.like import generate
+
+    cluster = None
+    if "cluster" in given:
+        if gpus is not None:
+            raise InputError("--cluster says how many GPUs there are; leave --gpus out")
+        cluster = cluster_of(given["cluster"], given.get("gpus_per_node", 8))
+    elif "gpus_per_node" in given:
+        raise InputError("--gpus-per-node goes with --cluster; the model's nodes have their sizes")
+    if load is not None and "days" in given:
+        raise InputError("--load and --days both say how fast the jobs come; leave one out")
+    return generate(
+        like, jobs=jobs, gpus=gpus, seed=seed, load=load, days=given.get("days"), overheads=overheads,
+        failures="no_failures" not in given, quotas="quotas" in given, cluster=cluster,
+    )
+
+
+def _invented(
+    like: str, jobs: int, gpus: int, seed: int, load: float | None, overheads: bool, given: dict[str, Any]
+) -> Instance:
+    from ..traces.synth import generate
+
+    if load is not None and given.get("arrivals") != "poisson":
+        raise InputError(f"--load goes with --arrivals poisson for --like {like}; add that or leave --load out")
+    return generate(
+        jobs=jobs, gpus=gpus, seed=seed, like="llm" if like == "llm" else "mixed", load=0.9 if load is None else load,
+        overheads=overheads, **given,
+    )
+
+
 def _json(instance: Instance, output: str | None) -> str:
+    from ..traces.like import offered_load
+
+    load = offered_load(instance)
     return json.dumps({
         "instance": instance.name, "jobs": len(instance.jobs), "running": len(instance.running),
-        "nodes": len(instance.cluster.nodes), "gpus": instance.cluster.total_gpus, "output": output or "-",
+        "failures": len(instance.failures), "nodes": len(instance.cluster.nodes), "gpus": instance.cluster.total_gpus,
+        "offered_load": None if load is None else round(load, 4), "output": output or "-",
     })
 
 
-def _sentences(instance: Instance, output: str | None) -> str:
-    nodes = Counter(node.gpu_type for node in instance.cluster.nodes)
+def _sentences(instance: Instance, output: str | None, fit: Path | None) -> str:
+    nodes = Counter(node.gpu_type or "without GPUs" for node in instance.cluster.nodes)
     listed = ", ".join(f"{count} {gpu_type}" for gpu_type, count in nodes.items())
-    text = (f"{instance.name}: {len(instance.jobs)} jobs, {len(instance.running)} of them running, on "
-            f"{instance.cluster.total_gpus} GPUs (nodes: {listed})")
-    return text if output in (None, "-") else f"{text}\nwrote {output}"
+    lines = [f"{instance.name}: {len(instance.jobs)} jobs, {len(instance.running)} of them running, on "
+             f"{instance.cluster.total_gpus} GPUs (nodes: {listed})"]
+    if instance.tenants or instance.failures or instance.jobs[0].user is not None:
+        lines += _more(instance)
+    lines += [f"wrote {path}" for path in (None if output == "-" else output, fit) if path is not None]
+    return "\n".join(lines)
+
+
+def _more(instance: Instance) -> list[str]:
+    """Of a fitted workload: over how long it arrives, what it offers, who it is from, and how much of it fails."""
+    from ..duration import human
+    from ..traces.like import offered_load
+
+    load = offered_load(instance)
+    users = len({job.user for job in instance.jobs})
+    commands = len({(job.user, job.command) for job in instance.jobs})
+    offered = "" if load is None else f", offering {load:.2f} of what the GPUs can do"
+    return [
+        f"submitted over {human(max(job.submit_s for job in instance.jobs))}{offered}",
+        f"from {users} users with {commands} commands; {len(instance.failures)} attempts of "
+        f"{len({failure.job for failure in instance.failures})} jobs fail",
+    ]

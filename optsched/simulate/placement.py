@@ -49,6 +49,7 @@ class Layout:
         self.cluster = cluster
         self.names = [node.name for node in cluster.nodes]
         self.order = cluster.node_order
+        self.bit = [1 << i for i in range(len(cluster.nodes))]
         self._alone: dict[tuple[int, int, int], Placement] = {}
         self.pools: dict[object, int] = {}
         self.pool: list[int] = []
@@ -166,14 +167,16 @@ class Room:
 
     def _change(self, need: Need, placement: Placement, sign: int, with_gpus: bool) -> None:
         layout = self.layout
+        order = layout.order
         self.changes += 1
         for slot in placement:
-            i = layout.order[slot.node]
-            if slot.gpus and with_gpus:
-                self._set_gpus(i, self._gpus[i] + sign * slot.gpus)
-            self._cpus[i] += sign * slot.cpus
+            i, gpus, cpus = order[slot.node], slot.gpus, slot.cpus
+            if gpus and with_gpus:
+                self._set_gpus(i, self._gpus[i] + sign * gpus)
+            if cpus:
+                self._cpus[i] += sign * cpus
             if need.memory_gib_per_gpu or need.memory_gib:
-                self._memory[i] += sign * _memory_gib(need, slot.gpus)
+                self._memory[i] += sign * _memory_gib(need, gpus)
         for name, amount in need.resources:
             self.resources[name] += sign * amount
         if need.quota is not None:
@@ -184,14 +187,16 @@ class Room:
                 self.uplinks[rack] += sign * need.network_gbps
 
     def _set_gpus(self, i: int, after: int) -> None:
-        assert after >= 0, f"node {self.layout.names[i]} would hold more GPUs than it has"
-        pool, before = self.layout.pool[i], self._gpus[i]
-        masks, bit = self._nodes[pool], 1 << i
+        layout, before = self.layout, self._gpus[i]
+        assert after >= 0, f"node {layout.names[i]} would hold more GPUs than it has"
+        pool, bit = layout.pool[i], layout.bit[i]
+        masks = self._nodes[pool]
         masks[before] ^= bit
         masks[after] ^= bit
         self._gpus[i] = after
-        self._pool_gpus[pool] += after - before
-        self._rack_gpus[pool][self.layout.rack[i]] += after - before
+        more = after - before
+        self._pool_gpus[pool] += more
+        self._rack_gpus[pool][layout.rack[i]] += more
 
     def lose(self, node: str) -> None:
         """Take an empty node away."""
@@ -246,7 +251,7 @@ class Room:
         Of equal nodes or racks the first in the cluster. Where uplinks have a limit, a gang with traffic is spread
         over racks only if it fits into none. None where it does not fit.
         """
-        if not self._shared(need):
+        if (need.quota is not None or need.resources or need.budgets) and not self._shared(need):
             return None
         if not need.needs_node:
             return ()
@@ -276,10 +281,13 @@ class Room:
         """The fewest nodes of one rack, the first of equal racks."""
         best: list[tuple[int, int]] | None = None
         racks, free = self.layout.racks, self._rack_gpus[need.pool]
+        least = -(-need.gpus // max(1, self.layout.most_gpus[need.pool]))
         for r in [r for r in range(len(racks)) if free[r] >= need.gpus]:
             parts = self._several(need, need.nodes & racks[r])
             if parts is not None and (best is None or len(parts) < len(best)):
                 best = parts
+                if len(parts) == least:
+                    break
         return best
 
     def _behind_slow_uplinks(self, need: Need) -> int:

@@ -1,9 +1,11 @@
 """Runs a policy over an instance in virtual time and keeps what happened."""
 
+import gc
 import math
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..errors import InputError, OptschedError
 from ..instance import Instance
@@ -50,7 +52,8 @@ class Simulation:
             raise InputError(f"spacing of {spacing_s} s: must be a length of time")
         self.instance = instance
         self.policy = policy
-        self.world = World(instance, estimates)
+        with _rare_collections():
+            self.world = World(instance, estimates)
         self._round_s = round_s
         self._spacing_s = spacing_s
         self._charge_solver_time = charge_solver_time
@@ -70,6 +73,10 @@ class Simulation:
         `on_progress` is told after each decision how many jobs are done. Raises Stalled where the policy leaves jobs
         waiting for ever, PolicyFault where it asks for what cannot be.
         """
+        with _rare_collections():
+            return self._run(on_progress, until)
+
+    def _run(self, on_progress: Callable[[int], None] | None, until: Callable[[], bool] | None) -> bool:
         world, policy = self.world, self.policy
         while world.unfinished:
             if not world.advance(self._round_s, not_before_s=self._next_s):
@@ -114,6 +121,18 @@ def simulate(
     simulation = Simulation(instance, policy, round_s=round_s)
     simulation.run(on_progress)
     return simulation.record().plan()
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Jobs and events are many and live long: looking for cycles among them again and again takes a quarter of a
+    run."""
+    usual = gc.get_threshold()
+    gc.set_threshold(max(usual[0], 100_000), 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def _why_stalled(world: World, policy: Policy) -> str:

@@ -116,9 +116,10 @@ class JobState:
         setup = setup_s(self.job, self.ran_before)
         work_s = self.work_s
         length_s = setup + (work_s / rate if mode.duration_s is None else run_s(self.job, mode, work_s, rate))
-        self.run = run = Run(
-            mode, placement, need, rate, begin_s, begin_s, begin_s + setup, work_s, _after(begin_s, length_s)
-        )
+        end_s = begin_s + length_s
+        if not end_s > begin_s:
+            end_s = math.nextafter(begin_s, math.inf)
+        self.run = run = Run(mode, placement, need, rate, begin_s, begin_s, begin_s + setup, work_s, end_s)
         self.run_number += 1
         self.ran_before = True
         return run

@@ -55,7 +55,7 @@ class View:
             for index, job in enumerate(instance.jobs)
         ]
         self._state = {state.job.id: state for state in self._states}
-        self._fitted: tuple[Placement | None, int] = (None, -1)
+        self._fitted: tuple[str, Option, Placement, int, Need] | None = None
 
     def job(self, job_id: str) -> Job:
         """The job as it was submitted. A policy asks `remaining_work_s` for its length, never the job."""
@@ -160,9 +160,10 @@ class View:
         found = state.demand.fit(room)
         if found is None:
             return None
+        i, placement = found
         if room is self.free:
-            self._fitted = found[1], room.changes
-        return state.options[found[0]], found[1]
+            self._fitted = job_id, state.options[i], placement, room.changes, state.demand.needs[i]
+        return state.options[i], placement
 
     def need(self, job_id: str, option: Option) -> Need:
         """What the job takes under `option`."""
@@ -182,6 +183,14 @@ class View:
         if partner_id not in self.running:
             return f"{partner_id} does not run"
         return refusal(self, self._state[job_id], option, self._state[partner_id])
+
+    def _just_fitted(self, job_id: str, option: Option, placement: Placement) -> Need | None:
+        """What the job takes, if `fit` has just said of all this that it is free."""
+        if self._fitted is None:
+            return None
+        job, way, place, changes, need = self._fitted
+        same = place is placement and way is option and job == job_id and changes == self.free.changes
+        return need if same else None
 
     def least_budgets(self, job_id: str) -> dict[str, float]:
         """The least that the job uses of each budget; `free` has set it aside for every unfinished job."""

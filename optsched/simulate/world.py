@@ -15,6 +15,9 @@ from .record import Ending, Rows
 from .state import JobState, Run, gpus_counted
 from .view import PolicyFault, View
 
+ARRIVED, ENDED = Kind.ARRIVED, Kind.ENDED
+"""Looked up once: they are compared for every event."""
+
 
 class World(View):
     """The view, with what a policy may do and the course of events. See `View` for what may be seen."""
@@ -64,6 +67,10 @@ class World(View):
         found, self._arrived = self._arrived, []
         return found
 
+    def has_arrived(self, job_id: str) -> bool:
+        """Whether `take_arrived` would name the job."""
+        return job_id in self._arrived
+
     def take_released(self) -> list[str]:
         """Jobs that gave back what they held since this was last asked, and nodes that came back."""
         found, self._released = self._released, []
@@ -74,12 +81,12 @@ class World(View):
         if job_id not in self.waiting:
             raise PolicyFault(f"job {job_id} cannot start at {self.now_s:g} s: it does not wait")
         state = self._state[job_id]
-        need = self.need(job_id, option)
+        fitted = self._just_fitted(job_id, option, placement)
+        need = fitted or self.need(job_id, option)
         speed = self._rate(state.job, option, placement)
         if speed <= 0:
             raise PolicyFault(f"job {job_id} cannot start at {self.now_s:g} s: it would make no progress")
-        fitted = placement is self._fitted[0] and self._fitted[1] == self.free.changes
-        if not fitted and not self.free.holds(need, placement):
+        if fitted is None and not self.free.holds(need, placement):
             where = ", ".join(slot.node for slot in placement) or "the cluster"
             raise PolicyFault(f"job {job_id} cannot start on {where} at {self.now_s:g} s: not enough room")
         begin_s = self.now_s
@@ -181,13 +188,13 @@ class World(View):
 
     def _happens(self, event: Event) -> bool:
         _, kind, _, index, run_number = event
-        if kind == Kind.ARRIVED:
+        if kind == ARRIVED:
             state = self._states[index]
             state.released = True
             if self.estimates is not None:
                 state.believed_s = self.estimates.work_s(state.job, self.now_s)
             return self._wait(state)
-        if kind == Kind.ENDED:
+        if kind == ENDED:
             state = self._states[index]
             if run_number != state.run_number:
                 return False  # the stay it belongs to has ended otherwise

@@ -1,6 +1,6 @@
 """Trace formats that become instances, one file a format, and the generators of synthetic ones."""
 
-from . import acme, gavel, helios, muri, openb, pai, philly, psplib, shockwave, swf, synergy, tiresias
+from . import acme, gavel, helios, muri, openb, pai, philly, pollux, psplib, shockwave, swf, synergy, tiresias
 from .imported import Format, Imported
 
 __all__ = ["FORMATS", "Format", "Imported"]
@@ -13,6 +13,7 @@ FORMATS: dict[str, Format] = {
     "openb": openb.FORMAT,
     "pai": pai.FORMAT,
     "philly": philly.FORMAT,
+    "pollux": pollux.FORMAT,
     "psplib": psplib.FORMAT,
     "shockwave": shockwave.FORMAT,
     "swf": swf.FORMAT,

@@ -66,7 +66,8 @@ def read(
     found: list[Job] = []
     dropped: Counter[str] = Counter()
     lines: dict[str, int] = {}
-    for line, (name, time, application, replicas, batch, *_) in table.rows(track):
+    for line, cells in table.rows(track):
+        name, time, application, replicas, batch = (cell.strip() for cell in cells[:len(COLUMNS)])
         at = table.at(line)
         gpus, size, submit_s = _above_0(at, replicas, COLUMNS[3]), _above_0(at, batch, COLUMNS[4]), _time(at, time)
         if not name or lines.setdefault(name, line) != line:
@@ -123,7 +124,7 @@ def _folder(workload: Path, given: str | Path | None) -> Path:
 
 
 def _above_0(at: At, text: str, column: str) -> int:
-    found = at.whole(text.strip(), column)
+    found = at.whole(text, column)
     if found < 1:
         at.fail(f"{column} of at least 1", text)
     return found

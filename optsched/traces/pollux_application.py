@@ -56,6 +56,11 @@ class Application:
         """The most GPUs among which a batch can be divided without leaving what was measured."""
         return batch // self.smallest_local
 
+    @property
+    def epochs(self) -> int:
+        """How many epochs a training has: those measured for every batch size."""
+        return len(self._progress)
+
     def run_s(self, batch: int, shape: Shape) -> float:
         """Seconds from the first step to the end of the last epoch with a batch of at least `batch`."""
         gpus = sum(shape)
@@ -84,7 +89,7 @@ class Application:
 
     @cached_property
     def _progress(self) -> list[float]:
-        """Progress by the end of each epoch that was measured for every batch size."""
+        """Progress by the end of each epoch."""
         found = [min(epoch[0] for epoch in epochs) for epochs in zip(*self._epochs.values(), strict=False)]
         if any(later <= earlier for earlier, later in zip([0.0, *found], found, strict=False)):
             raise InputError(f"{self.name}: the progress in its validation tables does not rise from epoch to epoch")

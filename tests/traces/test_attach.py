@@ -300,7 +300,7 @@ nodes = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(kinds=st.lists(nodes, min_size=1, max_size=4), gpus=st.lists(st.integers(1, 16), min_size=1, max_size=6),
        reference=st.sampled_from(["v100", "t4", "a100", None]), seed=st.integers(0, 9))
-def test_a_job_that_could_run_still_can_and_as_fast_somewhere(
+def test_a_job_that_could_run_still_can_and_where_it_was_observed_as_fast(
     kinds: list[Any], gpus: list[int], reference: str | None, seed: int
 ) -> None:
     cluster = Cluster(nodes=tuple(Node(name=f"n{i}", **kind) for i, kind in enumerate(kinds)), reference_gpu=reference)
@@ -313,4 +313,4 @@ def test_a_job_that_could_run_still_can_and_as_fast_somewhere(
         levels = one.profile.cpus_per_gpu or {0: 1.0}
         best = max(rate(one, Mode(gpus=int(str(one.gpus)), cpus_per_gpu=n), t, "node")
                    for t in cluster.gpu_types for n in levels)
-        assert best > 0
+        assert best > 0.999 if reference is None else best > 0  # else observed on a type that may be missing

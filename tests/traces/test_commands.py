@@ -112,22 +112,22 @@ def test_generate_writes_what_the_generator_makes(tmp_path: Path) -> None:
 
 
 def test_generate_to_stdout_and_json() -> None:
-    result = run(generate.command, "--jobs", 10, "--gpus", 32, "--json")
+    result = run(generate.command, "--like", "mixed", "--jobs", 10, "--gpus", 32, "--json")
     assert files.load_instance(result.stdout) == generator.generate(jobs=10, gpus=32, seed=0)
     assert json.loads(result.stderr) == {
-        "instance": "philly-10-jobs-32-gpus-seed-0", "jobs": 10, "running": 0, "nodes": 5, "gpus": 32,
-        "output": "-",
+        "instance": "mixed-10-jobs-32-gpus-seed-0", "jobs": 10, "running": 0, "failures": 0, "nodes": 5, "gpus": 32,
+        "offered_load": None, "output": "-",
     }
     assert run(generate.command, "--jobs", 10, "--gpus", 32, "--quiet").stderr == ""
 
 
-@pytest.mark.parametrize("arguments", [["--jobs", "0", "--gpus", "8"], ["--jobs", "5"], ["--gpus", "8"],
+@pytest.mark.parametrize("arguments", [["--jobs", "0", "--gpus", "8"], ["--gpus", "8"],
                                        ["--jobs", "5", "--gpus", "8", "--running", "2"]])
 def test_generate_usage(arguments: list[str]) -> None:
     assert run(generate.command, *arguments).exit_code == 2
 
 
 def test_generate_load_needs_poisson() -> None:
-    result = run(generate.command, "--jobs", 5, "--gpus", 8, "--load", 0.5)
+    result = run(generate.command, "--like", "llm", "--jobs", 5, "--gpus", 8, "--load", 0.5)
     assert isinstance(result.exception, InputError)
-    assert "--load goes with --arrivals poisson only" in str(result.exception)
+    assert "--load goes with --arrivals poisson for --like llm" in str(result.exception)

@@ -69,6 +69,9 @@ def generate(
     model = MODELS[kind]
     nodes = cluster or scaled(model, gpus or 0)
     rows = _fitting(model, nodes)
+    span_s = DAY_S * (days or jobs * model.gpus / (model.rhythm.per_day * nodes.total_gpus))
+    if load is None:
+        _check_span(span_s)
     gap_rng, who_rng, run_rng, fail_rng, day_rng = np.random.default_rng(seed).spawn(5)
     gaps = relative_gaps(model.rhythm, jobs, gap_rng)
     population = populate(model, rows, gaps, who_rng)
@@ -77,11 +80,9 @@ def generate(
     attempts = failing_attempts(model.failing, gangs, run_s, fail_rng) if failures else []
     profiles = _profiles(nodes, rows, population, run_s, seed, overheads)
     work = _gpu_seconds(gangs, run_s, attempts)
-    span_s = DAY_S * (days or jobs * model.gpus / (model.rhythm.per_day * nodes.total_gpus))
     if load is not None and work.sum():
         span_s = float(work.sum()) / (_capacity(nodes, population.command, profiles, work) * load)
-    if span_s > LONGEST_SPAN_DAYS * DAY_S:
-        raise InputError(f"generate: the jobs would arrive over {span_s / DAY_S:,.0f} days; take fewer, or more GPUs")
+        _check_span(span_s)
     made = _jobs(model, rows, population, profiles, submit_times(model.rhythm, gaps, span_s, day_rng), run_s)
     name = f"{kind}-{jobs}-jobs-{nodes.total_gpus}-gpus-seed-{seed}"
     return Instance(
@@ -89,6 +90,11 @@ def generate(
         failures=tuple(Failure(job=made[one.job].id, work_s=one.work_s, kept_s=one.kept_s, kind=one.kind)
                        for one in attempts),
     )
+
+
+def _check_span(span_s: float) -> None:
+    if span_s > LONGEST_SPAN_DAYS * DAY_S:
+        raise InputError(f"generate: the jobs would arrive over {span_s / DAY_S:,.0f} days; take fewer, or more GPUs")
 
 
 def offered_load(instance: Instance) -> float | None:
@@ -116,15 +122,16 @@ def _fitting(model: Model, nodes: Cluster) -> tuple[Row, ...]:
     by_type: dict[str | None, int] = {}
     for node in nodes.nodes:
         by_type[node.gpu_type] = by_type.get(node.gpu_type, 0) + node.gpus
-    gang, node_gpus = max(by_type.values()), max(node.gpus for node in nodes.nodes)
-    cores = max((node.cpus or 0 for node in nodes.nodes), default=0)
-    found = tuple(
-        row for row in model.rows
-        if row.gpus <= (node_gpus if row.profile.locality is not None else gang) and row.cpus <= cores
-    )
-    if not found or not gang:
+    gang = max(by_type.values(), default=0)
+    if not gang:
         raise InputError("generate: the cluster has no GPUs; give it some")
-    return found
+    node_gpus = max(node.gpus for node in nodes.nodes)
+    return tuple(
+        row for row in model.rows
+        if row.gpus <= (node_gpus if row.profile.locality is not None else gang)
+        and any(row.cpus <= (node.cpus or math.inf) and row.memory_gib <= (node.memory_gib or math.inf)
+                for node in nodes.nodes)
+    )
 
 
 def _profiles(

@@ -149,7 +149,7 @@ TOTALS: dict[str, tuple[str, Callable[[Instance, Model], float]]] = {
               lambda made, _: _mean([job.gpus * job.work_s for job in made.jobs])),  # type: ignore[operator]
     "failing": ("share of jobs with a failed attempt",
                 lambda made, _: len({failure.job for failure in made.failures}) / len(made.jobs)),
-    "top_users": ("GPU time of the top 5 % of users", _top_users),
+    "top_users": ("GPU time of the top 5 % of users (published: six months)", _top_users),
 }
 """Published totals by their name in `Model.published`: what they are called, and how they come from a workload."""
 

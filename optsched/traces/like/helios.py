@@ -25,14 +25,15 @@ from .philly_failures import scaled_to
 LONGEST_S = 4320009.0
 MEDIAN_S, GROWTH, SIGMA = math.exp(5.15994787), .21745132, 2.6505734
 """Of one GPU; growth of the logarithm with each doubling of the gang; standard deviation of the logarithm."""
-SHORTER = .12
+SHORTER = .18
 """Run times to failure relative to Philly's."""
 GANGS = {1: .70, 2: .065, 4: .065, 8: .125, 16: .028098, 32: .010561, 64: .003969, 128: .001492, 256: .000561,
          512: .000211, 1024: .000079, 2048: .00003}
 VENUS_EARTH, SATURN_URANUS = 133 + 143, 262 + 264
 EARTH_GPUS = {
     "vchbv": 64, "vc4om": 96, "vcVP5": 176, "vc6YE": 216, "vchA3": 40, "vccaA": 40, "vcTJs": 48, "vcvlY": 96,
-    "vcSoL": 32, "vcMod": 64, "vcpDC": 56, "vc3sl": 64, "vcJLV": 32, "vcLJZ": 64, "vcJkd": 16, "vcdI0": 16, "vcira": 16, "vcgkz": 8,
+    "vcSoL": 32, "vcMod": 64, "vcpDC": 56, "vc3sl": 64, "vcJLV": 32, "vcLJZ": 64, "vcJkd": 16, "vcdI0": 16,
+    "vcira": 16, "vcgkz": 8,
 }
 """GPUs by virtual cluster; their shares of the jobs are not published and taken to be as large."""
 RHYTHM = Rhythm(

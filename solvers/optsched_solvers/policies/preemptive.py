@@ -44,6 +44,8 @@ class Preemptive:
         if released or risen or world.now_s >= self._recheck_s:
             self.queue.unblock()
             self._recheck_s = math.inf
+        if len(world.waiting) == 1 and not world.saving and self._start_the_only_one(world):
+            return
         self.enqueue_arrived(world)
         if self.queue.best() is not None:
             moment = _Moment(self, world)
@@ -55,6 +57,19 @@ class Preemptive:
         wake_s = min(self._recheck_s, self.order.next_rise_s(world))
         if wake_s < math.inf:
             world.wake_at(wake_s)
+
+    def _start_the_only_one(self, world: World) -> bool:
+        """Start a job that has just arrived where nobody else waits, if it fits: then its rank does not matter."""
+        job_id = next(iter(world.waiting))
+        if not world.has_arrived(job_id):
+            return False
+        found = world.fit(job_id)
+        if found is None:
+            return False
+        world.take_arrived()
+        world.start(job_id, *found)
+        self.order.add(job_id)
+        return True
 
     def enqueue_arrived(self, world: World) -> None:
         """Those that have come to wait, in the order of the rule."""
@@ -88,9 +103,12 @@ class _Moment:
             found = world.fit(job_id, room)
             if found is not None:
                 queue.pop()
+                started.append(job_id)
+                if self._soon is None and room is world.free:
+                    world.start(job_id, *found)
+                    continue
                 need = world.need(job_id, found[0])
                 world.start(job_id, *found)
-                started.append(job_id)
                 if self._soon is not None:
                     self._soon.room.take(need, found[1])
                 if room is not world.free:
