@@ -7,8 +7,8 @@
 Nodes have 8 GPUs; the jobs are those of `optsched.traces.synth`, with its checkpoint costs. Each policy runs in a
 process of its own, so that memory is its own. `events` are starts, ends and arrivals. `kernel_us` is what one push and
 half a pop of a heap cost at that moment: machines are noisy, `us_per_event / kernel_us` is what to compare. `--growth`
-goes from 10,000 to 1,000,000 jobs under fifo, with a cluster of the same size: cost per event should grow no faster than
-the logarithm.
+goes from 10,000 to 1,000,000 jobs under fifo, with a cluster of the same size: cost per event should grow no faster
+than the logarithm.
 """
 
 import argparse

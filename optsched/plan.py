@@ -76,7 +76,8 @@ class Solution:
     `levels` has one entry for each objective in order of importance; the bound of a later one holds among plans
     that keep the values of the earlier ones. `fallback` says why a heuristic answered, where it did.
     `bound_source` names what proved the bound. `replay` says that the plan is what happened, with the failures and
-    outages of the instance; else it is made without knowing of them. `wall_s` is None where the output must not depend on the clock.
+    outages of the instance; else it is made without knowing of them. `wall_s` is None where the output must not depend
+    on the clock.
     """
 
     instance_name: str

@@ -1,15 +1,19 @@
 """Hand-made instances with a valid plan each; together they use every rule of the verifier."""
 
+from dataclasses import replace
+
 from optsched import (
     Clock,
     Cluster,
     Elastic,
+    Failure,
     Instance,
     Job,
     JobPlan,
     Locality,
     Mode,
     Node,
+    Outage,
     Plan,
     Profile,
     Running,
@@ -328,4 +332,25 @@ def loans() -> Case:
     return Instance(cluster=Cluster(nodes=nodes(2, gpus=8)), tenants=tenants, jobs=jobs), plan
 
 
-CASES = {case.__name__: case for case in (gangs, kinds, shared, held, periodic, pairs, clocked, racks, loans)}
+def incidents() -> Case:
+    """What happened to a job whose first attempt failed, and to one whose node was lost."""
+    slow = Profile(startup_s=3.0, restore_s=2.0, checkpoint_s=4.0)
+    jobs = (Job(id="fails", duration_s=10.0, profile=slow), Job(id="lost", duration_s=10.0))
+    one = Mode(gpus=1)
+    failed, crashed = segment(0, 7, one, "n0:1g0c"), segment(0, 6, one, "n1:1g0c")
+    plan = Plan(
+        jobs=(
+            entry("fails", "start", replace(failed, stopped_by="failure"), segment(8, 23, one, "n0:1g0c")),
+            entry("lost", "start", replace(crashed, stopped_by="outage"), segment(20, 30, one, "n1:1g0c")),
+        )
+    )
+    return Instance(
+        cluster=Cluster(nodes=nodes(2, gpus=1)), jobs=jobs, failures=(Failure(job="fails", work_s=4.0),),
+        outages=(Outage(node="n1", start_s=6.0, end_s=20.0),),
+    ), plan
+
+
+CASES = {
+    case.__name__: case
+    for case in (gangs, kinds, shared, held, periodic, pairs, clocked, racks, loans, incidents)
+}

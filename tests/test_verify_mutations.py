@@ -261,6 +261,14 @@ MUTATIONS = (
              instance=with_cluster(nodes=tuple(replace(one, gpus=4) for one in CASES["pairs"]()[0].cluster.nodes))),
     Mutation("sharing", "pairs", "p", mode(clock_mhz=900), ("with q", "n0", "0 s", "different clocks"), "n0", 0,
              instance=with_profile("p", clocks={900: Clock(rate=1.0, power=1.0)})),
+    Mutation("incident", "incidents", "lost", segments(0, stopped_by="failure"), ("does not have", "6 s"), "n1", 6),
+    Mutation("incident", "incidents", "fails", segments(0, stopped_by="outage"), ("none of its nodes", "7 s"), "n0", 7),
+    Mutation("incident", "incidents", "fails", segments(1, stopped_by="failure"), ("never completes",), "n0", 23),
+    Mutation("incident", "incidents", "fails", become("start", segment(0, 7, ONE, "n0:1g0c")),
+             ("completes in an attempt that fails", "7 s"), "n0", 7),
+    Mutation("outage", "incidents", "lost",
+             lambda one: replace(one, segments=(one.segments[0], segment(15, 25, ONE, "n1:1g0c"))),
+             ("n1", "15 s", "lost until 20 s"), "n1", 15),
     Mutation("objective", "gangs", "", None, ("wct", "finite"), instance=with_job("two", weight=math.inf)),
 )
 

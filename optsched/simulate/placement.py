@@ -141,6 +141,20 @@ class Room:
         )
         return new
 
+    def meet(self, one: "Room", other: "Room", placement: Placement) -> None:
+        """What is free in both rooms, on the nodes of `placement` and of what all share; O(nodes of it)."""
+        self.changes += 1
+        self.resources = {name: min(amount, other.resources[name]) for name, amount in one.resources.items()}
+        self.budgets = {name: min(amount, other.budgets[name]) for name, amount in one.budgets.items()}
+        self.quotas = {name: min(count, other.quotas[name]) for name, count in one.quotas.items()}
+        self.uplinks = {rack: min(gbps, other.uplinks[rack]) for rack, gbps in one.uplinks.items()}
+        self.quota_pool = min(one.quota_pool, other.quota_pool)
+        for slot in placement:
+            i = self.layout.order[slot.node]
+            self._set_gpus(i, min(one._gpus[i], other._gpus[i]))
+            self._cpus[i] = min(one._cpus[i], other._cpus[i])
+            self._memory[i] = min(one._memory[i], other._memory[i])
+
     def _bare(self) -> "Room":
         """A room of the same layout, to be filled in."""
         new = object.__new__(Room)

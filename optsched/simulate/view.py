@@ -47,6 +47,7 @@ class View:
         self.waiting: dict[str, Job] = {}
         self.running: dict[str, Job] = {}
         self.saving: dict[str, Job] = {}
+        self.lost: dict[str, None] = {}
         layout = Layout(instance.cluster)
         self.free = Room(layout, instance.cluster, instance.tenants)
         self._demands = Demands(instance, layout)

@@ -212,6 +212,7 @@ class World(View):
         elif kind == Kind.NODE_BACK:
             name = self.free.layout.names[index]
             self.free.regain(name)
+            del self.lost[name]
             self._released.append(name)
         else:
             self._wakes.discard(self.now_s)
@@ -265,6 +266,7 @@ class World(View):
             state.released = True
             self._wait(state)
         self.free.lose(node)
+        self.lost[node] = None
 
     def _release(self, state: JobState, ending: Ending) -> None:
         self._close_row(state, ending)

@@ -104,7 +104,8 @@ def _stretches(segments: tuple[Segment, ...]) -> list[Stretch]:
 def _only_saves(job: Job, stretches: list[Stretch]) -> bool:
     """Whether the first stretch of a running job is nothing but the checkpoint before its preemption."""
     length_s = stretches[0][-1].end_s - stretches[0][0].start_s
-    return len(stretches) > 1 and stretches[0][-1].stopped_by is None and length_s <= hold_to_save_s(job) + TIME_TOLERANCE_S
+    planned = len(stretches) > 1 and stretches[0][-1].stopped_by is None
+    return planned and length_s <= hold_to_save_s(job) + TIME_TOLERANCE_S
 
 
 def _node(segment: Segment) -> str | None:

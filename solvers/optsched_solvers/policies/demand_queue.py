@@ -5,8 +5,8 @@ from heapq import heapify, heappop, heappush
 from optsched.simulate.demand import Demand
 from optsched.simulate.world import World
 
-Key = tuple[float, ...]
-"""Lower first; ends with the job's arrival, so that no two are equal."""
+Key = tuple[float, float, float, float]
+"""Lower first: -priority, rank, submission, position; it ends with the job's arrival, so that no two are equal."""
 Entry = tuple[Key, str]
 
 

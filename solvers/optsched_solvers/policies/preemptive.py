@@ -2,6 +2,7 @@
 
 import math
 
+from optsched.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
@@ -88,6 +89,7 @@ class _Moment:
         self._order = rule.order
         self._world = world
         self._soon: Outlook | None = None
+        self._claimed: list[Placement] = []
         self._room: Room | None = None
         self.recheck_s = math.inf
 
@@ -118,7 +120,9 @@ class _Moment:
             if found is not None and self._soon is not None:
                 queue.pop()
                 self._soon.room.take(world.need(job_id, found[0]), found[1])
-                self._room = None
+                self._claimed.append(found[1])
+                if self._room is not None:
+                    self._room.meet(world.free, self._soon.room, found[1])
                 claimed.append(entry)
             elif not self._evict_for(entry):
                 queue.block()
@@ -135,11 +139,13 @@ class _Moment:
         return self._soon
 
     def _startable(self, claims: bool) -> Room:
-        """What is free now and not claimed."""
+        """What is free now and not claimed: all that is free but on nodes with claims, where less may be left."""
         if not claims or self._soon is None:
             return self._world.free
         if self._room is None:
-            self._room = self._world.free.overlap(self._soon.room)
+            self._room = self._world.free.copy()
+            for placement in self._claimed:
+                self._room.meet(self._world.free, self._soon.room, placement)
         return self._room
 
     def _evict_for(self, entry: Entry) -> bool:
@@ -173,7 +179,8 @@ class _Moment:
         for other_id in victims:
             world.preempt(other_id)
         self._order.restore(world, taken)
-        self._room = None
+        if victims:
+            self._room = None
         self._rule.enqueue_arrived(world)
         return fits
 

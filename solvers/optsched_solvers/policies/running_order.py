@@ -97,4 +97,5 @@ class RunningOrder:
 
 
 def _reversed(key: Key) -> Key:
-    return tuple(-part for part in key)
+    priority, rank, submit_s, index = key
+    return -priority, -rank, -submit_s, -index
