@@ -1,8 +1,8 @@
-"""Weighted flow time of a batch of Philly-like jobs: value, proven bound and gap after a time limit.
+"""Weighted flow time of a batch of jobs of mixed sizes: value, proven bound and gap after a time limit.
 
     python benchmarks/batch.py [--jobs 100,200,400] [--gpus 128] [--gpu-types 1] [--seeds 1,2,3] [--time-limit 60]
 
-All jobs are released at 0 (`optsched generate --like philly`); the whole solve is timed, child process included.
+All jobs are released at 0 (`optsched generate --like mixed`); the whole solve is timed, child process included.
 Prints one JSON object a run, then the median gap for each number of jobs.
 """
 
@@ -30,7 +30,7 @@ def main() -> None:
     for jobs in options.jobs:
         gaps = []
         for seed in options.seeds:
-            instance = generate(jobs=jobs, gpus=options.gpus, seed=seed, like="philly", arrivals="batch", load=0.9,
+            instance = generate(jobs=jobs, gpus=options.gpus, seed=seed, like="mixed", arrivals="batch", load=0.9,
                                 running=0.0, gpu_types=options.gpu_types, overheads=True)
             begun = time.perf_counter()
             solution = solve(instance, "wct", solver="cpsat", time_limit_s=options.time_limit)

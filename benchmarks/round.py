@@ -1,6 +1,6 @@
 """One scheduling round at scale: gap, time, memory.
 
-    python benchmarks/round.py --jobs 2000 --gpus 4096 --mix philly --seed 1 --budget 1s --json
+    python benchmarks/round.py --jobs 2000 --gpus 4096 --mix mixed --seed 1 --budget 1s --json
     python benchmarks/round.py --table
 
 Jobs, nodes and running jobs are those of `optsched.traces.synth.generate` (three node classes, half of the jobs
@@ -99,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--gpus", type=int, default=4096)
-    parser.add_argument("--mix", choices=("philly", "llm"), default="philly")
+    parser.add_argument("--mix", choices=("mixed", "llm"), default="mixed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", default="1s")
     parser.add_argument("--gap", type=float, default=0.0, help="stop at this relative gap")
@@ -110,7 +110,7 @@ def main() -> None:
     arguments = parser.parse_args()
     load_solvers()
     cases = (
-        [(jobs, gpus, mix, budget_s, gap) for jobs, gpus, budget_s, gap in TABLE for mix in ("philly", "llm")]
+        [(jobs, gpus, mix, budget_s, gap) for jobs, gpus, budget_s, gap in TABLE for mix in ("mixed", "llm")]
         if arguments.table
         else [(arguments.jobs, arguments.gpus, arguments.mix, duration(arguments.budget), arguments.gap)]
     )

@@ -41,7 +41,7 @@ def main() -> None:
         jobs = round(10 * (arguments.jobs / 10) ** draw.random())
         instance = generate(
             jobs=jobs, gpus=max(8, round(jobs * draw.choice((0.5, 1.0, 2.0, 4.0)))), seed=seed,
-            like=draw.choice(("philly", "llm")), running=draw.choice((0.0, 0.3, 0.5, 0.8)),
+            like=draw.choice(("mixed", "llm")), running=draw.choice((0.0, 0.3, 0.5, 0.8)),
         )
         objective = draw.choice(("wct", *TERMS))
         started_s = time.monotonic()

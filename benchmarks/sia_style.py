@@ -1,6 +1,6 @@
 """A round by a per-round ILP of Sia's kind, beside `price` on the same jobs: seconds and value.
 
-    python benchmarks/sia_style.py [--jobs 1024] [--gpus 2048] [--mix philly] [--seed 1] [--budget 1s] [--json]
+    python benchmarks/sia_style.py [--jobs 1024] [--gpus 2048] [--mix mixed] [--seed 1] [--budget 1s] [--json]
 
 Sia (Jayaram Subramanya et al., SOSP 2023) chooses one configuration (GPU type, nodes, GPUs) for each job in an integer
 program with one capacity row for each GPU type, solved with CBC; places come afterwards. This is a reconstruction of
@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1024)
     parser.add_argument("--gpus", type=int, default=2048)
-    parser.add_argument("--mix", choices=("philly", "llm"), default="philly")
+    parser.add_argument("--mix", choices=("mixed", "llm"), default="mixed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", default="1s")
     parser.add_argument("--json", action="store_true")

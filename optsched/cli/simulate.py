@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..duration import human
-from ..errors import OptschedError
+from ..errors import InputError, OptschedError
 from ..instance import Instance
-from ..plan import CLOSED_GAP, Plan, Solution
+from ..plan import Plan, Solution
 from .arguments import (
     check_outputs,
     instance_argument,
@@ -26,12 +26,12 @@ from .arguments import (
 from .duration import duration
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..bounds import Bound
     from ..objectives import Objective
+    from ..simulate.metrics import Metrics
 
-QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+SETTINGS = ("round_s", "spacing_s", "charge_solver_time", "options")
+"""What of a simulation the summary repeats."""
 
 
 @click.command("simulate")
@@ -45,6 +45,11 @@ QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
     metavar="TIME",
     help="Decide only every TIME, as 60, 60s or 5m; without it at every event.",
 )
+@click.option("--spacing", "spacing_s", type=duration, metavar="TIME",
+              help="Decide at events, but not sooner than TIME after the last decision.")
+@click.option("--charge-solver-time", is_flag=True,
+              help="Let the cluster go on while the policy thinks: a decision comes as much later as the one before "
+              "it took.")
 @click.option(
     "--option",
     "pairs",
@@ -52,7 +57,14 @@ QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
     metavar="KEY=VALUE",
     help="An option of the policy's own; may be repeated.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PLAN", help="Write the plan file.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write summary.json, jobs.csv, plan.json, rounds.csv and report.html to this directory.",
+)
+@click.option("--resume", is_flag=True, help="Take up the interrupted simulation in the directory of -o.")
 @click.option(
     "--gantt",
     type=click.Path(path_type=Path),
@@ -66,8 +78,11 @@ def command(
     policy: str,
     objective: str,
     round_s: float | None,
+    spacing_s: float | None,
+    charge_solver_time: bool,
     pairs: tuple[str, ...],
     output: Path | None,
+    resume: bool,
     gantt: Path | None,
     as_json: bool,
     quiet: bool,
@@ -76,45 +91,80 @@ def command(
 
     The plan that comes out is checked independently before it is shown, beside bounds that hold for any
     schedule, however often jobs are preempted. JCT is the time from submission to completion; its q-quantile
-    of n jobs is the ceil(q n)-th smallest. Exit status 0 with a plan, 1 without one, 2 for bad input.
+    of n jobs is the ceil(q n)-th smallest. docs/concepts.md defines the other numbers. Exit status 0 with a plan,
+    1 without one, 2 for bad input.
+
+    With -o a long simulation saves its state once a minute and on Ctrl-C; --resume goes on from there.
 
     \b
     optsched simulate cluster.json --policy srtf
-    optsched simulate cluster.json --policy las --round 5m -o plan.json --gantt plan.html
+    optsched simulate cluster.json --policy las --round 5m -o las
     optsched simulate cluster.json --policy fifo --json | jq .jct_s.p99
     """
     from .. import files, objectives, registry
     from ..bounds import lower_bounds
     from ..picture import can_draw
-    from ..simulate.run import Stalled, simulate
+    from ..simulate import output as directory
+    from ..simulate.metrics import measure
+    from ..simulate.run import Simulation, Stalled
+    from ..simulate.saved import STATE, Interrupted, run_saving, take_up
     from ..simulate.view import PolicyFault
 
+    if round_s and spacing_s:
+        raise InputError("--round and --spacing are two ways to say when to decide; give one of them")
+    if resume and output is None:
+        raise InputError("--resume goes on with the simulation in a directory; name it with -o DIR")
     goal = objectives.parse(objective)
     options = solver_options(pairs)
     made = registry.policy(policy, goal, options)
-    check_outputs({"-o": output, "--gantt": gantt}, instance)
+    if output is not None:
+        directory.check_directory(output)
+    check_outputs({"--gantt": gantt}, instance)
     draw = None if gantt is None else can_draw(gantt)
     loaded = load(instance)
+    asked = {
+        "instance": files.instance_hash(loaded), "policy": policy, "objective": goal.name, "options": options,
+        "round_s": round_s, "spacing_s": spacing_s, "charge_solver_time": charge_solver_time,
+    }
+    state = None if output is None else output / STATE
+    if resume and state is not None:
+        simulation = take_up(state, asked)
+    else:
+        simulation = Simulation(
+            loaded, made, round_s=round_s, spacing_s=spacing_s or 0.0, charge_solver_time=charge_solver_time
+        )
     try:
         with completed_jobs(len(loaded.jobs), wanted=not quiet) as on_progress:
-            plan = simulate(loaded, made, round_s=round_s, on_progress=on_progress)
+            if state is None:
+                simulation.run(on_progress)
+            else:
+                run_saving(simulation, state, asked, on_progress)
     except (Stalled, PolicyFault) as error:
         click.echo(f"optsched: no plan: {error}", err=True)
         return 1
+    except Interrupted:
+        done = f"{simulation.done:,} of {len(loaded.jobs):,} jobs completed"
+        click.echo(f"optsched: interrupted, {done}; the same command with --resume goes on from there", err=True)
+        return 130
+    record = simulation.record()
     bounds = {bound.level: bound for bound in lower_bounds(loaded, goal) if math.isfinite(bound.value)}
     how = [f"decided in rounds of {human(round_s)}"] if round_s else []
+    how += [f"decisions at least {human(spacing_s)} apart"] if spacing_s else []
+    how += ["the time that decisions take is charged"] if charge_solver_time else []
     how += [f"option {key}={value}" for key, value in options.items()]
-    solution = as_solution(loaded, goal, plan, policy, bounds, tuple(how))
+    solution = as_solution(loaded, goal, record.plan(), policy, bounds, tuple(how))
     if isinstance(solution, str):
         click.echo(f"optsched: the plan of {policy} does not pass the verifier: {solution}", err=True)
         return 1
+    found = measure(record)
+    rounds = list(getattr(simulation.policy, "rounds", ()))
+    total = whole_summary(found, solution, bounds, {name: asked[name] for name in SETTINGS}, rounds)
     trouble: list[OptschedError] = []
     written: list[str] = []
     # What was computed is saved before it is shown: whoever reads the table may close the pipe.
     if output is not None:
         try:
-            files.write_text(output, files.dump_plan(solution))
-            written.append(f"plan: {output}")
+            written += directory.write(output, found, total, solution, rounds)
         except OptschedError as error:
             trouble.append(error)
     if draw is not None and gantt is not None:
@@ -123,17 +173,15 @@ def command(
             written.append(f"picture: {gantt}")
         except OptschedError as error:
             trouble.append(error)
-    if not quiet or as_json:
-        found = summary(loaded, solution, plan, bounds)
-        found |= {"round_s": round_s, "options": options}
-        if as_json:
-            click.echo(json.dumps(found))
-        else:
-            from .table import show
+    if as_json:
+        click.echo(json.dumps(total, allow_nan=False))
+    elif not quiet:
+        from .simulate_table import words
+        from .table import show
 
-            show(*_words(loaded, found, f"policy {policy}: {made.title}", how))
-            for line in written:
-                click.echo(line)
+        show(*words(loaded, total, f"policy {policy}: {made.title}", how))
+        for line in written:
+            click.echo(line)
     if trouble:
         raise OptschedError("\noptsched: ".join(str(error) for error in trouble))
     return 0
@@ -193,81 +241,33 @@ def as_solution(
         plan=plan,
         bound_source=incumbent.bound_source(),
         notes=(*how, *incumbent.refuted_bounds),
+        replay=bool(instance.failures or instance.outages),
     )
 
 
-def summary(
-    instance: Instance, solution: Solution, plan: Plan, bounds: "dict[int, Bound]"
+def whole_summary(
+    found: "Metrics", solution: Solution, bounds: "dict[int, Bound]", how: dict[str, Any], rounds: list[Any]
 ) -> dict[str, Any]:
-    """What the plan of a policy is worth; keys as `--json` prints them. Times in seconds."""
-    from ..picture.facts import job_facts
+    """What `summary.json` holds and `--json` prints: who simulated what, the distance from the bounds, the metrics."""
+    from ..simulate.metrics import summary
+    from ..simulate.output import SUMMARY_FORMAT, rounds_total
 
-    facts = [job_facts(instance, entry) for entry in plan.jobs]
-    jct_s = sorted(one.jct_s for one in facts)
-    last_s = max((one.end_s for one in facts), default=0.0)
-    capacity_gpu_s = instance.cluster.total_gpus * last_s
-    held_gpu_s = math.fsum(
-        (part.end_s - part.start_s) * part.mode.gpus / (1 if part.mode.share_with is None else 2)
-        for entry in plan.jobs
-        for part in entry.segments
-    )
     return {
-        "instance": instance.name,
+        "format": SUMMARY_FORMAT,
+        "instance": {"name": solution.instance_name, "hash": solution.instance_hash},
         "policy": solution.solver,
-        "jobs": len(facts),
+        **how,
         "status": solution.status,
         "levels": [
             {
                 "name": level.name,
                 "value": level.value,
                 "bound": level.bound,
-                "gap": level.gap,
+                "gap": level.gap if level.gap is not None and math.isfinite(level.gap) else None,
                 "bound_source": bounds[number].source if level.bound is not None else None,
             }
             for number, level in enumerate(solution.levels)
         ],
-        "jct_s": {
-            "mean": math.fsum(jct_s) / len(jct_s) if jct_s else None,
-            **{name: jct_s[math.ceil(q * len(jct_s) - 1e-9) - 1] if jct_s else None for name, q in QUANTILES.items()},
-        },
-        "preemptions": sum(one.preempted for one in facts),
-        "preempted_jobs": sum(one.preempted > 0 for one in facts),
-        "deadlines_missed": sum(one.late_s > 0 for one in facts),
-        "last_s": last_s,
-        "gpu_use": held_gpu_s / capacity_gpu_s if capacity_gpu_s else None,
+        **summary(found),
+        "rounds": rounds_total(rounds),
     }
-
-
-def _words(instance: Instance, found: dict[str, Any], title: str, how: list[str]) -> "Iterator[str | Table]":
-    from ..picture.facts import level_unit, percent
-    from .table import table, with_length
-
-    yield (
-        f"{instance.name}: {found['jobs']:,} jobs, {instance.cluster.total_gpus:,} GPUs on "
-        f"{len(instance.cluster.nodes):,} nodes, {len(instance.running):,} running now"
-    )
-    yield "; ".join([title, *how])
-    yield ""
-    levels = table("objective", "value", "bound (any schedule)", "gap", "proved by",
-                   numeric=("value", "bound (any schedule)", "gap"))
-    for level in found["levels"]:
-        unit = level_unit(level["name"])
-        gap = "0 %" if level["gap"] is not None and level["gap"] <= CLOSED_GAP else percent(level["gap"])
-        levels.add_row(
-            level["name"], with_length(level["value"], unit), with_length(level["bound"], unit), gap,
-            level["bound_source"] or "",
-        )
-    yield levels
-    yield ""
-    if found["jobs"]:
-        times = table("JCT", *found["jct_s"], numeric=tuple(found["jct_s"]))
-        times.add_row("", *(human(value) for value in found["jct_s"].values()))
-        yield times
-        yield ""
-    parts = [f"{found['preemptions']:,} preemptions of {found['preempted_jobs']:,} jobs"]
-    deadlines = sum(job.deadline_s is not None for job in instance.jobs)
-    if deadlines:
-        parts.append(f"{found['deadlines_missed']:,} of {deadlines:,} deadlines missed")
-    if found["gpu_use"] is not None:
-        parts.append(f"GPUs held {percent(found['gpu_use'])} of the time")
-    yield ", ".join([*parts, f"last done in {human(found['last_s'])}"])

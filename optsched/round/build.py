@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..cluster import Cluster
 from ..errors import InputError
 from ..instance import Instance, Placement, Running
 from ..job import Job
@@ -14,7 +15,7 @@ from ..physics import placed_rate, power_w
 from .facts import Facts, read_facts
 from .held import Held, held_by
 from .model import Bools, Floats, Ints, Kind, RoundModel, is_second
-from .patterns import NodeClass, Pattern, node_classes
+from .patterns import Columns, NodeClass, Pattern, columns, joined, node_classes, without_fewer_cores
 from .rows import build_rows
 from .sharing import Pinned, pinned_options
 from .spare import SpareRoom
@@ -51,19 +52,19 @@ def build(
     """
     facts = read_facts(instance, keep)
     classes, class_of = node_classes(instance.cluster)
-    flat, first_pattern, patterns_of = _flatten(facts)
     kept, must, count = facts.kept, facts.must, len(facts.jobs)
     running = [(facts.jobs[j], facts.entry(j)) for j in kept.tolist()]
     held = held_by(instance, class_of, running, blocked)
+    pinned = [
+        one for one in pinned_options(instance, facts.jobs, facts.running, facts.patterns)
+        if not must[one.job] and not (one.kind == Kind.ALONE and must[one.partner])
+    ]
+    flat, table, first_pattern, patterns_of = _flatten(instance.cluster, classes, facts, held, sharing=bool(pinned))
 
     # ---- options by job: keep, every pattern (unless the job must be kept), those on the GPUs of running jobs
     is_running = np.zeros(count, dtype=np.int64)
     is_running[kept] = 1
     patterns_of[must] = 0
-    pinned = [
-        one for one in pinned_options(instance, facts.jobs, facts.running, facts.patterns)
-        if not must[one.job] and not (one.kind == Kind.ALONE and must[one.partner])
-    ]
     pins_of = np.bincount(np.array([one.job for one in pinned], dtype=np.int64), minlength=count)
     first = np.concatenate([[0], np.cumsum(is_running + patterns_of + pins_of)])
     job = np.repeat(np.arange(count), np.diff(first))
@@ -80,14 +81,14 @@ def build(
 
     # ---- seconds to completion, and what swapping adds or spares
     rate = np.ones(len(job))
-    rate[fresh] = np.array([one.option.rate for one in flat], dtype=float)[pattern[fresh]]
+    rate[fresh] = table.rate[pattern[fresh]]
     rate[keeps], rate[pins] = facts.rate[kept], [one.rate for one in pinned]
     stays = (kind == Kind.KEEP) | (kind == Kind.ALONE)
     begins_s = np.where(stays, facts.setup_left_s[job], (facts.save_s + facts.load_s)[job])
     finish_s = begins_s + (facts.remaining_s[job] + np.where(stays, 0.0, facts.lost_work_s[job])) / rate
     swap_s = finish_s - facts.save_s[job]
     extra_s = SpareRoom(instance.cluster, classes, held).swap_costs(
-        flat, (facts.cost_s - facts.setup_left_s)[kept], ~must[kept]
+        table, (facts.cost_s - facts.setup_left_s)[kept], ~must[kept]
     )
     swap_s[fresh] += extra_s[pattern[fresh]]
     swap_s[keeps[must[kept]]] = finish_s[keeps[must[kept]]]  # nothing is weighed against a job that must be kept
@@ -105,6 +106,7 @@ def build(
             if _asks(objective, "energy") else np.zeros(0),
             price=_price(instance, facts, classes, flat, pinned, pattern, finish_s)
             if _asks(objective, "cost") else np.zeros(0),
+            longest_s=_longest_s(swap_s, keeps[~must[kept]], first) if TYPE_PREMIUM else 0.0,
         )
         value = option_values(objective, _jobs(instance, objective, facts), ways, round_s, refill=refill)
         value[~_pays(facts, job, kind, rate)] = 0.0
@@ -118,40 +120,68 @@ def build(
             for one in pinned
         ]
         held = held_by(instance, class_of, running + entries, blocked, guests)
-    built = build_rows(instance, classes, flat, held)
+    built = build_rows(instance, classes, flat, table, held)
     return RoundModel(
         instance=instance, objective=objective, round_s=round_s, refill=refill, blocked=tuple(blocked),
         reserved=tuple(reserved), classes=classes, class_of=class_of, jobs=tuple(facts.jobs),
-        never=tuple(facts.never), running=tuple(facts.running), must=must, patterns=tuple(flat), kept=kept,
-        pattern_gpus=np.concatenate([np.array([one.gpus for one in flat], dtype=float), held.gang]),
-        pattern_classes=_class_sets(flat, held), first=first, job=job, kind=kind, pattern=pattern, host=host,
+        never=tuple(facts.never), running=tuple(facts.running), must=must, patterns=tuple(flat), table=table,
+        kept=kept, pattern_gpus=np.concatenate([table.gpus.astype(float), held.gang]),
+        pattern_classes=_class_sets(table, held), first=first, job=job, kind=kind, pattern=pattern, host=host,
         rival=rival, pinned=tuple(pinned), rate=rate, finish_s=finish_s, swap_s=swap_s, value=value, rows=built.rows,
         capacity=np.array([row.capacity for row in built.rows], dtype=float), entry_row=built.entry_row,
         entry_pattern=built.entry_pattern, entry_amount=built.entry_amount,
     )
 
 
-def _flatten(facts: Facts) -> tuple[list[Pattern], Ints, Ints]:
-    """The patterns of all demands one after the other; where those of each job begin, and how many they are."""
-    start: dict[int, int] = {}
+TYPE_PREMIUM = 1.0
+
+
+def _longest_s(swap_s: Floats, leaving: Ints, first: Ints) -> float:
+    """Time to completion of the longest job that could be preempted, without any of the longest job."""
+    if len(leaving):
+        return float(swap_s[leaving].max())
+    return float(np.minimum.reduceat(swap_s, first[:-1]).max())
+
+
+def _flatten(
+    cluster: Cluster, classes: tuple[NodeClass, ...], facts: Facts, held: Held, *, sharing: bool
+) -> tuple[list[Pattern], Columns, Ints, Ints]:
+    """The patterns of all demands one after the other, also as columns; where those of each job begin, and how many
+    they are. Where no cores can run short, those that only take fewer cores are left out."""
+    demands = {id(own): own for own in facts.patterns}
+    tables = {key: columns(cluster, own) for key, own in demands.items()}
+    if not sharing and not any(one.hungry for one in tables.values()) and _cores_to_spare(classes, held):
+        demands = {key: without_fewer_cores(cluster, own) for key, own in demands.items()}
+        tables = {key: columns(cluster, own) for key, own in demands.items()}
+    start: dict[int, tuple[int, int]] = {}
     flat: list[Pattern] = []
-    first, count = np.zeros(len(facts.jobs), dtype=np.int64), np.zeros(len(facts.jobs), dtype=np.int64)
-    for j, own in enumerate(facts.patterns):
-        if id(own) not in start:
-            start[id(own)] = len(flat)
-            flat.extend(own)
-        first[j], count[j] = start[id(own)], len(own)
-    return flat, first, count
+    for key, own in demands.items():
+        start[key] = len(flat), len(own)
+        flat.extend(own)
+    places = np.array([start[id(own)] for own in facts.patterns], dtype=np.int64).reshape(-1, 2)
+    return flat, joined(cluster, list(tables.values())), places[:, 0].copy(), places[:, 1].copy()
 
 
-def _class_sets(flat: list[Pattern], held: Held) -> Ints:
+def _cores_to_spare(classes: tuple[NodeClass, ...], held: Held) -> bool:
+    """Whether nobody holds more cores of a node for each GPU than it has for each."""
+    per_gpu = np.array([
+        np.inf if one.node.cpus is None else one.node.cpus / one.node.gpus if one.node.gpus else 0.0 for one in classes
+    ])
+    taken = np.flatnonzero(held.taken_cpus)
+    return bool(
+        (held.cpus <= np.where(held.gpus, per_gpu[held.node_class], 0.0) * held.gpus + 1e-9).all()
+        and (held.taken_cpus[taken] <= np.where(held.taken_gpus[taken], per_gpu[held.class_of[taken]], 0.0)
+             * held.taken_gpus[taken] + 1e-9).all()
+    )
+
+
+def _class_sets(table: Columns, held: Held) -> Ints:
     """A number for each set of node classes that a pattern may use or a running job sits on."""
     masks = [0] * len(held.gang)
     for k, c in zip(held.owner.tolist(), held.node_class.tolist(), strict=True):
         masks[k] |= 1 << c
-    number: dict[int, int] = {}
-    every = (*(one.classes for one in flat), *masks)
-    return np.array([number.setdefault(mask, len(number)) for mask in every], dtype=np.int64)
+    number = {mask: i for i, mask in enumerate(table.masks)}
+    return np.concatenate([table.mask, [number.setdefault(mask, len(number)) for mask in masks]]).astype(np.int64)
 
 
 def _pays(facts: Facts, job: Ints, kind: np.ndarray, rate: Floats) -> Bools:

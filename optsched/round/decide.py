@@ -27,9 +27,10 @@ SAME = 1e-12
 
 @dataclass(slots=True)
 class _Best:
-    """The best verified packing and the best bound so far."""
+    """The best packing and the best bound so far; `found` are the packings, each better than the one before."""
 
     model: RoundModel
+    found: list[tuple[float, Packing]] = field(default_factory=list)
     packing: Packing | None = None
     jobs: tuple[JobRound, ...] = ()
     value: float = -math.inf
@@ -40,17 +41,25 @@ class _Best:
     notes: list[str] = field(default_factory=list)
 
     def offer(self, packing: Packing) -> bool:
-        """Verify a packing and keep it if it is better; True if it was kept."""
+        """Keep a packing if it is better than those before; True if it was kept. It is verified at the end."""
         value = packing.worth()
         if value <= self.value + SAME * abs(value):
             return False
-        jobs = job_rounds(packing)
-        faults = verify_round(self.model.instance, jobs, self.model.blocked)
-        if faults:
-            self.rejected.append(str(faults[0]))
-            return False
-        self.packing, self.jobs, self.value = packing, jobs, value
+        self.found.append((value, packing))
+        self.value = value
         return True
+
+    def verified(self) -> bool:
+        """Settle on the best packing that the verifier accepts; False if there is none."""
+        while self.found:
+            self.value, self.packing = self.found.pop()
+            self.jobs = job_rounds(self.packing)
+            faults = verify_round(self.model.instance, self.jobs, self.model.blocked)
+            if not faults:
+                return True
+            self.rejected.append(str(faults[0]))
+        self.packing, self.jobs, self.value = None, (), -math.inf
+        return False
 
     def prove(self, bound: float, source: str) -> None:
         if bound < self.bound:
@@ -113,8 +122,9 @@ def decide(
                 raise
             except Exception as error:
                 fallback = f"{solver} crashed: {type(error).__name__}: {error}"
-    if best.packing is None:
+    if not best.verified():
         best.offer(keep_all(model))
+        best.verified()
         if model.jobs:
             fallback = fallback or f"{solver} found no plan in time"
     if best.rejected:

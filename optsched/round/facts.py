@@ -81,16 +81,10 @@ def read_facts(instance: Instance, keep: Collection[str]) -> Facts:
         lost_s=np.zeros(count), lost_work_s=np.zeros(count), setup_left_s=np.zeros(count), rate=np.ones(count),
         peace_s=np.full(count, np.inf), must=np.zeros(count, dtype=bool),
     )
-    known: dict[int, tuple[Running, float]] = instance.cluster.memo.get("rates", {})
-    rates: dict[int, tuple[Running, float]] = {}
-    instance.cluster.memo["rates"] = rates  # of the last round only, by identity
-    for j in kept.tolist():
+    rates = _rates(instance, [(jobs[j], facts.entry(j)) for j in kept.tolist()])
+    for j, rate in zip(kept.tolist(), rates, strict=True):
         entry, job = facts.entry(j), jobs[j]
-        found = known.get(id(entry)) if entry.mode.share_with is None else None
-        if found is None:
-            found = entry, placed_rate(instance, job, entry.mode, entry.placement)
-        rates[id(entry)] = found
-        facts.rate[j] = found[1]
+        facts.rate[j] = rate
         facts.save_s[j] = hold_to_save_s(job)
         if job.profile.checkpoint_every_s is not None:
             facts.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))
@@ -108,6 +102,23 @@ def read_facts(instance: Instance, keep: Collection[str]) -> Facts:
         if is_second(entry) and entry.mode.share_with in position:
             facts.must[position[entry.mode.share_with]] = True
     return facts
+
+
+def _rates(instance: Instance, entries: list[tuple[Job, Running]]) -> list[float]:
+    """The present rates of running jobs. Those of the last round are known, as long as nothing has changed."""
+    memo = instance.cluster.memo
+    known: dict[str, tuple[Job, Running, float]] = memo.get("rates", {})
+    now: dict[str, tuple[Job, Running, float]] = {}
+    memo["rates"] = now
+    for job, entry in entries:
+        last = known.get(entry.job)
+        if last is None or entry.mode.share_with is not None or not (
+            last[1].placement is entry.placement and last[1].mode is entry.mode
+            and (last[0] is job or (last[0].profile is job.profile and last[0].gpus == job.gpus and not job.modes))
+        ):
+            last = job, entry, placed_rate(instance, job, entry.mode, entry.placement)
+        now[entry.job] = last
+    return [now[entry.job][2] for _, entry in entries]
 
 
 def _active(

@@ -1,8 +1,8 @@
 """One scheduling round as sparse arrays: options, what each is worth, and the rows of capacity they draw on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..instance import Instance, Placement, Running
 from ..job import Job
 from ..objectives import Objective
-from .patterns import NodeClass, Pattern
+from .patterns import Columns, NodeClass, Pattern
 
 if TYPE_CHECKING:
     from .sharing import Pinned
@@ -63,7 +63,7 @@ class RoundModel:
 
     Jobs are the active ones: released, with no predecessor left, and able to run. `never` are those that can never
     run. The options of job j are `first[j]` to `first[j + 1]`, a running job's first is to keep it. `pattern` is the
-    index of what the option takes: of `patterns`, or, from `len(patterns)` on, of what the running jobs `kept` hold;
+    index of what the option takes: of `patterns` (as columns: `table`), or, from `len(patterns)` on, of what the running jobs `kept` hold;
     `pattern_classes` numbers the sets of node classes they use.
     After those come the patterns of `pinned` options. `host` is, for an option on GPUs that a running job goes on
     holding, the position of that job, else -1: it is possible only if the host is kept, with one guest at most. Its
@@ -73,7 +73,8 @@ class RoundModel:
     The matrix is kept by pattern: entry k says that pattern `entry_pattern[k]` takes `entry_amount[k]` of row
     `entry_row[k]`. Capacities are those of the whole cluster less what `blocked` holds. `reserved` places go, on
     real nodes, only to options that complete within the seconds beside them. Every set of choices that
-    fits on real nodes satisfies the rows; the other way round holds for gangs of powers of two on one node.
+    fits on real nodes satisfies the rows; the other way round holds for gangs of powers of two on one node. `memo` is
+    for what is derived from all this once.
     """
 
     instance: Instance
@@ -89,6 +90,7 @@ class RoundModel:
     running: tuple[Running | None, ...]
     must: Bools
     patterns: tuple[Pattern, ...]
+    table: Columns
     kept: Ints
     pattern_gpus: Floats
     pattern_classes: Ints
@@ -108,6 +110,7 @@ class RoundModel:
     entry_row: Ints
     entry_pattern: Ints
     entry_amount: Floats
+    memo: dict[str, Any] = field(default_factory=dict)
 
     def pin(self, option: int) -> "Pinned | None":
         """Where an option on the GPUs of a running job is, None for others."""

@@ -21,16 +21,11 @@ Held = list[tuple[int, int, int]]
 """(node, GPUs, cores) of one job."""
 
 
-class Nodes:
-    """What is free on every node, and of what all nodes share, while options are put in place one by one.
+class _Before:
+    """What every packing of a round starts from: nodes less what is blocked, and what running jobs hold. `plain` says
+    of each of these that it holds nothing but GPUs and cores."""
 
-    Nodes of a class are kept by their free GPUs, so that the fullest node that still fits is found without a scan;
-    the first of equals is the one that came first in the cluster.
-    """
-
-    def __init__(self, model: RoundModel, fragments_first: bool = False) -> None:
-        self._model = model
-        self._fragments_first = fragments_first
+    def __init__(self, model: RoundModel) -> None:
         nodes = model.instance.cluster.nodes
         inf = float("inf")
         self.gpus = [node.gpus for node in nodes]
@@ -41,37 +36,60 @@ class Nodes:
             for slot in placement:
                 self.gpus[order[slot.node]] -= slot.gpus
                 self.cpus[order[slot.node]] -= slot.cpus
-        self._reserved: list[tuple[int, int]] = []
         self.kept_on: list[Held] = []
-        self._pinned: list[tuple[int, Mode, Placement]] = []
-        for j in model.kept:
+        self.pinned: list[tuple[int, Mode, Placement]] = []
+        self.plain: list[bool] = []
+        for j in model.kept.tolist():
             entry = model.running[j]
             assert entry is not None
-            self._pinned.append((int(j), entry.mode, entry.placement))
-            shares = is_second(entry)  # the GPUs of a pair count once
-            self.kept_on.append([
-                (order[slot.node], 0 if shares else slot.gpus, slot.cpus) for slot in entry.placement
-            ])
+            self._add(model, j, entry.mode, entry.placement, is_second(entry))
         for one in model.pinned:
-            self._pinned.append((one.job, one.mode, one.placement))
-            guest = one.kind == Kind.BESIDE
-            self.kept_on.append([
-                (order[slot.node], 0 if guest else slot.gpus, slot.cpus) for slot in one.placement
-            ])
+            self._add(model, one.job, one.mode, one.placement, one.kind == Kind.BESIDE)
         racks = dict.fromkeys(node.rack for node in nodes if node.rack is not None)
         number = {rack: i for i, rack in enumerate(racks)}
-        self._rack = [-1 if node.rack is None else number[node.rack] for node in nodes]
-        self._racks = [[] for _ in number]  # type: list[list[int]]
-        for n, rack in enumerate(self._rack):
+        self.rack = [-1 if node.rack is None else number[node.rack] for node in nodes]
+        self.racks = [[] for _ in number]  # type: list[list[int]]
+        for n, rack in enumerate(self.rack):
             if rack >= 0:
-                self._racks[rack].append(n)
+                self.racks[rack].append(n)
         shared = [r for r, row in enumerate(model.rows) if row.what not in NODE_ROWS]
-        self._left = {r: float(model.capacity[r]) + SLACK * max(1.0, float(model.capacity[r])) for r in shared}
-        self._takes: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        self.left = {r: float(model.capacity[r]) + SLACK * max(1.0, float(model.capacity[r])) for r in shared}
+        self.takes: dict[int, list[tuple[int, float]]] = defaultdict(list)
         if shared:
-            for r, p, amount in zip(model.entry_row, model.entry_pattern, model.entry_amount, strict=True):
-                if r in self._left:
-                    self._takes[int(p)].append((int(r), float(amount)))
+            for r, p, amount in zip(
+                model.entry_row.tolist(), model.entry_pattern.tolist(), model.entry_amount.tolist(), strict=True
+            ):
+                if r in self.left:
+                    self.takes[p].append((r, amount))
+
+    def _add(self, model: RoundModel, j: int, mode: Mode, placement: Placement, shares: bool) -> None:
+        """The GPUs of a pair count once: not with the one that `shares` them."""
+        order, profile = model.instance.cluster.node_order, model.jobs[j].profile
+        self.kept_on.append([(order[slot.node], 0 if shares else slot.gpus, slot.cpus) for slot in placement])
+        self.pinned.append((j, mode, placement))
+        self.plain.append(bool(mode.gpus) and not profile.memory_gib_per_gpu and not profile.network_gbps)
+
+
+class Nodes:
+    """What is free on every node, and of what all nodes share, while options are put in place one by one.
+
+    Nodes of a class are kept by their free GPUs, so that the fullest node that still fits is found without a scan;
+    the first of equals is the one that came first in the cluster.
+    """
+
+    def __init__(self, model: RoundModel, fragments_first: bool = False) -> None:
+        self._model = model
+        self._fragments_first = fragments_first
+        if "before" not in model.memo:
+            model.memo["before"] = _Before(model)
+        before: _Before = model.memo["before"]
+        self.gpus, self.cpus, self.memory = list(before.gpus), list(before.cpus), list(before.memory)
+        self.kept_on = before.kept_on
+        self._pinned = before.pinned
+        self._plain = before.plain
+        self._rack, self._racks = before.rack, before.racks
+        self._left, self._takes = dict(before.left), before.takes
+        self._reserved: list[tuple[int, int]] = []
         self._uplinks = Uplinks(model.instance.cluster)
         self._indexed = False
 
@@ -80,6 +98,11 @@ class Nodes:
     def keep(self, kept: int) -> bool:
         """A running job goes on where it is (`kept` is its position in `model.kept`), or from `len(model.kept)` on a
         pinned option is taken; False if what all nodes share does not allow it."""
+        if self._plain[kept] and not self._indexed and not self._takes:
+            for n, gpus, cpus in self.kept_on[kept]:
+                self.gpus[n] -= gpus
+                self.cpus[n] -= cpus
+            return True
         model = self._model
         j, mode, placement = self._pinned[kept]
         if self._takes:
@@ -89,11 +112,6 @@ class Nodes:
             self._take_shared(pattern)
         job = model.jobs[j]
         per_gpu = job.profile.memory_gib_per_gpu
-        if not self._indexed and not per_gpu and mode.gpus and not job.profile.network_gbps:
-            for n, gpus, cpus in self.kept_on[kept]:
-                self.gpus[n] -= gpus
-                self.cpus[n] -= cpus
-            return True
         for (n, gpus, cpus), slot in zip(self.kept_on[kept], placement, strict=True):
             memory = memory_gib(job, mode, slot.gpus) if per_gpu or not mode.gpus else 0.0
             self._change(n, -gpus, -cpus, -memory)

@@ -1,7 +1,10 @@
 """What an option takes of the cluster: derived once for each demand, shared by all jobs that ask for the same."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..cluster import Cluster, Node
 from ..job import Job
@@ -44,6 +47,94 @@ class Pattern:
     def slot(self) -> int:
         """GPUs that must lie on one node; 1 where any will do."""
         return self.gpus if self.together else min(self.gpus, 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Columns:
+    """Patterns as columns. `mask` numbers the sets of node classes (`masks`), `key` says what a pattern takes and
+    where. `hungry`: some pattern takes more cores for each GPU than a node that it may use has for each of its own.
+    """
+
+    gpus: NDArray[np.int64]
+    cpus: NDArray[np.int64]
+    memory_gib: NDArray[np.float64]
+    slot: NDArray[np.int64]
+    together: NDArray[np.bool_]
+    in_rack: NDArray[np.bool_]
+    rate: NDArray[np.float64]
+    mask: NDArray[np.int64]
+    key: tuple[tuple[int, bool, int, int, float], ...]
+    hungry: bool
+    masks: list[int]
+
+
+def columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
+    """The patterns of one demand as columns, made once."""
+    known: dict[int, tuple[tuple[Pattern, ...], Columns]] = cluster.memo.setdefault("columns", {})
+    if id(own) not in known:
+        known[id(own)] = own, _columns(cluster, own)  # `own` kept for its id
+    return known[id(own)][1]
+
+
+def _columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
+    number: dict[int, int] = cluster.memo.setdefault("class sets", {})
+    masks: list[int] = cluster.memo.setdefault("class set list", [])
+    for one in own:
+        if number.setdefault(one.classes, len(masks)) == len(masks):
+            masks.append(one.classes)
+    classes, _ = node_classes(cluster)
+    per_gpu = [
+        np.inf if one.node.cpus is None else one.node.cpus / one.node.gpus if one.node.gpus else 0.0 for one in classes
+    ]
+    return Columns(
+        gpus=np.array([one.gpus for one in own], dtype=np.int64),
+        cpus=np.array([one.cpus for one in own], dtype=np.int64),
+        memory_gib=np.array([one.memory_gib for one in own], dtype=float),
+        slot=np.array([one.slot for one in own], dtype=np.int64),
+        together=np.array([one.together for one in own], dtype=bool),
+        in_rack=np.array([one.option.spread == "rack" for one in own], dtype=bool),
+        rate=np.array([one.option.rate for one in own], dtype=float),
+        mask=np.array([number[one.classes] for one in own], dtype=np.int64),
+        key=tuple((number[one.classes], one.together, one.gpus, one.cpus, one.memory_gib) for one in own),
+        hungry=any(
+            one.cpus > per_gpu[kind.number] * one.gpus + 1e-9 for one in own for kind in classes
+            if kind.bit & one.classes
+        ),
+        masks=masks,
+    )
+
+
+def joined(cluster: Cluster, parts: Sequence[Columns]) -> Columns:
+    """The columns of several demands one after the other."""
+    parts = parts or [_columns(cluster, ())]
+    return Columns(
+        gpus=np.concatenate([one.gpus for one in parts]), cpus=np.concatenate([one.cpus for one in parts]),
+        memory_gib=np.concatenate([one.memory_gib for one in parts]),
+        slot=np.concatenate([one.slot for one in parts]), together=np.concatenate([one.together for one in parts]),
+        in_rack=np.concatenate([one.in_rack for one in parts]), rate=np.concatenate([one.rate for one in parts]),
+        mask=np.concatenate([one.mask for one in parts]), key=tuple(key for one in parts for key in one.key),
+        hungry=any(one.hungry for one in parts), masks=parts[0].masks,
+    )
+
+
+def without_fewer_cores(cluster: Cluster, own: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+    """The patterns of one demand less those that differ from a faster one only in taking other cores: where cores
+    cannot run short, they are never better. Made once."""
+    known: dict[int, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = cluster.memo.setdefault("fastest cores", {})
+    if id(own) not in known:
+        best: dict[object, Pattern] = {}
+        for one in own:
+            mode = one.option.mode
+            key = (
+                mode.gpu_type, mode.gpus, mode.cpus if not mode.gpus else 0, mode.clock_mhz, one.option.spread,
+                one.classes, one.together, one.memory_gib, tuple(sorted(mode.resources.items())),
+                tuple(sorted(mode.budgets.items())),
+            )
+            if key not in best or one.option.rate > best[key].option.rate:
+                best[key] = one
+        kept = {id(one) for one in best.values()}
+        known[id(own)] = own, tuple(one for one in own if id(one) in kept)
+    return known[id(own)][1]
 
 
 def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:

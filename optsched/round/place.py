@@ -3,9 +3,9 @@
 import numpy as np
 
 from ..instance import Placement, Slot
-from .model import Floats, Ints, Kind, RoundModel
+from .model import Bools, Floats, Ints, Kind, RoundModel
 from .nodes import Held, Nodes
-from .patterns import Pattern
+from .patterns import Columns
 
 
 def to_placement(model: RoundModel, held: Held) -> Placement:
@@ -32,7 +32,9 @@ class Packing:
         self.chosen = np.full(len(model.jobs), -1, dtype=np.int64)
         self.held: dict[int, Held] = {}
         self.guest: dict[int, int] = {}
-        self._kept_number = {int(j): k for k, j in enumerate(model.kept)}
+        if "kept number" not in model.memo:
+            model.memo["kept number"] = {j: k for k, j in enumerate(model.kept.tolist())}
+        self._kept_number: dict[int, int] = model.memo["kept number"]
 
     def place_all(self, wish: Ints, reduced: np.ndarray) -> None:
         """`wish` is an option or -1 for each job; running jobs that must be kept are, whatever it says."""
@@ -40,10 +42,12 @@ class Packing:
         keeps = model.first[model.kept]
         stay = (wish[model.kept] == keeps) | model.must[model.kept]
         hosted = model.host[keeps]
-        for k in np.concatenate([np.flatnonzero(stay & (hosted < 0)), np.flatnonzero(stay & (hosted >= 0))]).tolist():
-            j = int(model.kept[k])
+        for k in np.flatnonzero(stay & (hosted < 0)).tolist():
+            if self.nodes.keep(k):
+                self.chosen[model.kept[k]] = keeps[k]
+        for k in np.flatnonzero(stay & (hosted >= 0)).tolist():
             if self._is_hosted(int(keeps[k])) and self.nodes.keep(k):
-                self._take(j, int(keeps[k]))
+                self._take(int(model.kept[k]), int(keeps[k]))
         self.nodes.index()
         self.nodes.reserve()
         fresh = np.flatnonzero((wish >= 0) & (self.chosen < 0))
@@ -54,7 +58,7 @@ class Packing:
         if not len(fresh):
             return
         options = wish[fresh]
-        rank = np.array([_rank(one, self._slots_first) for one in model.patterns])[model.pattern[options]]
+        rank = _ranks(model.table, self._slots_first)[model.pattern[options]]
         gpus = model.pattern_gpus[model.pattern[options]]
         for at in np.lexsort((fresh, -regret(model, options, reduced), -gpus, rank)):
             j = int(fresh[at])
@@ -122,10 +126,9 @@ class Packing:
 
     def _fill(self, within_s: float) -> None:
         model, nodes = self.model, self.nodes
-        together, free = nodes.most_together(), nodes.free_gpus()
         if not model.patterns:
             return
-        fits = np.array([_might_fit(one, together, free) for one in model.patterns], dtype=bool)
+        fits = self._might_fit()
         idle = self.chosen < 0
         able = np.zeros(len(model.value), dtype=bool)
         fresh = model.pattern < len(model.patterns)
@@ -148,6 +151,17 @@ class Packing:
             elif fresh_one:
                 full.add(p)
 
+    def _might_fit(self) -> Bools:
+        """For each pattern whether there are as many free GPUs, on one node where it needs that."""
+        table = self.model.table
+        together, free = self.nodes.most_together(), self.nodes.free_gpus()
+        bits = [[c for c in range(len(free)) if mask >> c & 1] for mask in table.masks]
+        most = np.array([max((together[c] for c in own), default=0) for own in bits], dtype=np.int64)
+        total = np.array([sum(free[c] for c in own) for own in bits], dtype=np.int64)
+        anywhere = np.array([bool(own) for own in bits], dtype=bool)[table.mask]
+        room = np.where(table.together, most[table.mask], total[table.mask])
+        return (room >= table.gpus) & (anywhere | ~table.together)
+
     def worth(self) -> float:
         """Value of what is placed."""
         return self.model.worth(self.chosen)
@@ -163,19 +177,8 @@ def regret(model: RoundModel, options: Ints, reduced: Floats) -> Floats:
     return np.asarray(reduced[options] - np.maximum(second, 0.0)[model.job[options]], dtype=float)
 
 
-def _rank(pattern: Pattern, slots_first: bool) -> int:
+def _ranks(table: Columns, slots_first: bool) -> Ints:
     """Which come first: rack gangs, gangs on one node, gangs anywhere, then singles and jobs without GPUs."""
-    if pattern.gpus <= 1:
-        return 3
-    if pattern.together:
-        return 0 if slots_first else 1
-    if pattern.option.spread == "rack":
-        return 1 if slots_first else 0
-    return 2
-
-
-def _might_fit(pattern: Pattern, together: list[int], free: list[int]) -> bool:
-    classes = [c for c in range(len(free)) if pattern.classes >> c & 1]
-    if pattern.together:
-        return any(together[c] >= pattern.gpus for c in classes)
-    return sum(free[c] for c in classes) >= pattern.gpus
+    together, in_rack = (0, 1) if slots_first else (1, 0)
+    gangs = np.where(table.together, together, np.where(table.in_rack, in_rack, 2))
+    return np.where(table.gpus <= 1, 3, gangs)

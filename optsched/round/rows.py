@@ -1,6 +1,5 @@
 """The rows of a round: GPUs, slots, cores and memory of node classes, cluster resources, budgets, quotas."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,8 +8,8 @@ import numpy as np
 from ..cluster import gpu_caps, quota_pool
 from ..instance import Instance
 from .held import Held
-from .model import Floats, Ints, Row
-from .patterns import NodeClass, Pattern
+from .model import Bools, Floats, Ints, Row
+from .patterns import Columns, NodeClass, Pattern
 
 MOST_SETS = 64
 """Sets of node classes for which a row is made."""
@@ -34,7 +33,7 @@ class _Entries:
         self.pattern: list[Ints] = []
         self.amount: list[Floats] = []
 
-    def add(self, row: Row, fresh: Sequence[int], amounts: Sequence[float] | Floats, kept: Floats) -> None:
+    def add(self, row: Row, fresh: Sequence[int] | Ints, amounts: Sequence[float] | Floats | Ints, kept: Floats) -> None:
         """A row with what `fresh` patterns and each running job take, unless nothing takes from it."""
         pattern = np.concatenate([np.asarray(fresh, dtype=np.int64), self._fresh + np.arange(len(kept))])
         amount = np.concatenate([np.asarray(amounts, dtype=float), kept])
@@ -47,51 +46,57 @@ class _Entries:
 
 
 def build_rows(
-    instance: Instance, classes: tuple[NodeClass, ...], flat: Sequence[Pattern], held: Held
+    instance: Instance, classes: tuple[NodeClass, ...], flat: Sequence[Pattern], table: Columns, held: Held
 ) -> BuiltRows:
-    """All rows. Patterns that may use several classes count in the rows of the sets that contain all of them."""
+    """All rows. Patterns (`flat`, `table`) that may use several classes count in the rows of the sets that contain all
+    of them."""
     entries = _Entries(len(flat))
-    gpu_sets = _sets((one.classes for one in flat if one.gpus), classes)
-    all_sets = _sets((one.classes for one in flat if one.classes), classes)
-    by_mask: dict[int, list[int]] = defaultdict(list)
-    for i, one in enumerate(flat):
-        by_mask[one.classes].append(i)
-    gpus = np.array([one.gpus for one in flat], dtype=float)
-    cpus = np.array([one.cpus for one in flat], dtype=float)
-    memory = np.array([one.memory_gib for one in flat], dtype=float)
-
-    def inside(mask: int) -> list[int]:
-        return [i for other in by_mask if other and not other & ~mask for i in by_mask[other]]
-
-    def members(mask: int) -> list[NodeClass]:
-        return [one for one in classes if one.bit & mask]
+    masks = table.masks
+    in_order = table.mask.tolist()
+    all_sets = _sets((masks[i] for i in dict.fromkeys(in_order) if masks[i]), classes)
+    gpu_sets = _sets(
+        (masks[i] for i in dict.fromkeys(table.mask[table.gpus > 0].tolist()) if masks[i]), classes
+    )
+    inside: dict[int, Ints] = {}
+    where: dict[int, Bools] = {}
+    for mask in dict.fromkeys((*gpu_sets, *all_sets)):
+        within = np.array([bool(other) and not other & ~mask for other in masks], dtype=bool)
+        inside[mask] = np.flatnonzero(within[table.mask]) if len(masks) else np.zeros(0, dtype=np.int64)
+        where[mask] = np.array([bool(one.bit & mask) for one in classes], dtype=bool)[held.class_of]
 
     for mask in gpu_sets:
-        own, on = inside(mask), members(mask)
-        nodes = np.isin(held.class_of, [one.number for one in on])
+        own, on, nodes = inside[mask], [one for one in classes if one.bit & mask], where[mask]
         free = sum(one.node.gpus * len(one.nodes) for one in on) - int(held.taken_gpus[nodes].sum())
-        kept = held.total(held.gpus, nodes[held.node])
-        entries.add(Row("GPUs", _name(on), float(free), mask, 1), own, gpus[own], kept)
+        entries.add(Row("GPUs", _name(on), float(free), mask, 1), own, table.gpus[own],
+                    held.total(held.gpus, nodes[held.node]))
+    numbers = {mask: i for i, mask in enumerate(masks)}
     for kind in classes:
-        levels = sorted({p.slot for p in flat if p.together and p.slot > 1 and p.classes == kind.bit}, reverse=True)
+        here = np.flatnonzero(table.together & (table.mask == numbers.get(kind.bit, -1)))
+        levels = sorted({slot for slot in table.slot[here].tolist() if slot > 1}, reverse=True)
         if levels:
-            _slot_rows(entries, kind, levels, flat, by_mask[kind.bit], held)
+            _slot_rows(entries, kind, levels, here, table.slot[here], held)
     for mask in all_sets:
-        own, on = inside(mask), members(mask)
-        nodes = np.isin(held.class_of, [one.number for one in on])
-        where = nodes[held.node]
+        own, on, nodes = inside[mask], [one for one in classes if one.bit & mask], where[mask]
+        if any(one.node.cpus is None for one in on) and any(one.node.memory_gib is None for one in on):
+            continue
+        holds = nodes[held.node]
+        gpus, held_gpus = table.gpus[own], held.total(held.gpus, holds)
+        cpus, held_cpus = table.cpus[own], held.total(held.cpus, holds)
         if all(one.node.cpus is not None for one in on) and _binds(
-            cpus[own], gpus[own], held.total(held.cpus, where), held.total(held.gpus, where),
+            cpus, gpus, held_cpus, held_gpus,
             min((one.node.cpus or 0) / one.node.gpus if one.node.gpus else 0.0 for one in on),
         ):
             free = sum((one.node.cpus or 0) * len(one.nodes) for one in on) - int(held.taken_cpus[nodes].sum())
-            entries.add(Row("cores", _name(on), float(free), mask), own, cpus[own], held.total(held.cpus, where))
-        if all(one.node.memory_gib is not None for one in on) and _binds(
-            memory[own], gpus[own], held.total(held.memory_gib, where), held.total(held.gpus, where),
+            entries.add(Row("cores", _name(on), float(free), mask), own, cpus, held_cpus)
+        if any(one.node.memory_gib is None for one in on):
+            continue
+        memory, held_memory = table.memory_gib[own], held.total(held.memory_gib, holds)
+        if _binds(
+            memory, gpus, held_memory, held_gpus,
             min((one.node.memory_gib or 0.0) / one.node.gpus if one.node.gpus else 0.0 for one in on),
         ):
             total = sum((one.node.memory_gib or 0.0) * len(one.nodes) for one in on)
-            entries.add(Row("memory", _name(on), total, mask), own, memory[own], held.total(held.memory_gib, where))
+            entries.add(Row("memory", _name(on), total, mask), own, memory, held_memory)
     _shared_rows(entries, instance, flat, held)
     none = np.zeros(0)
     return BuiltRows(
@@ -105,7 +110,10 @@ def build_rows(
 def _sets(masks: Iterable[int], classes: tuple[NodeClass, ...]) -> list[int]:
     """Each class that is used, and each set that some pattern may use, in a fixed order."""
     used = dict.fromkeys(masks)
-    singles = [one.bit for one in classes if any(one.bit & mask for mask in used)]
+    every = 0
+    for mask in used:
+        every |= mask
+    singles = [one.bit for one in classes if one.bit & every]
     several = [mask for mask in used if mask & (mask - 1)]
     return singles + sorted(several)[:MOST_SETS]
 
@@ -114,14 +122,14 @@ def _name(members: list[NodeClass]) -> str:
     return " + ".join(one.name for one in members)
 
 
-def _binds(fresh: Floats, fresh_gpus: Floats, kept: Floats, kept_gpus: Floats, per_gpu: float) -> bool:
+def _binds(fresh: Floats | Ints, fresh_gpus: Floats | Ints, kept: Floats, kept_gpus: Floats, per_gpu: float) -> bool:
     """Whether the amounts could run short although the GPUs do not: some job takes more for each of its GPUs than the
     nodes have for each of theirs."""
     return bool((fresh > per_gpu * fresh_gpus + 1e-9).any() or (kept > per_gpu * kept_gpus + 1e-9).any())
 
 
 def _slot_rows(
-    entries: _Entries, one: NodeClass, levels: list[int], flat: Sequence[Pattern], inside: list[int], held: Held
+    entries: _Entries, one: NodeClass, levels: list[int], together: Ints, slots: Ints, held: Held
 ) -> None:
     """Slots of each size left on the nodes of a class (nested: a slot of 8 holds two of 4).
 
@@ -133,8 +141,6 @@ def _slot_rows(
     nodes = np.array(one.nodes, dtype=np.int64)
     room = one.node.gpus - held.taken_gpus
     count = len(held.class_of)
-    together = [i for i in inside if flat[i].together]
-    slots = np.array([flat[i].slot for i in together], dtype=np.int64)
     for slot in levels:
         rest = gpus % slot
         broken = np.bincount(node[rest > 0], minlength=count)
@@ -153,7 +159,7 @@ def _shared_rows(entries: _Entries, instance: Instance, flat: Sequence[Pattern],
     """Cluster resources, budgets, quotas (each tenant's own with what it may borrow, and all together)."""
     cluster = instance.cluster
     every = range(len(flat))
-    modes = [one.option.mode for one in flat]
+    modes = [one.option.mode for one in flat] if cluster.resources or cluster.budgets else []
     for name, amount in cluster.resources.items():
         entries.add(
             Row(name, "", amount), every, [mode.resources.get(name, 0.0) for mode in modes],

@@ -1,13 +1,11 @@
 """What is free before anyone is preempted, and so which options need others to leave."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ..cluster import Cluster
 from .held import Held
 from .model import Floats
-from .patterns import NodeClass, Pattern
+from .patterns import Columns, NodeClass
 
 
 class SpareRoom:
@@ -23,40 +21,41 @@ class SpareRoom:
         self.cpus -= held.taken_cpus + np.bincount(held.node, weights=held.cpus, minlength=count)
         self.memory = np.array([inf if node.memory_gib is None else node.memory_gib for node in cluster.nodes])
         self.memory -= np.bincount(held.node, weights=held.memory_gib, minlength=count)
-        self._states = [
-            np.unique(np.stack([self.gpus[list(one.nodes)].astype(float), self.cpus[list(one.nodes)],
-                                self.memory[list(one.nodes)]], axis=1), axis=0)
-            for one in classes
-        ]
+        self._known: dict[int, np.ndarray] = {}
+        self._most = [int(self.gpus[list(one.nodes)].max()) for one in classes]
+        self._free = [int(self.gpus[list(one.nodes)].sum()) for one in classes]
 
-    def swap_costs(self, flat: Sequence[Pattern], cost_s: Floats, preemptible: np.ndarray) -> Floats:
+    def swap_costs(self, table: Columns, cost_s: Floats, preemptible: np.ndarray) -> Floats:
         """For each pattern the seconds that preempting others for it would cost: 0 where it fits beside all that
         run, else the mean of `cost_s` (by running job) over the jobs that could be preempted on its nodes, by GPUs
         held."""
         held = self._held
         share = np.maximum(held.gpus, 1) * preemptible[held.owner]
         count = len(self._classes)
-        weight = np.bincount(held.node_class, weights=share, minlength=count)
-        total = np.bincount(held.node_class, weights=share * cost_s[held.owner], minlength=count)
-        found = np.zeros(len(flat))
+        weight = np.bincount(held.node_class, weights=share, minlength=count).tolist()
+        total = np.bincount(held.node_class, weights=share * cost_s[held.owner], minlength=count).tolist()
         known: dict[object, float] = {}
-        for i, one in enumerate(flat):
-            if not one.classes:
-                continue
-            key = one.classes, one.slot, one.gpus, one.cpus, one.memory_gib
+        found = []
+        for key in table.key:
             if key not in known:
-                on = [kind.number for kind in self._classes if kind.bit & one.classes]
+                mask, together, gpus, cpus, memory_gib = key
+                on = [kind.number for kind in self._classes if kind.bit & table.masks[mask]]
                 held_gpus = sum(weight[c] for c in on)
-                fits = not held_gpus or self._fits(one, on)
+                fits = not held_gpus or self._fits(gpus, cpus, memory_gib, on, together=together)
                 known[key] = 0.0 if fits else sum(total[c] for c in on) / held_gpus
-            found[i] = known[key]
-        return found
+            found.append(known[key])
+        return np.array(found, dtype=float)
 
-    def _fits(self, one: Pattern, on: list[int]) -> bool:
-        if one.together:
-            return any(
-                bool(np.any((self._states[c][:, 0] >= one.gpus) & (self._states[c][:, 1] >= one.cpus)
-                            & (self._states[c][:, 2] >= one.memory_gib)))
-                for c in on
-            )
-        return sum(int(self.gpus[list(self._classes[c].nodes)].sum()) for c in on) >= one.gpus
+    def _fits(self, gpus: int, cpus: int, memory_gib: float, on: list[int], *, together: bool) -> bool:
+        if not together:
+            return sum(self._free[c] for c in on) >= gpus
+        return any(self._most[c] >= gpus and self._fits_class(gpus, cpus, memory_gib, c) for c in on)
+
+    def _fits_class(self, gpus: int, cpus: int, memory_gib: float, c: int) -> bool:
+        if c not in self._known:
+            nodes = list(self._classes[c].nodes)
+            self._known[c] = np.unique(np.stack(
+                [self.gpus[nodes].astype(float), self.cpus[nodes], self.memory[nodes]], axis=1
+            ), axis=0)
+        state = self._known[c]
+        return bool(np.any((state[:, 0] >= gpus) & (state[:, 1] >= cpus) & (state[:, 2] >= memory_gib)))

@@ -69,6 +69,7 @@ class Ways:
     swap_s: Floats
     energy_kwh: Floats
     price: Floats
+    longest_s: float = 0.0
 
 
 def option_values(objective: Objective, jobs: Jobs, ways: Ways, round_s: float, *, refill: bool) -> Floats:
@@ -95,6 +96,7 @@ def term_values(
         pace = np.minimum(1.0, pace)
     if term.name == "wct":
         lightest = IDLE**2 * (float(jobs.weight.max()) or 1.0)  # jobs of no weight still run where nothing else would
+        pace = np.maximum(pace, _beside_the_best(ways, pace))
         return np.maximum(jobs.weight, lightest)[ways.job] * pace
     best_s = np.minimum.reduceat(ways.finish_s, ways.first[:-1])
     least = (IDLE if idle else 0.0) * (jobs.weight / (float(jobs.weight.mean()) or 1.0))[ways.job] * pace
@@ -109,6 +111,16 @@ def term_values(
     if term.over == "sum":
         return urgency[ways.job] * pace + scale * least
     return (urgency * best_s)[ways.job] * pace + scale * round_s * least
+
+
+def _beside_the_best(ways: Ways, pace: Floats) -> Floats:
+    """The pace of each job's best option less what an option falls behind it, counted in time of the job that would
+    have to leave for it, the longest."""
+    if not ways.longest_s:
+        return pace
+    best_s = np.minimum.reduceat(ways.swap_s, ways.first[:-1])[ways.job]
+    best = np.maximum.reduceat(pace, ways.first[:-1])[ways.job]
+    return best - (best * best_s / ways.longest_s) * (ways.swap_s - best_s) / best_s
 
 
 def _urgency(term: Term, jobs: Jobs, best_s: Floats) -> Floats:

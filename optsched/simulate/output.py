@@ -17,10 +17,11 @@ from ..plan import Solution
 from .metrics import Metrics
 from .metrics.table import as_csv, as_parquet, columns
 from .record import Record
+from .saved import STATE
 
 SUMMARY_FORMAT = "optsched-simulation/1"
 SUMMARY = "summary.json"
-OTHERS = ("plan.json", "plan.json.gz", "jobs.csv", "jobs.parquet", "rounds.csv", "report.html")
+OTHERS = (STATE, "plan.json", "plan.json.gz", "jobs.csv", "jobs.parquet", "rounds.csv", "report.html")
 """What may stand beside the summary; everything else in a directory is foreign."""
 LARGE = 10_000_000
 """Characters of a plan from which on it is packed."""
@@ -51,7 +52,7 @@ def check_directory(path: Path) -> None:
         raise InputError(
             f"-o {path} holds {foreign[0]}{more}, which no simulation wrote; name a new or an empty directory"
         )
-    if there and not _is_summary(path / SUMMARY):
+    if there and there != [STATE] and not _is_summary(path / SUMMARY):
         raise InputError(
             f"-o {path} holds {there[0]}, but no {SUMMARY} of a simulation; name a new or an empty directory"
         )

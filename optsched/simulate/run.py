@@ -106,7 +106,7 @@ class Simulation:
     def restored(saved: bytes) -> "Simulation":
         """A simulation as it stood when it was saved. What is saved is code as well as data: never take it from
         strangers."""
-        found: Simulation = pickle.loads(saved)  # noqa: S301 (written by `save`)
+        found: Simulation = pickle.loads(saved)
         return found
 
 

@@ -52,7 +52,11 @@ def run_saving(simulation: Simulation, path: Path, asked: dict[str, Any], tell: 
 
 
 def save(simulation: Simulation, path: Path, asked: dict[str, Any]) -> None:
-    """Write the state, whole or not at all. Raises InputError where it cannot be written."""
+    """Write the state, whole or not at all, making its directory. Raises InputError where it cannot be written."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path.parent}: cannot be made: {error.strerror or error}") from None
     head = {"format": STATE_FORMAT, "version": __version__, **asked}
     files.write_bytes(path, json.dumps(head).encode() + b"\n" + simulation.save())
 

@@ -171,6 +171,8 @@ class JobState:
 
     def _lost_s(self, now_s: float, left_s: float, *, saves: bool) -> float:
         """Reference work that a stop loses, with or without a checkpoint on demand."""
+        if saves and self.job.profile.checkpoint_every_s is None:
+            return 0.0
         unsaved = self._unsaved(now_s)
         if saves or self.job.profile.checkpoint_every_s is not None:
             lost = _lost_work_s(self.job, unsaved)

@@ -241,6 +241,6 @@ class View:
         return run
 
     def _rate(self, job: Job, option: Option, placement: Placement) -> float:
-        if len(placement) <= 1 and option.spread == "node":
+        if job.profile.locality is None or (len(placement) <= 1 and option.spread == "node"):
             return option.rate
         return rate(job, option.mode, option.mode.gpu_type, span(self.cluster, placement))

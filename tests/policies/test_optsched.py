@@ -25,7 +25,7 @@ def crowded(seed: int, jobs: int = 60, longest_s: float = 5e4) -> Instance:
     """More work than a small cluster can do, arriving while it does it."""
     rng = np.random.default_rng(seed)
     made = generate(
-        jobs=jobs, gpus=int(rng.choice([16, 32])), seed=seed, like=("philly", "llm")[seed % 2], arrivals="poisson",
+        jobs=jobs, gpus=int(rng.choice([16, 32])), seed=seed, like=("mixed", "llm")[seed % 2], arrivals="poisson",
         load=float(rng.uniform(0.8, 2.0)),
     )
     jobs = tuple(replace(job, duration_s=min(job.duration_s or 0.0, longest_s)) for job in made.jobs)

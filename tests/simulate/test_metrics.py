@@ -5,6 +5,7 @@ import io
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 from optsched import (
     Cluster,
     Elastic,
+    Failure,
     Instance,
     Job,
     Locality,
     Node,
+    Outage,
     Profile,
     Running,
     Sharing,
@@ -27,7 +30,6 @@ from optsched import (
     Tenant,
     registry,
 )
-from optsched.instance import Failure, Outage
 from optsched.job import Mode
 from optsched.modes import options
 from optsched.objectives import isolated_s, parse, values
@@ -241,7 +243,8 @@ def test_a_job_that_runs_or_is_suspended_at_the_start_has_started_before() -> No
 
 
 def test_use_is_by_type_and_until_the_last_submission_too() -> None:
-    cluster = Cluster(nodes=(Node(name="m0", gpu_type="a", gpus=2, cpus=4), Node(name="m1", gpu_type="b", gpus=1, cpus=8)))
+    nodes = (Node(name="m0", gpu_type="a", gpus=2, cpus=4), Node(name="m1", gpu_type="b", gpus=1, cpus=8))
+    cluster = Cluster(nodes=nodes)
     measured = Profile(rate={"a": 1.0}, cpus_per_gpu={2: 1.0})
     jobs = (Job(id="j", gpus=2, duration_s=10.0, profile=measured),
             Job(id="k", submit_s=5.0, duration_s=30.0, profile=measured))
@@ -400,7 +403,7 @@ def test_waits_are_split_as_the_definitions_say(case: tuple[Record, bool]) -> No
             looked_s = min([start_s, *(at_s for at_s in record.decision_s if at_s >= free_s)])
             expected["decision"] += max(0.0, looked_s - free_s)
             cuts = sorted({looked_s, start_s, *(at_s for at_s in changes if looked_s < at_s < start_s)})
-            for at_s, next_s in zip(cuts, cuts[1:], strict=False):
+            for at_s, next_s in pairwise(cuts):
                 expected[reason_at(record, job, at_s)] += next_s - at_s
             free_s = end_s
         assert dict(zip(REASONS, found.waiting_by_reason_s[j], strict=True)) == pytest.approx(expected, abs=1e-5)

@@ -1,9 +1,11 @@
 """The round as a policy: at every decision the active jobs are weighed against each other as one problem."""
 
+import math
 from dataclasses import dataclass, replace
 
 from optsched.errors import InputError
-from optsched.instance import Placement, Slot
+from optsched.instance import Instance, Placement, Slot
+from optsched.job import Mode
 from optsched.modes import Option
 from optsched.objectives import Objective, parse
 from optsched.round.decide import decide
@@ -19,8 +21,12 @@ NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the clock."""
 CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
+GAP = 0.01
+"""A proven gap at which a round is good enough."""
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 5.0
 """How long a job waits before it is promised a place: this and so many times its run time."""
+MOVES_S = 60.0
+"""While nobody waits, it is looked this often whether running jobs should move."""
 SOON_S = 300.0
 """How far ahead a place is held for a gang."""
 CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
@@ -69,6 +75,7 @@ class Optsched:
         self._promise: Promise | None = None
         self._since: dict[str, float] = {}
         self._protected: set[str] = set()
+        self._moves_s = -math.inf
         self._changing = any(term.name in CHANGING for level in self.objective.levels for _, term in level)
 
     def decide(self, world: World) -> None:
@@ -78,11 +85,17 @@ class Optsched:
         self._start_claimed(world)
         self._start_promised(world)
         waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
-        if not waiting and not world.running:
-            return
+        if not waiting:
+            self._promise = None
+            if not world.running:
+                return
+            if world.now_s < self._moves_s:
+                world.wake_at(self._moves_s)
+                return
+        self._moves_s = world.now_s + MOVES_S
         now = snapshot(world, jobs=waiting)
         found = decide(
-            now.instance, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S,
+            now.instance, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S, gap=GAP,
             blocked=self._blocked(world, now), reserved=self._reserved(world),
             keep={one for one in world.running if one in self._protected or not world.may_preempt(one)},
             last=self._last, options={"core": str(CORE_OPTIONS)},
@@ -90,7 +103,7 @@ class Optsched:
         self._last = found
         self.rounds.append(RoundRecord(world.now_s, len(found.jobs), found.value, found.bound, found.gap,
                                        found.wall_s or 0.0))
-        self._carry_out(world, found)
+        self._carry_out(world, now.instance, found)
         self._renew_promise(world)
         if world.waiting and self._changing:
             world.wake_at(world.now_s + self.round_s)
@@ -144,7 +157,7 @@ class Optsched:
                 self._protected.add(promise.job)
             self._promise = None
 
-    def _carry_out(self, world: World, found: RoundSolution) -> None:
+    def _carry_out(self, world: World, known: Instance, found: RoundSolution) -> None:
         for entry in found.jobs:
             if entry.decision in ("preempt", "migrate", "resize"):
                 world.preempt(entry.id)
@@ -152,16 +165,15 @@ class Optsched:
             if entry.mode is None or entry.decision == "continue":
                 continue
             if entry.mode.share_with is not None:
-                self._join(world, entry)
+                self._join(world, known, entry)
                 continue
-            option = next(one for one in world.options(entry.id) if one.mode is entry.mode)
+            option = _option(world, known, entry.id, entry.mode)
             self._claims[entry.id] = option, entry.placement
         self._start_claimed(world)
 
-    def _join(self, world: World, entry: JobRound) -> None:
+    def _join(self, world: World, known: Instance, entry: JobRound) -> None:
         assert entry.mode is not None and entry.mode.share_with is not None
-        alone = replace(entry.mode, share_with=None)
-        option = next(one for one in world.options(entry.id) if one.mode == alone)
+        option = _option(world, known, entry.id, replace(entry.mode, share_with=None))
         if world.may_share(entry.id, option, entry.mode.share_with):
             world.start_beside(entry.id, option, entry.mode.share_with)
 
@@ -190,6 +202,9 @@ class Optsched:
                 for slot in placement:
                     gpus, cpus = into.get(slot.node, (0, 0))
                     into[slot.node] = gpus + slot.gpus, cpus + slot.cpus
+        for name in world.lost:
+            node = world.cluster.node[name]
+            saving[name] = node.gpus, node.cpus or 0
         order = world.cluster.node_order
         nodes = sorted({**saving, **claimed}, key=order.__getitem__)
         none = (0, 0)
@@ -208,3 +223,14 @@ def _seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise InputError(f"policy optsched: round={text} is no positive number of seconds")
     return value
+
+
+def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:
+    """The option of a mode that the round chose for a job as it is `known`: its listed modes are as long as it is
+    believed to be."""
+    options = world.options(job_id)
+    if mode.duration_s is None:
+        return next(one for one in options if one.mode == mode)
+    wanted_s = mode.duration_s * world.job(job_id).work_s / known.job[job_id].work_s
+    alike = [one for one in options if replace(one.mode, duration_s=mode.duration_s) == mode]
+    return min(alike, key=lambda one: abs((one.mode.duration_s or 0.0) - wanted_s))

@@ -1,0 +1,121 @@
+"""The totals of a simulation: what `summary.json` holds."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..record import Ending, Floats
+from .losses import CAUSES, starts_by_cause
+from .measure import Metrics
+from .sums import sums
+from .use import core_seconds, gpu_capacity_s, gpu_seconds, type_name
+from .waiting import REASONS
+
+QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+UNFAIR = 1.1
+"""Finish-time fairness above which a job counts as treated unfairly."""
+H = 3600.0
+
+
+def summary(found: Metrics) -> dict[str, Any]:
+    """Totals by name, as docs/formats.md has them; plain numbers, None where there is nothing to divide by."""
+    instance = found.instance
+    jobs = len(instance.jobs)
+    last_s = float(found.completion_s.max()) if jobs else instance.now_s
+    submitted_s = float(found.release_s.max()) if jobs else instance.now_s
+    deadlines = ~np.isnan(found.late_s)
+    return {
+        "jobs": jobs,
+        "jct_s": spread(found.jct_s),
+        "waiting_s": spread(found.waiting_s),
+        "waiting_mean_s": {
+            name: mean(found.waiting_by_reason_s[:, k]) for k, name in enumerate(REASONS)
+        },
+        "blocked_mean_s": mean(found.blocked_s),
+        "makespan_s": last_s - instance.now_s,
+        "use": _use(found, last_s),
+        "use_until_last_submission": _use(found, submitted_s) if submitted_s > instance.now_s else None,
+        "finish_time_fairness": _fairness(found.finish_time_fairness),
+        "contention_slowdown": _fairness(found.contention_slowdown),
+        "preemptions": int(found.preemptions.sum()),
+        "preempted_jobs": int((found.preemptions > 0).sum()),
+        "restarts": int(found.restarts.sum()),
+        "failures": int(found.failures.sum()),
+        "failures_by_kind": found.failures_by_kind,
+        "out_of_memory": int(found.out_of_memory.sum()),
+        "node_losses": int(found.node_losses.sum()),
+        "deadlines": int(deadlines.sum()),
+        "deadlines_missed": int((found.late_s[deadlines] > 0).sum()),
+        "gpu_h": _gpu_h(found, last_s),
+        "energy_kwh": _energy(found),
+    }
+
+
+def mean(values: Floats) -> float | None:
+    """The average; None without any."""
+    return math.fsum(values) / len(values) if len(values) else None
+
+
+def spread(values: Floats) -> dict[str, float | None]:
+    """Mean and quantiles; the q-quantile of n numbers is the ceil(q n)-th smallest."""
+    if not len(values):
+        return dict.fromkeys(("mean", *QUANTILES))
+    ordered = np.sort(values)
+    return {
+        "mean": mean(ordered),
+        **{name: float(ordered[math.ceil(q * len(ordered) - 1e-9) - 1]) for name, q in QUANTILES.items()},
+    }
+
+
+def _fairness(values: Floats) -> dict[str, float | None]:
+    if not len(values):
+        return dict.fromkeys(("mean", "max", "share_above_1_1"))
+    return {"mean": mean(values), "max": float(values.max()), "share_above_1_1": float((values > UNFAIR).mean())}
+
+
+def _use(found: Metrics, until_s: float) -> dict[str, Any]:
+    """Shares held of what was there until an instant."""
+    held_s = gpu_seconds(found.rows, until_s)
+    there_s, _ = gpu_capacity_s(found.instance, until_s)
+    cores_s, all_cores_s = core_seconds(found.rows, until_s)
+    types = [type_name(name) for name in found.instance.cluster.gpu_types]
+    return {
+        "gpus": _share(float(held_s.sum()), float(there_s.sum())),
+        "gpus_by_type": {name: _share(float(held_s[k]), float(there_s[k])) for k, name in enumerate(types)},
+        "cores": _share(cores_s, all_cores_s),
+    }
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None
+
+
+def _gpu_h(found: Metrics, last_s: float) -> dict[str, Any]:
+    """GPU-hours there were, and where they went: `held` is the sum of all that stands after it."""
+    time = found.gpu_time
+    there_s, lost_s = gpu_capacity_s(found.instance, last_s)
+    first, again = starts_by_cause(found.stays, time.setup)
+    held, overhead = float(time.held.sum()), float(time.setup.sum() + time.checkpoint.sum())
+    causes: dict[str, Any] = {}
+    for cause, name in CAUSES.items():
+        saved = {"checkpoints": float(time.checkpoint.sum()) / H} if cause == Ending.PREEMPTED else {}
+        causes[name] = {**saved, "restarts": again[cause] / H, "lost_work": time.lost_by_cause[cause] / H}
+    return {
+        "there": float(there_s.sum()) / H,
+        "nodes_away": float(lost_s.sum()) / H,
+        "held": held / H,
+        "work": (held - overhead - float(time.lost.sum())) / H,
+        "first_starts": first / H,
+        **causes,
+    }
+
+
+def _energy(found: Metrics) -> dict[str, Any]:
+    types = found.instance.cluster.gpu_types
+    by_type = sums(found.rows.gpu_type + 1, found.row_energy_kwh, len(types) + 1)[1:]
+    return {
+        "total": float(found.row_energy_kwh.sum()),
+        "by_type": {type_name(name): float(by_type[k]) for k, name in enumerate(types)},
+    }
+

@@ -1,0 +1,96 @@
+"""The jobs of a simulation as a table: what `jobs.csv` and `jobs.parquet` hold."""
+
+import csv
+import importlib
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .measure import Metrics
+from .use import type_name
+from .waiting import REASONS
+
+Column = Callable[[Metrics], list[Any]]
+
+
+def _reason(k: int) -> Column:
+    return lambda found: found.waiting_by_reason_s[:, k].tolist()
+
+
+def _number(name: str) -> Column:
+    return lambda found: getattr(found, name).tolist()
+
+
+def _type(found: Metrics) -> list[str | None]:
+    names = [*(type_name(name) for name in found.instance.cluster.gpu_types), None]
+    return [names[k] for k in found.gpu_type.tolist()]
+
+
+def _late_s(found: Metrics) -> list[float | None]:
+    return [None if math.isnan(late_s) else late_s for late_s in found.late_s.tolist()]
+
+
+COLUMNS: dict[str, Column] = {
+    "id": lambda found: [job.id for job in found.instance.jobs],
+    "tenant": lambda found: [job.tenant for job in found.instance.jobs],
+    "user": lambda found: [job.user for job in found.instance.jobs],
+    "gpus": _number("gpus"),
+    "gpu_type": _type,
+    "submit_s": _number("submit_s"),
+    "ready_s": _number("ready_s"),
+    "first_start_s": _number("first_start_s"),
+    "completion_s": _number("completion_s"),
+    "jct_s": _number("jct_s"),
+    "blocked_s": _number("blocked_s"),
+    "waiting_s": _number("waiting_s"),
+    **{f"waiting_{name}_s": _reason(k) for k, name in enumerate(REASONS)},
+    "held_s": _number("held_s"),
+    "held_gpu_s": _number("held_gpu_s"),
+    "overhead_gpu_s": _number("overhead_gpu_s"),
+    "lost_gpu_s": _number("lost_gpu_s"),
+    "restarts": _number("restarts"),
+    "preemptions": _number("preemptions"),
+    "failures": _number("failures"),
+    "out_of_memory": _number("out_of_memory"),
+    "node_losses": _number("node_losses"),
+    "energy_kwh": _number("energy_kwh"),
+    "finish_time_fairness": _number("finish_time_fairness"),
+    "contention_slowdown": _number("contention_slowdown"),
+    "late_s": _late_s,
+}
+"""Each column by name. Empty (null) where it says nothing: no tenant, no GPU, no deadline."""
+
+
+TEXTS = ("id", "tenant", "user", "gpu_type")
+
+
+def columns(found: Metrics) -> dict[str, list[Any]]:
+    """All columns, one entry a job in the order of the instance."""
+    return {name: make(found) for name, make in COLUMNS.items()}
+
+
+def as_csv(table: dict[str, list[Any]]) -> str:
+    """Columns as text: comma separated, a line of names first, all digits of every number."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return out.getvalue()
+
+
+def as_parquet(table: dict[str, list[Any]]) -> bytes | None:
+    """Columns as a Parquet file; None where neither polars nor pyarrow is installed."""
+    out = io.BytesIO()
+    try:
+        polars = importlib.import_module("polars")
+        polars.DataFrame(table, schema_overrides=dict.fromkeys(TEXTS, polars.String)).write_parquet(out)
+    except ImportError:
+        try:
+            pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+        except ImportError:
+            return None
+        kinds = dict.fromkeys(TEXTS, pyarrow.string())
+        arrays = {name: pyarrow.array(values, kinds.get(name)) for name, values in table.items()}
+        parquet.write_table(pyarrow.table(arrays), out)
+    return out.getvalue()

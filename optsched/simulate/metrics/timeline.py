@@ -1,0 +1,96 @@
+"""What is free over time, between the instants at which that changes or a wait begins or ends."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..record import Floats, Ints, Record
+from .sums import sums
+from .use import gpus_held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Headroom:
+    """GPUs that a tenant's quota leaves it: `gpus[i]` from `Timeline.times_s[at[i]]` on."""
+
+    at: Ints
+    gpus: Floats
+
+
+class Timeline:
+    """Instants `times_s` in order, `length_s` apart; everything else is by position, and holds until the next one.
+
+    `wait_from` and `wait_to` are where each of the given intervals begins and ends.
+    """
+
+    def __init__(self, rows: Record, from_s: Floats, to_s: Floats) -> None:
+        self.rows = rows
+        self.cluster = rows.instance.cluster
+        order = self.cluster.node_order
+        outages = rows.instance.outages
+        self._lost = [self.cluster.nodes[order[entry.node]] for entry in outages]
+        lost_s = np.array([(entry.start_s, entry.end_s) for entry in outages]).reshape(-1, 2)
+        parts = (rows.start_s, rows.end_s, from_s, to_s, lost_s[:, 0], lost_s[:, 1])
+        self.times_s, at = np.unique(np.concatenate(parts), return_inverse=True)
+        self.length_s = np.diff(self.times_s)
+        split = np.split(at, np.cumsum([len(part) for part in parts])[:-1])
+        self._start, self._end, self.wait_from, self.wait_to, self._lost_from, self._lost_to = split
+        self._free: dict[int, NDArray[np.float32]] = {}
+
+    def free(self, pool: int) -> NDArray[np.float32]:
+        """GPUs of the type at this position that nobody holds, on nodes that are there; cores where `pool` is the
+        number of types."""
+        if pool not in self._free:
+            self._free[pool] = self._free_of(pool).astype(np.float32)  # halves at most, so exact
+        return self._free[pool]
+
+    def _free_of(self, pool: int) -> Floats:
+        rows, types = self.rows, self.cluster.gpu_types
+        if pool < len(types):
+            room = {node.name: node.gpus for node in self.cluster.nodes if node.gpu_type == types[pool]}
+            of_pool = np.flatnonzero(rows.gpu_type == pool)
+            amount = gpus_held(rows)[of_pool]
+        else:
+            room = {node.name: node.cpus or 0 for node in self.cluster.nodes}
+            of_pool = np.flatnonzero(rows.cpus)
+            amount = rows.cpus[of_pool].astype(np.float64)
+        found = sum(room.values()) - self._level(self._start[of_pool], self._end[of_pool], amount)
+        if self._lost:
+            lost = np.array([room.get(node.name, 0) for node in self._lost], dtype=np.float64)
+            found -= self._level(self._lost_from, self._lost_to, lost)
+        return found
+
+    def quota_pool(self) -> Floats | None:
+        """GPUs that all tenants with a quota may hold beyond those they hold; None where nobody borrows."""
+        instance = self.rows.instance
+        if instance.quota_pool is None:
+            return None
+        capped = np.fromiter((job.tenant in instance.gpu_cap for job in instance.jobs), bool, len(instance.jobs))
+        rows = np.flatnonzero(capped[self.rows.job])
+        gpus = self.rows.gpus[rows].astype(np.float64)
+        return instance.quota_pool - self._level(self._start[rows], self._end[rows], gpus)
+
+    def headrooms(self) -> dict[str, Headroom]:
+        """For each tenant with a quota what that leaves it."""
+        instance = self.rows.instance
+        if not instance.gpu_cap:
+            return {}
+        code = {name: k for k, name in enumerate(instance.gpu_cap)}
+        of_job = np.fromiter((code.get(job.tenant or "", -1) for job in instance.jobs), np.int64, len(instance.jobs))
+        of_row = of_job[self.rows.job]
+        order = np.argsort(of_row, kind="stable")
+        ends = np.cumsum(np.bincount(of_row + 1, minlength=len(code) + 1))
+        found = {}
+        for (name, cap), begin, end in zip(instance.gpu_cap.items(), ends, ends[1:], strict=False):
+            rows = order[begin:end]
+            at, place = np.unique(np.concatenate(([0], self._start[rows], self._end[rows])), return_inverse=True)
+            gpus = self.rows.gpus[rows].astype(np.float64)
+            taken = np.cumsum(sums(place, np.concatenate(([0.0], gpus, -gpus)), len(at)))
+            found[name] = Headroom(at, cap - taken)
+        return found
+
+    def _level(self, start: Ints, end: Ints, amount: Floats) -> Floats:
+        count = len(self.times_s)
+        found: Floats = np.cumsum(sums(start, amount, count) - sums(end, amount, count))
+        return found

@@ -1,0 +1,63 @@
+"""How much of the cluster was held: GPUs by type, and cores."""
+
+import numpy as np
+
+from ...cluster import Cluster
+from ...instance import Instance
+from ..record import Floats, Record
+from .sums import sums
+
+
+def type_name(gpu_type: str | None) -> str:
+    """What GPUs of a type are called; those without one are just GPUs."""
+    return gpu_type or "GPU"
+
+
+def gpus_held(rows: Record) -> Floats:
+    """GPUs that each row holds; of those that two jobs share each holds half."""
+    return rows.gpus / np.where(rows.partner >= 0, np.float64(2.0), np.float64(1.0))
+
+
+def gpu_seconds(rows: Record, until_s: float) -> Floats:
+    """GPU-seconds held of each GPU type until an instant; a GPU that two jobs share is held once."""
+    length_s = np.clip(np.minimum(rows.end_s, until_s) - rows.start_s, 0.0, None)
+    types = len(rows.instance.cluster.gpu_types)
+    return sums(rows.gpu_type + 1, gpus_held(rows) * length_s, types + 1)[1:]
+
+
+def gpu_capacity_s(instance: Instance, until_s: float) -> tuple[Floats, Floats]:
+    """GPU-seconds there are of each GPU type from `now_s` until an instant, and those missing while nodes are lost."""
+    cluster = instance.cluster
+    place = {name: k for k, name in enumerate(cluster.gpu_types)}
+    whole, lost = np.zeros(len(place)), np.zeros(len(place))
+    length_s = max(0.0, until_s - instance.now_s)
+    for node in cluster.nodes:
+        if node.gpus:
+            whole[place[node.gpu_type]] += node.gpus * length_s
+    for entry in instance.outages:
+        node = cluster.node[entry.node]
+        if node.gpus:
+            lost[place[node.gpu_type]] += node.gpus * max(0.0, min(entry.end_s, until_s) - entry.start_s)
+    return whole - lost, lost
+
+
+def core_seconds(rows: Record, until_s: float) -> tuple[float, float]:
+    """Core-seconds held and there until an instant, on nodes whose cores are modelled and that are not lost."""
+    instance = rows.instance
+    cluster = instance.cluster
+    length_s = max(0.0, until_s - instance.now_s)
+    there_s = sum(node.cpus or 0 for node in cluster.nodes) * length_s
+    for entry in instance.outages:
+        there_s -= (cluster.node[entry.node].cpus or 0) * max(0.0, min(entry.end_s, until_s) - entry.start_s)
+    held_s = np.clip(np.minimum(rows.end_s, until_s) - rows.start_s, 0.0, None)
+    return float(_modelled_cores(rows, cluster) @ held_s), there_s
+
+
+def _modelled_cores(rows: Record, cluster: Cluster) -> Floats:
+    """Cores of each row on nodes whose cores are modelled."""
+    if all(node.cpus is not None for node in cluster.nodes):
+        return rows.cpus.astype(np.float64)
+    node = cluster.node
+    return np.array(
+        [sum(slot.cpus for slot in slots if node[slot.node].cpus is not None) for slots in rows.placements], np.float64
+    )

@@ -1,0 +1,433 @@
+"""What policies may know of the length of jobs: beliefs by hand, no peeking, sound plans, quality."""
+
+import math
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optsched import Cluster, Elastic, Failure, Instance, Job, Mode, Node, Profile
+from optsched.errors import InputError
+from optsched.registry import names, policy
+from optsched.simulate.estimates import Estimates, learned
+from optsched.simulate.estimates.commands import similar
+from optsched.simulate.estimates.history import NEWEST, History
+from optsched.simulate.estimates.learned import Learned
+from optsched.simulate.estimates.noisy import Noisy
+from optsched.simulate.estimates.parse import parse
+from optsched.simulate.estimates.unknown import FIRST_GUESS_S, Unknown
+from optsched.simulate.record import Record
+from optsched.simulate.run import Simulation, Stalled
+from optsched.traces.like import generate
+
+from .random_instances import instances
+from .test_beside import SLOW_DATA
+from .test_incidents import check, disturbed
+
+KINDS = ("noisy:1", "history", "learned", "none")
+needs_sklearn = pytest.mark.skipif(learned.find_spec("sklearn") is None, reason="needs the extra `learn`")
+ALL = [pytest.param(kind, marks=needs_sklearn) if kind == "learned" else kind for kind in KINDS]
+HERE = tuple(kind for kind in KINDS if kind != "learned" or learned.find_spec("sklearn") is not None)
+
+
+@pytest.fixture
+def trained_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned, "FIRST_TRAINING", 30)
+
+
+class Heard:
+    """Passes on to other estimates and writes down what was asked and answered."""
+
+    def __init__(self, inner: Estimates) -> None:
+        self.inner = inner
+        self.name = inner.name
+        self.answers: list[tuple[float, str, float]] = []
+
+    def work_s(self, job: Job, now_s: float) -> float:
+        found = self.inner.work_s(job, now_s)
+        self.answers.append((now_s, job.id, found))
+        return found
+
+    def completed(self, job: Job, worked_s: float, now_s: float) -> None:
+        self.inner.completed(job, worked_s, now_s)
+
+
+def simulated(instance: Instance, estimates: Estimates | None, name: str = "fifo") -> Record:
+    simulation = Simulation(instance, policy(name), estimates=estimates)
+    simulation.run()
+    return simulation.record()
+
+
+def made(kind: str) -> Estimates:
+    found = parse(kind)
+    assert found is not None
+    return found
+
+
+def workload(seed: int, jobs: int = 150, gpus: int = 8) -> Instance:
+    """Users who run their own commands again and again, more than the cluster can take at once."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for i in range(jobs):
+        user, command = int(rng.integers(4)), int(rng.integers(3))
+        length_s = 60.0 * 4 ** ((user + 2 * command) % 5) * math.exp(0.3 * rng.standard_normal())
+        found.append(Job(
+            id=f"j{i}", submit_s=round(float(rng.uniform(0, 400 * jobs)), 1), user=f"u{user}",
+            command=f"train-{'abc'[command]}.py --seed {i}", gpus=int(rng.choice([1, 1, 2, 4])), duration_s=length_s,
+            profile=Profile(startup_s=5, restore_s=10, checkpoint_s=20),
+        ))
+    return Instance(name="workload", cluster=Cluster(nodes=(Node(name="n", gpus=gpus),)), jobs=tuple(found))
+
+
+# ---------------------------------------------------------------------------------------------------- by name
+
+
+def test_each_kind_has_its_name() -> None:
+    assert parse("oracle") is None
+    for text, kind in (("noisy:0.5", Noisy), ("noisy:0", Noisy), ("history", History), ("none", Unknown)):
+        found = parse(text)
+        assert isinstance(found, kind) and found.name == text
+
+
+@needs_sklearn
+def test_learned_has_its_name() -> None:
+    assert made("learned").name == "learned"
+
+
+@pytest.mark.parametrize("text", ["", "Oracle", "oracle:1", "history:3", "none:", "learned:5", "noise:1", "median"])
+def test_unknown_kinds_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="choose from oracle, noisy:SIGMA, history, learned, none"):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["noisy", "noisy:", "noisy:x", "noisy:-1", "noisy:nan", "noisy:inf", "noisy:1:2", "noisy:4"])
+def test_bad_noise_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"from 0 to 3, as in noisy:0\.5"):
+        parse(text)
+
+
+def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(InputError, match=r"pip install 'optsched\[learn\]'"):
+        parse("learned")
+
+
+# -------------------------------------------------------------------------------------------------------- noise
+
+
+def test_noise_has_median_one_and_the_deviation_asked_for() -> None:
+    jobs = [Job(id=f"job-{i}", duration_s=1000.0) for i in range(20_000)]
+    noisy = Noisy(0.5, seed=3)
+    errors = np.log([noisy.work_s(job, 0.0) / 1000 for job in jobs])
+    assert np.std(errors) == pytest.approx(0.5, rel=0.02)
+    assert np.median(errors) == pytest.approx(0.0, abs=0.02) and np.mean(errors) == pytest.approx(0.0, abs=0.02)
+    assert np.mean(np.abs(errors) < 0.5) == pytest.approx(0.6827, abs=0.01)
+
+
+def test_noise_belongs_to_the_job() -> None:
+    jobs = [Job(id=name, duration_s=100.0) for name in "abc"]
+    forwards = [Noisy(1.0, 5).work_s(job, 0.0) for job in jobs]
+    assert forwards == [Noisy(1.0, 5).work_s(job, 77.0) for job in reversed(jobs)][::-1]
+    assert forwards != [Noisy(1.0, 6).work_s(job, 0.0) for job in jobs]
+    longer = Noisy(1.0, 5).work_s(replace(jobs[0], duration_s=200.0), 0.0)
+    assert longer == pytest.approx(2 * forwards[0])
+    weaker = Noisy(0.5, 5).work_s(jobs[0], 0.0)
+    assert math.log(weaker / 100) == pytest.approx(math.log(forwards[0] / 100) / 2)
+    assert [Noisy(0.0).work_s(job, 0.0) for job in jobs] == [100.0] * 3
+
+
+def test_without_noise_it_is_the_oracle_where_nothing_fails() -> None:
+    instance = workload(1, jobs=60)
+    assert simulated(instance, Noisy(0.0), "srtf").plan() == simulated(instance, None, "srtf").plan()
+
+
+# ------------------------------------------------------------------------------------------------------ history
+
+
+@pytest.mark.parametrize("one, other", [
+    ("python train.py --lr 0.001", "python  train.py --lr 3e-4"),
+    ("resnet_2023-01-05_run7", "ResNet_2024-11-30_run12"),
+    ("eval-3f2a9c1d77", "eval-00bb12ce41"),
+    ("/ckpt/123e4567-e89b-12d3-a456-426614174000/last", "/ckpt/00000000-aaaa-bbbb-cccc-ffffffffffff/last"),
+    ("executable-5", "executable-17"),
+])
+def test_commands_that_differ_by_numbers_are_alike(one: str, other: str) -> None:
+    assert similar(one) == similar(other) is not None
+
+
+def test_other_commands_are_not_alike() -> None:
+    commands = ["train.py", "test.py", "train.py --fast", "facade", "decade", "bert-base", "gpt"]
+    assert len({similar(command) for command in commands}) == len(commands)
+    assert [similar(command) for command in ("", "  ", "17", "3f2a9c1d77", "2024-01-01 12:30")] == [None] * 5
+
+
+def job(id: str = "new", user: str | None = "ann", command: str | None = "a 1", gpus: Any = 1) -> Job:
+    return Job(id=id, user=user, command=command, gpus=gpus, duration_s=1.0)
+
+
+def after(*past: tuple[Job, float]) -> History:
+    history = History()
+    for i, (one, worked_s) in enumerate(past):
+        history.completed(one, worked_s, float(i))
+    return history
+
+
+def believed(history: History, *jobs: Job) -> list[float]:
+    return [history.work_s(one, 1e6) for one in jobs]
+
+
+def test_before_anything_has_completed_there_is_a_default() -> None:
+    assert believed(after(), job(), job(user=None, command=None)) == [FIRST_GUESS_S] * 2
+
+
+def test_the_most_alike_that_have_completed_count() -> None:
+    past = [
+        (job(), 100.0), (job(gpus=2), 200.0), (job(command="a 2"), 1000.0), (job(command="b"), 3000.0),
+        (job(user="bob", command="c"), 7000.0), (job(user="bob", command="d", gpus=4), 9000.0),
+    ]
+    history = after(*past)
+    assert believed(history, job(), job(gpus=2)) == [100, 200]  # user, command, GPUs
+    of_command = 100 + (200 - 100) / 2
+    assert believed(history, job(gpus=8)) == [of_command]  # user, command
+    alike = [100.0, 100 + (1000 - 100) / 2, (100 + 200 + 1000) / 3]
+    assert believed(history, job(command="a 3"), job(command="a 3", gpus=8)) == pytest.approx(alike[1:])
+    assert believed(history, job(command="c"), job(command="d 2", gpus=1)) == [7000, pytest.approx((100 + 1000 + 3000) / 3)]
+    assert believed(history, job(command="e", gpus=2)) == [200]  # user, GPUs
+    assert believed(history, job(command="e", gpus=3)) == [pytest.approx((100 + 200 + 1000 + 3000) / 4)]  # user
+    assert believed(history, job(user="eve", command="b")) == [3000]  # another's command
+    assert believed(history, job(user="eve", command=None, gpus=4)) == [9000]  # all of 4 GPUs
+    everyone = 0.0
+    for i, (_, worked_s) in enumerate(past):
+        everyone += (worked_s - everyone) * max(1 / (i + 1), NEWEST)
+    assert believed(history, job(user="eve", command=None, gpus=16)) == [pytest.approx(everyone)]
+    assert believed(history, job(user=None, command="b")) == [3000]
+
+
+def test_recent_jobs_count_more() -> None:
+    history = after(*((job(), 100.0) for _ in range(50)))
+    assert believed(history, job()) == [pytest.approx(100)]
+    history.completed(job(), 600.0, 60.0)
+    assert believed(history, job()) == [pytest.approx(100 + 500 * NEWEST)]
+    for _ in range(30):
+        history.completed(job(), 600.0, 61.0)
+    assert believed(history, job()) == [pytest.approx(600, rel=0.01)]
+
+
+def test_gangs_of_every_kind_of_job() -> None:
+    listed = Job(id="l", user="ann", modes=(Mode(duration_s=5, gpus=4), Mode(duration_s=9, gpus=2)))
+    history = after((job(command=None, gpus=4), 40.0), (job(command=None, gpus=0), 10.0))
+    assert believed(history, listed, job(command=None, gpus=Elastic(min=1, max=4))) == [40, 40]
+    assert believed(history, job(command=None, gpus=0)) == [10]
+
+
+def test_failed_attempts_are_work_done() -> None:
+    first, second = (Job(id=name, user="ann", submit_s=at_s, duration_s=100) for name, at_s in (("a", 0), ("b", 500)))
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=(first, second),
+        failures=(Failure(job="a", work_s=30, kept_s=10, kind="out of memory"),),
+    )
+    heard = Heard(History())
+    simulated(instance, heard)
+    assert heard.answers == [(0, "a", FIRST_GUESS_S), (500, "b", pytest.approx(120))]
+
+
+# ----------------------------------------------------------------------------------------------------- nothing
+
+
+def test_nothing_but_attained_service_is_known() -> None:
+    long = Job(id="long", duration_s=3000)
+    short = Job(id="short", submit_s=100, duration_s=300)
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=(long, short))
+    with_none, with_all = simulated(instance, Unknown(), "srtf"), simulated(instance, None, "srtf")
+    assert with_all.start_s[with_all.job == 1] == pytest.approx([100], abs=1e-3)
+    # Believed to be 600 s, then 1,200 s: until then no more is left of the long one than of the short one.
+    assert with_none.start_s[with_none.job == 1] == pytest.approx([1200], abs=1e-3)
+    assert with_none.end_s[with_none.job == 1] == pytest.approx([1500], abs=1e-3)
+
+
+def test_jobs_that_outrun_their_belief_give_way_level_by_level() -> None:
+    """Jobs that are there together: each is served until its belief has grown beyond what the others have left."""
+    lengths = {"a": 5000.0, "b": 100.0, "c": 2000.0, "d": 700.0}
+    jobs = tuple(Job(id=name, submit_s=float(i), duration_s=length) for i, (name, length) in enumerate(lengths.items()))
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    record = simulated(instance, Unknown(), "srtf")
+    stays = [("abcd"[j], round(end_s - start_s)) for j, start_s, end_s in
+             zip(record.job.tolist(), record.start_s.tolist(), record.end_s.tolist(), strict=True)]
+    order = sorted(range(len(stays)), key=lambda i: record.start_s[i])
+    assert [stays[i] for i in order] == [("a", 1200), ("b", 100), ("c", 1200), ("d", 700), ("a", 1200), ("c", 800), ("a", 2600)]
+
+
+# --------------------------------------------------------------------------------------------- of the future
+
+
+@pytest.mark.parametrize("kind", [one for one in ALL if one != "noisy:1"])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.usefixtures("trained_early")
+def test_estimates_do_not_depend_on_what_comes_later(kind: str, seed: int) -> None:
+    instance = workload(seed, gpus=32)
+    before = Heard(made(kind))
+    record = simulated(instance, before)
+    until_s = float(np.median(record.end_s))
+    late = {instance.jobs[j].id for j in record.job[record.end_s > until_s].tolist()}
+    changed = replace(instance, jobs=tuple(
+        replace(one, duration_s=one.work_s * 3 + 10) if one.id in late else one for one in instance.jobs))
+    after = Heard(made(kind))
+    simulated(changed, after)
+    known = [answer for answer in before.answers if answer[0] <= until_s]
+    assert len(known) > 50 and known == [answer for answer in after.answers if answer[0] <= until_s]
+    if kind != "none":
+        assert len({work_s for _, _, work_s in known}) > 20
+        assert before.answers != after.answers  # they do depend on what came before
+
+
+@pytest.mark.parametrize("name", names("policies"))
+@pytest.mark.parametrize("kind", ["none", "history"])
+def test_policies_know_no_more_than_the_estimates(name: str, kind: str) -> None:
+    instance = workload(7, jobs=30, gpus=5)
+    how = {"round_s": 60.0} if name.startswith("gavel-") else {}
+
+    def rows(of: Instance, until_s: float) -> tuple[list[Any], set[str]]:
+        """What has happened until then, to a microsecond, and who is not done."""
+        simulation = Simulation(of, policy(name), estimates=made(kind), **how)
+        simulation.run()
+        record = simulation.record()
+        found = [(of.jobs[j].id, round(start_s, 6), round(end_s, 6)) for j, start_s, end_s in
+                 zip(record.job.tolist(), record.start_s.tolist(), record.end_s.tolist(), strict=True)]
+        known = [row if row[2] <= until_s else row[:2] for row in found if row[1] <= until_s]
+        return sorted(known), {one for one, _, end_s in found if end_s > until_s}
+
+    until_s = 0.6 * max(one.submit_s for one in instance.jobs)
+    known, late = rows(instance, until_s)
+    assert 5 < len(late) < 25
+    changed = replace(instance, jobs=tuple(
+        replace(one, duration_s=one.work_s * 3 + 10) if one.id in late else one for one in instance.jobs))
+    assert rows(changed, until_s)[0] == known
+
+
+# ------------------------------------------------------------------------------------- the same, and sound
+
+
+COLUMNS = ("job", "start_s", "end_s", "gpus", "overhead_s", "work_s", "lost_s", "ending", "partner")
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.usefixtures("trained_early")
+def test_the_same_again_and_after_an_interruption(kind: str) -> None:
+    instance = workload(3)
+    whole = simulated(instance, made(kind), "srtf")
+    part = Simulation(instance, policy("srtf"), estimates=made(kind))
+    assert not part.run(until=lambda: part.done >= 60)
+    again = Simulation.restored(part.save())
+    assert again.run()
+    for column in COLUMNS:
+        np.testing.assert_array_equal(getattr(again.record(), column), getattr(whole, column))
+    assert again.record().plan() == whole.plan() != simulated(instance, None, "srtf").plan()
+
+
+AT_EVENTS = tuple(name for name in ("fifo", "backfill", "sjf", "wspt", "srtf", "srsf", "las") if name in names("policies"))
+
+
+@given(
+    instance=disturbed(instances()), name=st.sampled_from(AT_EVENTS), kind=st.sampled_from((*HERE, "noisy:3")),
+    round_s=st.sampled_from([None, None, 7.3]),
+)
+@settings(SLOW_DATA, max_examples=60)
+def test_plans_are_sound_whatever_is_believed(instance: Instance, name: str, kind: str, round_s: float | None) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned, "FIRST_TRAINING", 3)
+        simulation = Simulation(instance, policy(name), round_s=round_s, estimates=parse(kind))
+        try:
+            simulation.run()
+        except Stalled:
+            assert instance.cluster.budgets
+            return
+    check(instance, simulation.record())
+
+
+@given(instance=disturbed(instances()), kind=st.sampled_from(HERE))
+@settings(SLOW_DATA, max_examples=10)
+def test_rounds_too(instance: Instance, kind: str) -> None:
+    simulation = Simulation(instance, policy("optsched"), estimates=parse(kind))
+    try:
+        simulation.run()
+    except Stalled:
+        assert instance.cluster.budgets
+        return
+    check(instance, simulation.record())
+
+
+# ------------------------------------------------------------------------------------------------------ quality
+
+
+def errors(heard: Heard, instance: Instance, skip: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """|log(believed / real)| of all but the first jobs."""
+    return np.array([abs(math.log(work_s / instance.job[name].work_s)) for _, name, work_s in heard.answers[skip:]])
+
+
+class GlobalMean:
+    """The mean of all that has completed."""
+
+    name = "mean"
+
+    def __init__(self) -> None:
+        self.count, self.total_s = 0, 0.0
+
+    def work_s(self, job: Job, now_s: float) -> float:
+        return self.total_s / self.count if self.count else FIRST_GUESS_S
+
+    def completed(self, job: Job, worked_s: float, now_s: float) -> None:
+        self.count += 1
+        self.total_s += worked_s
+
+
+@pytest.mark.parametrize("kind, like", [
+    ("history", "philly"), ("history", "helios"), pytest.param("learned", "philly", marks=needs_sklearn),
+])
+def test_what_came_before_says_more_than_the_mean(kind: str, like: str) -> None:
+    instance = generate(like, jobs=1500, gpus=512, seed=2, failures=False)
+    found, mean = Heard(made(kind)), Heard(GlobalMean())
+    for estimates in (found, mean):
+        simulated(instance, estimates)
+    assert np.median(errors(found, instance, 300)) < 0.75 * np.median(errors(mean, instance, 300))
+
+
+@needs_sklearn
+def test_trees_see_what_no_history_of_a_user_says() -> None:
+    """New users all the time; the memory of the GPU, the hour and the size of the gang say how long a job is."""
+    rng = np.random.default_rng(0)
+    history, trees = Heard(History()), Heard(Learned())
+    works: list[float] = []
+    for i in range(900):
+        at_s = i * 1000.0
+        gib, gpus = float(rng.choice([4, 12, 30])), int(rng.choice([1, 2, 4]))
+        work_s = 10 * gib * gpus ** 2 * (5 if at_s % 86400 < 43200 else 1)
+        new = Job(id=f"j{i}", user=f"u{i}", gpus=gpus, duration_s=work_s, profile=Profile(gpu_memory_gib=gib))
+        works.append(work_s)
+        for estimates in (history, trees):
+            estimates.work_s(new, at_s)
+            estimates.completed(new, work_s, at_s + 1)
+    of_trees, of_history = (
+        np.median([abs(math.log(answer[2] / work_s)) for answer, work_s in
+                   zip(estimates.answers[500:], works[500:], strict=True)])
+        for estimates in (trees, history)
+    )
+    assert of_trees < 0.15 < 0.5 < of_history
+    assert trees.answers[:500] == history.answers[:500]
+
+
+@needs_sklearn
+def test_one_prediction_serves_all_jobs_that_look_the_same(trained_early: None) -> None:
+    found = Learned()
+    for i in range(30):
+        found.work_s(job(f"old{i}"), 0.0)
+        found.completed(job(f"old{i}"), 100.0 + i, 1.0)
+    asked: list[int] = []
+    model = found._model
+    found._model = type("Counting", (), {"predict": lambda self, x: asked.append(len(x)) or model.predict(x)})()
+    beliefs = {found.work_s(job(f"new{i}"), 10.0 + i) for i in range(50)}
+    assert len(asked) == len(beliefs) == 1
+    assert found.work_s(job("else", user="bob"), 10.0) > 0 and len(asked) == 2
