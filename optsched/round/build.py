@@ -106,7 +106,7 @@ def build(
             if _asks(objective, "energy") else np.zeros(0),
             price=_price(instance, facts, classes, flat, pinned, pattern, finish_s)
             if _asks(objective, "cost") else np.zeros(0),
-            longest_s=_longest_s(swap_s, keeps[~must[kept]], first) if TYPE_PREMIUM else 0.0,
+            longest_s=_longest_s(swap_s, keeps[~must[kept]], first),
         )
         value = option_values(objective, _jobs(instance, objective, facts), ways, round_s, refill=refill)
         value[~_pays(facts, job, kind, rate)] = 0.0
@@ -131,16 +131,6 @@ def build(
         capacity=np.array([row.capacity for row in built.rows], dtype=float), entry_row=built.entry_row,
         entry_pattern=built.entry_pattern, entry_amount=built.entry_amount,
     )
-
-
-TYPE_PREMIUM = 1.0
-
-
-def _longest_s(swap_s: Floats, leaving: Ints, first: Ints) -> float:
-    """Time to completion of the longest job that could be preempted, without any of the longest job."""
-    if len(leaving):
-        return float(swap_s[leaving].max())
-    return float(np.minimum.reduceat(swap_s, first[:-1]).max())
 
 
 def _flatten(
@@ -173,6 +163,13 @@ def _cores_to_spare(classes: tuple[NodeClass, ...], held: Held) -> bool:
         and (held.taken_cpus[taken] <= np.where(held.taken_gpus[taken], per_gpu[held.class_of[taken]], 0.0)
              * held.taken_gpus[taken] + 1e-9).all()
     )
+
+
+def _longest_s(swap_s: Floats, leaving: Ints, first: Ints) -> float:
+    """Time to completion of the longest of the jobs that could be preempted, or of all where none could."""
+    if len(leaving):
+        return float(swap_s[leaving].max())
+    return float(np.minimum.reduceat(swap_s, first[:-1]).max())
 
 
 def _class_sets(table: Columns, held: Held) -> Ints:

@@ -59,8 +59,9 @@ class Jobs:
 class Ways:
     """The options, sorted by job: `job` is the index, `first` where each job's options begin.
 
-    `finish_s` are the seconds to completion, `swap_s` the same with what preemption adds or spares (see above);
-    `energy_kwh` and `price` what the option uses until completion.
+    `finish_s` are the seconds to completion, `swap_s` the same with what preemption adds or spares (see above),
+    `longest_s` is the longest that the jobs which could be preempted still take; `energy_kwh` and `price` what the
+    option uses until completion.
     """
 
     job: NDArray[np.int64]
@@ -69,7 +70,7 @@ class Ways:
     swap_s: Floats
     energy_kwh: Floats
     price: Floats
-    longest_s: float = 0.0
+    longest_s: float
 
 
 def option_values(objective: Objective, jobs: Jobs, ways: Ways, round_s: float, *, refill: bool) -> Floats:
@@ -96,8 +97,7 @@ def term_values(
         pace = np.minimum(1.0, pace)
     if term.name == "wct":
         lightest = IDLE**2 * (float(jobs.weight.max()) or 1.0)  # jobs of no weight still run where nothing else would
-        pace = np.maximum(pace, _beside_the_best(ways, pace))
-        return np.maximum(jobs.weight, lightest)[ways.job] * pace
+        return np.maximum(jobs.weight, lightest)[ways.job] * _with_second_best(ways, pace)
     best_s = np.minimum.reduceat(ways.finish_s, ways.first[:-1])
     least = (IDLE if idle else 0.0) * (jobs.weight / (float(jobs.weight.mean()) or 1.0))[ways.job] * pace
     if term.over == "segments":
@@ -113,14 +113,13 @@ def term_values(
     return (urgency * best_s)[ways.job] * pace + scale * round_s * least
 
 
-def _beside_the_best(ways: Ways, pace: Floats) -> Floats:
-    """The pace of each job's best option less what an option falls behind it, counted in time of the job that would
-    have to leave for it, the longest."""
-    if not ways.longest_s:
-        return pace
+def _with_second_best(ways: Ways, pace: Floats) -> Floats:
+    """D / T of each option, at least that of the job's best option less what the option falls behind it, at the rate
+    of the longest job (see above)."""
     best_s = np.minimum.reduceat(ways.swap_s, ways.first[:-1])[ways.job]
     best = np.maximum.reduceat(pace, ways.first[:-1])[ways.job]
-    return best - (best * best_s / ways.longest_s) * (ways.swap_s - best_s) / best_s
+    behind = (ways.swap_s - best_s) / ways.longest_s
+    return np.asarray(np.maximum(pace, best * (1.0 - behind)), dtype=float)
 
 
 def _urgency(term: Term, jobs: Jobs, best_s: Floats) -> Floats:
