@@ -71,10 +71,10 @@ def _fitted(kind: str, gpus: int, seed: int, load: float) -> Workload:
     return Workload("tuning", make)
 
 
-def _trace(name: str, path: str, every: int = 1, **options: Any) -> Workload:
-    """A public trace; `every` keeps each so-many-th node where the trace is of a far larger cluster."""
+def _trace(name: str, path: str, most: int, every: int = 1, **options: Any) -> Workload:
+    """The first `most` jobs of a trace; `every` keeps each so-many-th node where it is of a far larger cluster."""
     def make(jobs: int | None) -> Instance:
-        found = FORMATS[name].read(DATA / path, jobs=jobs, **options).instance
+        found = FORMATS[name].read(DATA / path, jobs=jobs or most, **options).instance
         if every > 1:
             cluster = replace(found.cluster, nodes=found.cluster.nodes[::every])
             able = (job for job in found.jobs if why_never(cluster, found.tenants, job) is None)
@@ -91,26 +91,28 @@ WORKLOADS: dict[str, Workload] = {
     "mixed-one-type": _synthetic(128, 5, "mixed", 0.9, 1),
     **{f"like-{kind}-{load:g}": _fitted(kind, 256, 7, load) for kind in ("philly", "helios", "acme", "openb")
        for load in (0.7, 0.9)},
-    "gavel-single": _trace("gavel", "gavel/generated/gavel_osdi_1000_lam720.trace.gz"),
-    "gavel-multi": _trace("gavel", "gavel/generated/gavel_1000_lam1200_m.trace.gz"),
-    **{f"gavel-msr-{vc}": _trace("gavel", f"gavel/traces_msr/{vc}.trace.gz") for vc in ("0e4a51", "6214e9")},
-    **{f"philly-{vc}": _trace("philly", "philly/philly.csv.gz", cluster="v100=128,p100=64", tenant=vc)
-       for vc in ("6214e9", "11cb48")},
-    "openb": _trace("openb", "alibaba_openb/openb_pod_list_gpushare100.csv.gz", every=16),
-    "lublin": _trace("swf", "swf/lublin_256.swf.gz", cluster="v100=256"),
-    "muri": _trace("muri", "muri/trace1.csv"),
-    "shockwave": _trace("shockwave", "shockwave_tacc32/120jobs_32gpus.trace"),
+    "gavel-single": _trace("gavel", "gavel/generated/gavel_osdi_1000_lam720.trace.gz", 1000),
+    "gavel-multi": _trace("gavel", "gavel/generated/gavel_1000_lam1200_m.trace.gz", 1000),
+    **{f"gavel-msr-{vc}": _trace("gavel", f"gavel/traces_msr/{vc}.trace.gz", 1000) for vc in ("0e4a51", "6214e9")},
+    **{f"philly-{vc}": _trace("philly", "philly/philly.csv.gz", 3000, cluster="v100=64,p100=32", tenant=vc)
+       for vc in ("6214e9", "11cb48", "b436b2")},
+    "openb": _trace("openb", "alibaba_openb/openb_pod_list_gpushare100.csv.gz", 4000, every=32),
+    "lublin": _trace("swf", "swf/lublin_256.swf.gz", 1500, cluster="v100=256"),
+    "muri": _trace("muri", "muri/trace1.csv", 1000),
+    "shockwave": _trace("shockwave", "shockwave_tacc32/120jobs_32gpus.trace", 120),
 }
 
 
-def instance_of(name: str, jobs: int | None) -> Instance:
-    """The workload with its load, weights of 1, and nothing that fails."""
+def instance_of(name: str, jobs: int | None, *, sharing: bool = True) -> Instance:
+    """The workload with its load, weights of 1, and nothing that fails; without `sharing` no profile allows it."""
     workload = WORKLOADS[name]
     made = workload.make(jobs)
     scale = 1.0 if workload.load is None else offered_load(made) / workload.load
     start_s = min(job.submit_s for job in made.jobs)
+    alone = {id(job.profile): replace(job.profile, sharing=None) for job in made.jobs}
     return replace(made, failures=(), outages=(), now_s=0.0, jobs=tuple(
-        replace(job, weight=1.0, deadline_s=None, submit_s=float(round(scale * (job.submit_s - start_s), 3)))
+        replace(job, weight=1.0, deadline_s=None, submit_s=float(round(scale * (job.submit_s - start_s), 3)),
+                profile=job.profile if sharing else alone[id(job.profile)])
         for job in made.jobs
     ))
 
@@ -137,9 +139,9 @@ def offered_load(instance: Instance) -> float:
     return float(asked / (able * max(max(times) - min(times), 1.0)))
 
 
-def run(name: str, policy_name: str, jobs: int | None, estimates: str) -> dict[str, Any]:
+def run(name: str, policy_name: str, jobs: int | None, estimates: str, *, sharing: bool) -> dict[str, Any]:
     """One simulation."""
-    instance = instance_of(name, jobs)
+    instance = instance_of(name, jobs, sharing=sharing)
     chosen = policy(policy_name, objective=parse("wct"))
     began_s = time.process_time()
     simulation = Simulation(instance, chosen, estimates=parse_estimates(estimates))
@@ -152,7 +154,7 @@ def run(name: str, policy_name: str, jobs: int | None, estimates: str) -> dict[s
     jct_s -= [job.submit_s for job in instance.jobs]
     faults = verify(instance, record.plan(), parse("wct")).violations if len(instance.jobs) <= 20_000 else ()
     found = {
-        "workload": name, "policy": policy_name, "estimates": estimates, "jobs": len(instance.jobs),
+        "workload": name, "policy": policy_name, "estimates": estimates, "sharing": sharing, "jobs": len(instance.jobs),
         "gpus": instance.cluster.total_gpus, "mean_s": float(jct_s.mean()),
         "p99_s": float(np.percentile(jct_s, 99)), "max_s": float(jct_s.max()),
         "preemptions": int((record.ending == Ending.PREEMPTED).sum()), "decisions": len(record.decision_s),
@@ -161,22 +163,23 @@ def run(name: str, policy_name: str, jobs: int | None, estimates: str) -> dict[s
     rounds = getattr(chosen, "rounds", None)
     if rounds:
         gaps = np.array([one.gap for one in rounds])
-        found |= {"rounds": len(gaps), "gap_mean": float(gaps.mean()), "gap_p99": float(np.percentile(gaps, 99)),
-                  "gap_max": float(gaps.max()), "active_mean": float(np.mean([one.jobs for one in rounds]))}
+        found |= {"rounds": len(gaps), "gap_median": float(np.median(gaps)),
+                  "gap_p99": float(np.percentile(gaps, 99)), "open": float((gaps > 0.01).mean()),
+                  "active_mean": float(np.mean([one.jobs for one in rounds]))}
     return found
 
 
-def table(results: dict[str, dict[str, Any]], estimates: str) -> str:
+def table(results: dict[str, dict[str, Any]]) -> str:
     """Markdown: one line a workload, `optsched` against each rule and the best of them."""
     lines = [
         "| workload | jobs | GPUs | " + " | ".join(f"{name} h" for name in POLICIES)
-        + " | gain over best | p99: best rule h | p99: optsched h | preemptions | rounds | gap | CPU s |",
+        + " | gain over best | p99: best rule h | p99: optsched h | preemptions | rounds | gap: median / p99 | CPU s |",
         "|---|--:|--:|" + "--:|" * (len(POLICIES) + 7),
     ]
     gains = []
     for name in WORKLOADS:
         found = {one["policy"]: one for one in results.values()
-                 if one["workload"] == name and one["estimates"] == estimates}
+                 if one["workload"] == name}
         if set(POLICIES) - set(found):
             continue
         best = min(RULES, key=lambda rule: found[rule]["mean_s"])
@@ -186,7 +189,8 @@ def table(results: dict[str, dict[str, Any]], estimates: str) -> str:
             f"| {name} | {own['jobs']} | {own['gpus']} | "
             + " | ".join(f"{found[one]['mean_s'] / 3600:.2f}" for one in POLICIES)
             + f" | {100 * gains[-1]:.1f} % ({best}) | {found[best]['p99_s'] / 3600:.1f} | {own['p99_s'] / 3600:.1f} | "
-            f"{own['preemptions']} | {own['rounds']} | {100 * own['gap_mean']:.2f} % | {own['cpu_s']:.0f} |"
+            f"{own['preemptions']} | {own['rounds']} | {100 * own['gap_median']:.2f} / {100 * own['gap_p99']:.2f} % | "
+            f"{own['cpu_s']:.0f} |"
         )
     if gains:
         lines += ["", f"Mean gain over the best rule of each workload: {100 * float(np.mean(gains)):.1f} %"]
@@ -201,6 +205,7 @@ def main() -> None:
     parser.add_argument("--policy", action="append", help=f"only these (default: {', '.join(POLICIES)})")
     parser.add_argument("--jobs", type=int, help="only the first so many jobs")
     parser.add_argument("--estimates", default="oracle")
+    parser.add_argument("--no-sharing", dest="sharing", action="store_false", help="no two jobs on the same GPUs")
     parser.add_argument("--results", type=Path, default=Path("flagship.json"))
     parser.add_argument("--again", action="store_true", help="run even what is there")
     parser.add_argument("--table", action="store_true", help="only print the table of what is there")
@@ -209,16 +214,18 @@ def main() -> None:
     names = given.workload or [name for name, one in WORKLOADS.items() if one.kind == given.kind]
     policies = given.policy or list(POLICIES)
     if given.one:
-        print(json.dumps(run(names[0], policies[0], given.jobs, given.estimates)))
+        print(json.dumps(run(names[0], policies[0], given.jobs, given.estimates, sharing=given.sharing)))
         return
     known: dict[str, dict[str, Any]] = json.loads(given.results.read_text()) if given.results.exists() else {}
+    setting = f"{given.estimates}/{given.jobs or 'all'}{'' if given.sharing else '/alone'}"
     for name in () if given.table else names:
         for rule in policies:
-            key = f"{name}/{rule}/{given.estimates}/{given.jobs or 'all'}"
+            key = f"{name}/{rule}/{setting}"
             if key in known and not given.again:
                 continue
             command = [sys.executable, __file__, "--one", "--workload", name, "--policy", rule,
-                       "--estimates", given.estimates, *(["--jobs", str(given.jobs)] if given.jobs else [])]
+                       "--estimates", given.estimates, *(["--jobs", str(given.jobs)] if given.jobs else []),
+                       *([] if given.sharing else ["--no-sharing"])]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 print(f"{key}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
@@ -228,8 +235,7 @@ def main() -> None:
             one = known[key]
             print(f"{key}: mean {one['mean_s'] / 3600:.3f} h, p99 {one['p99_s'] / 3600:.2f} h, "
                   f"{one['preemptions']} preemptions, {one['cpu_s']:.1f} s {one['faults'] or ''}", file=sys.stderr)
-    jobs = str(given.jobs or "all")
-    print(table({key: one for key, one in known.items() if key.endswith(f"/{jobs}")}, given.estimates))
+    print(table({key: one for key, one in known.items() if key.split("/", 2)[2] == setting}))
 
 
 if __name__ == "__main__":

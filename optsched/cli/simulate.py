@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..objectives import Objective
     from ..simulate.metrics import Metrics
 
-SETTINGS = ("round_s", "spacing_s", "charge_solver_time", "options")
+SETTINGS = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options")
 """What of a simulation the summary repeats."""
 
 
@@ -50,6 +50,8 @@ SETTINGS = ("round_s", "spacing_s", "charge_solver_time", "options")
 @click.option("--charge-solver-time", is_flag=True,
               help="Let the cluster go on while the policy thinks: a decision comes as much later as the one before "
               "it took.")
+@click.option("--estimates", default="oracle", show_default=True, metavar="KIND",
+              help="What the policy may know of how long jobs are: oracle, noisy:SIGMA, history, learned or none.")
 @click.option(
     "--option",
     "pairs",
@@ -80,6 +82,7 @@ def command(
     round_s: float | None,
     spacing_s: float | None,
     charge_solver_time: bool,
+    estimates: str,
     pairs: tuple[str, ...],
     output: Path | None,
     resume: bool,
@@ -99,12 +102,14 @@ def command(
     \b
     optsched simulate cluster.json --policy srtf
     optsched simulate cluster.json --policy las --round 5m -o las
+    optsched simulate cluster.json --policy srtf --estimates history
     optsched simulate cluster.json --policy fifo --json | jq .jct_s.p99
     """
     from .. import files, objectives, registry
     from ..bounds import lower_bounds
     from ..picture import can_draw
     from ..simulate import output as directory
+    from ..simulate.estimates.parse import parse as estimates_of
     from ..simulate.metrics import measure
     from ..simulate.run import Simulation, Stalled
     from ..simulate.saved import STATE, Interrupted, run_saving, take_up
@@ -117,6 +122,7 @@ def command(
     goal = objectives.parse(objective)
     options = solver_options(pairs)
     made = registry.policy(policy, goal, options)
+    beliefs = estimates_of(estimates)
     if output is not None:
         directory.check_directory(output)
     check_outputs({"--gantt": gantt}, instance)
@@ -125,13 +131,15 @@ def command(
     asked = {
         "instance": files.instance_hash(loaded), "policy": policy, "objective": goal.name, "options": options,
         "round_s": round_s, "spacing_s": spacing_s, "charge_solver_time": charge_solver_time,
+        "estimates": estimates,
     }
     state = None if output is None else output / STATE
     if resume and state is not None:
         simulation = take_up(state, asked)
     else:
         simulation = Simulation(
-            loaded, made, round_s=round_s, spacing_s=spacing_s or 0.0, charge_solver_time=charge_solver_time
+            loaded, made, round_s=round_s, spacing_s=spacing_s or 0.0, charge_solver_time=charge_solver_time,
+            estimates=beliefs,
         )
     try:
         with completed_jobs(len(loaded.jobs), wanted=not quiet) as on_progress:
@@ -151,6 +159,7 @@ def command(
     how = [f"decided in rounds of {human(round_s)}"] if round_s else []
     how += [f"decisions at least {human(spacing_s)} apart"] if spacing_s else []
     how += ["the time that decisions take is charged"] if charge_solver_time else []
+    how += [f"estimates {estimates}"] if estimates != "oracle" else []
     how += [f"option {key}={value}" for key, value in options.items()]
     solution = as_solution(loaded, goal, record.plan(), policy, bounds, tuple(how))
     if isinstance(solution, str):

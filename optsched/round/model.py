@@ -63,8 +63,8 @@ class RoundModel:
 
     Jobs are the active ones: released, with no predecessor left, and able to run. `never` are those that can never
     run. The options of job j are `first[j]` to `first[j + 1]`, a running job's first is to keep it. `pattern` is the
-    index of what the option takes: of `patterns` (as columns: `table`), or, from `len(patterns)` on, of what the running jobs `kept` hold;
-    `pattern_classes` numbers the sets of node classes they use.
+    index of what the option takes: of `patterns` (as columns: `table`), or, from `len(patterns)` on, of what the
+    running jobs `kept` hold; `pattern_classes` numbers the sets of node classes they use.
     After those come the patterns of `pinned` options. `host` is, for an option on GPUs that a running job goes on
     holding, the position of that job, else -1: it is possible only if the host is kept, with one guest at most. Its
     value is less by what the host loses by it, and it takes no GPUs. `rival` is, for a job that stays without its

@@ -125,7 +125,7 @@ class Packing:
             self._fill(min(within_s for _, within_s in self.model.reserved))
 
     def _fill(self, within_s: float) -> None:
-        model, nodes = self.model, self.nodes
+        model = self.model
         if not model.patterns:
             return
         fits = self._might_fit()

@@ -33,7 +33,9 @@ class _Entries:
         self.pattern: list[Ints] = []
         self.amount: list[Floats] = []
 
-    def add(self, row: Row, fresh: Sequence[int] | Ints, amounts: Sequence[float] | Floats | Ints, kept: Floats) -> None:
+    def add(
+        self, row: Row, fresh: Sequence[int] | Ints, amounts: Sequence[float] | Floats | Ints, kept: Floats
+    ) -> None:
         """A row with what `fresh` patterns and each running job take, unless nothing takes from it."""
         pattern = np.concatenate([np.asarray(fresh, dtype=np.int64), self._fresh + np.arange(len(kept))])
         amount = np.concatenate([np.asarray(amounts, dtype=float), kept])

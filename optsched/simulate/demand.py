@@ -22,7 +22,10 @@ class Demand:
 
     def fit(self, room: Room) -> tuple[int, Placement] | None:
         """The first need that fits and where, or None."""
+        free = room.pool_gpus
         for i, need in enumerate(self.needs):
+            if need.gpus and need.gpus > free[need.pool]:
+                continue  # as `place` would say, but most of the time it is this
             placement = room.place(need)
             if placement is not None:
                 return i, placement

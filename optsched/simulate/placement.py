@@ -13,6 +13,8 @@ UNLIMITED = 1 << 60
 SLACK = 1e-7
 """Relative excess of a fractional amount that is taken for rounding; the verifier allows ten times as
 much."""
+MANY_FREED = 50
+"""So many nodes are looked at one by one for what has come free there; beyond it all are."""
 NO_GPUS = "no GPUs"
 """Key of the pool of nodes without GPUs; a pool of GPUs is keyed by (gpu_type,)."""
 
@@ -106,12 +108,12 @@ class Room:
         layout = self.layout
         self._gpus, self._cpus, self._memory = gpus, cpus, memory
         self._nodes = [[0] * (most + 1) for most in layout.most_gpus]
-        self._pool_gpus = [0] * len(layout.most_gpus)
+        self.pool_gpus = [0] * len(layout.most_gpus)
         self._rack_gpus = [[0] * (len(layout.racks) + 1) for _ in layout.most_gpus]  # the last: nodes without a rack
-        self.changes = 0
+        self._forget()
         for i, count in enumerate(gpus):
             self._nodes[layout.pool[i]][count] |= 1 << i
-            self._pool_gpus[layout.pool[i]] += count
+            self.pool_gpus[layout.pool[i]] += count
             self._rack_gpus[layout.pool[i]][layout.rack[i]] += count
 
     def copy(self) -> "Room":
@@ -121,10 +123,17 @@ class Room:
         new.uplinks, new.quota_pool = dict(self.uplinks), self.quota_pool
         new._gpus, new._cpus, new._memory = list(self._gpus), list(self._cpus), list(self._memory)
         new._nodes = [list(masks) for masks in self._nodes]
-        new._pool_gpus = list(self._pool_gpus)
+        new.pool_gpus = list(self.pool_gpus)
         new._rack_gpus = [list(counts) for counts in self._rack_gpus]
-        new.changes = 0
+        new._forget()
         return new
+
+    def _forget(self) -> None:
+        """Nothing is known yet of what did not fit: `_freed` are nodes on which something came free, in the order in
+        which it did, `_failed` says how many of these a need had seen when it last did not fit."""
+        self.changes = 0
+        self._freed: list[int] = []
+        self._failed: dict[Need, int] = {}
 
     def overlap(self, other: "Room") -> "Room":
         """What is free in both: of everything the smaller amount. O(nodes)."""
@@ -151,6 +160,7 @@ class Room:
         self.quota_pool = min(one.quota_pool, other.quota_pool)
         for slot in placement:
             i = self.layout.order[slot.node]
+            self._freed.append(i)
             self._set_gpus(i, min(one._gpus[i], other._gpus[i]))
             self._cpus[i] = min(one._cpus[i], other._cpus[i])
             self._memory[i] = min(one._memory[i], other._memory[i])
@@ -185,6 +195,8 @@ class Room:
         self.changes += 1
         for slot in placement:
             i, gpus, cpus = order[slot.node], slot.gpus, slot.cpus
+            if sign > 0:
+                self._freed.append(i)
             if gpus and with_gpus:
                 self._set_gpus(i, self._gpus[i] + sign * gpus)
             if cpus:
@@ -209,7 +221,7 @@ class Room:
         masks[after] ^= bit
         self._gpus[i] = after
         more = after - before
-        self._pool_gpus[pool] += more
+        self.pool_gpus[pool] += more
         self._rack_gpus[pool][layout.rack[i]] += more
 
     def lose(self, node: str) -> None:
@@ -223,6 +235,7 @@ class Room:
         """Give a node that was lost back, empty."""
         i = self.layout.order[node]
         self.changes += 1
+        self._freed.append(i)
         self._set_gpus(i, self.layout.gpus[i])
         self._cpus[i], self._memory[i] = self.layout.cpus[i], self.layout.memory[i]
 
@@ -273,11 +286,13 @@ class Room:
         if gpus == 0:
             node = self._one_for_cpus(need)
             return None if node is None else self.layout.alone(node, 0, need.cpus)
-        if self._pool_gpus[need.pool] < gpus:
+        if self.pool_gpus[need.pool] < gpus:
             return None
-        node = self._one(need, gpus, need.nodes)
+        nodes = need.nodes & self._freed_since_it_failed(need)
+        node = self._one(need, gpus, nodes) if nodes else None
         if node is not None:
             return self.layout.alone(node, gpus, gpus * need.cpus_per_gpu)
+        self._failed[need] = len(self._freed)
         if need.spread == "node":
             return None
         if need.spread == "cluster" and not need.network_gbps:
@@ -290,6 +305,16 @@ class Room:
             return None
         alone, cores = self.layout.alone, need.cpus_per_gpu
         return tuple(alone(i, count, count * cores)[0] for i, count in sorted(parts))
+
+    def _freed_since_it_failed(self, need: Need) -> int:
+        """The only nodes on which it may fit alone, as it did not fit on any before; all where that is not known."""
+        seen = self._failed.get(need)
+        if seen is None or len(self._freed) - seen > MANY_FREED:
+            return -1
+        nodes, bit = 0, self.layout.bit
+        for i in self._freed[seen:]:
+            nodes |= bit[i]
+        return nodes
 
     def _in_one_rack(self, need: Need) -> list[tuple[int, int]] | None:
         """The fewest nodes of one rack, the first of equal racks."""

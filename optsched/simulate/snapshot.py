@@ -24,7 +24,9 @@ class Snapshot:
     saving: tuple[tuple[str, Placement, float], ...]
 
 
-def snapshot(world: World, *, jobs: Iterable[str] | None = None) -> Snapshot:
+def snapshot(
+    world: World, *, jobs: Iterable[str] | None = None, known: dict[str, Job] | None = None
+) -> Snapshot:
     """The running and the waiting jobs (of these only `jobs`, if given) as an instance whose `now_s` is the
     present. O(jobs), with the cluster, the tenants and most job objects of the simulation's own instance.
 
@@ -34,6 +36,8 @@ def snapshot(world: World, *, jobs: Iterable[str] | None = None) -> Snapshot:
     - A budget is what is left of it for these jobs once those not among them have the least they need. The cluster
       is the simulation's own object unless it has budgets; then it is a copy that shares its memo.
     - A job whose partner is saving appears as if it were alone already.
+    - `known` are the jobs as they were in snapshots before; those whose length still fits what they have left are the
+      same objects again, so that what was derived from them can be, too.
 
     Raises PolicyFault where one of `jobs` neither waits nor runs.
     """
@@ -48,23 +52,31 @@ def snapshot(world: World, *, jobs: Iterable[str] | None = None) -> Snapshot:
         now_s=world.now_s,
         cluster=_with_budgets_left(world, chosen),
         tenants=world.instance.tenants,
-        jobs=tuple(_as_known(world, job_id, entry) for job_id, entry in zip(chosen, entries, strict=True)),
+        jobs=tuple(
+            _as_known(world, job_id, entry, {} if known is None else known)
+            for job_id, entry in zip(chosen, entries, strict=True)
+        ),
         running=tuple(entry for entry in entries if isinstance(entry, Running)),
         suspended=tuple(entry for entry in entries if isinstance(entry, Suspended)),
     )
     return Snapshot(instance, tuple(_blocked(world, job_id) for job_id in world.saving))
 
 
-def _as_known(world: World, job_id: str, entry: Running | Suspended | None) -> Job:
+def _as_known(world: World, job_id: str, entry: Running | Suspended | None, known: dict[str, Job]) -> Job:
     """The job without its predecessors, as long as it is believed to be."""
-    job = world.job(job_id)
-    if job.after:
-        job = replace(job, after=())
+    job = known.get(job_id)
+    if job is None:
+        job = world.job(job_id)
+        if job.after:
+            job = replace(job, after=())
     if entry is None:
         left_s = world.remaining_work_s(job_id)
-        return job if left_s == job.work_s else _of_length(job, left_s)
-    fits = entry.remaining_s <= job.work_s * (1 + REMAINING_TOLERANCE)
-    return job if fits else _of_length(job, entry.remaining_s)
+        fits = left_s == job.work_s
+    else:
+        left_s = entry.remaining_s
+        fits = left_s <= job.work_s * (1 + REMAINING_TOLERANCE)
+    known[job_id] = job if fits else _of_length(job, left_s)
+    return known[job_id]
 
 
 def _of_length(job: Job, work_s: float) -> Job:

@@ -22,6 +22,13 @@ from optsched.simulate.view import PolicyFault
 from tests.cli.test_solve_command import BAD_FILES
 
 
+@pytest.fixture(autouse=True)
+def light_page(request, monkeypatch):
+    """Drawing takes longer than all else; one test has the real page, tests/simulate/test_report.py all of it."""
+    if request.node.name != "test_table_says_everything":
+        monkeypatch.setattr("optsched.simulate.report.page", lambda *_: "<html></html>")
+
+
 @pytest.fixture
 def queue(tmp_path):
     """Jobs that come one by one to two GPUs, some of them late."""
@@ -104,6 +111,7 @@ def test_table_says_everything(run, queue, tmp_path):
     assert f"written to {tmp_path / 'o'}: summary.json, plan.json, jobs.csv" in done.output
     assert done.output.endswith(f"picture: {tmp_path / 'p.svg'}\n")
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")
+    assert "<h1>queue: srtf</h1>" in (tmp_path / "o" / "report.html").read_text()
 
 
 def test_quiet_stdin_and_running_jobs(run, instance_path, tmp_path):

@@ -14,7 +14,10 @@ from optsched.plan import Plan
 from optsched.profile import Profile
 from optsched.registry import policy
 from optsched.round.facts import SETTLE
-from optsched.simulate.run import simulate
+from optsched.simulate.estimates import Estimates
+from optsched.simulate.estimates.noisy import Noisy
+from optsched.simulate.estimates.unknown import Unknown
+from optsched.simulate.run import Simulation, simulate
 from optsched.traces.synth import generate
 from optsched.verify import verify
 
@@ -99,6 +102,35 @@ def test_it_beats_the_rules_it_generalises() -> None:
             assert values is not None
             totals[name] += values[0]
     assert min(totals, key=lambda name: totals[name]) == "optsched", totals
+
+
+def test_a_job_moves_to_the_faster_gpu_that_comes_free_although_nobody_waits() -> None:
+    """It looks at moves every so often, also where nothing else happens."""
+    nodes = (Node(name="new", gpu_type="new", gpus=1), Node(name="old", gpu_type="old", gpus=1))
+    shape = Profile(rate={"new": 1.0, "old": 0.25}, checkpoint_s=5.0, restore_s=5.0)
+    first, second = (Job(id=name, duration_s=length_s, profile=shape) for name, length_s in (("a", 20.0), ("b", 9e3)))
+    instance = Instance(cluster=Cluster(nodes=nodes, reference_gpu="new"), jobs=(first, second))
+    plan = simulate(instance, policy("optsched"))
+    assert verify(instance, plan, WCT).ok
+    assert [segment.placement[0].node for segment in plan.jobs[1].segments] == ["old", "new"]
+    assert plan.jobs[1].segments[0].end_s <= rule.MOVES_S + 5.0
+
+
+@pytest.mark.parametrize("estimates", [Noisy(1.0, 3), Unknown()])
+def test_wrong_beliefs_spoil_nothing_but_the_order(estimates: Estimates) -> None:
+    """Jobs end before they are believed to, also in the instant in which they are to be preempted."""
+    for seed in (1, 2):
+        instance = crowded(seed, jobs=40)
+        free = replace(instance, jobs=tuple(
+            replace(job, submit_s=100.0 * round(job.submit_s / 100),
+                    duration_s=100.0 * (1 + (job.duration_s or 0) // 100),
+                    profile=replace(job.profile, checkpoint_s=0.0, restore_s=0.0, startup_s=0.0))
+            for job in instance.jobs
+        ))
+        for one in (instance, free):
+            simulation = Simulation(one, policy("optsched"), estimates=estimates)
+            simulation.run()
+            assert verify(one, simulation.record().plan(), WCT).ok
 
 
 def test_same_input_same_plan() -> None:

@@ -1,6 +1,6 @@
 """Under wct a round preempts exactly when the swap rule of two jobs says so (docs/mathematics.md, "The round")."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -150,5 +150,41 @@ def test_a_gang_against_a_gang_is_one_against_one(solver: str) -> None:
         places = (tuple(Slot(node=f"n{i}", gpus=2) for i in range(count)),)
         instance = round_of(swap, (2,) * count, places, 2 * count)
         assert decisions(instance, solver) == expected(instance, swap.pays, swap.suspended)
+
+    check()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_who_could_run_at_once_on_slower_gpus_takes_the_faster_ones_only_for_more_than_the_victim_loses(
+    solver: str,
+) -> None:
+    """The waiter gains T' - T seconds by them, the victim loses T; a waiter that would not be done on the slower ones
+    before the victim is, gains less."""
+
+    @settings(PATIENT, max_examples=EXAMPLES[solver])
+    @given(swaps(), st.integers(1, 19))
+    def check(swap: Swap, tenths: int) -> None:
+        rate = tenths / 20
+        instance = round_of(swap, (4,), ((Slot(node="n0", gpus=4),),), 4)
+        slow = Node(name="slow", gpu_type="b", gpus=4)
+        waiter, victim = sorted(instance.jobs, key=lambda job: job.id != "w")
+        profiles = {"w": replace(waiter.profile, rate={"a": 1.0, "b": rate}),
+                    "r0": replace(victim.profile, rate={"a": 1.0})}
+        instance = replace(
+            instance, cluster=Cluster(nodes=(*instance.cluster.nodes, slow), reference_gpu="a"),
+            jobs=tuple(replace(job, profile=profiles[job.id]) for job in instance.jobs),
+        )
+        stay_s = swap.rem_r - swap.save_r
+        load_r = swap.startup_r + swap.restore_r
+        fast_s = swap.load_w + swap.rem_w + swap.save_r + load_r
+        slow_s = swap.load_w + swap.rem_w / rate
+        if stay_s <= 0:
+            return
+        gained_s = min(1.0, stay_s / slow_s) * (slow_s - fast_s)
+        if abs(swap.weight_w * gained_s - swap.weight_r * fast_s) < 1e-6 * fast_s:
+            return
+        preempt = swap.weight_w * gained_s > swap.weight_r * fast_s
+        assert decisions(instance, solver)["r0"] == ("preempt" if preempt else "continue")
+        assert decisions(instance, solver)["w"] == ("resume" if swap.suspended else "start")
 
     check()

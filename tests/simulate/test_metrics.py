@@ -384,7 +384,7 @@ def reason_at(record: Record, job: Job, at_s: float) -> str:
     return "price"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(simulations())
 def test_waits_are_split_as_the_definitions_say(case: tuple[Record, bool]) -> None:
     record, _ = case
@@ -409,7 +409,7 @@ def test_waits_are_split_as_the_definitions_say(case: tuple[Record, bool]) -> No
         assert dict(zip(REASONS, found.waiting_by_reason_s[j], strict=True)) == pytest.approx(expected, abs=1e-5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(simulations())
 def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
     record, incidents = case

@@ -143,7 +143,7 @@ def _state(room: Room) -> tuple[Any, ...]:
         room._cpus[:],
         [round(x, 6) for x in room._memory],
         [m[:] for m in room._nodes],
-        room._pool_gpus[:],
+        room.pool_gpus[:],
     )
 
 

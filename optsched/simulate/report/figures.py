@@ -7,6 +7,7 @@ import numpy as np
 
 from ...duration import human
 from ...picture.axis import TimeUnit, time_unit
+from ...picture.facts import percent
 from ...picture.gantt import FONT
 from ...picture.palette import GRID, INK, MUTED, PAPER, QUEUE, shade
 from ..metrics import Metrics
@@ -32,7 +33,7 @@ REASON_WORDS = {
 HOURS = {
     "work": ("work", "#4d93cc"), "first_starts": ("first starts", "#a9cdea"),
     "preemptions": ("preemptions", "#e9a23b"), "failures": ("failures", "#d92d20"),
-    "node_losses": ("lost nodes", "#8c1d18"), "idle": ("idle", "#e4e7ec"),
+    "node_losses": ("lost nodes", "#8c1d18"),
 }
 AXIS = {"gridcolor": GRID, "zeroline": False, "color": MUTED, "automargin": True}
 ROUNDED_S = 1.0
@@ -122,7 +123,7 @@ def waiting_split(found: Metrics) -> Any:
             hovertext=[f"{REASON_WORDS[reason]}: {human(float(mean))} on average" for mean in means[:, k]],
             hoverinfo="text",
         )
-    _lay_out(fig, 90 + 44 * len(names), barmode="stack")
+    _lay_out(fig, 90 + 44 * len(names), barmode="stack", showlegend=True)
     fig.update_layout(
         xaxis={**AXIS, "title": _words(f"mean waiting, {unit.name}"), "rangemode": "tozero"},
         yaxis={**AXIS, "autorange": "reversed", "tickfont": {"size": 11, "color": INK}}, bargap=0.3,
@@ -162,27 +163,21 @@ def distributions(found: Metrics, values: Floats, title: str) -> Any:
 
 
 def gpu_hours(total: dict[str, Any]) -> Any:
-    """Where the GPU-hours went, as one bar."""
+    """What the GPU-hours held went into, as one bar; what is idle would drown it in a long drain."""
     import plotly.graph_objects as go
 
     hours = total["gpu_h"]
-    parts = {name: sum(hours[name].values()) if isinstance(hours[name], dict) else hours[name]
-             for name in HOURS if name != "idle"}
-    parts["idle"] = max(0.0, hours["there"] - hours["held"])
-    whole = max(hours["there"], hours["held"])
     fig = go.Figure()
-    for name, amount in parts.items():
-        if not amount:
+    for name, (words, colour) in HOURS.items():
+        amount = sum(hours[name].values()) if isinstance(hours[name], dict) else hours[name]
+        if amount <= 0:
             continue
-        words, colour = HOURS[name]
-        share = amount / whole
+        share = amount / hours["held"]
         fig.add_bar(
-            orientation="h", x=[share], y=[""], name=words, marker={"color": colour},
-            text=f"{words} {share:.1%}" if share > 0.07 else None, textposition="inside", insidetextanchor="middle",
-            textfont={"color": INK, "size": 12},
-            hovertext=f"{words}: {amount:,.1f} GPU-hours, {share:.2%} of those there were", hoverinfo="text",
+            orientation="h", x=[share], y=[""], name=f"{words} {percent(share)}", marker={"color": colour},
+            hovertext=f"{words}: {amount:,.1f} GPU-hours, {percent(share)} of those held", hoverinfo="text",
         )
-    _lay_out(fig, 130, barmode="stack")
+    _lay_out(fig, 130, barmode="stack", showlegend=True)
     fig.update_layout(
         xaxis={**AXIS, "range": [0, 1], "tickformat": ".0%"}, yaxis={"visible": False},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal",

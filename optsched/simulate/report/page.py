@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...duration import human
+from ...picture.axis import time_unit
 from ...picture.chart import chart
 from ...picture.gantt import CONFIG
 from ...picture.gantt import figure as gantt
@@ -16,6 +17,7 @@ from ..metrics import Metrics
 from ..metrics.use import type_name
 from ..metrics.waiting import REASONS
 from .figures import REASON_WORDS, distributions, gpu_hours, nodes_over_time, over_time, waiting_split
+from .series import shown_s
 from .words import tables, tiles
 
 GANTT_ROWS, GANTT_GPUS = 1500, 300
@@ -48,10 +50,12 @@ class _Figures:
     def __init__(self) -> None:
         self.count = 0
 
-    def div(self, fig: Any) -> str:
+    def div(self, fig: Any, tools: bool = True) -> str:
+        """With `tools` there are buttons to zoom and save."""
         self.count += 1
+        config = CONFIG if tools else {**CONFIG, "displayModeBar": False}
         html: str = fig.to_html(
-            full_html=False, include_plotlyjs=self.count == 1, div_id=f"figure-{self.count}", config=CONFIG
+            full_html=False, include_plotlyjs=self.count == 1, div_id=f"figure-{self.count}", config=config
         )
         return html
 
@@ -59,9 +63,9 @@ class _Figures:
 def _body(found: Metrics, total: dict[str, Any], plan: Plan, figures: _Figures) -> str:
     has_gpus = found.instance.cluster.total_gpus > 0
     parts = [_section("GPUs and queue over time", figures.div(over_time(found)))]
-    left = _section("What jobs waited for", figures.div(waiting_split(found)))
+    left = _section("What jobs waited for", figures.div(waiting_split(found), tools=False))
     if has_gpus:
-        left += _section("Where the GPU-hours went, until the last completion", figures.div(gpu_hours(total)))
+        left += _section("What the GPU-hours held went into", figures.div(gpu_hours(total), tools=False))
     parts.append(f'<div class="columns"><div>{left}</div><div>{_longest(found)}</div></div>')
     jct = _section("Job completion time", figures.div(distributions(found, found.jct_s, "completion minus submission")))
     waits = _section("Waiting", figures.div(distributions(found, found.waiting_s, "waiting until completion")))
@@ -69,7 +73,9 @@ def _body(found: Metrics, total: dict[str, Any], plan: Plan, figures: _Figures) 
     small = found.rows.rows <= GANTT_ROWS and found.instance.cluster.total_gpus <= GANTT_GPUS
     if small:
         drawn = replace(chart(found.instance, plan), queue=(), use=(), total_gpus=0)
-        parts.append(_section("Who ran where", figures.div(gantt(found.instance, plan, drawn))))
+        fig, unit = gantt(found.instance, plan, drawn), time_unit(drawn.end_s)
+        fig.update_xaxes(range=[drawn.start_s / unit.seconds, 1.01 * shown_s(found) / unit.seconds])
+        parts.append(_section("Who ran where", figures.div(fig)))
     elif has_gpus:
         parts.append(_section("How busy the nodes were", figures.div(nodes_over_time(found))))
     return "\n".join(parts)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from optsched.errors import InputError
 from optsched.instance import Instance, Placement, Slot
-from optsched.job import Mode
+from optsched.job import Job, Mode
 from optsched.modes import Option
 from optsched.objectives import Objective, parse
 from optsched.round.decide import decide
@@ -75,6 +75,8 @@ class Optsched:
         self._promise: Promise | None = None
         self._since: dict[str, float] = {}
         self._protected: set[str] = set()
+        self._unripe: set[str] | None = None
+        self._known: dict[str, Job] = {}
         self._moves_s = -math.inf
         self._changing = any(term.name in CHANGING for level in self.objective.levels for _, term in level)
 
@@ -93,11 +95,11 @@ class Optsched:
                 world.wake_at(self._moves_s)
                 return
         self._moves_s = world.now_s + MOVES_S
-        now = snapshot(world, jobs=waiting)
+        now = snapshot(world, jobs=waiting, known=self._known)
         found = decide(
             now.instance, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S, gap=GAP,
             blocked=self._blocked(world, now), reserved=self._reserved(world),
-            keep={one for one in world.running if one in self._protected or not world.may_preempt(one)},
+            keep=self._kept(world),
             last=self._last, options={"core": str(CORE_OPTIONS)},
         )
         self._last = found
@@ -107,6 +109,18 @@ class Optsched:
         self._renew_promise(world)
         if world.waiting and self._changing:
             world.wake_at(world.now_s + self.round_s)
+
+    def _kept(self, world: World) -> set[str]:
+        """Running jobs that may not be preempted now, or must not be."""
+        if self._unripe is None:
+            self._unripe = set(world.running)
+        self._unripe = {one for one in self._unripe if one in world.running and not world.may_preempt(one)}
+        return self._unripe | self._protected
+
+    def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
+        world.start(job_id, option, placement)
+        if self._unripe is not None:
+            self._unripe.add(job_id)
 
     def _renew_promise(self, world: World) -> None:
         """Keep the promise there is, unless its job has got a place otherwise; else see who needs one."""
@@ -152,17 +166,21 @@ class Optsched:
         if any(slot.node in claimed for slot in promise.placement):
             return  # what is free there now may be part of a claim
         if world.free.holds(world.need(promise.job, promise.option), promise.placement):
-            world.start(promise.job, promise.option, promise.placement)
+            self._start(world, promise.job, promise.option, promise.placement)
             if promise.for_good:
                 self._protected.add(promise.job)
             self._promise = None
 
     def _carry_out(self, world: World, known: Instance, found: RoundSolution) -> None:
+        ends: set[str] = set()  # of whom the round could not know that they end this very instant
         for entry in found.jobs:
             if entry.decision in ("preempt", "migrate", "resize"):
-                world.preempt(entry.id)
+                if world.may_preempt(entry.id):
+                    world.preempt(entry.id)
+                else:
+                    ends.add(entry.id)
         for entry in found.jobs:
-            if entry.mode is None or entry.decision == "continue":
+            if entry.mode is None or entry.decision == "continue" or entry.id in ends:
                 continue
             if entry.mode.share_with is not None:
                 self._join(world, known, entry)
@@ -176,6 +194,8 @@ class Optsched:
         option = _option(world, known, entry.id, replace(entry.mode, share_with=None))
         if world.may_share(entry.id, option, entry.mode.share_with):
             world.start_beside(entry.id, option, entry.mode.share_with)
+            if self._unripe is not None:
+                self._unripe.add(entry.id)
 
     def _start_claimed(self, world: World) -> None:
         saving = {slot.node for job_id in world.saving for slot in world.hold(job_id).placement}
@@ -184,7 +204,7 @@ class Optsched:
             if job_id not in world.waiting:
                 continue  # it moves, and is still being saved
             if world.free.holds(world.need(job_id, option), placement):
-                world.start(job_id, option, placement)
+                self._start(world, job_id, option, placement)
                 del self._claims[job_id]
             elif not any(slot.node in saving for slot in placement):
                 del self._claims[job_id]  # what it lacks (a budget, a licence) will not come with its place

@@ -91,6 +91,8 @@ class _Moment:
         self._soon: Outlook | None = None
         self._claimed: list[Placement] = []
         self._room: Room | None = None
+        self._nobody_gives_way = False
+        self._most: Room | None = None
         self.recheck_s = math.inf
 
     def decide(self) -> None:
@@ -153,6 +155,8 @@ class _Moment:
         done."""
         key, job_id = entry
         world = self._world
+        if self._nobody_gives_way or (self._most is not None and world.fit(job_id, self._most) is None):
+            return False
         self._order.catch_up(world)
         victims: list[str] = []
         taken = []
@@ -169,6 +173,11 @@ class _Moment:
             elif world.now_s < (at_s := world.preemptible_at_s(other_id)):
                 self.recheck_s = min(self.recheck_s, at_s)
         soon = self._look_ahead() if victims else None
+        if not fits:  # whoever comes later in this moment has no more victims than this one had
+            if soon is None:
+                self._nobody_gives_way = True
+            else:
+                self._most = soon.room.copy()
         for other_id in reversed(victims[:-1] if fits else victims[:]):  # where it fits, the last was needed
             assert soon is not None
             soon.put_back(other_id)
