@@ -288,26 +288,31 @@ class Room:
             return None if node is None else self.layout.alone(node, 0, need.cpus)
         if self.pool_gpus[need.pool] < gpus:
             return None
-        nodes = need.nodes & self._freed_since_it_failed(need)
+        freed = self._freed_since_it_failed(need)
+        nodes = need.nodes & freed
         node = self._one(need, gpus, nodes) if nodes else None
         if node is not None:
             return self.layout.alone(node, gpus, gpus * need.cpus_per_gpu)
-        self._failed[need] = len(self._freed)
-        if need.spread == "node":
-            return None
-        if need.spread == "cluster" and not need.network_gbps:
-            parts = self._several(need, need.nodes)
-        else:
-            parts = self._in_one_rack(need)
-            if parts is None and need.spread == "cluster":
-                parts = self._several(need, need.nodes & ~self._behind_slow_uplinks(need))
+        parts = None if need.spread == "node" else self._on_several(need, freed)
         if parts is None:
+            self._failed[need] = len(self._freed)
             return None
         alone, cores = self.layout.alone, need.cpus_per_gpu
         return tuple(alone(i, count, count * cores)[0] for i, count in sorted(parts))
 
+    def _on_several(self, need: Need, freed: int) -> list[tuple[int, int]] | None:
+        """The nodes of a gang that fits on none alone."""
+        if need.spread == "cluster" and not need.network_gbps:
+            parts = self._several(need, need.nodes)
+        else:
+            parts = self._in_one_rack(need, freed)
+            if parts is None and need.spread == "cluster":
+                parts = self._several(need, need.nodes & ~self._behind_slow_uplinks(need))
+        return parts
+
     def _freed_since_it_failed(self, need: Need) -> int:
-        """The only nodes on which it may fit alone, as it did not fit on any before; all where that is not known."""
+        """The only nodes on which it may fit alone, and whose racks may hold it, as it did not fit on any before; all
+        where that is not known."""
         seen = self._failed.get(need)
         if seen is None or len(self._freed) - seen > MANY_FREED:
             return -1
@@ -316,12 +321,12 @@ class Room:
             nodes |= bit[i]
         return nodes
 
-    def _in_one_rack(self, need: Need) -> list[tuple[int, int]] | None:
+    def _in_one_rack(self, need: Need, freed: int) -> list[tuple[int, int]] | None:
         """The fewest nodes of one rack, the first of equal racks."""
         best: list[tuple[int, int]] | None = None
         racks, free = self.layout.racks, self._rack_gpus[need.pool]
         least = -(-need.gpus // max(1, self.layout.most_gpus[need.pool]))
-        for r in [r for r in range(len(racks)) if free[r] >= need.gpus]:
+        for r in [r for r in range(len(racks)) if free[r] >= need.gpus and racks[r] & freed]:
             parts = self._several(need, need.nodes & racks[r])
             if parts is not None and (best is None or len(parts) < len(best)):
                 best = parts

@@ -1,4 +1,4 @@
-"""What policies may know of the length of jobs: beliefs by hand, no peeking, sound plans, quality."""
+"""What jobs are believed to be: each kind by hand, and how good it is."""
 
 import json
 import math
@@ -11,15 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from optsched import Cluster, Elastic, Failure, Instance, Job, Mode, Node, Profile
 from optsched.cli import main
 from optsched.errors import InputError
 from optsched.files import dump_instance
-from optsched.registry import names, policy
-from optsched.simulate.estimates import Estimates, learned
+from optsched.simulate.estimates import learned
 from optsched.simulate.estimates.commands import similar
 from optsched.simulate.estimates.history import NEWEST, History
 from optsched.simulate.estimates.learned import Learned
@@ -27,67 +24,14 @@ from optsched.simulate.estimates.noisy import Noisy
 from optsched.simulate.estimates.parse import KINDS as DOCUMENTED
 from optsched.simulate.estimates.parse import parse
 from optsched.simulate.estimates.unknown import FIRST_GUESS_S, Unknown
-from optsched.simulate.record import Record
-from optsched.simulate.run import Simulation, Stalled
 from optsched.traces.like import generate
 
-from .random_instances import instances
-from .test_beside import SLOW_DATA
-from .test_incidents import SIMPLE, check, disturbed
-
-KINDS = ("noisy:1", "history", "learned", "none")
-needs_sklearn = pytest.mark.skipif(learned.find_spec("sklearn") is None, reason="needs the extra `learn`")
-ALL = [pytest.param(kind, marks=needs_sklearn) if kind == "learned" else kind for kind in KINDS]
-HERE = tuple(kind for kind in KINDS if kind != "learned" or learned.find_spec("sklearn") is not None)
+from .believing import ALL, Heard, made, needs_sklearn, simulated, workload
 
 
 @pytest.fixture
 def trained_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learned, "FIRST_TRAINING", 30)
-
-
-class Heard:
-    """Passes on to other estimates and writes down what was asked and answered."""
-
-    def __init__(self, inner: Estimates) -> None:
-        self.inner = inner
-        self.name = inner.name
-        self.answers: list[tuple[float, str, float]] = []
-
-    def work_s(self, job: Job, now_s: float) -> float:
-        found = self.inner.work_s(job, now_s)
-        self.answers.append((now_s, job.id, found))
-        return found
-
-    def completed(self, job: Job, worked_s: float, now_s: float) -> None:
-        self.inner.completed(job, worked_s, now_s)
-
-
-def simulated(instance: Instance, estimates: Estimates | None, name: str = "fifo") -> Record:
-    simulation = Simulation(instance, policy(name), estimates=estimates)
-    simulation.run()
-    return simulation.record()
-
-
-def made(kind: str) -> Estimates:
-    found = parse(kind)
-    assert found is not None
-    return found
-
-
-def workload(seed: int, jobs: int = 150, gpus: int = 8) -> Instance:
-    """Users who run their own commands again and again, more than the cluster can take at once."""
-    rng = np.random.default_rng(seed)
-    found = []
-    for i in range(jobs):
-        user, command = int(rng.integers(4)), int(rng.integers(3))
-        length_s = 60.0 * 4 ** ((user + 2 * command) % 5) * math.exp(0.3 * rng.standard_normal())
-        found.append(Job(
-            id=f"j{i}", submit_s=round(float(rng.uniform(0, 400 * jobs)), 1), user=f"u{user}",
-            command=f"train-{'abc'[command]}.py --seed {i}", gpus=int(rng.choice([1, 1, 2, 4])), duration_s=length_s,
-            profile=Profile(startup_s=5, restore_s=10, checkpoint_s=20),
-        ))
-    return Instance(name="workload", cluster=Cluster(nodes=(Node(name="n", gpus=gpus),)), jobs=tuple(found))
 
 
 # ---------------------------------------------------------------------------------------------------- by name
@@ -292,103 +236,6 @@ def test_jobs_that_outrun_their_belief_give_way_level_by_level() -> None:
     assert [stays[i] for i in order] == [
         ("a", 1200), ("b", 100), ("c", 1200), ("d", 700), ("a", 1200), ("c", 800), ("a", 2600),
     ]
-
-
-# --------------------------------------------------------------------------------------------- of the future
-
-
-@pytest.mark.parametrize("kind", [one for one in ALL if one != "noisy:1"])
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.usefixtures("trained_early")
-def test_estimates_do_not_depend_on_what_comes_later(kind: str, seed: int) -> None:
-    instance = workload(seed, gpus=32)
-    before = Heard(made(kind))
-    record = simulated(instance, before)
-    until_s = float(np.median(record.end_s))
-    late = {instance.jobs[j].id for j in record.job[record.end_s > until_s].tolist()}
-    changed = replace(instance, jobs=tuple(
-        replace(one, duration_s=one.work_s * 3 + 10) if one.id in late else one for one in instance.jobs))
-    after = Heard(made(kind))
-    simulated(changed, after)
-    known = [answer for answer in before.answers if answer[0] <= until_s]
-    assert len(known) > 50 and known == [answer for answer in after.answers if answer[0] <= until_s]
-    if kind != "none":
-        assert len({work_s for _, _, work_s in known}) > 20
-        assert before.answers != after.answers  # they do depend on what came before
-
-
-@pytest.mark.parametrize("name", names("policies"))
-@pytest.mark.parametrize("kind", ["none", "history"])
-def test_policies_know_no_more_than_the_estimates(name: str, kind: str) -> None:
-    instance = workload(7, jobs=24, gpus=5)
-    how = {"round_s": 60.0} if name.startswith("gavel-") else {}
-
-    def rows(of: Instance, until_s: float) -> tuple[list[Any], set[str]]:
-        """What has happened until then, to a microsecond, and who is not done."""
-        simulation = Simulation(of, policy(name), estimates=made(kind), **how)
-        simulation.run()
-        record = simulation.record()
-        found = [(of.jobs[j].id, round(start_s, 6), round(end_s, 6)) for j, start_s, end_s in
-                 zip(record.job.tolist(), record.start_s.tolist(), record.end_s.tolist(), strict=True)]
-        known = [row if row[2] <= until_s else row[:2] for row in found if row[1] <= until_s]
-        return sorted(known), {one for one, _, end_s in found if end_s > until_s}
-
-    until_s = 0.6 * max(one.submit_s for one in instance.jobs)
-    known, late = rows(instance, until_s)
-    assert 4 < len(late) < 20
-    changed = replace(instance, jobs=tuple(
-        replace(one, duration_s=one.work_s * 3 + 10) if one.id in late else one for one in instance.jobs))
-    assert rows(changed, until_s)[0] == known
-
-
-# ------------------------------------------------------------------------------------- the same, and sound
-
-
-COLUMNS = ("job", "start_s", "end_s", "gpus", "overhead_s", "work_s", "lost_s", "ending", "partner")
-
-
-@pytest.mark.parametrize("kind", ALL)
-@pytest.mark.usefixtures("trained_early")
-def test_the_same_again_and_after_an_interruption(kind: str) -> None:
-    instance = workload(3)
-    whole = simulated(instance, made(kind), "srtf")
-    part = Simulation(instance, policy("srtf"), estimates=made(kind))
-    assert not part.run(until=lambda: part.done >= 60)
-    again = Simulation.restored(part.save())
-    assert again.run()
-    for column in COLUMNS:
-        np.testing.assert_array_equal(getattr(again.record(), column), getattr(whole, column))
-    assert again.record().plan() == whole.plan() != simulated(instance, None, "srtf").plan()
-
-
-@given(
-    instance=disturbed(instances()), name=st.sampled_from(SIMPLE), kind=st.sampled_from((*HERE, "noisy:3")),
-    round_s=st.sampled_from([None, None, 7.3]),
-)
-@settings(SLOW_DATA, max_examples=60)
-def test_plans_are_sound_whatever_is_believed(instance: Instance, name: str, kind: str, round_s: float | None) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learned, "FIRST_TRAINING", 3)
-        simulation = Simulation(instance, policy(name), round_s=round_s, estimates=parse(kind))
-        try:
-            simulation.run()
-        except Stalled:
-            assert instance.cluster.budgets
-            return
-    check(instance, simulation.record())
-
-
-@given(instance=disturbed(instances()), kind=st.sampled_from(HERE))
-@settings(SLOW_DATA, max_examples=10)
-def test_rounds_too(instance: Instance, kind: str) -> None:
-    assume(not any(one.modes for one in instance.jobs))  # snapshots do not scale the modes of running jobs
-    simulation = Simulation(instance, policy("optsched"), estimates=parse(kind))
-    try:
-        simulation.run()
-    except Stalled:
-        assert instance.cluster.budgets
-        return
-    check(instance, simulation.record())
 
 
 # ------------------------------------------------------------------------------------------------------ quality
