@@ -13,6 +13,7 @@ from optsched.round.plan import JobRound, RoundSolution
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
+from .make_way import make_way
 from .promise import Promise, earliest
 
 ROUND_S = 300.0
@@ -25,8 +26,12 @@ GAP = 0.01
 """A proven gap at which a round is good enough."""
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 5.0
 """How long a job waits before it is promised a place: this and so many times its run time."""
+ENOUGH = 1.0
+"""A job has waited enough when it has waited this many times what its start delays those by who make way for it."""
 MOVES_S = 60.0
 """While nobody waits, it is looked this often whether running jobs should move."""
+MOST_TRIED = 4
+"""How many of those that have waited longest are looked at."""
 SOON_S = 300.0
 """How far ahead a place is held for a gang."""
 CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
@@ -74,6 +79,7 @@ class Optsched:
         self._last: RoundSolution | None = None
         self._promise: Promise | None = None
         self._since: dict[str, float] = {}
+        self._waited: dict[str, float] = {}
         self._protected: set[str] = set()
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
@@ -95,6 +101,8 @@ class Optsched:
                 world.wake_at(self._moves_s)
                 return
         self._moves_s = world.now_s + MOVES_S
+        if self._make_way(world, waiting):
+            waiting = [job_id for job_id in waiting if job_id in world.waiting and job_id not in self._claims]
         now = snapshot(world, jobs=waiting, known=self._known)
         found = decide(
             now.instance, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S, gap=GAP,
@@ -110,6 +118,31 @@ class Optsched:
         if world.waiting and self._changing:
             world.wake_at(world.now_s + self.round_s)
 
+    def _make_way(self, world: World, waiting: list[str]) -> bool:
+        """Preempt others for the job that has waited enough, if there is one; of several for the one that has waited
+        longest for what it asks."""
+        if any(job_id in self._protected for job_id in self._claims):
+            return False
+        ratio = {}
+        for job_id in waiting:
+            run_s = world.fastest_finish_s(job_id)
+            waited_s = self._waited_s(world, job_id)
+            if waited_s > ENOUGH * run_s:
+                ratio[job_id] = waited_s / run_s
+        stay = self._kept(world) if ratio else set()
+        for job_id in sorted(ratio, key=lambda one: (-ratio[one], one))[:MOST_TRIED]:
+            most_s = world.job(job_id).weight * self._waited_s(world, job_id) / ENOUGH
+            way = make_way(world, job_id, most_s, stay, self._claims)
+            if way is None:
+                continue
+            for one in way.victims:
+                world.preempt(one)
+            self._claims[job_id] = way.option, way.placement
+            self._protected.add(job_id)
+            self._start_claimed(world)
+            return True
+        return False
+
     def _kept(self, world: World) -> set[str]:
         """Running jobs that may not be preempted now, or must not be."""
         if self._unripe is None:
@@ -118,6 +151,7 @@ class Optsched:
         return self._unripe | self._protected
 
     def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
+        self._waited[job_id] = self._waited_s(world, job_id)
         world.start(job_id, option, placement)
         if self._unripe is not None:
             self._unripe.add(job_id)
@@ -145,7 +179,8 @@ class Optsched:
             world.wake_at(self._promise.at_s)
 
     def _waited_s(self, world: World, job_id: str) -> float:
-        return world.now_s - self._since.setdefault(job_id, world.now_s)
+        """How long it has waited since it was submitted."""
+        return self._waited.get(job_id, 0.0) + world.now_s - self._since.setdefault(job_id, world.now_s)
 
     def _patience_s(self, world: World, job_id: str) -> float:
         return PATIENCE_S + PATIENCE_RUNS * world.fastest_finish_s(job_id)
