@@ -30,8 +30,8 @@ def snapshot(
     """The running and the waiting jobs (of these only `jobs`, if given) as an instance whose `now_s` is the
     present. O(jobs), with the cluster, the tenants and most job objects of the simulation's own instance.
 
-    - The work left is what the policy may know (`World.remaining_work_s`): a job believed to be longer or shorter
-      than it is has that length.
+    - The work of a job and what is left of it is what the policy may know (`World.believed_work_s`,
+      `World.remaining_work_s`): a job believed to be longer or shorter than it is has that length.
     - `after` is empty: predecessors have completed. Jobs still to arrive are not there.
     - A budget is what is left of it for these jobs once those not among them have the least they need. The cluster
       is the simulation's own object unless it has budgets; then it is a copy that shares its memo.
@@ -47,15 +47,15 @@ def snapshot(
             raise PolicyFault(f"no snapshot with job {job_id} at {world.now_s:g} s: it neither waits nor runs")
     chosen = sorted(dict.fromkeys([*wanted, *world.running]), key=lambda job_id: world.order(job_id)[1])
     entries = [world.entry(job_id) for job_id in chosen]
+    before = {} if known is None else known
+    now_known = [_as_known(world, job_id, entry, before) for job_id, entry in zip(chosen, entries, strict=True)]
+    entries = [_with_its_length(entry, job, world.job(job.id)) for entry, job in zip(entries, now_known, strict=True)]
     instance = Instance(
         name=f"{world.instance.name} at {world.now_s:.12g}",
         now_s=world.now_s,
         cluster=_with_budgets_left(world, chosen),
         tenants=world.instance.tenants,
-        jobs=tuple(
-            _as_known(world, job_id, entry, {} if known is None else known)
-            for job_id, entry in zip(chosen, entries, strict=True)
-        ),
+        jobs=tuple(now_known),
         running=tuple(entry for entry in entries if isinstance(entry, Running)),
         suspended=tuple(entry for entry in entries if isinstance(entry, Suspended)),
     )
@@ -70,13 +70,21 @@ def _as_known(world: World, job_id: str, entry: Running | Suspended | None, know
         if job.after:
             job = replace(job, after=())
     if entry is None:
-        left_s = world.remaining_work_s(job_id)
-        fits = left_s == job.work_s
+        work_s = world.remaining_work_s(job_id)
     else:
-        left_s = entry.remaining_s
-        fits = left_s <= job.work_s * (1 + REMAINING_TOLERANCE)
-    known[job_id] = job if fits else _of_length(job, left_s)
+        work_s = max(world.believed_work_s(job_id), entry.remaining_s)
+    same = abs(work_s - job.work_s) <= REMAINING_TOLERANCE * job.work_s
+    known[job_id] = job if same else _of_length(job, work_s)
     return known[job_id]
+
+
+def _with_its_length(entry: Running | Suspended | None, job: Job, own: Job) -> Running | Suspended | None:
+    """The entry of a job that is known to be longer or shorter than its `own` listed modes say."""
+    if not isinstance(entry, Running) or entry.mode.duration_s is None or job.work_s == own.work_s:
+        return entry
+    # the mode of the same place in the list: only then is its length the very same number
+    place = next(i for i, mode in enumerate(own.modes) if mode.duration_s == entry.mode.duration_s)
+    return replace(entry, mode=replace(entry.mode, duration_s=job.modes[place].duration_s))
 
 
 def _of_length(job: Job, work_s: float) -> Job:

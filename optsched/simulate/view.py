@@ -72,6 +72,14 @@ class View:
         estimates, and then with all attempts that will fail."""
         return self._state[job_id].remaining_s(self.now_s)
 
+    def believed_work_s(self, job_id: str) -> float:
+        """Reference work that a policy believes the whole job to be, with what it has lost to failures."""
+        state = self._state[job_id]
+        if state.believed_s is not None:
+            state.remaining_s(self.now_s)  # a job that has outrun its belief is believed to be longer
+            return state.believed_s
+        return state.past_s + state.attempt_s + state.rest_s if state.failures else state.job.work_s
+
     def belief_rises_s(self, job_id: str) -> float:
         """When a running job, should it not have ended by then, is believed to be longer than it is now; infinite
         where beliefs are exact. Until then what is believed to be left falls as the job works."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance
@@ -66,7 +66,7 @@ def test_policies_know_no_more_than_the_estimates(name: str, kind: str) -> None:
 
     until_s = 0.6 * max(one.submit_s for one in instance.jobs)
     known, late = rows(instance, until_s)
-    assert 4 < len(late) < 20
+    assert 4 < len(late) < len(instance.jobs)
     changed = replace(instance, jobs=tuple(
         replace(one, duration_s=one.work_s * 3 + 10) if one.id in late else one for one in instance.jobs))
     assert rows(changed, until_s)[0] == known
@@ -112,7 +112,6 @@ def test_plans_are_sound_whatever_is_believed(instance: Instance, name: str, kin
 @given(instance=disturbed(instances()), kind=st.sampled_from(HERE))
 @settings(SLOW_DATA, max_examples=10)
 def test_rounds_too(instance: Instance, kind: str) -> None:
-    assume(not any(one.modes for one in instance.jobs))  # snapshots do not scale the modes of running jobs
     simulation = Simulation(instance, policy("optsched"), estimates=parse(kind))
     try:
         simulation.run()
