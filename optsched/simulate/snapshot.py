@@ -69,10 +69,8 @@ def _as_known(world: World, job_id: str, entry: Running | Suspended | None, know
         job = world.job(job_id)
         if job.after:
             job = replace(job, after=())
-    if entry is None:
-        work_s = world.remaining_work_s(job_id)
-    else:
-        work_s = max(world.believed_work_s(job_id), entry.remaining_s)
+    left_s = world.remaining_work_s(job_id) if entry is None else entry.remaining_s
+    work_s = left_s if entry is None else max(world.believed_work_s(job_id), left_s)
     same = abs(work_s - job.work_s) <= REMAINING_TOLERANCE * job.work_s
     known[job_id] = job if same else _of_length(job, work_s)
     return known[job_id]

@@ -69,7 +69,7 @@ def test_ctrl_c_saves_first(tmp_path: Path) -> None:
         run_saving(simulation, state, ASKED, after(10, lambda: os.kill(os.getpid(), signal.SIGINT)))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     again = take_up(state, ASKED)
-    assert 0 < again.world.now_s and again.done == simulation.done
+    assert again.world.now_s > 0 and again.done == simulation.done
 
 
 @pytest.mark.parametrize("spoil, asked, message", [

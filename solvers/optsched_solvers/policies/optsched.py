@@ -13,7 +13,6 @@ from optsched.round.plan import JobRound, RoundSolution
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
-from .make_way import make_way
 from .promise import Promise, earliest
 
 ROUND_S = 300.0
@@ -26,12 +25,9 @@ GAP = 0.01
 """A proven gap at which a round is good enough."""
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 5.0
 """How long a job waits before it is promised a place: this and so many times its run time."""
-ENOUGH = 1.0
-"""A job has waited enough when it has waited this many times what its start delays those by who make way for it."""
+BETA, KAPPA = 0.0, 0.0
 MOVES_S = 60.0
 """While nobody waits, it is looked this often whether running jobs should move."""
-MOST_TRIED = 4
-"""How many of those that have waited longest are looked at."""
 SOON_S = 300.0
 """How far ahead a place is held for a gang."""
 CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
@@ -83,6 +79,7 @@ class Optsched:
         self._protected: set[str] = set()
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
+        self._heavy: dict[int, tuple[Job, Job]] = {}
         self._moves_s = -math.inf
         self._changing = any(term.name in CHANGING for level in self.objective.levels for _, term in level)
 
@@ -101,11 +98,10 @@ class Optsched:
                 world.wake_at(self._moves_s)
                 return
         self._moves_s = world.now_s + MOVES_S
-        if self._make_way(world, waiting):
-            waiting = [job_id for job_id in waiting if job_id in world.waiting and job_id not in self._claims]
         now = snapshot(world, jobs=waiting, known=self._known)
+        posed = self._weighted(now.instance)
         found = decide(
-            now.instance, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S, gap=GAP,
+            posed, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S, gap=GAP,
             blocked=self._blocked(world, now), reserved=self._reserved(world),
             keep=self._kept(world),
             last=self._last, options={"core": str(CORE_OPTIONS)},
@@ -113,35 +109,25 @@ class Optsched:
         self._last = found
         self.rounds.append(RoundRecord(world.now_s, len(found.jobs), found.value, found.bound, found.gap,
                                        found.wall_s or 0.0))
-        self._carry_out(world, now.instance, found)
+        self._carry_out(world, posed, found)
         self._renew_promise(world)
         if world.waiting and self._changing:
             world.wake_at(world.now_s + self.round_s)
 
-    def _make_way(self, world: World, waiting: list[str]) -> bool:
-        """Preempt others for the job that has waited enough, if there is one; of several for the one that has waited
-        longest for what it asks."""
-        if any(job_id in self._protected for job_id in self._claims):
-            return False
-        ratio = {}
-        for job_id in waiting:
-            run_s = world.fastest_finish_s(job_id)
-            waited_s = self._waited_s(world, job_id)
-            if waited_s > ENOUGH * run_s:
-                ratio[job_id] = waited_s / run_s
-        stay = self._kept(world) if ratio else set()
-        for job_id in sorted(ratio, key=lambda one: (-ratio[one], one))[:MOST_TRIED]:
-            most_s = world.job(job_id).weight * self._waited_s(world, job_id) / ENOUGH
-            way = make_way(world, job_id, most_s, stay, self._claims)
-            if way is None:
-                continue
-            for one in way.victims:
-                world.preempt(one)
-            self._claims[job_id] = way.option, way.placement
-            self._protected.add(job_id)
-            self._start_claimed(world)
-            return True
-        return False
+    def _weighted(self, instance: Instance) -> Instance:
+        if not (BETA or KAPPA):
+            return instance
+        total = instance.cluster.total_gpus
+        jobs = []
+        for job in instance.jobs:
+            key = id(job)
+            found = self._heavy.get(key)
+            if found is None or found[0] is not job:
+                g = job.gpus if isinstance(job.gpus, int) else job.gpus.max
+                found = job, job if g < 2 else replace(job, weight=job.weight * g**BETA * (1 + KAPPA * g / total))
+                self._heavy[key] = found
+            jobs.append(found[1])
+        return replace(instance, jobs=tuple(jobs))
 
     def _kept(self, world: World) -> set[str]:
         """Running jobs that may not be preempted now, or must not be."""
