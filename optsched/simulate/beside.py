@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from ..instance import Placement, Slot
 from ..modes import Option
 from ..physics import placed_rate, sharing_rate
-from .placement import SLACK, Need, Room
+from .layout import SLACK, Need
+from .placement import Room
 from .state import JobState
 
 if TYPE_CHECKING:

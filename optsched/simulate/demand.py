@@ -8,7 +8,8 @@ from ..instance import Instance, Placement
 from ..job import Job, Mode
 from ..modes import Option, options, room
 from ..physics import Span
-from .placement import NO_GPUS, Layout, Need, Room
+from .layout import NO_GPUS, Layout, Need
+from .placement import Room
 
 SPREADS: tuple[Span, ...] = ("node", "rack", "cluster")
 

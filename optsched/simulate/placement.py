@@ -1,87 +1,15 @@
 """What is free on each node and of what all share, and best-fit gang placement in it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import inf
 
 from ..cluster import Cluster, Tenant, gpu_caps, quota_pool
-from ..instance import Placement, Slot
-from ..physics import Span, crossed_uplinks
+from ..instance import Placement
+from ..physics import crossed_uplinks
+from .layout import SLACK, UNLIMITED, Layout, Need
 
-UNLIMITED = 1 << 60
-"""Cores of a node on which they are not modelled; GPUs of all quotas together where nobody borrows."""
-SLACK = 1e-7
-"""Relative excess of a fractional amount that is taken for rounding; the verifier allows ten times as
-much."""
 MANY_FREED = 50
 """So many nodes are looked at one by one for what has come free there; beyond it all are."""
-NO_GPUS = "no GPUs"
-"""Key of the pool of nodes without GPUs; a pool of GPUs is keyed by (gpu_type,)."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Need:
-    """What a job takes when it starts in one mode.
-
-    `nodes` is a mask of the nodes that can serve the mode at all (node i is bit i), `pool` the number of its
-    GPU type in the layout. `cpus` and `memory_gib` are those of a CPU-only job. `budgets` is what the mode
-    uses beyond the least that the job needs of each budget. `quota` is the tenant whose GPU quota counts, if
-    it has one. `network_gbps` is what a gang over several racks takes of their uplinks, 0 where these have no limit.
-    """
-
-    gpus: int
-    pool: int
-    nodes: int
-    spread: Span
-    needs_node: bool
-    cpus_per_gpu: int
-    memory_gib_per_gpu: float
-    cpus: int
-    memory_gib: float
-    resources: tuple[tuple[str, float], ...]
-    budgets: tuple[tuple[str, float], ...]
-    quota: str | None
-    network_gbps: float = 0.0
-
-
-class Layout:
-    """What never changes of a cluster, with nodes, GPU types and racks numbered."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.names = [node.name for node in cluster.nodes]
-        self.order = cluster.node_order
-        self.bit = [1 << i for i in range(len(cluster.nodes))]
-        self._alone: dict[tuple[int, int, int], Placement] = {}
-        self.pools: dict[object, int] = {}
-        self.pool: list[int] = []
-        self.most_gpus: list[int] = []
-        racks: dict[str, int] = {}
-        for i, node in enumerate(cluster.nodes):
-            key: object = (node.gpu_type,) if node.gpus else NO_GPUS
-            number = self.pools.setdefault(key, len(self.pools))
-            if number == len(self.most_gpus):
-                self.most_gpus.append(0)
-            self.most_gpus[number] = max(self.most_gpus[number], node.gpus)
-            self.pool.append(number)
-            if node.rack is not None:
-                racks[node.rack] = racks.get(node.rack, 0) | 1 << i
-        self.racks = list(racks.values())
-        number_of = {rack: r for r, rack in enumerate(racks)}
-        self.rack = [-1 if node.rack is None else number_of[node.rack] for node in cluster.nodes]
-        self.uplinks = {rack: racks.get(rack, 0) for rack in cluster.rack_uplink_gbps}
-        self.gpus = [node.gpus for node in cluster.nodes]
-        self.cpus = [UNLIMITED if node.cpus is None else node.cpus for node in cluster.nodes]
-        self.memory = [float("inf") if node.memory_gib is None else node.memory_gib for node in cluster.nodes]
-        self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
-
-    def alone(self, i: int, gpus: int, cpus: int) -> Placement:
-        """A placement on one node; equal ones are one object."""
-        key = (i, gpus, cpus)
-        found = self._alone.get(key)
-        if found is None:
-            found = self._alone[key] = (Slot(node=self.names[i], gpus=gpus, cpus=cpus),)
-        return found
 
 
 class Room:

@@ -8,7 +8,7 @@ from ..job import Job, Mode
 from ..modes import Option
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, placed_rate, run_s, setup_s
 from .demand import Demand
-from .placement import Need
+from .layout import Need
 
 UNSAVED_WORK = tuple[tuple[float, float], ...]
 """(seconds, rate) worked since the last checkpoint or the start of the stay."""

@@ -11,7 +11,8 @@ from ..physics import TIME_TOLERANCE_S, rate, run_s, setup_s, span
 from .beside import refusal
 from .demand import Demand, Demands
 from .estimates import Estimates
-from .placement import Layout, Need, Room
+from .layout import Layout, Need
+from .placement import Room
 from .state import JobState, Run, gpus_counted
 
 WORK_TOLERANCE = 1e-9

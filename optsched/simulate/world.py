@@ -10,7 +10,7 @@ from ..physics import TIME_TOLERANCE_S, placed_rate, unsaved_s
 from .beside import placement_beside
 from .estimates import Estimates
 from .events import Event, Events, Kind, first_round_s
-from .placement import Need
+from .layout import Need
 from .record import Ending, Rows
 from .state import JobState, Run, gpus_counted
 from .view import PolicyFault, View

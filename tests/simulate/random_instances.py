@@ -27,7 +27,8 @@ from optsched.modes import options
 from optsched.never import why_never
 from optsched.physics import held_resources, placed_rate
 from optsched.simulate.demand import Demands
-from optsched.simulate.placement import Layout, Room
+from optsched.simulate.layout import Layout
+from optsched.simulate.placement import Room
 
 SECONDS = st.sampled_from([0.0, 0.0, 1.0, 2.5, 7.0])
 

@@ -11,7 +11,8 @@ from optsched import Clock, Cluster, Instance, Job, Locality, Mode, Node, Profil
 from optsched.instance import Placement
 from optsched.physics import Span, uplinks
 from optsched.simulate.demand import Demands
-from optsched.simulate.placement import Layout, Need, Room
+from optsched.simulate.layout import Layout, Need
+from optsched.simulate.placement import Room
 
 
 def room_and_need(nodes: tuple[Node, ...], job: Job, spread: Span) -> tuple[Room, Need]:

@@ -24,7 +24,7 @@ ASKED = {"policy": "x", "round_s": None}
 
 
 def workload() -> Instance:
-    return generate(jobs=60, gpus=48, seed=3, like="mixed", arrivals="poisson", load=1.2)
+    return generate(jobs=32, gpus=24, seed=3, like="mixed", arrivals="poisson", load=1.2)
 
 
 class Killed(BaseException):
@@ -53,7 +53,7 @@ def test_killed_twice_it_ends_the_same(name: str, tmp_path: Path, monkeypatch: p
     whole.run()
     state = tmp_path / "state.bin"
     simulation = Simulation(workload(), policy(name))
-    for count in (20, 25):
+    for count in (12, 15):
         with pytest.raises(Killed):
             run_saving(simulation, state, ASKED, after(count, die))
         simulation = take_up(state, ASKED)
@@ -130,7 +130,7 @@ def test_decisions_keep_their_distance(name: str) -> None:
     simulation = Simulation(workload(), policy(name), spacing_s=45.0)
     simulation.run()
     at_s = simulation.record().decision_s
-    assert len(at_s) > 20 and (at_s[1:] - at_s[:-1]).min() >= 45.0
+    assert len(at_s) > 10 and (at_s[1:] - at_s[:-1]).min() >= 45.0
 
 
 def test_time_to_think_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from optsched.job import Job
 from optsched.modes import Option
-from optsched.simulate.placement import Need
+from optsched.simulate.layout import Need
 from optsched.simulate.world import World
 
 Floats = NDArray[np.float64]
