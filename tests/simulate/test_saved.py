@@ -57,6 +57,7 @@ def test_killed_twice_it_ends_the_same(name: str, tmp_path: Path, monkeypatch: p
         with pytest.raises(Killed):
             run_saving(simulation, state, ASKED, after(count, die))
         simulation = take_up(state, ASKED)
+    monkeypatch.undo()
     run_saving(simulation, state, ASKED, None)
     assert simulation.record().plan() == whole.record().plan()
     assert not state.exists()
