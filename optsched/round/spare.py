@@ -19,7 +19,8 @@ class SpareRoom:
         self.gpus -= np.bincount(held.node, weights=held.gpus, minlength=count).astype(np.int64)
         self.cpus = np.array([inf if node.cpus is None else node.cpus for node in cluster.nodes], dtype=float)
         self.cpus -= held.taken_cpus + np.bincount(held.node, weights=held.cpus, minlength=count)
-        self.memory = np.array([inf if node.memory_gib is None else node.memory_gib for node in cluster.nodes], dtype=float)
+        memory = [inf if node.memory_gib is None else node.memory_gib for node in cluster.nodes]
+        self.memory = np.array(memory, dtype=float)
         self.memory -= np.bincount(held.node, weights=held.memory_gib, minlength=count)
         self._known: dict[int, np.ndarray] = {}
         self._most = [int(self.gpus[list(one.nodes)].max()) for one in classes]
