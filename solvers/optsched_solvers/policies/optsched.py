@@ -13,6 +13,7 @@ from optsched.round.plan import JobRound, RoundSolution
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
+from .gang_weights import GangWeights
 from .promise import Promise, earliest
 
 ROUND_S = 300.0
@@ -23,9 +24,8 @@ CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
 GAP = 0.01
 """A proven gap at which a round is good enough."""
-PATIENCE_S, PATIENCE_RUNS = 86400.0, 5.0
+PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 """How long a job waits before it is promised a place: this and so many times its run time."""
-BETA, KAPPA = 0.0, 0.0
 MOVES_S = 60.0
 """While nobody waits, it is looked this often whether running jobs should move."""
 SOON_S = 300.0
@@ -47,7 +47,8 @@ class RoundRecord:
 
 
 class Optsched:
-    """Decides by `optsched.round.decide` at every event.
+    """Decides by `optsched.round.decide` at every event, or while nobody waits every `MOVES_S`. Under wct large gangs
+    weigh more than they say (see `gang_weights`), also in the values of `rounds`.
 
     A job whose place is still held by jobs that are being saved waits for it; that place is kept for it (`_claims`).
 
@@ -79,8 +80,9 @@ class Optsched:
         self._protected: set[str] = set()
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
-        self._heavy: dict[int, tuple[Job, Job]] = {}
+        self._gangs = GangWeights()
         self._moves_s = -math.inf
+        self._weighs = all(term.name == "wct" for level in self.objective.levels for _, term in level)
         self._changing = any(term.name in CHANGING for level in self.objective.levels for _, term in level)
 
     def decide(self, world: World) -> None:
@@ -99,12 +101,11 @@ class Optsched:
                 return
         self._moves_s = world.now_s + MOVES_S
         now = snapshot(world, jobs=waiting, known=self._known)
-        posed = self._weighted(now.instance)
+        posed = self._gangs.raised(world, now.instance) if self._weighs else now.instance
         found = decide(
             posed, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S, gap=GAP,
             blocked=self._blocked(world, now), reserved=self._reserved(world),
-            keep=self._kept(world),
-            last=self._last, options={"core": str(CORE_OPTIONS)},
+            keep=self._kept(world), last=self._last, options={"core": str(CORE_OPTIONS)},
         )
         self._last = found
         self.rounds.append(RoundRecord(world.now_s, len(found.jobs), found.value, found.bound, found.gap,
@@ -113,21 +114,6 @@ class Optsched:
         self._renew_promise(world)
         if world.waiting and self._changing:
             world.wake_at(world.now_s + self.round_s)
-
-    def _weighted(self, instance: Instance) -> Instance:
-        if not (BETA or KAPPA):
-            return instance
-        total = instance.cluster.total_gpus
-        jobs = []
-        for job in instance.jobs:
-            key = id(job)
-            found = self._heavy.get(key)
-            if found is None or found[0] is not job:
-                g = job.gpus if isinstance(job.gpus, int) else job.gpus.max
-                found = job, job if g < 2 else replace(job, weight=job.weight * g**BETA * (1 + KAPPA * g / total))
-                self._heavy[key] = found
-            jobs.append(found[1])
-        return replace(instance, jobs=tuple(jobs))
 
     def _kept(self, world: World) -> set[str]:
         """Running jobs that may not be preempted now, or must not be."""
