@@ -42,8 +42,8 @@ from ..instance import Instance
 from ..job import Job
 from ..profile import Locality, Profile, Sharing
 from .imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
+from .throughputs import REFERENCE, find_table, read_table
 
-REFERENCE = "v100"
 GPU_TYPES = ("v100", "p100", "k80")
 """Order of the GPU types in Gavel's cluster specifications `36:36:36`."""
 DEFAULT_CLUSTER = "36:36:36"
@@ -96,8 +96,8 @@ def read(
     lines = [_parse(At(str(path), number), text) for number, text in texts if text.strip()]
     if not lines:
         raise InputError(f"{path}: is empty; expected one job a line, 7 or 10 columns separated by tabs")
-    table_path = _table_path(path, throughputs)
-    table = _table(table_path)
+    table_path = find_table(path, throughputs, TABLE_NAMES, "Gavel")
+    table = read_table(table_path, "Gavel")
     empty = Instance(name=path.name.removesuffix(".gz").removesuffix(".trace"),
                      cluster=_cluster(cluster, gpus_per_node))
     profiles: dict[Key, tuple[Profile, float] | None] = {}
@@ -160,29 +160,6 @@ def _parse(at: At, text: str) -> _Line:
 
 
 # ------------------------------------------------------------------------------------------------ throughputs
-
-
-def _table_path(trace: Path, given: str | Path | None) -> Path:
-    if given is not None:
-        return Path(given)
-    for folder in (trace.parent, trace.parent / ".."):
-        for name in TABLE_NAMES:
-            if (folder / name).is_file():
-                return folder / name
-    raise InputError(
-        f"{trace}: no {TABLE_NAMES[0]} (or .gz) beside it or in the folder above; "
-        "name Gavel's throughput table with --throughputs PATH"
-    )
-
-
-def _table(path: Path) -> Table:
-    try:
-        table = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not JSON: {error}") from None
-    if not isinstance(table, dict) or not isinstance(table.get(REFERENCE), dict):
-        raise InputError(f"{path}: is no Gavel throughput table; it has no object {REFERENCE!r}")
-    return table
 
 
 def _name(key: Key) -> str:

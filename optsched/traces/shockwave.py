@@ -21,13 +21,11 @@ Source: P. Zheng et al., Shockwave: Fair and efficient cluster scheduling for dy
 NSDI'23; https://github.com/uw-mad-dash/shockwave, e07dd20.
 """
 
-import json
 import math
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..errors import InputError
 from ..instance import Instance
@@ -37,8 +35,8 @@ from .batch_sizes import SAMPLES, phases, steps_of_epoch
 from .clusters import cluster_of
 from .gavel import NO_OVERHEADS, THROUGHPUTS
 from .imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Track, read_text
+from .throughputs import REFERENCE, find_table, read_table
 
-REFERENCE = "v100"
 DEFAULT_CLUSTER = "v100=32"
 TABLE_NAMES = ("tacc_throughputs.json", "tacc_throughputs.json.gz")
 RULES = ("static", "accordion", "gns")
@@ -86,7 +84,7 @@ def read(
     lines = [_parse(At(str(path), number), text) for number, text in texts if text.strip()]
     if not lines:
         raise InputError(f"{path}: is empty; expected one job a line, 12 columns separated by tabs")
-    table = _table(_table_path(path, throughputs))
+    table = _table(find_table(path, throughputs, TABLE_NAMES, "Shockwave"))
     nodes = cluster_of(cluster, gpus_per_node)
     nodes = replace(nodes, reference_gpu=REFERENCE if REFERENCE in nodes.gpu_types else nodes.reference_gpu)
     gpu_types = dict.fromkeys((REFERENCE, *(gpu_type for gpu_type in nodes.gpu_types if gpu_type is not None)))
@@ -176,26 +174,8 @@ def _steps_per_s(table: Steps, gpu_type: str, line: _Line, batch: int) -> float:
     return table.get(gpu_type, {}).get(f"('{line.model} (batch size {batch})', {line.gpus})", 0.0)
 
 
-def _table_path(trace: Path, given: str | Path | None) -> Path:
-    if given is not None:
-        return Path(given)
-    for folder in (trace.parent, trace.parent / ".."):
-        for name in TABLE_NAMES:
-            if (folder / name).is_file():
-                return folder / name
-    raise InputError(
-        f"{trace}: no {TABLE_NAMES[0]} (or .gz) beside it or in the folder above; "
-        "name Shockwave's throughput table with --throughputs PATH"
-    )
-
-
 def _table(path: Path) -> Steps:
-    try:
-        raw: Any = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not JSON: {error}") from None
-    if not isinstance(raw, dict) or not isinstance(raw.get(REFERENCE), dict):
-        raise InputError(f"{path}: is no throughput table; it has no object {REFERENCE!r}")
+    raw = read_table(path, "Shockwave")
     found: Steps = {}
     for gpu_type, rows in raw.items():
         for name, row in (rows.items() if isinstance(rows, dict) else ()):
