@@ -54,7 +54,9 @@ def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
         gap_s = max(0.0, segment.start_s - free_s)
         waiting_s += gap_s
         before = entry.segments[i - 1] if i else None
-        if before is not None and (gap_s > TIME_TOLERANCE_S or segment.placement != before.placement):
+        if before is not None and (
+            gap_s > TIME_TOLERANCE_S or segment.placement != before.placement or segment.mode.size != before.mode.size
+        ):
             stops += before.stopped_by is None
         free_s = segment.end_s
     if entry.id in instance.running_job and entry.decision != "continue" and not stops:
