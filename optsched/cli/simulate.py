@@ -168,6 +168,7 @@ def command(
     found = measure(record)
     rounds = list(getattr(simulation.policy, "rounds", ()))
     total = whole_summary(found, solution, bounds, {name: asked[name] for name in SETTINGS}, rounds)
+    total["policy_facts"] = getattr(simulation.policy, "facts", dict)()
     trouble: list[OptschedError] = []
     written: list[str] = []
     # What was computed is saved before it is shown: whoever reads the table may close the pipe.
