@@ -94,7 +94,8 @@ def decide(
     `last` is the round before, whose prices are a good start. Model building and verification are not interrupted,
     so that a budget shorter than these is overrun by them.
 
-    Raises InputError for a faulty objective, solver name or limit.
+    Raises InputError for a faulty objective, solver name or limit, and where running jobs hold more than there is and
+    may not be preempted.
     """
     started_s = time.monotonic()
     for what, amount in (("round", round_s), ("budget", budget_s)):
@@ -129,7 +130,8 @@ def decide(
             fallback = fallback or f"{solver} found no plan in time"
     if best.rejected:
         best.notes.append(f"the verifier rejected {len(best.rejected)} plans, the first for: {best.rejected[0]}")
-    assert best.packing is not None, best.rejected
+    if best.packing is None:
+        raise InputError(f"running: these jobs cannot all go on, and some may not be preempted: {best.rejected[0]}")
     return RoundSolution(
         instance_name=instance.name, instance_hash=None, now_s=instance.now_s, round_s=round_s, refill=refill,
         objective=goal.name, solver=solver, seed=seed, jobs=best.jobs, value=best.value,

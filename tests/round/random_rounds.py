@@ -90,5 +90,13 @@ def rounds(
             replace(job, submit_s=min(job.submit_s, now_s - 1000.0)) if job.id in instance.running_job else job
             for job in instance.jobs
         ))
-    assume(not find_faults(instance))
+    assume(not find_faults(instance) and _running_pay(instance))
     return instance
+
+
+def _running_pay(instance: Instance) -> bool:
+    """Whether the budgets allow what runs: some of it may not be preempted."""
+    return all(
+        sum(entry.mode.budgets.get(name, 0.0) for entry in instance.running) <= amount
+        for name, amount in instance.cluster.budgets.items()
+    )
