@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .errors import InputError, OptschedError, SolverUnavailable
-from .policy import Policy
+from .policy import Policy, Source
 from .solver import Solver, missing_modules
 
 if TYPE_CHECKING:
@@ -20,12 +20,13 @@ Group = Literal["solvers", "policies", "rounds"]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One line of `optsched list`: name, what it is, and why it cannot be used here, if so."""
+    """One line of `optsched list`: name, what it is, who published it, and why it cannot be used here, if so."""
 
     name: str
     title: str
     guarantee: str
     unavailable: str | None
+    source: Source | None = None
 
 
 @cache
@@ -121,5 +122,6 @@ def listed(group: Group) -> list[Listed]:
             continue
         missing = [] if group == "policies" else missing_modules(entry)
         reason = f"needs {', '.join(missing)}" if missing else None
-        found.append(Listed(name, entry.title, getattr(entry, "guarantee", "none"), reason))
+        source = getattr(entry, "source", None)
+        found.append(Listed(name, entry.title, getattr(entry, "guarantee", "none"), reason, source))
     return found

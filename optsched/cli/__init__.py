@@ -20,6 +20,7 @@ COMMANDS = {
     "round": ("round", "Decide who runs now: a checked round with a proven gap."),
     "explain": ("explain", "Why each job runs, waits, moves or was preempted."),
     "simulate": ("simulate", "What a policy would do: simulated, checked and measured."),
+    "study": ("study", "Many runs over many instances: resumable, one table."),
     "verify": ("verify", "Check a plan independently of what made it."),
     "bound": ("bound", "Lower bounds that no plan can beat."),
     "generate": ("generate", "Make an instance with jobs like those of a published trace."),

@@ -1,20 +1,24 @@
 """`optsched list`: what is installed, and what it is."""
 
 import json
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from .arguments import json_option, quiet_option
+
+if TYPE_CHECKING:
+    from ..policy import Source
 
 KINDS = ("solvers", "rounds", "policies", "formats", "objectives")
 
 
 @click.command("list")
 @click.argument("kind", metavar="|".join(KINDS), type=click.Choice(KINDS))
+@click.option("--markdown", is_flag=True, help="The policies as docs/policies.md has them, with their sources.")
 @json_option
 @quiet_option
-def command(kind: str, as_json: bool, quiet: bool) -> None:
+def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
     """What there is to choose from. With --quiet only the names.
 
     \b
@@ -24,8 +28,18 @@ def command(kind: str, as_json: bool, quiet: bool) -> None:
     formats      traces and benchmarks that `optsched import` reads
     objectives   what a plan can minimise                                 (solve --objective)
 
-    A guarantee "exact" proves an optimum given time, "bound" proves a limit, "none" gives a plan alone.
+    A guarantee "exact" proves an optimum given time, "bound" proves a limit, "none" gives a plan alone. How sure it is
+    that a policy is what was published: "verified" against public code or text, "derived" from a stated model, or
+    "reconstructed" from an abstract.
     """
+    if markdown:
+        if kind != "policies":
+            raise click.UsageError(f"--markdown is for policies, not for {kind}")
+        from .. import registry
+        from .policy_page import page
+
+        click.echo(page(registry.listed("policies")), nl=False)
+        return
     rows = entries(kind)
     if as_json:
         click.echo(json.dumps(rows))
@@ -35,10 +49,10 @@ def command(kind: str, as_json: bool, quiet: bool) -> None:
     else:
         from .table import show, table
 
-        heads = list(rows[0]) if rows else ["name"]
-        out = table(*heads)
+        heads = [head for head in rows[0] if head != "cite"] if rows else ["name"]
+        out = table(*heads, folded=("what it is", "needs") if kind == "policies" else ())
         for row in rows:
-            out.add_row(*(str(value) for value in row.values()))
+            out.add_row(*(text(row[head]) for head in heads))
         show(out)
 
 
@@ -58,6 +72,21 @@ def entries(kind: str) -> list[dict[str, Any]]:
     return [
         {"name": one.name, "what it is": one.title}
         | ({"guarantee": one.guarantee} if kind == "solvers" else {})
+        | (facts(one.source) if kind == "policies" else {})
         | {"available": "yes" if one.unavailable is None else f"no: {one.unavailable}"}
         for one in registry.listed(group)
     ]
+
+
+def facts(source: "Source | None") -> dict[str, Any]:
+    """When a policy was published, what it reads of an instance, how sure it is that this is it, and what to cite."""
+    if source is None:
+        return {"year": None, "needs": [], "sureness": None, "cite": None}
+    return {"year": source.year, "needs": list(source.needs), "sureness": source.sureness, "cite": source.cite}
+
+
+def text(value: Any) -> str:
+    """A value in a table."""
+    if isinstance(value, list):
+        return ", ".join(value) or "-"
+    return "-" if value is None else str(value)

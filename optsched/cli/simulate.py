@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..bounds import Bound
     from ..objectives import Objective
     from ..simulate.metrics import Metrics
+    from ..simulate.record import Record
 
 SETTINGS = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options")
 """What of a simulation the summary repeats."""
@@ -50,6 +51,9 @@ SETTINGS = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options"
 @click.option("--charge-solver-time", is_flag=True,
               help="Let the cluster go on while the policy thinks: a decision comes as much later as the one before "
               "it took.")
+@click.option("--timing", is_flag=True,
+              help="With --json or -o: also say how long decisions took on the machine's clock; the only figures that "
+                   "differ from run to run.")
 @click.option("--estimates", default="oracle", show_default=True, metavar="KIND",
               help="What the policy may know of how long jobs are: oracle, noisy:SIGMA, history, learned or none.")
 @click.option(
@@ -82,6 +86,7 @@ def command(
     round_s: float | None,
     spacing_s: float | None,
     charge_solver_time: bool,
+    timing: bool,
     estimates: str,
     pairs: tuple[str, ...],
     output: Path | None,
@@ -168,6 +173,8 @@ def command(
     found = measure(record)
     rounds = list(getattr(simulation.policy, "rounds", ()))
     total = whole_summary(found, solution, bounds, {name: asked[name] for name in SETTINGS}, rounds)
+    if timing:
+        total["decision_wall_s"] = decision_times(record)
     total["policy_facts"] = getattr(simulation.policy, "facts", dict)()
     trouble: list[OptschedError] = []
     written: list[str] = []
@@ -227,6 +234,11 @@ def completed_jobs(jobs: int, wanted: bool) -> Iterator[Callable[[int], None] | 
         yield tell
 
 
+def _was_stopped(plan: Plan) -> bool:
+    """Whether something that nobody planned ended a segment."""
+    return any(segment.stopped_by is not None for entry in plan.jobs for segment in entry.segments)
+
+
 def as_solution(
     instance: Instance, goal: "Objective", plan: Plan, policy: str, bounds: "dict[int, Bound]", how: tuple[str, ...]
 ) -> Solution | str:
@@ -235,7 +247,7 @@ def as_solution(
     from ..incumbent import Incumbent
 
     incumbent = Incumbent(instance, goal, any_plan=True)
-    reason = incumbent.offer(plan, policy)
+    reason = incumbent.offer(plan, policy, replay=True)
     if reason is not None:
         return reason
     for bound in bounds.values():
@@ -251,7 +263,7 @@ def as_solution(
         plan=plan,
         bound_source=incumbent.bound_source(),
         notes=(*how, *incumbent.refuted_bounds),
-        replay=bool(instance.failures or instance.outages),
+        replay=bool(instance.failures or instance.outages) or _was_stopped(plan),
     )
 
 
@@ -281,3 +293,11 @@ def whole_summary(
         **summary(found),
         "rounds": rounds_total(rounds),
     }
+
+
+def decision_times(record: "Record") -> dict[str, Any]:
+    """How long decisions took, in seconds of the machine's clock."""
+    from ..simulate.metrics.summary import spread
+
+    taken_s = record.decision_wall_s
+    return {"count": len(taken_s), "total": float(taken_s.sum()), **spread(taken_s)}

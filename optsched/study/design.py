@@ -1,0 +1,213 @@
+"""What a study file says: instances, methods, seeds and limits; read from TOML, every fault in one sentence."""
+
+import itertools
+import os
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..duration import parse_duration
+from ..errors import InputError
+
+MAKES = ("generate", "import")
+"""Commands that make an instance."""
+ANSWERS = ("simulate", "solve", "bound", "round")
+"""Commands that a study runs over an instance; each prints one JSON object with --json."""
+DATA = "data"
+"""The parameter that stands for the folder of public data: OPTSCHED_DATA, else ../shared/data."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+:-]*$", max_length=80)]
+Scalar = str | int | float | bool
+
+
+def _duration(text: str) -> str:
+    parse_duration(text)
+    return text
+
+
+class Part(BaseModel):
+    """A table of the file; unknown keys are faults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InstanceSpec(Part):
+    """An instance: a `file`, or the `command` that makes it (`generate ...` or `import ...`)."""
+
+    name: Name
+    file: str | None = None
+    command: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of(self) -> "InstanceSpec":
+        if (self.file is None) == (self.command is None):
+            raise ValueError("give either file or command")
+        _check_command(self.command, MAKES)
+        return self
+
+
+class Method(Part):
+    """What is run over each instance: a `command` (`simulate ...`, `solve ...`), `{name}` standing for parameters.
+    `note` is a sentence for the reader of the tables; `only` names the instances it is meant for."""
+
+    name: Name
+    command: str
+    note: str | None = None
+    only: tuple[Name, ...] | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> "Method":
+        _check_command(self.command, ANSWERS)
+        return self
+
+
+class Study(Part):
+    """A study file, checked.
+
+    `parameters` are lists of values by name: every command that names one in braces is run once for each of its values.
+    `seeds` is the parameter `seed`. `time_limit` and `memory_gib` bound one run. `policies` is short for methods that
+    simulate one each.
+    """
+
+    format: Literal["optsched-study/1"]
+    name: Name
+    title: str
+    about: str | None = None
+    seeds: tuple[int, ...] = (0,)
+    time_limit: Annotated[str, AfterValidator(_duration)] = "10m"
+    memory_gib: Annotated[float, Field(gt=0)] = 4.0
+    parameters: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], tuple[Scalar, ...]] = {}
+    policies: tuple[Name, ...] = ()
+    instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1)]
+    methods: tuple[Method, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Study":
+        if not self.policies and not self.methods:
+            raise ValueError("name at least one method or policy")
+        for what, names in (
+            ("instance", [one.name for one in self.instances]),
+            ("method", [*self.policies, *(one.name for one in self.methods)]),
+        ):
+            twice = [name for i, name in enumerate(names) if name in names[:i]]
+            if twice:
+                raise ValueError(f"{what} {twice[0]} is named twice")
+        known = {DATA, "seed", *self.parameters}
+        texts = [(one.name, one.command or one.file or "") for one in self.instances]
+        for owner, text in (*texts, *((one.name, one.command) for one in self.methods)):
+            for name in placeholders(text):
+                if name not in known:
+                    raise ValueError(f"{owner}: {{{name}}} is no parameter; known are {', '.join(sorted(known))}")
+        for method in self.methods:
+            for name in method.only or ():
+                if name not in {one.name for one in self.instances}:
+                    raise ValueError(f"method {method.name}: only names {name}, which is no instance of this study")
+        return self
+
+    @property
+    def all_methods(self) -> tuple[Method, ...]:
+        """The methods, those of `policies` first."""
+        return (*(Method(name=name, command=f"simulate --policy {name}") for name in self.policies), *self.methods)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One command line of a study: `method` over `instance`, with the values of the parameters that either names.
+
+    `make` is the command that makes the instance, or None with `file`.
+    """
+
+    instance: str
+    method: str
+    parameters: tuple[tuple[str, Scalar], ...]
+    make: str | None
+    file: str | None
+    command: str
+
+
+def placeholders(text: str) -> list[str]:
+    """The names in braces, in order of appearance."""
+    return list(dict.fromkeys(re.findall(r"\{([a-z][a-z0-9_]*)\}", text)))
+
+
+def read_study(path: Path) -> Study:
+    """The study in a file. Raises InputError naming the file and every fault in it."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not TOML: {error}") from None
+    try:
+        return Study.model_validate(table)
+    except ValidationError as error:
+        faults = [f"  {_where(one['loc'])}{_what(one)}" for one in error.errors()]
+        count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
+        raise InputError("\n".join([f"{path}: {count}", *faults])) from None
+
+
+def runs(study: Study) -> list[Run]:
+    """Every run of a study, in the order of the file: by instance, then method, then parameters."""
+    return list(_runs(study))
+
+
+def _runs(study: Study) -> Iterator[Run]:
+    values: dict[str, tuple[Scalar, ...]] = {**study.parameters, "seed": study.seeds}
+    for spec in study.instances:
+        source = spec.command or spec.file or ""
+        for method in study.all_methods:
+            if method.only is not None and spec.name not in method.only:
+                continue
+            names = [name for name in placeholders(source + " " + method.command) if name != DATA]
+            for chosen in itertools.product(*(values[name] for name in names)):
+                given = dict(zip(names, chosen, strict=True))
+                made = fill(source, given)
+                yield Run(
+                    instance=spec.name, method=method.name, parameters=tuple(given.items()),
+                    make=made if spec.command else None, file=None if spec.command else made,
+                    command=fill(method.command, given),
+                )
+
+
+def fill(text: str, given: dict[str, Scalar]) -> str:
+    """`text` with the parameters in braces put in; the folder of data stays as it is written."""
+    return re.sub(r"\{([a-z][a-z0-9_]*)\}", lambda m: m[0] if m[1] == DATA else str(given[m[1]]), text)
+
+
+def arguments(command: str) -> list[str]:
+    """A command line as the words that the shell would make of it, the folder of data put in."""
+    data = os.environ.get("OPTSCHED_DATA", "../shared/data")
+    return [word.replace("{" + DATA + "}", data) for word in shlex.split(command)]
+
+
+def _check_command(command: str | None, known: tuple[str, ...]) -> None:
+    if command is None:
+        return
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"command {command!r}: {error}") from None
+    if not words or words[0] not in known:
+        raise ValueError(f"command {command!r}: begins with none of {', '.join(known)}")
+
+
+def _where(path: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return f"{text}: " if text else ""
+
+
+def _what(fault: Any) -> str:
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden":
+        return "is unknown here; leave it out"
+    if fault["type"] == "missing":
+        return "is missing"
+    return message[0].lower() + message[1:]

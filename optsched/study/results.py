@@ -1,0 +1,79 @@
+"""The folder of a study: instances it made, one file a finished run, each written whole or not at all."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import files
+from ..errors import InputError
+from .address import code_version, digest
+from .design import Run, arguments
+
+MARK = "study.json"
+KIND = "optsched-study-results/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A run with what it left; `answer` is None where it failed."""
+
+    run: Run
+    answer: dict[str, Any] | None
+    reason: str | None
+    wall_s: float
+    cpu_s: float
+    memory_gib: float
+
+
+class Results:
+    """Finished runs by what they depend on, so that none is ever repeated and a changed one always is.
+
+    Raises InputError for a folder that holds something else.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        mark = folder / MARK
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"-o {folder} is a file; name a directory")
+        if folder.exists() and any(folder.iterdir()) and not mark.exists():
+            raise InputError(f"-o {folder} holds other files and no study; name a new or an empty directory")
+        try:
+            for name in ("runs", "instances"):
+                (folder / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"-o {folder}: cannot be written: {error.strerror or error}") from None
+        files.write_text(mark, json.dumps({"format": KIND}) + "\n")
+
+    def instance_path(self, make: str) -> Path:
+        """Where the instance that a command makes is kept: it is made anew when the command, the code, or a file that
+        the command reads changes."""
+        reads = []
+        for word in arguments(make):
+            path = Path(word)
+            if path.exists():
+                found = path.stat()
+                reads.append((word, found.st_size, found.st_mtime_ns))
+        return self.folder / "instances" / f"{digest(make, reads, code_version())}.json.gz"
+
+    def address(self, run: Run, instance_hash: str, limits: tuple[float, float]) -> str:
+        """What the result of a run depends on, as one name."""
+        return digest(instance_hash, run.command, limits, code_version())
+
+    def find(self, run: Run, address: str) -> Result | None:
+        """The result of a run that has been finished before."""
+        try:
+            found = json.loads((self.folder / "runs" / f"{address}.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return Result(run=run, **{name: found[name] for name in ("answer", "reason", "wall_s", "cpu_s", "memory_gib")})
+
+    def keep(self, result: Result, address: str) -> None:
+        """Write a result down. Raises InputError naming the file that cannot be written."""
+        run = result.run
+        files.write_text(self.folder / "runs" / f"{address}.json", json.dumps({
+            "instance": run.instance, "method": run.method, "parameters": dict(run.parameters),
+            "command": run.command, "version": code_version(), "answer": result.answer, "reason": result.reason,
+            "wall_s": result.wall_s, "cpu_s": result.cpu_s, "memory_gib": result.memory_gib,
+        }) + "\n")

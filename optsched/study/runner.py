@@ -1,0 +1,103 @@
+"""Runs what a study has not run yet, several at a time, and keeps each result as soon as it is there."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..duration import parse_duration
+from ..errors import InputError
+from .design import Run, Study, runs
+from .execute import Outcome, run_command
+from .results import Result, Results
+
+MAKE_LIMIT_S = 3600.0
+
+
+def run_study(
+    study: Study, results: Results, *, workers: int, on_start: Callable[[int, int], None] | None = None,
+    on_result: Callable[[Result], None] | None = None,
+) -> list[Result]:
+    """Every run of the study with its result, in the order of the file. What was finished before is not run again.
+
+    `on_start` is told how many runs there are and how many are done; `on_result` is told each new result.
+    """
+    todo = runs(study)
+    limits = (parse_duration(study.time_limit), study.memory_gib)
+    made: dict[str, tuple[Path, str]] = {}
+    broken: dict[str, str] = {}
+    for source, path, outcome in _make(todo, results, workers, limits):
+        if outcome is None or outcome.answer is not None:
+            made[source] = path, _hash_of(path)
+        else:
+            broken[source] = f"instance: {outcome.reason}"
+    found: dict[int, Result] = {}
+    open_runs = []
+    for i, run in enumerate(todo):
+        source = run.make or run.file or ""
+        if source in broken:
+            found[i] = Result(run, None, broken[source], 0.0, 0.0, 0.0)
+            continue
+        path, instance_hash = made[source]
+        address = results.address(run, instance_hash, limits)
+        known = results.find(run, address)
+        if known is not None:
+            found[i] = known
+        else:
+            open_runs.append((i, run, path, address))
+    if on_start is not None:
+        on_start(len(todo), len(found))
+    tasks = [(i, run.command, path, limits) for i, run, path, _ in open_runs]
+    addresses = {i: (run, address) for i, run, _, address in open_runs}
+    for i, outcome in _in_parallel(tasks, workers):
+        run, address = addresses[i]
+        found[i] = Result(run=run, **outcome.as_dict())
+        results.keep(found[i], address)
+        if on_result is not None:
+            on_result(found[i])
+    return [found[i] for i in range(len(todo))]
+
+
+def _make(
+    todo: list[Run], results: Results, workers: int, limits: tuple[float, float]
+) -> Iterator[tuple[str, Path, Outcome | None]]:
+    """The instances of the runs, those made that are not there yet; None for one that was."""
+    wanted = {}
+    for run in todo:
+        if run.make is not None:
+            path = results.instance_path(run.make)
+            if path.exists():
+                yield run.make, path, None
+            else:
+                wanted[run.make] = path
+        else:
+            file = Path(run.file or "")
+            if not file.is_file():
+                raise InputError(f"instance {run.instance}: {file} is no file")
+            yield run.file or "", file, None
+    sources = list(wanted)
+    tasks = [(i, source, wanted[source], (MAKE_LIMIT_S, limits[1])) for i, source in enumerate(sources)]
+    for i, outcome in _in_parallel(tasks, workers, makes=True):
+        yield sources[i], wanted[sources[i]], outcome
+
+
+def _in_parallel(
+    tasks: list[tuple[int, str, Path, tuple[float, float]]], workers: int, *, makes: bool = False
+) -> Iterator[tuple[int, Outcome]]:
+    """Outcomes as they come: each run is a process of its own, so threads suffice to wait for them."""
+    from joblib import Parallel, delayed
+
+    parallel: Any = Parallel(n_jobs=workers, backend="threading", return_as="generator_unordered", batch_size=1)
+    yield from parallel(delayed(_one)(task, makes) for task in tasks)
+
+
+def _one(task: tuple[int, str, Path, tuple[float, float]], makes: bool) -> tuple[int, Outcome]:
+    i, command, path, (time_limit_s, memory_gib) = task
+    return i, run_command(
+        command, None if makes else path, time_limit_s=time_limit_s, memory_gib=memory_gib,
+        output=path if makes else None,
+    )
+
+
+def _hash_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,168 @@
+"""The table of a study: one row a run, or one for all seeds of a method over an instance."""
+
+import csv
+import io
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .results import Result
+
+H = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A number taken from what a run printed, in `unit`; None where the run does not say."""
+
+    name: str
+    unit: str
+    digits: int
+    value: Callable[[Result], float | None]
+
+
+def _at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
+    def value(result: Result) -> float | None:
+        found: Any = result.answer
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found / over if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+    return value
+
+
+def _level(name: str) -> Callable[[Result], float | None]:
+    def value(result: Result) -> float | None:
+        answer = result.answer or {}
+        levels = answer.get("levels") or ([answer["objective"]] if isinstance(answer.get("objective"), dict) else [])
+        found = levels[0].get(name) if levels else None
+        return float(found) if found is not None else None
+
+    return value
+
+
+def _lost_gpu_h(result: Result) -> float | None:
+    """GPU-hours that were held without counting: overheads of every restart, and work that was lost."""
+    found = (result.answer or {}).get("gpu_h")
+    if not found:
+        return None
+    return float(found["held"] - found["work"] - found["first_starts"])
+
+
+def _percent(value: Callable[[Result], float | None]) -> Callable[[Result], float | None]:
+    def scaled(result: Result) -> float | None:
+        found = value(result)
+        return None if found is None else 100 * found
+
+    return scaled
+
+
+COLUMNS = (
+    Column("mean JCT", "h", 2, _at("jct_s", "mean", over=H)),
+    Column("p99 JCT", "h", 1, _at("jct_s", "p99", over=H)),
+    Column("makespan", "h", 1, _at("makespan_s", over=H)),
+    Column("worst fairness", "", 2, _at("finish_time_fairness", "max")),
+    Column("mean fairness", "", 2, _at("finish_time_fairness", "mean")),
+    Column("preemptions", "", 0, _at("preemptions")),
+    Column("out of memory", "", 0, _at("out_of_memory")),
+    Column("lost GPU time", "h", 1, _lost_gpu_h),
+    Column("GPUs held", "%", 1, _percent(_at("use", "gpus"))),
+    Column("energy", "kWh", 0, _at("energy_kwh", "total")),
+    Column("decision, mean", "ms", 2, _at("decision_wall_s", "mean", over=1e-3)),
+    Column("decision, p99", "ms", 2, _at("decision_wall_s", "p99", over=1e-3)),
+    Column("value", "", 4, _level("value")),
+    Column("bound", "", 4, _level("bound")),
+    Column("gap", "%", 1, _percent(_level("gap"))),
+    Column("run", "s", 1, lambda result: result.cpu_s),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A method over an instance with given parameters (without the seed): the mean of each column over the seeds, and
+    the reasons of the runs that failed."""
+
+    instance: str
+    method: str
+    parameters: tuple[tuple[str, Any], ...]
+    means: tuple[float | None, ...]
+    runs: int
+    failed: tuple[str, ...]
+
+
+def rows(results: Sequence[Result]) -> list[Row]:
+    """Rows in the order of the results, all seeds of one put together."""
+    groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
+    for result in results:
+        rest = tuple(pair for pair in result.run.parameters if pair[0] != "seed")
+        groups[result.run.instance, result.run.method, rest].append(result)
+    found = []
+    for (instance, method, rest), members in groups.items():
+        done = [one for one in members if one.answer is not None]
+        found.append(Row(
+            instance, method, rest, tuple(_mean(column, done) for column in COLUMNS), len(members),
+            tuple(dict.fromkeys(one.reason or "" for one in members if one.answer is None)),
+        ))
+    return found
+
+
+def _mean(column: Column, results: Sequence[Result]) -> float | None:
+    values = [column.value(one) for one in results]
+    if not values or any(value is None for value in values):
+        return None
+    return math.fsum(value for value in values if value is not None) / len(values)
+
+
+def used_columns(found: Sequence[Row]) -> list[int]:
+    """Positions of the columns that say anything: some row has a value, and not all are 0."""
+    return [i for i in range(len(COLUMNS)) if any(row.means[i] for row in found)]
+
+
+def as_markdown(found: Sequence[Row], notes: dict[str, str]) -> str:
+    """A table for each instance, methods as rows; `notes` are sentences by method."""
+    lines: list[str] = []
+    for instance in dict.fromkeys(row.instance for row in found):
+        here = [row for row in found if row.instance == instance]
+        shown = used_columns(here)
+        extra = list(dict.fromkeys(name for row in here for name, _ in row.parameters))
+        heads = ["method", *extra, *(_head(COLUMNS[i]) for i in shown)]
+        lines += [f"### {instance}", "", f"| {' | '.join(heads)} |",
+                  "|---|" + "---|" * len(extra) + "--:|" * len(shown)]
+        for row in here:
+            own = dict(row.parameters)
+            cells = [f"`{row.method}`", *(str(own.get(name, "")) for name in extra)]
+            if row.failed:
+                cells.append(f"failed: {'; '.join(row.failed)}" + (f" ({row.runs} runs)" if row.runs > 1 else ""))
+                cells += [""] * (len(shown) - 1)
+            else:
+                cells += [number(row.means[i], COLUMNS[i].digits) for i in shown]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    if notes:
+        lines += [f"- `{name}`: {note}" for name, note in notes.items()] + [""]
+    return "\n".join(lines)
+
+
+def as_csv(results: Sequence[Result]) -> str:
+    """One line a run, all columns."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = list(dict.fromkeys(name for one in results for name, _ in one.run.parameters))
+    writer.writerow(["instance", "method", *names, *map(_head, COLUMNS), "failed"])
+    for one in results:
+        own = dict(one.run.parameters)
+        values = [column.value(one) if one.answer is not None else None for column in COLUMNS]
+        writer.writerow([one.run.instance, one.run.method, *(own.get(name, "") for name in names), *values,
+                         one.reason or ""])
+    return out.getvalue()
+
+
+def _head(column: Column) -> str:
+    return f"{column.name} {column.unit}".strip()
+
+
+def number(value: float | None, digits: int) -> str:
+    """A value as people read it; "-" for none."""
+    return "-" if value is None else f"{value:,.{digits}f}"
