@@ -1,0 +1,161 @@
+"""Studies: what the file may say, that nothing is run twice, and that nothing stops a study but its end."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from optsched.errors import InputError
+from optsched.study.design import read_study, runs
+from optsched.study.results import Results
+from optsched.study.runner import run_study
+
+SMALL = """
+format = "optsched-study/1"
+name = "small"
+title = "Two rules"
+seeds = [1, 2]
+policies = ["fifo", "srtf"]
+
+[[instances]]
+name = "mixed"
+command = "generate --like mixed --jobs {jobs} --gpus 16 --seed {seed}"
+
+[parameters]
+jobs = [10, 20]
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "study.toml"
+    path.write_text(text)
+    return path
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    """The rows of runs.csv without what the clock said."""
+    found = list(csv.DictReader(io.StringIO((folder / "runs.csv").read_text())))
+    return [{name: value for name, value in row.items() if name != "run s" and "decision" not in name} for row in found]
+
+
+def optsched(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "optsched", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_every_combination_is_a_run_in_the_order_of_the_file(tmp_path: Path) -> None:
+    found = runs(read_study(write(tmp_path, SMALL)))
+    assert [(run.method, dict(run.parameters)) for run in found] == [
+        (method, {"jobs": jobs, "seed": seed}) for method in ("fifo", "srtf") for jobs in (10, 20) for seed in (1, 2)
+    ]
+    assert found[1].make == "generate --like mixed --jobs 10 --gpus 16 --seed 2"
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (('name = "small"', 'nam = "small"'), ["nam: is unknown here", "name: is missing"]),
+    (("generate --like", "rm --like"), ["instances[0]", "begins with none of generate, import"]),
+    (("{jobs}", "{job}"), ["mixed: {job} is no parameter; known are data, jobs, seed"]),
+    (('["fifo", "srtf"]', '["fifo", "fifo"]'), ["method fifo is named twice"]),
+    (('["fifo", "srtf"]', "[]"), ["name at least one method or policy"]),
+    (("seeds = [1, 2]", 'seeds = [1, 2]\ntime_limit = "soon"'), ["time_limit: "]),
+    (("seeds = [1, 2]", "seeds = [1, 2"), ["is not TOML"]),
+])
+def test_faults_are_said_in_a_sentence(tmp_path: Path, change: tuple[str, str], said: list[str]) -> None:
+    path = write(tmp_path, SMALL.replace(*change))
+    with pytest.raises(InputError) as error:
+        read_study(path)
+    for text in said:
+        assert text in str(error.value)
+    found = optsched("study", path, cwd=tmp_path)
+    assert found.returncode == 2 and "Traceback" not in found.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["study.toml"]
+
+
+def test_a_finished_run_is_never_repeated(tmp_path: Path) -> None:
+    path = write(tmp_path, SMALL)
+    first: list[str] = []
+    found = run_study(
+        read_study(path), Results(tmp_path / "out"), workers=2, on_result=lambda one: first.append(one.run.method)
+    )
+    assert len(first) == len(found) == 8 and all(one.answer is not None for one in found)
+    again: list[str] = []
+    more = read_study(write(tmp_path, SMALL.replace('"srtf"]', '"srtf", "las"]')))
+    other = run_study(more, Results(tmp_path / "out"), workers=1, on_result=lambda one: again.append(one.run.method))
+    assert again == ["las"] * 4
+    assert [one.answer for one in other if one.run.method != "las"] == [one.answer for one in found]
+
+
+def test_a_run_that_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
+    text = SMALL.replace("seeds = [1, 2]", "seeds = [1]\ntime_limit = '20s'").replace("[10, 20]", "[10]") + """
+[[instances]]
+name = "gone"
+command = "import swf {data}/no/such/file.swf"
+
+[[methods]]
+name = "wrong"
+command = "simulate --policy nobody"
+[[methods]]
+name = "slow"
+command = "solve --solver cpsat --time-limit 1h"
+only = ["mixed"]
+"""
+    text = text.replace("[parameters]\njobs = [10]", "").replace("{jobs}", "60")
+    path = write(tmp_path, text.replace("'20s'", "'6s'"))
+    found = optsched("study", path, "-o", "out", "--workers", "2", cwd=tmp_path)
+    assert found.returncode == 1 and "Traceback" not in found.stderr
+    failed = {(row["instance"], row["method"]): row["failed"] for row in table(tmp_path / "out")}
+    assert failed["mixed", "fifo"] == failed["mixed", "srtf"] == ""
+    assert "nobody" in failed["mixed", "wrong"]
+    assert failed["mixed", "slow"] == "stopped after 6 s"
+    assert all("cannot be read" in failed["gone", name] for name in ("fifo", "srtf", "wrong"))
+    assert "failed: stopped after 6 s" in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    text = SMALL.replace("seeds = [1, 2]", "seeds = [1]\nmemory_gib = 0.05").replace("[10, 20]", "[10]")
+    results = run_study(read_study(write(tmp_path, text)), Results(tmp_path / "out"), workers=1)
+    assert all(one.answer is None and one.reason for one in results)
+
+
+def test_a_killed_study_ends_with_the_same_table(tmp_path: Path) -> None:
+    path = write(tmp_path, SMALL)
+    assert optsched("study", path, "-o", "whole", "--workers", "2", cwd=tmp_path).returncode == 0
+    for _ in range(2):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "optsched", "study", str(path), "-o", "killed", "--workers", "2"], cwd=tmp_path,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        before = len(list((tmp_path / "killed").glob("runs/*.json")))
+        while process.poll() is None and len(list((tmp_path / "killed").glob("runs/*.json"))) == before:
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    finished = {one.name: one.read_bytes() for one in (tmp_path / "killed" / "runs").glob("*.json")}
+    assert finished
+    assert optsched("study", path, "-o", "killed", cwd=tmp_path).returncode == 0
+    assert table(tmp_path / "killed") == table(tmp_path / "whole")
+    for name, data in finished.items():
+        assert (tmp_path / "killed" / "runs" / name).read_bytes() == data
+
+
+def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("dear")
+    found = optsched("study", write(tmp_path, SMALL), "-o", "mine", cwd=tmp_path)
+    assert found.returncode == 2 and "holds other files and no study" in found.stderr
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_the_answer_for_machines(tmp_path: Path) -> None:
+    text = SMALL.replace("seeds = [1, 2]", "seeds = [1]").replace("[10, 20]", "[10]")
+    found = optsched("study", write(tmp_path, text), "--json", cwd=tmp_path)
+    assert found.returncode == 0
+    assert json.loads(found.stdout) == {"runs": 2, "failed": 0, "folder": "small"}
