@@ -18,6 +18,7 @@ from click.testing import CliRunner
 import optsched
 from optsched import files, registry
 from optsched.cli import COMMANDS, main
+from optsched.cli.policy_page import page
 from optsched.engine import choose_solver, solve
 from optsched.objectives import TERMS, parse
 from optsched.plan import Decision, Status
@@ -322,11 +323,15 @@ def test_defaults_stated_are_those_of_the_schema() -> None:
 
 def test_every_solver_policy_and_format_is_listed() -> None:
     table = first_column(section("README.md", "## Solvers and policies"))
-    installed = {*registry.names("solvers"), *registry.names("policies")}
-    assert installed <= set(table)
+    assert set(registry.names("solvers")) <= set(table)
+    assert set(table) <= {"auto", *registry.names("solvers"), *registry.names("policies")}
     assert {*re.findall(r"^### `(\w+)`", section("docs/formats.md", "## Import"), re.M)} == set(FORMATS)
-    for name in installed:
+    for name in registry.names("solvers"):
         assert f"`{name}`" in text_of("CHANGELOG.md"), name
+
+
+def test_the_catalogue_of_policies_is_what_the_command_prints() -> None:
+    assert text_of("docs/policies.md") == page(registry.listed("policies"))
 
 
 def test_sizes_stated_for_auto_are_those_of_the_engine() -> None:
