@@ -1,4 +1,4 @@
-"""Pollux's published simulations of Tiresias and Optimus, beside ours of the same jobs.
+"""Pollux's published simulations of Tiresias, Optimus and itself, beside ours of the same jobs.
 
     python benchmarks/fidelity_pollux.py DATA [--workloads 6] [--json]
 
@@ -10,6 +10,8 @@ times after submission, and ours relative to the published:
 - `emptiest`: with gangs on the emptiest nodes first (`place=emptiest`), as there.
 - `epochs`, for optimus: besides, what is left of a job is counted as there, in whole epochs after the one under way;
   in its last epoch a job has one step left. It then gives back all GPUs but one where others gain by them.
+
+For pollux the jobs are imported with adaptive batch sizes, and `proven` is the share of rounds solved to the optimum.
 
 What remains, and its cause:
 
@@ -24,6 +26,9 @@ What remains, and its cause:
   divides badly makes more steps.
 - In workload 7 yolov3 jobs of four GPUs, 14,100 s long on one node, are within a few restarts of the threshold at
   14,400 s: two of them are done just before it in the first column, and hours after it there and in the second.
+- Under Pollux a job there scales worse early in training than late, and gets its GPUs accordingly: 16 GPUs make
+  `cifar10` 1.1 times as fast as one in its first epoch, 12.4 times in its last. Here they do 8.5 times all along, the
+  harmonic mean. There rates are fitted to what the job has measured so far; here they are known.
 """
 
 import argparse
@@ -38,6 +43,7 @@ from optsched.simulate.world import World
 from optsched.traces import pollux
 from optsched.traces.pollux_application import Application
 from optsched_solvers.policies.optimus import Optimus
+from optsched_solvers.policies.pollux.policy import Pollux
 from optsched_solvers.policies.tiresias import Tiresias
 
 ROUND_S = 60.0
@@ -65,24 +71,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--workloads", default="1,2,3,4,5,6,7,8")
+    parser.add_argument("--policies", default="tiresias,optimus,pollux")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     epochs = {path.parent.name: Application(path.parent).epochs for path in given.data.glob("*/placements.csv")}
     rows = [
         row(given.data, name, f"workload-{number}", epochs)
-        for name in ("tiresias", "optimus") for number in given.workloads.split(",")
+        for name in given.policies.split(",") for number in given.workloads.split(",")
     ]
     if given.json:
         print(json.dumps(rows, indent=2))
         return
-    print(f"{'policy':<9} {'workload':<10} {'published':>10} {'ours':>18} {'emptiest':>18} {'epochs':>18}")
+    heads = "".join(f" {kind:>18}" for kind in ("ours", "emptiest", "epochs"))
+    print(f"{'policy':<9} {'workload':<10} {'published':>10}{heads} {'proven':>7}")
     for found in rows:
         cells = [
             f"{mean_s:9,.0f} ({mean_s / found['published'] - 1:+6.2%})" if (mean_s := found.get(kind)) else ""
             for kind in ("ours", "emptiest", "epochs")
         ]
         print(f"{found['policy']:<9} {found['workload']:<10} {found['published']:10,.0f}"
-              + "".join(f" {cell:>18}" for cell in cells))
+              + "".join(f" {cell:>18}" for cell in cells) + (f" {found['proven']:>7.1%}" if "proven" in found else ""))
 
 
 def row(data: Path, name: str, workload: str, epochs: dict[str, int]) -> dict[str, Any]:
@@ -92,13 +100,20 @@ def row(data: Path, name: str, workload: str, epochs: dict[str, int]) -> dict[st
     kinds: dict[str, Policy]
     if name == "tiresias":
         kinds = {"ours": Tiresias(), "emptiest": Tiresias(EMPTIEST)}
-    else:
+    elif name == "optimus":
         kinds = {"ours": Optimus(), "emptiest": Optimus(EMPTIEST), "epochs": EpochOptimus(epochs)}
-    instance = pollux.read(data / "workloads" / f"{workload}.csv", elastic=name == "optimus").instance
+    else:
+        kinds = {"ours": Pollux()}
+    instance = pollux.read(
+        data / "workloads" / f"{workload}.csv", elastic=name != "tiresias", fixed_batch=name != "pollux"
+    ).instance
     found: dict[str, Any] = {"policy": name, "workload": workload, "published": fmean(published.values())}
     for kind, policy in kinds.items():
         plan = simulate(instance, policy, round_s=ROUND_S)
         found[kind] = fmean(entry.completion_s - instance.job[entry.id].submit_s for entry in plan.jobs)
+        if isinstance(policy, Pollux):
+            facts = policy.facts()
+            found["proven"] = float(facts["proven_rounds"]) / float(facts["rounds"])
     return found
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from .quantity import Amount, Count, Gib, Rate, Weight
 
@@ -14,7 +14,9 @@ POWER_CAP = "power_w"
 class Node:
     """One host. `None` for cores or memory means that this is not modelled and never binds.
 
-    `gpu_memory_gib` is the memory of each GPU; `gpu_price_per_h` what one GPU costs for an hour.
+    `gpu_memory_gib` is the memory of each GPU; `gpu_price_per_h` what one GPU costs for an hour. `memory_gbps` is the
+    bandwidth of the host's memory in Gbit/s, which all jobs on the node share.
+    `model_cache_gib` is the cache for models that jobs fetch; None is no cache, so that each start fetches.
     """
 
     name: str
@@ -23,6 +25,8 @@ class Node:
     gpu_memory_gib: Gib | None = None
     cpus: Count | None = None
     memory_gib: Gib | None = None
+    memory_gbps: Rate | None = None
+    model_cache_gib: Gib | None = None
     rack: str | None = None
     gpu_price_per_h: Amount = 1.0
 
@@ -65,13 +69,15 @@ class Cluster:
     `resources` are renewable (held while a job runs: licences, power); `budgets` are used up by the plan
     (energy, money). The resource `power_w` is a power cap: jobs hold what their GPUs draw without naming it.
     `rack_uplink_gbps` is what a rack's gangs can exchange with other racks; that of a rack it does not name never
-    binds. `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
+    binds. With `uplinks` "reserved" gangs that do not fit on an uplink together do not run together; "shared" lets them,
+    and slows them down (see `contention`). `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
     """
 
     nodes: tuple[Node, ...] = ()
     resources: dict[str, Amount] = field(default_factory=dict)
     budgets: dict[str, Amount] = field(default_factory=dict)
     rack_uplink_gbps: dict[str, Rate] = field(default_factory=dict)
+    uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
 
     @cached_property

@@ -70,10 +70,31 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
         if rack not in racks:
             yield Fault(f"cluster.rack_uplink_gbps.{rack}", f"no node is in rack {rack!r}",
                         "name the rack of a node or leave it out")
+        elif instance.cluster.uplinks == "shared" and not instance.cluster.rack_uplink_gbps[rack]:
+            yield Fault(f"cluster.rack_uplink_gbps.{rack}", "a shared uplink of 0 lets nobody make progress",
+                        "give it more than 0, or reserve uplinks")
+    for i, node in enumerate(instance.cluster.nodes):
+        if node.memory_gbps == 0:
+            yield Fault(f"cluster.nodes[{i}].memory_gbps", f"memory of node {node.name} without any bandwidth",
+                        "give it more than 0 or leave it out")
+    yield from _models(instance)
     for i, tenant in enumerate(instance.tenants):
         if tenant.borrow_gpus and tenant.gpu_quota is None:
             yield Fault(f"tenants[{i}].borrow_gpus", f"tenant {tenant.name} has no quota to go beyond",
                         "give it a gpu_quota or leave the field out")
+
+
+def _models(instance: Instance) -> Iterator[Fault]:
+    """A model has one size, or it would not be known what fits a cache beside it."""
+    size: dict[str, float] = {}
+    for i, job in enumerate(instance.jobs):
+        profile = job.profile
+        if profile.fetch_s and profile.name is not None:
+            first = size.setdefault(profile.name, profile.model_gib)
+            if first != profile.model_gib:
+                yield Fault(f"jobs[{i}].profile.model_gib",
+                            f"job {job.id}: model {profile.name} has {profile.model_gib:g} GiB here, {first:g} elsewhere",
+                            "give it one size, or two names")
 
 
 def _references(instance: Instance, i: int, job: Job) -> Iterator[Fault]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from .cluster import POWER_CAP, Cluster
 from .instance import Instance, Running
 from .job import Job
-from .physics import held_resources
+from .physics import placed_resources
 
 
 def with_power(cluster: Cluster, jobs: tuple[Job, ...], running: tuple[Running, ...]) -> tuple[Running, ...]:
@@ -26,10 +26,9 @@ def without_power(instance: Instance) -> tuple[Running, ...]:
 
 def _changed(cluster: Cluster, jobs: Mapping[str, Job], entry: Running, adds: bool) -> Running:
     job = jobs.get(entry.job)
-    node = cluster.node.get(entry.placement[0].node) if entry.placement else None
-    if job is None or job.modes or node is None:
+    if job is None or job.modes or not all(slot.node in cluster.node for slot in entry.placement):
         return entry
-    short, full = job.resources, held_resources(cluster, job, entry.mode, node.gpu_type)
+    short, full = job.resources, placed_resources(cluster, job, entry.mode, entry.placement)
     before, after = (short, full) if adds else (full, short)
     if entry.mode.resources != before:
         return entry  # it states its power, or what it states is wrong: `find_faults` tells

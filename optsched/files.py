@@ -219,9 +219,10 @@ def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
             profile.name, tuple(profile.rate.items()), tuple(profile.gpus.items()),
             tuple(profile.cpus_per_gpu.items()), profile.locality,
             sharing and (sharing.duty, tuple(sharing.partners.items())),
-            profile.gpu_memory_gib, profile.memory_gib_per_gpu, profile.network_gbps, profile.checkpoint_s,
-            profile.restore_s, profile.startup_s, profile.checkpoint_every_s, tuple(profile.power_w.items()),
-            tuple(profile.clocks.items()),
+            profile.gpu_memory_gib, profile.memory_gib_per_gpu, profile.network_gbps, profile.network_duty,
+            profile.memory_gbps, profile.memory_duty, profile.checkpoint_s, profile.restore_s, profile.startup_s,
+            profile.model_gib, profile.fetch_s,
+            profile.checkpoint_every_s, tuple(profile.power_w.items()), tuple(profile.clocks.items()), profile.mixing,
         )
         first = known.setdefault(key, profile)
         if first is not profile:

@@ -57,13 +57,13 @@ class Incumbent:
         self._claimed: dict[int, Limit] = {}
         self._trusts_claims = True
 
-    def offer(self, plan: object, source: str) -> str | None:
-        """Verify a plan and keep it if it is better. Returns why it was rejected, or None."""
+    def offer(self, plan: object, source: str, *, replay: bool = False) -> str | None:
+        """Verify a plan (`replay`: what happened) and keep it if it is better. Returns why it was rejected, or None."""
         fault = malformed(plan)
         if fault is not None:
             return fault
         assert isinstance(plan, Plan)
-        report = verify(self.instance, plan, self.objective)
+        report = verify(self.instance, plan, self.objective, replay=replay)
         if report.values is None:
             more = len(report.violations) - 1
             return str(report.violations[0]) + (f" (and {more} more)" if more else "")

@@ -15,6 +15,13 @@ TIME_TOLERANCE_S = 1e-5
 """Instants closer than this are the same: the rounding of Unix times held as floats."""
 
 
+MEMORY_TOLERANCE = 1e-6
+"""Share of a GPU's memory by which two jobs may exceed it: the rounding of numbers in files."""
+
+OUT_OF_MEMORY_S = 1.0
+"""A job that starts beside another fills its GPU memory during its set-up, and within this time at the least."""
+
+
 def interpolate(table: Mapping[int, float], count: int) -> float:
     """Rate at `count`: linear between the table's points, on the line to the origin below the first, the last
     rate beyond the last. An empty table is 1."""
@@ -73,6 +80,25 @@ def gpu_type_rate(profile: Profile, gpu_type: str | None) -> float:
     return profile.rate.get(gpu_type, 0.0)
 
 
+def gpus_by_type(cluster: Cluster, placement: Placement) -> dict[str | None, int]:
+    """GPUs of each type that a placement holds, in its order; empty without GPUs."""
+    held: dict[str | None, int] = {}
+    for slot in placement:
+        if slot.gpus:
+            gpu_type = cluster.node[slot.node].gpu_type
+            held[gpu_type] = held.get(gpu_type, 0) + slot.gpus
+    return held
+
+
+def mixed_type_rate(profile: Profile, held: Mapping[str | None, int]) -> float:
+    """Rate by GPU type of a gang that holds GPUs of several: that of the slowest, or with `mixing` "sum" the mean
+    over its GPUs; 0 where it is not known of one of them."""
+    rates = [gpu_type_rate(profile, gpu_type) for gpu_type in held]
+    if profile.mixing == "bottleneck" or min(rates) <= 0:
+        return min(rates)
+    return sum(gpus * own for gpus, own in zip(held.values(), rates, strict=True)) / sum(held.values())
+
+
 def count_rate(job: Job, gpus: int) -> float:
     """Rate by GPU count; an elastic job without a table scales in proportion, at `max` it has rate 1."""
     if not job.profile.gpus and isinstance(job.gpus, Elastic):
@@ -118,13 +144,17 @@ def rate(job: Job, mode: Mode, gpu_type: str | None, spread: Span, partner: Job 
 
     The product of the profile's tables (DESIGN 5). A listed mode has its own duration; only the spread slows it.
     """
+    return _rate(job, mode, gpu_type_rate(job.profile, gpu_type), spread, partner)
+
+
+def _rate(job: Job, mode: Mode, type_rate: float, spread: Span, partner: Job | None) -> float:
     share = 1.0 if partner is None else sharing_rate(job.profile, partner.profile)
     if mode.duration_s is not None:
         own = job.work_s / mode.duration_s
     elif mode.gpus == 0:
         return share
     else:
-        own = gpu_type_rate(job.profile, gpu_type) * count_rate(job, mode.gpus)
+        own = type_rate * count_rate(job, mode.gpus)
         if job.profile.cpus_per_gpu:
             own *= interpolate(job.profile.cpus_per_gpu, mode.cpus_per_gpu)
         if mode.clock_mhz is not None:
@@ -133,10 +163,15 @@ def rate(job: Job, mode: Mode, gpu_type: str | None, spread: Span, partner: Job 
 
 
 def placed_rate(instance: Instance, job: Job, mode: Mode, placement: Placement) -> float:
-    """`rate` of a placement: its GPU type and spread are read off its nodes."""
+    """`rate` of a placement: its GPU types and spread are read off its nodes."""
     gpu_type = instance.cluster.node[placement[0].node].gpu_type if placement else None
     partner = None if mode.share_with is None else instance.job[mode.share_with]
-    return rate(job, mode, gpu_type, span(instance.cluster, placement), partner)
+    type_rate = gpu_type_rate(job.profile, gpu_type)
+    if len(placement) > 1:
+        held = gpus_by_type(instance.cluster, placement)
+        if len(held) > 1:
+            type_rate = mixed_type_rate(job.profile, held)
+    return _rate(job, mode, type_rate, span(instance.cluster, placement), partner)
 
 
 def run_s(job: Job, mode: Mode, work_s: float, rate_: float) -> float:
@@ -149,6 +184,22 @@ def run_s(job: Job, mode: Mode, work_s: float, rate_: float) -> float:
 def setup_s(job: Job, ran_before: bool) -> float:
     """Seconds a start takes before work goes on: start-up, plus restore for a job that ran before."""
     return job.profile.startup_s + (job.profile.restore_s if ran_before else 0.0)
+
+
+def beyond_gpu_memory(cluster: Cluster, job: Job, partner: Job, placement: Placement) -> str | None:
+    """The first node of a placement whose GPUs do not have the memory that two jobs need together, or None."""
+    both_gib = job.profile.gpu_memory_gib + partner.profile.gpu_memory_gib
+    for slot in placement:
+        gib = cluster.node[slot.node].gpu_memory_gib
+        if slot.gpus and gib is not None and both_gib > gib * (1 + MEMORY_TOLERANCE):
+            return slot.node
+    return None
+
+
+def runs_out_of_memory_s(job: Job, ran_before: bool) -> float:
+    """Seconds after which a job that was started beside another without the memory for both is stopped: its set-up,
+    or OUT_OF_MEMORY_S."""
+    return max(setup_s(job, ran_before), OUT_OF_MEMORY_S)
 
 
 def hold_to_save_s(job: Job) -> float:
@@ -225,6 +276,17 @@ def held_resources(cluster: Cluster, job: Job, mode: Mode, gpu_type: str | None)
     if POWER_CAP not in cluster.resources or not mode.gpus:
         return job.resources
     watts = power_w(job, mode, gpu_type, mode.gpus)
+    return {**job.resources, POWER_CAP: job.resources.get(POWER_CAP, 0.0) + watts} if watts else job.resources
+
+
+def placed_resources(cluster: Cluster, job: Job, mode: Mode, placement: Placement) -> dict[str, float]:
+    """`held_resources` of a placement: what its GPUs draw depends on the type of each."""
+    held = gpus_by_type(cluster, placement)
+    if len(held) <= 1:
+        return held_resources(cluster, job, mode, next(iter(held), None))
+    if POWER_CAP not in cluster.resources:
+        return job.resources
+    watts = sum(power_w(job, mode, gpu_type, gpus) for gpu_type, gpus in held.items())
     return {**job.resources, POWER_CAP: job.resources.get(POWER_CAP, 0.0) + watts} if watts else job.resources
 
 

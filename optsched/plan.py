@@ -10,7 +10,7 @@ CLOSED_GAP = 1e-6
 """A level whose gap is no larger counts as solved to optimality: the rounding of solvers and of times."""
 
 Decision = Literal["start", "continue", "preempt", "resume", "migrate", "resize", "wait"]
-Incident = Literal["failure", "outage"]
+Incident = Literal["failure", "outage", "out_of_memory"]
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 
@@ -20,7 +20,8 @@ class Segment:
 
     Start-up, restore and checkpoint seconds are inside it. A segment that begins where the one before ended, with
     the same mode (but for the sharing partner) and placement, goes on without any of them. `stopped_by` says what
-    ended it that nobody planned: the failure of its attempt or the outage of a node.
+    ended it that nobody planned: the failure of its attempt, the outage of a node, or that the memory of its GPUs did
+    not hold it beside its partner.
     """
 
     start_s: float

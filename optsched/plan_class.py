@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from .instance import Instance
-from .physics import TIME_TOLERANCE_S
+from .physics import TIME_TOLERANCE_S, gpus_by_type
 from .plan import JobPlan, Plan, Segment
 
 
 def outside_class(instance: Instance, plan: Plan) -> str | None:
     """Why a verified plan is outside the plan class, or None.
 
-    A waiting job runs in one piece once started, on GPUs of its own; a running job either continues or is
+    A waiting job runs in one piece once started, on GPUs of its own of one type; a running job either continues or is
     preempted at `now_s` and later resumed in one piece. Bounds of solvers say nothing about other plans.
     """
     for entry in plan.jobs:
@@ -19,6 +19,9 @@ def outside_class(instance: Instance, plan: Plan) -> str | None:
             partner = segment.mode.share_with
             if partner is not None and (running is None or running.mode.share_with != partner):
                 return f"job {entry.id} starts to share GPUs with {partner}; in the class each job has its own"
+            mixes = len(gpus_by_type(instance.cluster, segment.placement)) > 1 if len(segment.placement) > 1 else False
+            if mixes and (running is None or segment.placement != running.placement):
+                return f"job {entry.id} starts on GPUs of several types; in the class each gang has one"
         pieces = 1 + sum(not _goes_on(a, b) for a, b in zip(entry.segments, entry.segments[1:], strict=False))
         if pieces > 1 + _saves_first(instance, entry):
             return f"job {entry.id} runs in {pieces} pieces; a plan preempts only jobs that run now, and once"

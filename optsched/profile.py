@@ -1,6 +1,7 @@
 """What was measured of a job."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from .quantity import Fraction, Gib, PositiveCount, Rate, Seconds, Watts
 
@@ -34,6 +35,9 @@ class Clock:
     power: Rate
 
 
+Mixing = Literal["bottleneck", "sum"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """Rates and costs of one job; every field is optional, absent means rate 1, no demand, no cost.
@@ -44,8 +48,17 @@ class Profile:
     interpolation serves jobs found running with others. `clocks` are the GPU clocks, in MHz, at which the job may
     run besides the default one.
 
-    `network_gbps` is what a gang over several racks takes of the uplink of each. `power_w` is the electric power of
-    each GPU by type.
+    `mixing` is how fast a gang on GPUs of several types is: "bottleneck" as its slowest type, because all workers go
+    in step; "sum" as all its GPUs together, each at the pace of its own type, because copies of the job on each type
+    work on their own and only join their progress now and then (what that costs belongs into `gpus`).
+
+    `network_gbps` is what a gang over several racks takes of the uplink of each, `network_duty` the share of a step in
+    which it uses them when it has them alone. `memory_gbps` is what each GPU's part of the job takes of the bandwidth
+    of its host's memory (a CPU-only job as a whole), `memory_duty` the share of a step bound by that. `power_w` is the
+    electric power of each GPU by type.
+
+    `fetch_s` is what it takes to fetch the model, of `model_gib`, to a node that does not have it in its cache, on top
+    of `startup_s`; models are told apart by `name`, one without is in no cache.
 
     `checkpoint_every_s` None: the job saves on demand, a preemption holds its GPUs for `checkpoint_s`.
     A number: only periodic checkpoints exist, and a preemption loses the work since the last one.
@@ -59,10 +72,16 @@ class Profile:
     sharing: Sharing | None = None
     gpu_memory_gib: Gib = 0.0
     memory_gib_per_gpu: Gib = 0.0
+    mixing: Mixing = "bottleneck"
     network_gbps: Rate = 0.0
+    network_duty: Fraction = 1.0
+    memory_gbps: Rate = 0.0
+    memory_duty: Fraction = 1.0
     checkpoint_s: Seconds = 0.0
     restore_s: Seconds = 0.0
     startup_s: Seconds = 0.0
+    model_gib: Gib = 0.0
+    fetch_s: Seconds = 0.0
     checkpoint_every_s: Seconds | None = None
     power_w: dict[str, Watts] = field(default_factory=dict)
     clocks: dict[PositiveCount, Clock] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Hypothesis strategies for instances: any shape a file may have, all of them sound."""
 
 from dataclasses import replace
+from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -58,7 +59,9 @@ def profiles(draw: st.DrawFn) -> Profile:
         sharing=draw(maybe(st.builds(Sharing, duty=maybe(amounts(1.0, 0.01)),
                                      partners=st.dictionaries(NAMES, RATES, max_size=2)))),
         gpu_memory_gib=draw(amounts(16.0)), memory_gib_per_gpu=draw(amounts(8.0)), network_gbps=draw(amounts(100.0)),
+        network_duty=draw(amounts(1.0, 0.01)), memory_gbps=draw(amounts(100.0)), memory_duty=draw(amounts(1.0, 0.01)),
         checkpoint_s=draw(SECONDS), restore_s=draw(SECONDS), startup_s=draw(SECONDS),
+        model_gib=2.5, fetch_s=draw(SECONDS),
         checkpoint_every_s=draw(maybe(SECONDS)),
         power_w=draw(st.dictionaries(st.sampled_from(TYPES), amounts(1000.0), max_size=2)),
         clocks=draw(st.dictionaries(st.integers(1, 3000), st.builds(Clock, rate=RATES, power=RATES), max_size=2)),
@@ -73,17 +76,21 @@ def clusters(draw: st.DrawFn) -> Cluster:
     kinds = [
         Node(name="", gpus=draw(st.integers(2, 4)), gpu_type=draw(st.sampled_from(TYPES)), cpus=draw(
             st.sampled_from([None, 32])), memory_gib=draw(st.sampled_from([None, 64.0])), gpu_memory_gib=draw(
-            st.sampled_from([None, 16.0, 40.5])), rack=draw(maybe(NAMES)), gpu_price_per_h=draw(amounts(5.0)))
+            st.sampled_from([None, 16.0, 40.5])), rack=draw(maybe(NAMES)), gpu_price_per_h=draw(amounts(5.0)),
+             memory_gbps=draw(maybe(amounts(200.0, 0.5))), model_cache_gib=draw(maybe(amounts(80.0))))
         for _ in range(2)
     ]
     nodes = tuple(replace(draw(st.sampled_from(kinds)), name=name) for name in names)
     racks = [rack for rack in dict.fromkeys(node.rack for node in nodes) if rack is not None]
+    uplinks: Literal["reserved", "shared"] = draw(st.sampled_from(["reserved", "shared"]))
     resources = {"licence": 4.0}
     if draw(st.booleans()):
         resources["power_w"] = draw(amounts(9000.0, 2000.0))
     return Cluster(
         nodes=nodes, resources=resources, budgets=draw(st.sampled_from([{}, {"energy kWh": 1e4}])),
-        rack_uplink_gbps={rack: draw(amounts(200.0)) for rack in racks if draw(st.booleans())},
+        uplinks=uplinks,
+        rack_uplink_gbps={rack: draw(amounts(200.0, 0.001 if uplinks == "shared" else 0.0)) for rack in racks
+                          if draw(st.booleans())},
         reference_gpu=draw(maybe(st.sampled_from(TYPES))),
     )
 

@@ -312,6 +312,70 @@ def racks() -> Case:
     return Instance(cluster=cluster, jobs=jobs), plan
 
 
+def contended() -> Case:
+    """Two gangs on a shared uplink, then a gang and a CPU-only job on the memory of a node beside one that takes none.
+
+    Uplink r0 holds one gang: together `much` goes at 1/2 and `half` at 1 / (1 + 0.5). `half` has done its 20 s at 30 s,
+    `much` has done 15 s by then and the rest alone. Memory of n1 holds 8, `busy` takes 2 x 4 and `host` 8: together
+    `busy` goes at 1/2 and `host` at 1 / 1.5, so `host` is done at 55 s with `busy` at 7.5 of its 10 s.
+    """
+    cluster = Cluster(
+        nodes=tuple(
+            Node(name=f"n{i}", gpus=8, cpus=8, rack=f"r{i // 2}", memory_gbps=8.0 if i == 1 else None) for i in range(4)
+        ),
+        rack_uplink_gbps={"r0": 10.0, "r1": 20.0}, uplinks="shared",
+    )
+    jobs = (
+        Job(id="much", gpus=4, duration_s=20.0, profile=Profile(network_gbps=10.0)),
+        Job(id="half", gpus=4, duration_s=20.0, profile=Profile(network_gbps=10.0, network_duty=0.5)),
+        Job(id="busy", gpus=2, duration_s=10.0, profile=Profile(memory_gbps=4.0)),
+        Job(id="host", gpus=0, cpus=2, duration_s=10.0, profile=Profile(memory_gbps=8.0, memory_duty=0.5)),
+        Job(id="none", gpus=1, duration_s=10.0),
+    )
+    four = Mode(gpus=4)
+    plan = Plan(
+        jobs=(
+            entry("much", "start", segment(0, 35, four, "n0:2g0c", "n2:2g0c")),
+            entry("half", "start", segment(0, 30, four, "n1:2g0c", "n3:2g0c")),
+            entry("busy", "wait", segment(40, 57.5, Mode(gpus=2), "n1:2g0c")),
+            entry("host", "wait", segment(40, 55, Mode(cpus=2), "n1:0g2c")),
+            entry("none", "wait", segment(40, 50, Mode(gpus=1), "n1:1g0c")),
+        )
+    )
+    return Instance(cluster=cluster, jobs=jobs), plan
+
+
+def cached() -> Case:
+    """Models fetched in 5 s and cached: a and b take 6 of the 10 GiB of a cache, c 4; every start takes 1 s on top.
+
+    On n0 `a2` finds what `a1` fetched; `b1`, at the same instant, evicts c and then a, so that `c2` fetches again, and
+    `b2` does not. On n1 `run` has its model there from the beginning; models without a name are never cached, and n2
+    has no cache.
+    """
+    def model(name: str | None, gib: float) -> Profile:
+        return Profile(name=name, model_gib=gib, fetch_s=5.0, startup_s=1.0)
+
+    a, b, c, unnamed = model("a", 6.0), model("b", 6.0), model("c", 4.0), model(None, 1.0)
+    one = Mode(gpus=1)
+    rows = (
+        ("a1", a, "n0", 0, 16), ("c1", c, "n0", 0, 16), ("a2", a, "n0", 16, 27), ("b1", b, "n0", 16, 32),
+        ("c2", c, "n0", 32, 48), ("b2", b, "n0", 32, 43), ("run", b, "n1", 0, 4), ("b3", b, "n1", 4, 15),
+        ("x1", unnamed, "n1", 15, 31), ("x2", unnamed, "n1", 31, 47), ("a3", a, "n2", 0, 16), ("a4", a, "n2", 16, 32),
+    )
+    jobs = tuple(Job(id=name, duration_s=10.0, profile=profile) for name, profile, *_ in rows)
+    plan = Plan(jobs=tuple(
+        entry(name, "continue" if name == "run" else "wait" if start else "start",
+              segment(start, end, one, f"{node}:1g0c"))
+        for name, _, node, start, end in rows
+    ))
+    cluster = Cluster(nodes=(
+        Node(name="n0", gpus=2, model_cache_gib=10.0), Node(name="n1", gpus=1, model_cache_gib=10.0),
+        Node(name="n2", gpus=1),
+    ))
+    running = (Running(job="run", mode=one, placement=place("n1:1g0c"), started_s=-9.0, remaining_s=4.0),)
+    return Instance(cluster=cluster, jobs=jobs, running=running), plan
+
+
 def loans() -> Case:
     """A tenant that borrows what the other leaves idle, and one without a quota."""
     jobs = (
@@ -350,7 +414,26 @@ def incidents() -> Case:
     ), plan
 
 
+def crowded() -> Case:
+    """What happened to a job that was started beside another without the GPU memory for both."""
+    shape = Profile(sharing=Sharing(duty=1.0), startup_s=3.0, restore_s=2.0, gpu_memory_gib=50.0)
+    jobs = (Job(id="stays", duration_s=20.0, profile=shape), Job(id="dies", duration_s=10.0, profile=shape))
+    one = Mode(gpus=1)
+    vain = segment(10, 13, replace(one, share_with="stays"), "n0:1g0c")
+    plan = Plan(
+        jobs=(
+            entry(  # 7 s of work alone, 1.5 s beside the other, 11.5 s alone
+                "stays", "start", segment(0, 10, one, "n0:1g0c"),
+                segment(10, 13, replace(one, share_with="dies"), "n0:1g0c"), segment(13, 24.5, one, "n0:1g0c"),
+            ),
+            entry("dies", "wait", replace(vain, stopped_by="out_of_memory"), segment(30, 45, one, "n0:1g0c")),
+        )
+    )
+    cluster = Cluster(nodes=tuple(replace(node, gpu_memory_gib=80.0) for node in nodes(2, gpus=1)))
+    return Instance(cluster=cluster, jobs=jobs), plan
+
+
 CASES = {
     case.__name__: case
-    for case in (gangs, kinds, shared, held, periodic, pairs, clocked, racks, loans, incidents)
+    for case in (gangs, kinds, shared, held, periodic, pairs, clocked, racks, contended, cached, loans, incidents, crowded)
 }

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from optsched import Instance, Job, Mode, Node, Plan, Segment
+from optsched import Instance, Job, Mode, Node, Plan, Running, Segment
 
 STEP_S = 0.5
 EPS = 1e-6
@@ -41,11 +41,50 @@ def why_not(instance: Instance, plan: Plan) -> str | None:
                 used[name] = used.get(name, 0) + amount
         for name, amount in used.items():
             need(amount <= instance.cluster.budgets[name] + EPS, "budget")
+        fetched = fetching(instance, rows)
         for job in instance.jobs:
-            check_work(instance, job, rows[job.id])
+            slow = {i: slower(instance, job, rows, i) for i in rows[job.id]}
+            check_work(instance, job, rows[job.id], slow, fetched[job.id])
     except Broken as broken:
         return str(broken)
     return None
+
+
+def fetching(instance: Instance, rows: dict[str, dict[int, Segment]]) -> dict[str, set[int]]:
+    """The half seconds in which each job starts and fetches its model."""
+    cache: dict[str, list[Job]] = {node.name: [] for node in instance.cluster.nodes}  # a job stands for its model
+    found: dict[str, set[int]] = {name: set() for name in rows}
+
+    def enter(job: Job, segment: Segment | Running) -> None:
+        for slot in segment.placement if job.profile.fetch_s and job.profile.name else ():
+            size = node_named(instance, slot.node).model_cache_gib
+            if size is not None and job.profile.model_gib <= size:
+                others = [one for one in cache[slot.node] if one.profile.name != job.profile.name]
+                while sum(one.profile.model_gib for one in others) + job.profile.model_gib > size:
+                    del others[0]
+                cache[slot.node] = [*others, job]
+
+    order = {job.id: n for n, job in enumerate(instance.jobs)}
+    for run in sorted(instance.running, key=lambda one: (one.started_s, order[one.job])):
+        enter(job_named(instance, run.job), run)
+    goes_on = {
+        run.job for run in instance.running
+        for first in [rows[run.job].get(round(instance.now_s / STEP_S))]
+        if first and key(first) == key(Segment(start_s=0, end_s=1, mode=run.mode, placement=run.placement))
+    }
+    for i in sorted({i for row in rows.values() for i in row}):
+        starting = [
+            job for job in instance.jobs for row in [rows[job.id]]
+            if i in row and not (i - 1 in row and key(row[i - 1]) == key(row[i]))
+            and not (i == min(row) and job.id in goes_on)
+        ]
+        for job in starting:
+            slots = rows[job.id][i].placement
+            if not slots or not all(job.profile.name in [one.profile.name for one in cache[s.node]] for s in slots):
+                found[job.id].add(i)
+        for job in starting:
+            enter(job, rows[job.id][i])
+    return found
 
 
 def job_named(instance: Instance, name: str) -> Job:
@@ -157,12 +196,41 @@ def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
             with_quota += sum(mine)
     need(with_quota <= sum(tenant.gpu_quota or 0 for tenant in instance.tenants), "all quotas")
     for rack, gbps in instance.cluster.rack_uplink_gbps.items():
-        traffic = 0.0
+        traffic = widest = 0.0
         for name, segment in held.items():
             touched = [node_named(instance, slot.node).rack for slot in segment.placement]
             leaves = len(touched) > 1 and (len(set(touched)) > 1 or touched[0] is None)
-            traffic += job_named(instance, name).profile.network_gbps if leaves and rack in touched else 0.0
-        need(traffic <= gbps + EPS, "uplink")
+            mine = job_named(instance, name).profile.network_gbps if leaves and rack in touched else 0.0
+            traffic, widest = traffic + mine, max(widest, mine)
+        need((traffic if instance.cluster.uplinks == "reserved" else widest) <= gbps + EPS, "uplink")
+
+
+def slower(instance: Instance, job: Job, rows: dict[str, dict[int, Segment]], i: int) -> float:
+    """By how much contention slows the job down in one half second."""
+    uplinks: dict[str, float] = {}
+    memory: dict[str, float] = {}
+    for name, row in rows.items():
+        if i not in row:
+            continue
+        profile = job_named(instance, name).profile
+        nodes = [node_named(instance, slot.node) for slot in row[i].placement]
+        racks = {node.rack for node in nodes}
+        spread = len(nodes) > 1 and (len(racks) > 1 or None in racks)
+        for rack in racks if spread and instance.cluster.uplinks == "shared" else ():
+            if rack in instance.cluster.rack_uplink_gbps:
+                uplinks[rack] = uplinks.get(rack, 0.0) + profile.network_gbps
+                if name == job.id and profile.network_gbps:
+                    uplinks[f"own {rack}"] = 1.0
+        for node, slot in zip(nodes, row[i].placement, strict=True):
+            amount = profile.memory_gbps * (slot.gpus if row[i].mode.gpus else 1)
+            memory[node.name] = memory.get(node.name, 0.0) + amount
+            if name == job.id and amount:
+                memory[f"own {node.name}"] = 1.0
+    worst_uplink = max([1.0, *(uplinks[rack] / gbps for rack, gbps in instance.cluster.rack_uplink_gbps.items()
+                               if f"own {rack}" in uplinks)])
+    worst_memory = max([1.0, *(memory[node.name] / node.memory_gbps for node in instance.cluster.nodes
+                               if f"own {node.name}" in memory and node.memory_gbps is not None)])
+    return 1 + job.profile.network_duty * (worst_uplink - 1) + job.profile.memory_duty * (worst_memory - 1)
 
 
 def curve(table: dict[int, float], at: int) -> float:
@@ -214,8 +282,9 @@ def key(segment: Segment) -> tuple[object, ...]:
             mode.clock_mhz, tuple(sorted(mode.resources.items())), tuple(sorted(mode.budgets.items())))
 
 
-def check_work(instance: Instance, job: Job, row: dict[int, Segment]) -> None:
-    """Walk through time: set-up first, then work, saving before a stop; at the very end nothing is left to do."""
+def check_work(instance: Instance, job: Job, row: dict[int, Segment], slow: dict[int, float], fetched: set[int]) -> None:
+    """Walk through time: set-up first, then work, saving before a stop; at the very end nothing is left to do. `slow`
+    says by how much the job is slowed down in each half second."""
     profile, now = job.profile, round(instance.now_s / STEP_S)
     whole = job.duration_s if job.duration_s is not None else job.modes[0].duration_s
     assert whole is not None
@@ -267,6 +336,7 @@ def check_work(instance: Instance, job: Job, row: dict[int, Segment]) -> None:
             log, started = [], at * STEP_S
             restarts = run is not None or old is not None or at > min(row)
             setup = round((profile.startup_s + (profile.restore_s if restarts else 0.0)) / STEP_S)
+            setup += round(profile.fetch_s / STEP_S) if at in fetched else 0
         going_on = False
         final = at + steps > max(row)
         saving = 0 if final else save
@@ -275,8 +345,8 @@ def check_work(instance: Instance, job: Job, row: dict[int, Segment]) -> None:
             rate = speed(instance, job, row[i].mode, [slot.node for slot in row[i].placement])
             need(rate > 0, "no progress")
             if at + setup <= i < at + steps - saving:
-                left -= rate * STEP_S
-                log.append(rate * STEP_S)
+                left -= rate * STEP_S / slow[i]
+                log.append(rate * STEP_S / slow[i])
             need(left > EPS or i == max(row), "already done")
         if final:
             break

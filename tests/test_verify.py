@@ -27,8 +27,9 @@ from optsched.verify import Report, decision_now, held_faults, running_faults, v
 from tests.plan_cases import CASES, SLOW, entry, nodes, place, segment
 from tests.slow_check import is_valid, why_not
 
-ON_THE_GRID = sorted(set(CASES) - {"incidents"})
-"""The check on a grid knows nothing of failures and outages; tests/simulate/test_incidents.py holds these."""
+ON_THE_GRID = sorted(set(CASES) - {"incidents", "crowded"})
+"""The check on a grid knows nothing of what nobody planned; tests/simulate/test_incidents.py and test_out_of_memory.py
+hold these."""
 WCT = parse("wct")
 ONE = Mode(gpus=1)
 

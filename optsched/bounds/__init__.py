@@ -53,10 +53,11 @@ def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True
             Bound(level=number, value=0.0, source="no jobs", preemptive=True)
             for number in range(len(objective.levels))
         ]
-    found = _every(instance, objective, tabulate(instance, preemptive=True))
+    any_plan = tabulate(instance, preemptive=True)
+    found = _every(instance, objective, any_plan)
     if plan_class:
         ways = tabulate(instance, preemptive=False)
-        if instance.running or _may_differ(ways):
+        if instance.running or any_plan.mixes or _may_differ(ways):
             known = {(bound.level, bound.source): bound.value for bound in found}
             for bound in _every(instance, objective, ways):
                 value = known.get((bound.level, bound.source), -math.inf)

@@ -102,7 +102,9 @@ def _gpus(ways: Ways, seconds: Floats) -> Iterator[Family]:
             ))
     for mask in dict.fromkeys((*components, *classes[:MOST_CLASSES])):
         members = _members(mask, len(types))
-        held = np.where(np.isin(ways.gpu_type, members) & ~ways.shares, ways.gpus, 0.0)
+        inside = np.zeros(len(types))
+        inside[members] = 1.0
+        held = np.where(ways.shares, 0.0, ways.on_types(inside) * ways.gpus)
         capacity = float(sum(ways.shape.capacity[t] for t in members))
         yield from _one_at_a_time(_title(ways, mask), ways, seconds, held, capacity)
 
@@ -112,6 +114,8 @@ def _usable_types(ways: Ways) -> Ints:
     if len(ways.shape.types) > 62:
         return (np.minimum.reduceat(ways.gpus, ways.first) > 0).astype(np.int64)
     bits = np.where(ways.gpu_type >= 0, np.int64(1) << np.maximum(ways.gpu_type, 0), 0)
+    for way, share in ways.mixed.items():
+        bits[way] = sum(1 << t for t in np.flatnonzero(share).tolist())
     masks = np.bitwise_or.reduceat(bits, ways.first)
     return np.where(np.minimum.reduceat(ways.gpus, ways.first) > 0, masks, 0)
 

@@ -3,6 +3,16 @@
 `modes.options` lists the modes that planners choose from. The verifier accepts more: any count of an
 elastic gang and any number of cores. Rates are piecewise linear in both, so the extremes lie at the tables'
 points, at the ends of the range and at the largest value that fits; these are what is looked at here.
+
+It also accepts gangs on GPUs of several types, which have no row of their own: with `mixes` the row of a type stands
+for every gang that has a GPU of it, so it is there where such a gang fits although the type alone has too few GPUs.
+One of the rows is always as good as the gang. Be it of n GPUs, n_t of each type t, and let a GPU of type t count
+d_t, any weight: its price, its power, its speed. The row of t with n GPUs has the rate R_t; the gang
+- as fast as its slowest type does work W in W / min R_t, no sooner than any of its types, and counts sum n_t d_t,
+  no less than n of the type among them whose d_t is least;
+- with `mixing` "sum" has the rate sum n_t R_t / n, at most the largest, and counts W (sum n_t d_t) / (sum n_t R_t / n),
+  at least the least of W n d_t / R_t. That says nothing of its set-up together with its work, so the set-up of such
+  jobs is left out (`Ways`).
 """
 
 from collections.abc import Iterator
@@ -21,7 +31,7 @@ from ..physics import (
     locality_rate,
     power_w,
 )
-from .shape import Shape
+from .shape import Shape, Types
 
 NO_GPU = -1
 SPANS: tuple[Span, ...] = ("node", "rack", "cluster")
@@ -57,10 +67,11 @@ def fastest_sharing(job: Job) -> float:
     return 1.0 if sharing is None else max([1.0, *sharing.partners.values()])
 
 
-def rows(shape: Shape, job: Job, gpu_quota: int | None) -> list[Row]:
-    """Every row of `job` on the empty cluster. Resources and budgets are not looked at."""
+def rows(shape: Shape, job: Job, gpu_quota: int | None, mixes: bool) -> list[Row]:
+    """Every row of `job` on the empty cluster, with `mixes` those of gangs on several GPU types, too. Resources and
+    budgets are not looked at."""
     if job.modes:
-        return [row for mode in job.modes for row in _listed(shape, job, mode, gpu_quota)]
+        return [row for mode in job.modes for row in _listed(shape, job, mode, gpu_quota, mixes)]
     if job.gpus == 0:
         if not shape.has_host(job.cpus, job.memory_gib):
             return []
@@ -69,10 +80,11 @@ def rows(shape: Shape, job: Job, gpu_quota: int | None) -> list[Row]:
             gpu_type=NO_GPU, rate=fastest_sharing(job), gpus=0, area_gpus=0.0, most_gpus=0, cores=cores,
             area_cores=cores, most_cores=cores, power_w=0.0, whole_s=None, resources=job.resources,
         )]
-    return [row for t in range(len(shape.types)) for row in _measured(shape, job, t, gpu_quota)]
+    able = tuple(t for t, gpu_type in enumerate(shape.types) if gpu_type_rate(job.profile, gpu_type) > 0)
+    return [row for t in able for row in _measured(shape, job, t, able if mixes else (t,), gpu_quota)]
 
 
-def _listed(shape: Shape, job: Job, mode: Mode, gpu_quota: int | None) -> Iterator[Row]:
+def _listed(shape: Shape, job: Job, mode: Mode, gpu_quota: int | None, mixes: bool) -> Iterator[Row]:
     assert mode.duration_s is not None
     own = job.work_s / mode.duration_s * fastest_sharing(job)
     resources = {name: job.resources.get(name, 0.0) + mode.resources.get(name, 0.0)
@@ -97,10 +109,11 @@ def _listed(shape: Shape, job: Job, mode: Mode, gpu_quota: int | None) -> Iterat
     for t, gpu_type in enumerate(shape.types):
         if mode.gpu_type not in (None, gpu_type):
             continue
+        among = tuple(range(len(shape.types))) if mixes and mode.gpu_type is None else (t,)
         speeds = [
             locality_rate(job.profile, spread)
             for spread in _spans(mode.gpus)
-            if shape.most_gpus(job, t, spread, mode.cpus_per_gpu) >= mode.gpus
+            if shape.most_gpus(job, _within(t, among, spread), spread, mode.cpus_per_gpu) >= mode.gpus
         ]
         if speeds and max(speeds) > 0 and own > 0:
             yield row(t, own * max(speeds), float(mode.cpus_per_gpu * mode.gpus))
@@ -110,21 +123,26 @@ def _spans(gpus: int) -> tuple[Span, ...]:
     return SPANS if gpus > 1 else ("node",)
 
 
-def _measured(shape: Shape, job: Job, t: int, gpu_quota: int | None) -> Iterator[Row]:
-    """The row of one GPU type of a job that lists no modes: a gang of fixed size, or of the best size."""
+def _within(t: int, among: Types, spread: Span) -> Types:
+    """Types on which a gang with GPUs of type `t` may be; a node has only one."""
+    return (t,) if spread == "node" else among
+
+
+def _measured(shape: Shape, job: Job, t: int, among: Types, gpu_quota: int | None) -> Iterator[Row]:
+    """The row of one GPU type of a job that lists no modes: a gang of fixed size, or of the best size. It may go on to
+    the types `among`."""
     own = gpu_type_rate(job.profile, shape.types[t]) * fastest_sharing(job)
-    if own <= 0:
-        return
     low, high = (job.gpus.min, job.gpus.max) if isinstance(job.gpus, Elastic) else (job.gpus, job.gpus)
     if gpu_quota is not None:
         high = min(high, gpu_quota)
     speed, per_work, cores_per_work, largest = 0.0, float("inf"), float("inf"), 0
     for spread in _spans(high):
-        by_cores = _core_levels(shape, job, t, spread, low)
+        types = _within(t, among, spread)
+        by_cores = _core_levels(shape, job, types, spread, low)
         where = own * locality_rate(job.profile, spread)
         if not by_cores or where <= 0:
             continue
-        most = min(high, shape.most_gpus(job, t, spread, 1 if job.profile.cpus_per_gpu else 0))
+        most = min(high, shape.most_gpus(job, types, spread, 1 if job.profile.cpus_per_gpu else 0))
         if most < low:
             continue
         fastest_core = max(rate for _, rate in by_cores)
@@ -166,14 +184,14 @@ def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:
     return kept
 
 
-def _core_levels(shape: Shape, job: Job, t: int, spread: Span, gpus: int) -> list[tuple[int, float]]:
+def _core_levels(shape: Shape, job: Job, types: Types, spread: Span, gpus: int) -> list[tuple[int, float]]:
     """Cores per GPU at which `gpus` fit, fewest first, with their rates; (0, 1) where cores do not matter."""
     table = job.profile.cpus_per_gpu
     if not table:
-        return [(0, 1.0)] if shape.most_gpus(job, t, spread, 0) >= gpus else []
+        return [(0, 1.0)] if shape.most_gpus(job, types, spread, 0) >= gpus else []
     low, high = 0, max(table)
     while low < high:  # the largest level that fits: fewer cores always fit where more do
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if shape.most_gpus(job, t, spread, middle) >= gpus else (low, middle - 1)
+        low, high = (middle, high) if shape.most_gpus(job, types, spread, middle) >= gpus else (low, middle - 1)
     levels = sorted({1, low, *(level for level in table if level <= low)} if low else ())
     return [(level, rate) for level in levels if (rate := interpolate(table, level)) > 0]

@@ -7,6 +7,9 @@ from ..cluster import POWER_CAP, Cluster, Node
 from ..job import Job
 from ..physics import Span
 
+Types = tuple[int, ...]
+"""GPU types by their position in `Shape.types`."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
@@ -41,7 +44,7 @@ class Shape:
         self.index = {gpu_type: t for t, gpu_type in enumerate(self.types)}
         self.capacity = [0] * len(self.types)
         everywhere: list[Counter[_Kind]] = [Counter() for _ in self.types]
-        by_rack: dict[tuple[int, str], Counter[_Kind]] = {}
+        by_rack: dict[str, Counter[tuple[int, _Kind]]] = {}
         for node in cluster.nodes:
             if node.gpus == 0:
                 continue
@@ -49,28 +52,27 @@ class Shape:
             self.capacity[t] += node.gpus
             everywhere[t][_kind(node)] += 1
             if node.rack is not None:
-                by_rack.setdefault((t, node.rack), Counter())[_kind(node)] += 1
-        racks: list[dict[frozenset[tuple[_Kind, int]], None]] = [{} for _ in self.types]
-        for (t, _), kinds in by_rack.items():
-            racks[t][frozenset(kinds.items())] = None
+                by_rack.setdefault(node.rack, Counter())[t, _kind(node)] += 1
         self._everywhere = everywhere
-        self._racks = racks
+        self._racks = tuple(dict.fromkeys(frozenset(kinds.items()) for kinds in by_rack.values()))
         self._hosts = tuple(dict.fromkeys((node.cpus, node.memory_gib) for node in cluster.nodes))
         self.has_power_cap = POWER_CAP in cluster.resources
         self.has_all_cores = bool(cluster.nodes) and all(node.cpus is not None for node in cluster.nodes)
         self.cores = sum(node.cpus or 0 for node in cluster.nodes)
 
-    def most_gpus(self, job: Job, t: int, spread: Span, cpus_per_gpu: int) -> int:
-        """GPUs of the largest gang of `job` that fits type `t` within `spread`."""
-        kinds = self._everywhere[t]
+    def most_gpus(self, job: Job, types: Types, spread: Span, cpus_per_gpu: int) -> int:
+        """GPUs of the largest gang of `job` that fits nodes of `types` within `spread`."""
         if spread == "node":
-            return max((kind.most_gpus(job, cpus_per_gpu) for kind in kinds), default=0)
+            every = (kind for t in types for kind in self._everywhere[t])
+            return max((kind.most_gpus(job, cpus_per_gpu) for kind in every), default=0)
         if spread == "cluster":
-            return sum(count * kind.most_gpus(job, cpus_per_gpu) for kind, count in kinds.items())
+            return sum(
+                count * kind.most_gpus(job, cpus_per_gpu) for t in types for kind, count in self._everywhere[t].items()
+            )
         return max(
             (
-                sum(count * kind.most_gpus(job, cpus_per_gpu) for kind, count in rack)
-                for rack in self._racks[t]
+                sum(count * kind.most_gpus(job, cpus_per_gpu) for (t, kind), count in rack if t in types)
+                for rack in self._racks
             ),
             default=0,
         )

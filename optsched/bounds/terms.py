@@ -114,8 +114,8 @@ def _cheapest(term: Term, instance: Instance, ways: Ways) -> float:
         per_gpu_s = ways.power_w / 3.6e6
     else:
         price = instance.cluster.lowest_gpu_price_per_h
-        by_type = np.array([price[gpu_type] / 3600.0 for gpu_type in ways.shape.types] or [0.0])
-        per_gpu_s = np.where(ways.gpu_type >= 0, by_type[ways.gpu_type], 0.0)
+        by_type = np.array([price[gpu_type] / 3600.0 for gpu_type in ways.shape.types])
+        per_gpu_s = ways.on_types(by_type)
     return float(np.sum(ways.least(per_gpu_s * ways.gpus, per_gpu_s * ways.area_gpus)))
 
 

@@ -4,7 +4,7 @@ A waiting job has a way for each of its rows. A running job has one more, to sta
 ways begin with the checkpoint that frees its GPUs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,14 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..instance import Instance, Running
 from ..job import Job
-from ..physics import hold_to_save_s, may_preempt, power_w, rate, remaining_after_preemption_s, span
+from ..physics import (
+    gpus_by_type,
+    hold_to_save_s,
+    may_preempt,
+    placed_rate,
+    power_w,
+    remaining_after_preemption_s,
+)
 from ..profile import Profile
 from .rows import NO_GPU, Row, fastest_sharing, rows
 from .shape import Shape
@@ -30,11 +37,15 @@ class Ways:
 
     `stay` is for each way the way in which its job stays, `pause_s` the checkpoint before it leaves; -1 and
     0 where the job does not run now or the way is to stay. With `preemptive` a job may stay for a while and
-    leave later, so each second of work of a leaving job may also be done where it is now.
+    leave later, so each second of work of a leaving job may also be done where it is now, and its ways stand for gangs
+    on several GPU types, too (`rows`); `mixes` says that some job has such gangs. `mixed` has the share of its GPUs on
+    each type for each way in which a job stays on several; `gpu_type` is one of them.
     """
 
     shape: Shape
     preemptive: bool
+    mixes: bool
+    mixed: dict[int, Floats]
     first: Ints
     job: Ints
     gpu_type: Ints
@@ -69,14 +80,20 @@ class Ways:
             )
         return np.minimum.reduceat(total, self.first) if total.size else total
 
+    def on_types(self, weight: Floats) -> Floats:
+        """For each way the mean over its GPUs of a weight by GPU type; 0 without GPUs."""
+        found: Floats = np.append(weight, 0.0)[self.gpu_type]  # NO_GPU is -1, the last
+        for way, share in self.mixed.items():
+            found[way] = share @ weight
+        return found
+
     def gpu_density(self, speed: Floats, halved: bool) -> tuple[Floats, Floats, Floats]:
         """GPUs held while starting, while running, and at most, each GPU of a type counted `speed[type]`
         times.
 
         With `halved` a job that may share its GPUs counts half, as a pair holds them once.
         """
-        by_type = np.append(speed, 0.0)  # NO_GPU is -1, the last
-        factor = by_type[self.gpu_type]
+        factor = self.on_types(speed)
         charged = np.where(self.shares, 0.5, 1.0) * factor if halved else factor
         return charged * self.gpus, charged * self.area_gpus, factor * self.most_gpus
 
@@ -88,6 +105,7 @@ def tabulate(instance: Instance, preemptive: bool) -> Ways:
     Raises InputError for a job that fits nowhere.
     """
     shape = Shape(instance.cluster)
+    mixes = False
     known: dict[object, int] = {}
     numbers: dict[object, int] = {}
     profiles: dict[int, int] = {}
@@ -106,9 +124,11 @@ def tabulate(instance: Instance, preemptive: bool) -> Ways:
         group = known.get(key)
         if group is None:
             group = known[key] = len(groups)
-            groups.append((job, [row for row in rows(shape, job, quota) if _is_affordable(instance, row)]))
+            found = rows(shape, job, quota, mixes=preemptive and len(shape.types) > 1)
+            mixes = mixes or (preemptive and len(shape.types) > 1 and found != rows(shape, job, quota, mixes=False))
+            groups.append((job, [row for row in found if _is_affordable(instance, row)]))
         group_of.append(group)
-    return _fill(instance, shape, preemptive, groups, np.array(group_of, np.int64))
+    return _fill(instance, shape, preemptive, mixes, groups, np.array(group_of, np.int64))
 
 
 def _contents(profile: Profile) -> object:
@@ -133,7 +153,8 @@ def _most(capacity: float) -> float:
 
 
 def _fill(
-    instance: Instance, shape: Shape, preemptive: bool, groups: list[tuple[Job, list[Row]]], group_of: Ints
+    instance: Instance, shape: Shape, preemptive: bool, mixes: bool, groups: list[tuple[Job, list[Row]]],
+    group_of: Ints,
 ) -> Ways:
     jobs = instance.jobs
     whole_work = np.array([job.work_s for job in jobs], np.float64)
@@ -172,12 +193,18 @@ def _fill(
     setup = np.array([job.profile.startup_s for job in jobs]) + np.where(
         ran_before, np.array([job.profile.restore_s for job in jobs]), 0.0
     )
+    if preemptive and len(shape.types) > 1:  # see `rows`: of a job on several types nothing is said of its set-up
+        setup[[job.profile.mixing == "sum" for job in jobs]] = 0.0
     way_setup, way_work = setup[way_job], work[way_job]
+    mixed: dict[int, Floats] = {}
     for k, (j, running) in enumerate(stays.items()):
         at = int(first[j] + fresh[j])
         row_of[at] = len(flat) - len(stays) + k
         stay[int(first[j]):at] = at
         way_setup[at], way_work[at] = running.setup_s, running.remaining_s
+        held = gpus_by_type(instance.cluster, running.placement)
+        if len(held) > 1:
+            mixed[at] = np.array([held.get(gpu_type, 0) / running.mode.gpus for gpu_type in shape.types])
 
     def column(name: str) -> Floats:
         return np.array([getattr(row, name) for row in flat], np.float64)[row_of]
@@ -186,7 +213,7 @@ def _fill(
     run = np.where((way_work == whole_work[way_job]) & ~np.isnan(listed), listed, way_work / column("rate"))
     names = sorted({name for row in flat for name in row.resources})
     return Ways(
-        shape=shape, preemptive=preemptive, first=first, job=way_job,
+        shape=shape, preemptive=preemptive, mixes=mixes or bool(mixed), mixed=mixed, first=first, job=way_job,
         gpu_type=column("gpu_type").astype(np.int64), gpus=column("gpus"), area_gpus=column("area_gpus"),
         most_gpus=column("most_gpus"), cores=column("cores"),
         area_cores=column("area_cores"), most_cores=column("most_cores"), power_w=column("power_w"),
@@ -203,13 +230,14 @@ def _fill(
 def _stay(instance: Instance, shape: Shape, running: Running) -> Row:
     """The way in which a running job goes on where it is."""
     job, mode, placement = instance.job[running.job], running.mode, running.placement
-    gpu_type = instance.cluster.node[placement[0].node].gpu_type if placement else None
-    speed = rate(job, mode, gpu_type, span(instance.cluster, placement)) * fastest_sharing(job)
+    held = gpus_by_type(instance.cluster, placement)
+    speed = placed_rate(instance, job, replace(mode, share_with=None), placement) * fastest_sharing(job)
     is_whole = mode.duration_s is not None and speed == job.work_s / mode.duration_s
     cores = float(sum(slot.cpus for slot in placement))
+    watts = sum(power_w(job, mode, gpu_type, gpus) for gpu_type, gpus in held.items())
     return Row(
-        gpu_type=shape.index[gpu_type] if mode.gpus else NO_GPU, rate=speed, gpus=mode.gpus,
+        gpu_type=shape.index[next(iter(held))] if held else NO_GPU, rate=speed, gpus=mode.gpus,
         area_gpus=float(mode.gpus), most_gpus=mode.gpus, cores=cores, area_cores=cores, most_cores=cores,
-        power_w=power_w(job, mode, gpu_type, 1), whole_s=mode.duration_s if is_whole else None,
+        power_w=watts / max(1, mode.gpus), whole_s=mode.duration_s if is_whole else None,
         resources=mode.resources,
     )

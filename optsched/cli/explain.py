@@ -109,7 +109,7 @@ def _decided(
     _agree(source, objective=stated.objective.name)
     if plan is None:
         raise InputError(f"{source}: holds no plan, only the status {stated.objective.status}")
-    report = verify(instance, plan, parse(stated.objective.name))
+    report = verify(instance, plan, parse(stated.objective.name), replay=stated.replay)
     if not report.ok:
         raise InputError(f"{source}: is no sound plan of {instance.name}: {report.violations[0]}")
     prices = decide(instance, stated.objective.name, round_s=round_s, budget_s=budget_s)

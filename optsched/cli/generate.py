@@ -46,6 +46,8 @@ ONLY = {
 @click.option("--quotas", is_flag=True, default=None,
               help="Fitted: virtual clusters have GPU quotas in proportion to the published ones.")
 @click.option("--no-failures", is_flag=True, default=None, help="Fitted: no attempt fails.")
+@click.option("--uplinks", type=click.FloatRange(0, min_open=True), metavar="GBPS",
+              help="Every rack has an uplink of GBPS Gbit/s, shared by the gangs that cross it.")
 @click.option("--no-overheads", is_flag=True, help="Starting, saving and restoring cost nothing.")
 @click.option("-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout.")
 @click.option("--fit", metavar="PAGE", type=click.Path(path_type=Path),
@@ -54,8 +56,8 @@ ONLY = {
 @json_option
 @quiet_option
 def command(
-    like: str, jobs: int, gpus: int | None, seed: int, load: float | None, no_overheads: bool, output: str | None,
-    as_json: bool, quiet: bool, **only: Any,
+    like: str, jobs: int, gpus: int | None, seed: int, load: float | None, uplinks: float | None, no_overheads: bool,
+    output: str | None, as_json: bool, quiet: bool, **only: Any,
 ) -> None:
     """Make a random instance of N jobs on about G GPUs.
 
@@ -79,6 +81,10 @@ def command(
         instance = _fitted(like, jobs, gpus, seed, load, not no_overheads, given)
     else:
         instance = _invented(like, jobs, gpus or 0, seed, load, not no_overheads, given)
+    if uplinks is not None:
+        from ..traces.shared_uplinks import with_shared_uplinks
+
+        instance = with_shared_uplinks(instance, uplinks)
     write_checked(instance, output)
     if fit is not None:
         write(instance, like, fit)

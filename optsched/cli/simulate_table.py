@@ -16,6 +16,9 @@ REASONS = {
     "fair_share": "fair share", "fragmentation": "fragmentation", "price": "price", "decision": "next decision",
 }
 
+LOST_TO = ("preemptions", "failures", "node_losses", "out_of_memory")
+"""What GPU-hours are lost to, as a summary calls it."""
+
 
 def words(instance: Instance, total: dict[str, Any], title: str, how: list[str]) -> "Iterator[str | Table]":
     """The summary of a simulation: what was simulated, the distance from the bounds, times, use and losses."""
@@ -59,7 +62,11 @@ def _waiting(total: dict[str, Any]) -> Iterator[str]:
 def _counts(total: dict[str, Any]) -> str:
     parts = [f"{total['preemptions']:,} preemptions of {total['preempted_jobs']:,} jobs"]
     if total["failures"]:
-        parts.append(f"{total['failures']:,} failures ({total['out_of_memory']:,} out of memory)")
+        of_memory = total["failures_by_kind"].get("out of memory", 0)
+        parts.append(f"{total['failures']:,} failures ({of_memory:,} out of memory)")
+    in_vain = total["out_of_memory"] - total["failures_by_kind"].get("out of memory", 0)
+    if in_vain:
+        parts.append(f"{in_vain:,} starts beside others out of memory")
     if total["node_losses"]:
         parts.append(f"{total['node_losses']:,} node loss{'es' * (total['node_losses'] > 1)}")
     if total["deadlines"]:
@@ -73,7 +80,7 @@ def _use(total: dict[str, Any]) -> Iterator[str]:
     hours = total["gpu_h"]
     arriving = total["use_until_last_submission"]
     if hours["held"]:
-        lost = sum(sum(hours[name].values()) for name in ("preemptions", "failures", "node_losses"))
+        lost = sum(sum(hours[name].values()) for name in LOST_TO)
         parts = [f"of {hours['held']:,.1f} GPU-hours {percent(lost / hours['held'])} lost to preemptions and failures"]
         if arriving and arriving["gpus"] is not None:
             by_type = arriving["gpus_by_type"]

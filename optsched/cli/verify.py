@@ -77,7 +77,7 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
     if plan is None:
         add("no plan", f"the file holds no plan, only the status {stated.objective.status}")
     else:
-        report = verify.verify(instance, plan, wanted)
+        report = verify.verify(instance, plan, wanted, replay=stated.replay)
         for one in report.violations:
             add(one.rule, one.message, job=one.job, node=one.node, time_s=one.time_s)
         claims = _claims(stated) if wanted.name == _canonical(stated.objective.name) else {}

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ..contention import planned_uplinks_gbps
 from ..instance import Placement
 from ..job import Mode
 from ..physics import memory_gib, uplinks
@@ -78,7 +79,7 @@ class Room:
             if node.rack is not None:
                 racks.setdefault(node.rack, []).append(n)
         self._racks = racks
-        self._uplink = dict(model.instance.cluster.rack_uplink_gbps)
+        self._uplink = dict(planned_uplinks_gbps(model.instance))
         for j, (_, placement) in held.items():
             for rack, gbps in uplinks(model.instance.cluster, model.jobs[j], placement).items():
                 self._uplink[rack] -= gbps

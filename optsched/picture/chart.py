@@ -8,6 +8,7 @@ from ..job import Job
 from ..objectives import LATE_TOLERANCE_S
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, setup_s
 from ..plan import JobPlan, Plan
+from ..verify.fetches import Fetches, fetches
 from .lanes import PAST, Row, assign_lanes
 
 Kind = Literal["past", "work", "setup", "save"]
@@ -71,6 +72,7 @@ def chart(instance: Instance, plan: Plan) -> Chart:
     """Lay out a verified plan."""
     entries = {entry.id: entry for entry in plan.jobs}
     plans = [entries[job.id] for job in instance.jobs]
+    fetched = fetches(instance, plan)
     now_s = instance.now_s
     end_s = max((entry.completion_s - now_s for entry in plans), default=1.0)
     past_s = 0.05 * end_s if instance.running else 0.0
@@ -91,7 +93,7 @@ def chart(instance: Instance, plan: Plan) -> Chart:
             since_s = max(instance.running_job[job.id].started_s - now_s, -past_s)
             bars.append(Bar(block.job, PAST, "past", since_s, 0.0, top, height))
             continue
-        for kind, from_s, to_s in _parts(instance, job, entry, block.segment):
+        for kind, from_s, to_s in _parts(instance, job, entry, block.segment, fetched):
             is_late = block.job in late and block.segment == len(entry.segments) - 1
             bars.append(
                 Bar(block.job, block.segment, kind, from_s - now_s, to_s - now_s, top, height, is_late)
@@ -104,7 +106,7 @@ def chart(instance: Instance, plan: Plan) -> Chart:
         start_s=-past_s,
         end_s=end_s,
         queue=_queue(instance, plans),
-        use=_use(instance, plans),
+        use=_use(instance, plans, fetched),
         total_gpus=instance.cluster.total_gpus,
     )
 
@@ -117,7 +119,9 @@ def _stops(entry: JobPlan, s: int) -> bool:
     return b.start_s - a.end_s > TIME_TOLERANCE_S or a.placement != b.placement or a.mode.size != b.mode.size
 
 
-def _parts(instance: Instance, job: Job, entry: JobPlan, s: int) -> list[tuple[Kind, float, float]]:
+def _parts(
+    instance: Instance, job: Job, entry: JobPlan, s: int, fetched: Fetches
+) -> list[tuple[Kind, float, float]]:
     """Set-up, work and checkpoint of one segment, as the physics has them."""
     segment = entry.segments[s]
     running = instance.running_job.get(job.id)
@@ -129,6 +133,7 @@ def _parts(instance: Instance, job: Job, entry: JobPlan, s: int) -> list[tuple[K
         setup = running.setup_s
     else:
         setup = setup_s(job, s > 0 or running is not None or job.id in instance.suspended_job)
+        setup += fetched.get((job.id, segment.start_s), 0.0)
     work_from = min(segment.end_s, segment.start_s + setup)
     save_from = max(segment.start_s, segment.end_s - save_s)
     if work_from > save_from:  # saved at once: what was left of the set-up never happens
@@ -191,7 +196,7 @@ def _size(gpus: int) -> str:
     return "2-3 GPUs" if gpus < 4 else "4-7 GPUs" if gpus < 8 else "8 GPUs or more"
 
 
-def _use(instance: Instance, plans: list[JobPlan]) -> tuple[Series, ...]:
+def _use(instance: Instance, plans: list[JobPlan], fetched: Fetches) -> tuple[Series, ...]:
     """GPUs that work, and GPUs held while a job starts, restores or saves; a shared GPU counts once."""
     changes: dict[str, list[tuple[float, int]]] = {"at work": [], "start, restore, checkpoint": []}
     for job, entry in zip(instance.jobs, plans, strict=True):
@@ -199,7 +204,7 @@ def _use(instance: Instance, plans: list[JobPlan]) -> tuple[Series, ...]:
             partner = segment.mode.share_with
             if not segment.mode.gpus or (partner is not None and partner < job.id):
                 continue
-            for kind, from_s, to_s in _parts(instance, job, entry, s):
+            for kind, from_s, to_s in _parts(instance, job, entry, s, fetched):
                 name = "at work" if kind == "work" else "start, restore, checkpoint"
                 _add(changes[name], from_s, to_s, instance.now_s, segment.mode.gpus)
     return _series(changes)

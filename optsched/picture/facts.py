@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from ..instance import Instance
 from ..objectives import LATE_TOLERANCE_S, parse
-from ..physics import TIME_TOLERANCE_S, hold_to_save_s
-from ..plan import Decision, JobPlan, Plan
+from ..physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s
+from ..plan import Decision, JobPlan, Plan, Segment
 from .chart import Chart
 
 
@@ -72,13 +72,19 @@ def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
         start_s=first.start_s - instance.now_s,
         end_s=entry.completion_s - instance.now_s,
         gpus=last.mode.gpus,
-        gpu_type=instance.cluster.node[nodes[0]].gpu_type if nodes and last.mode.gpus else None,
+        gpu_type=type_names(instance, last),
         nodes=nodes,
         waiting_s=waiting_s,
         jct_s=entry.completion_s - job.submit_s,
         preempted=stops,
         late_s=late_s if late_s > LATE_TOLERANCE_S else 0.0,
     )
+
+
+def type_names(instance: Instance, segment: Segment) -> str | None:
+    """The GPU type of a segment, as `a100+v100` where there are several; None without GPUs or a name."""
+    held = gpus_by_type(instance.cluster, segment.placement)
+    return "+".join(name or "GPU" for name in held) if len(held) > 1 else next(iter(held), None)
 
 
 def totals(instance: Instance, plan: Plan, chart: Chart) -> Totals:

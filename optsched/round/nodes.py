@@ -90,7 +90,7 @@ class Nodes:
         self._rack, self._racks = before.rack, before.racks
         self._left, self._takes = dict(before.left), before.takes
         self._reserved: list[tuple[int, int]] = []
-        self._uplinks = Uplinks(model.instance.cluster)
+        self._uplinks = Uplinks(model.instance)
         self._indexed = False
 
     # ------------------------------------------------------------------------------------------ bookkeeping

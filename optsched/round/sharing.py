@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from ..instance import Instance, Placement, Running
 from ..job import Job, Mode
 from ..modes import Option
-from ..physics import cpus, memory_gib, rate, sharing_rate, span
+from ..physics import cpus, gpus_by_type, memory_gib, placed_rate, sharing_rate
 from .model import Kind, is_second
 from .patterns import Pattern
 
@@ -46,8 +46,7 @@ def pinned_options(
         if is_second(entry):
             assert entry.mode.share_with is not None
             mode = replace(entry.mode, share_with=None)
-            spread = span(instance.cluster, entry.placement)
-            alone = rate(jobs[j], mode, _gpu_type(instance, entry.placement), spread)
+            alone = placed_rate(instance, jobs[j], mode, entry.placement)
             found.append(Pinned(j, Kind.ALONE, position[entry.mode.share_with], mode, entry.placement, alone, 0.0))
         elif entry.mode.share_with is None and entry.mode.gpus and jobs[j].profile.sharing is not None:
             hosts.append((j, entry))
@@ -70,12 +69,11 @@ def _beside(
         option = _fitting(instance, job, patterns, host, entry)
         if option is None:
             continue
-        gpu_type, spread = _gpu_type(instance, entry.placement), span(instance.cluster, entry.placement)
-        own = rate(job, option.mode, gpu_type, spread, host)
-        theirs = rate(host, entry.mode, gpu_type, spread, job)
+        own = placed_rate(instance, job, replace(option.mode, share_with=host.id), entry.placement)
+        theirs = placed_rate(instance, host, replace(entry.mode, share_with=job.id), entry.placement)
         if own > 0 and theirs > 0:
             placement = tuple(replace(slot, cpus=cpus(option.mode, slot.gpus)) for slot in entry.placement)
-            alone = rate(host, entry.mode, gpu_type, spread)
+            alone = placed_rate(instance, host, entry.mode, entry.placement)
             found.append((own / option.rate + theirs / alone, Pinned(
                 j, Kind.BESIDE, h, option.mode, placement, own, theirs
             )))
@@ -93,7 +91,10 @@ def _fitting(
         if memory is not None and job.profile.gpu_memory_gib + host.profile.gpu_memory_gib > memory:
             return None
     best: Option | None = None
-    gpu_type = _gpu_type(instance, entry.placement)
+    held = gpus_by_type(instance.cluster, entry.placement)
+    if len(held) > 1:
+        return None  # its options are on one type
+    gpu_type = next(iter(held))
     for pattern in patterns:
         mode = pattern.option.mode
         if mode.gpus != entry.mode.gpus or mode.gpu_type != gpu_type or mode.clock_mhz != entry.mode.clock_mhz:
@@ -110,7 +111,3 @@ def _fitting(
         if fits and (best is None or pattern.option.rate > best.rate):
             best = pattern.option
     return best
-
-
-def _gpu_type(instance: Instance, placement: Placement) -> str | None:
-    return instance.cluster.node[placement[0].node].gpu_type

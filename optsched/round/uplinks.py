@@ -1,6 +1,7 @@
 """What is left of the uplinks of racks while gangs are put in place."""
 
-from ..cluster import Cluster
+from ..contention import planned_uplinks_gbps
+from ..instance import Instance
 
 SLACK = 1e-7
 """Relative excess that is taken for rounding."""
@@ -12,9 +13,9 @@ class Uplinks:
     `held` lists (node, GPUs, cores), as in `place`.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._rack = [node.rack for node in cluster.nodes]
-        self._left = {rack: gbps * (1 + SLACK) for rack, gbps in cluster.rack_uplink_gbps.items()}
+    def __init__(self, instance: Instance) -> None:
+        self._rack = [node.rack for node in instance.cluster.nodes]
+        self._left = {rack: gbps * (1 + SLACK) for rack, gbps in planned_uplinks_gbps(instance).items()}
 
     def crossed(self, held: list[tuple[int, int, int]]) -> list[str]:
         """The racks whose uplink a placement uses."""

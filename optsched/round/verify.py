@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from ..contention import planned_uplinks_gbps
 from ..instance import Instance, Placement
 from ..physics import TIME_TOLERANCE_S, may_preempt, memory_gib, placed_rate, uplinks
 from ..plan import Segment
@@ -131,7 +132,7 @@ def _together(instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Pl
     for rule, what, held, capacity in (
         ("resource", "", resources, cluster.resources),
         ("budget", "budget ", budgets, cluster.budgets),
-        ("uplink", "the uplink of rack ", links, cluster.rack_uplink_gbps),
+        ("uplink", "the uplink of rack ", links, planned_uplinks_gbps(instance)),
     ):
         for name, amount in held.items():
             most = capacity.get(name, float("inf") if rule == "uplink" else 0.0)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from ..instance import Placement, Slot
 from ..modes import Option
-from ..physics import placed_rate, sharing_rate
-from .layout import SLACK, Need
+from ..physics import beyond_gpu_memory, placed_rate, sharing_rate
+from .layout import Need
 from .placement import Room
 from .state import JobState
 
@@ -21,8 +21,11 @@ def placement_beside(option: Option, partner: Placement) -> Placement:
     )
 
 
-def refusal(view: "View", state: JobState, option: Option, partner: JobState) -> str | None:
-    """Why a waiting job may not start now under `option` beside a running one, in one clause, or None."""
+def refusal(
+    view: "View", state: JobState, option: Option, partner: JobState, *, heedless: bool = False
+) -> str | None:
+    """Why a waiting job may not start now under `option` beside a running one, in one clause, or None; `heedless` of
+    the memory of the GPUs."""
     job, other, run, mode = state.job, partner.job, partner.run, option.mode
     assert run is not None
     if run.partner is not None:
@@ -36,16 +39,15 @@ def refusal(view: "View", state: JobState, option: Option, partner: JobState) ->
     need, layout = view.need(job.id, option), view.free.layout
     if not all(need.nodes >> layout.order[slot.node] & 1 for slot in run.placement):
         return f"the GPUs of {other.id} do not serve its mode"
-    both_gib = job.profile.gpu_memory_gib + other.profile.gpu_memory_gib
-    for slot in run.placement:
-        gib = view.cluster.node[slot.node].gpu_memory_gib
-        if gib is not None and both_gib > gib * (1 + SLACK):
-            return f"both need {both_gib:g} GiB of each GPU, those of {slot.node} have {gib:g}"
+    if not heedless and (node := beyond_gpu_memory(view.cluster, job, other, run.placement)) is not None:
+        both_gib = job.profile.gpu_memory_gib + other.profile.gpu_memory_gib
+        gib = view.cluster.node[node].gpu_memory_gib or 0.0
+        return f"both need {both_gib:g} GiB of each GPU, those of {node} have {gib:g}"
     placement = placement_beside(option, run.placement)
     if placed_rate(view.instance, job, replace(mode, share_with=other.id), placement) <= 0:
         return "it would make no progress there"
-    if run.row_s > view.now_s or view.seems_to_stay(state, mode, placement):
-        return "one of them has only just left these GPUs"
+    if not run.row_s > view.now_s and view.seems_to_stay(state, mode, placement):
+        return "it has only just left these GPUs"
     return None if _is_free(view.free, need, placement) else "not enough room beside it"
 
 

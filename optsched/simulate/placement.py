@@ -29,6 +29,7 @@ class Room:
         self.quota_pool = UNLIMITED if pool is None else pool
         self._slack = {name: SLACK * max(1.0, amount) for name, amount in cluster.resources.items()}
         self._budget_slack = {name: SLACK * max(1.0, amount) for name, amount in cluster.budgets.items()}
+        self._widest = dict(cluster.rack_uplink_gbps) if cluster.uplinks == "shared" else None
         self._uplink_slack = {rack: SLACK * max(1.0, gbps) for rack, gbps in cluster.rack_uplink_gbps.items()}
         self._set_nodes(list(layout.gpus), list(layout.cpus), list(layout.memory))
 
@@ -98,6 +99,7 @@ class Room:
         new = object.__new__(Room)
         new.layout, new._slack = self.layout, self._slack
         new._budget_slack, new._uplink_slack = self._budget_slack, self._uplink_slack
+        new._widest = self._widest
         return new
 
     # -------------------------------------------------------------------------------------------- bookkeeping
@@ -167,6 +169,32 @@ class Room:
         self._set_gpus(i, self.layout.gpus[i])
         self._cpus[i], self._memory[i] = self.layout.cpus[i], self.layout.memory[i]
 
+    def gpus_on(self, node: str) -> int:
+        """Free GPUs of a node."""
+        return self._gpus[self.layout.order[node]]
+
+    def cpus_on(self, node: str) -> int:
+        """Free cores of a node; `UNLIMITED` or near it where they are not modelled."""
+        return self._cpus[self.layout.order[node]]
+
+    def memory_gib_on(self, node: str) -> float:
+        """Free host memory of a node, with what is allowed for rounding; infinite where it is not modelled."""
+        i = self.layout.order[node]
+        return self._memory[i] + self.layout.memory_slack[i]
+
+    def nodes_with_gpus(self) -> list[str]:
+        """Nodes with a free GPU, in the order of the cluster."""
+        return [name for name, gpus in zip(self.layout.names, self._gpus, strict=True) if gpus]
+
+    def usable_of_any_type(self, need: Need, node: str) -> int:
+        """Free GPUs of a node, whatever their type, that have the cores and memory beside them that `need` takes."""
+        return self._usable(need, self.layout.order[node])
+
+    def usable(self, need: Need, node: str) -> int:
+        """GPUs of a node that a gang could take, with their cores and memory; 0 where the node cannot serve it."""
+        i = self.layout.order[node]
+        return self._usable(need, i) if need.nodes >> i & 1 else 0
+
     def holds(self, need: Need, placement: Placement) -> bool:
         """Whether all that `need` takes on `placement` is free."""
         for slot in placement:
@@ -186,8 +214,9 @@ class Room:
         return all(amount <= self.budgets[name] + self._budget_slack[name] for name, amount in need.budgets)
 
     def _is_slow(self, rack: str, need: Need) -> bool:
-        """Whether too little is free of the rack's uplink."""
-        return need.network_gbps > self.uplinks[rack] + self._uplink_slack[rack]
+        """Whether too little is free of the rack's uplink, or a shared one is too slow even for the gang alone."""
+        left = self.uplinks[rack] if self._widest is None else self._widest[rack]
+        return need.network_gbps > left + self._uplink_slack[rack]
 
     def _shared(self, need: Need) -> bool:
         if need.quota is not None and (need.gpus > self.quotas[need.quota] or need.gpus > self.quota_pool):

@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from ..cluster import Cluster
 from ..instance import Instance, Placement
 from ..job import Mode
-from ..physics import TIME_TOLERANCE_S
+from ..physics import TIME_TOLERANCE_S, gpus_by_type
 from ..plan import Decision, Incident, JobPlan, Plan, Segment
 from ..verify import decision_now
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+SEVERAL_TYPES = -2
+"""In place of a GPU type: the gang has GPUs of several."""
 
 
 class Ending(IntEnum):
@@ -31,9 +35,13 @@ class Ending(IntEnum):
     """An entry of `Instance.outages`."""
     GOES_ON = 4
     """Only the sharing partner changes; the job's next row follows at once."""
+    OUT_OF_MEMORY = 5
+    """Its GPUs do not have the memory for it and the job beside which it was started."""
 
 
-INCIDENTS: dict[int, Incident] = {Ending.FAILED: "failure", Ending.NODE_LOST: "outage"}
+INCIDENTS: dict[int, Incident] = {
+    Ending.FAILED: "failure", Ending.NODE_LOST: "outage", Ending.OUT_OF_MEMORY: "out_of_memory",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -42,10 +50,10 @@ class Record:
 
     `job` is the position in `instance.jobs`; `mode` that in `modes` (without partners); `placements` has one entry a
     row; `partner` is the position of the job on the same GPUs or -1. `gpu_type` is the position in
-    `instance.cluster.gpu_types`, -1 without GPUs; `gpus` and `cpus` are counted over all nodes. `overhead_s` are the
-    seconds of the row spent on start-up, restore and checkpoint; `work_s` the reference work done in it, `lost_s` the
-    reference work of this stay and row that counts for nothing because of how the row ended. A job's work is
-    the sum of its `work_s` less its `lost_s`.
+    `instance.cluster.gpu_types`, -1 without GPUs, `SEVERAL_TYPES` where only the placement tells; `gpus` and `cpus` are
+    counted over all nodes. `overhead_s` are the seconds of the row spent on start-up, restore and checkpoint; `work_s`
+    the reference work done in it, `lost_s` the reference work of this stay and row that counts for nothing because of
+    how the row ended. A job's work is the sum of its `work_s` less its `lost_s`.
     """
 
     instance: Instance
@@ -146,8 +154,9 @@ class Rows:
 
     def _new(self, mode: Mode, placement: Placement) -> int:
         self._modes.append(mode)  # which keeps its id from being used again
-        gpu_type = self._cluster.node[placement[0].node].gpu_type if mode.gpus else None
-        self._gpu_types.append(self._cluster.gpu_types.index(gpu_type) if mode.gpus else -1)
+        held = list(gpus_by_type(self._cluster, placement))
+        only = self._cluster.gpu_types.index(held[0]) if held else -1
+        self._gpu_types.append(only if len(held) <= 1 else SEVERAL_TYPES)
         self._number_of[id(mode)] = len(self._modes) - 1
         return len(self._modes) - 1
 

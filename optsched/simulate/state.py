@@ -22,12 +22,15 @@ class Run:
     work of this attempt to do then; `unsaved` has the (seconds, rate) worked since the last checkpoint until then.
     `stopped_s` and `stops_s` are set once the job is being preempted: when it was, and when it gives back what it
     holds; `left_s` is what was left of the attempt when it stopped working. `base` is the mode without the sharing
-    partner.
+    partner. `dies_s` is when the job runs out of GPU memory if it has not completed and its partner is still there.
+    `rate` is `full_rate`, that on channels of its own, divided by the `slowdown` on those it shares; it may change
+    within a row, which begins with `row_work_s` of the attempt to do, and at `ready_s` the set-up is over.
     """
 
     __slots__ = (
-        "base", "end_s", "held_from_s", "left_s", "mode", "need", "partner", "placement", "rate", "row_s",
-        "started_s", "stopped_s", "stops_s", "unsaved", "was_running", "work_from_s", "work_s",
+        "base", "dies_s", "end_s", "full_rate", "held_from_s", "left_s", "mode", "need", "partner", "placement", "rate",
+        "ready_s", "row_s", "row_work_s", "slowdown", "started_s", "stopped_s", "stops_s", "unsaved", "was_running",
+        "work_from_s", "work_s",
     )
 
     def __init__(
@@ -38,18 +41,25 @@ class Run:
         self.mode = self.base = mode
         self.placement = placement
         self.need = need
-        self.rate = rate
+        self.rate = self.full_rate = rate
+        self.slowdown = 1.0
         self.started_s = started_s
         self.held_from_s = self.row_s = row_s
-        self.work_from_s = work_from_s
-        self.work_s = work_s
+        self.work_from_s = self.ready_s = work_from_s
+        self.work_s = self.row_work_s = work_s
         self.end_s = end_s
         self.unsaved = unsaved
         self.was_running = was_running
         self.left_s = 0.0
         self.stopped_s: float | None = None
         self.stops_s: float | None = None
+        self.dies_s: float | None = None
         self.partner: JobState | None = None
+
+    @property
+    def ends_s(self) -> float:
+        """When the stay ends by itself."""
+        return self.end_s if self.dies_s is None else min(self.end_s, self.dies_s)
 
 
 class JobState:
@@ -111,15 +121,23 @@ class JobState:
         self.work_s = self.attempt_s
         return work_s - kept_s
 
-    def begin(self, begin_s: float, mode: Mode, placement: Placement, need: Need, rate: float) -> Run:
-        """Start on `placement`: set-up first, then work to the end unless preempted."""
-        setup = setup_s(self.job, self.ran_before)
+    def begin(
+        self, begin_s: float, mode: Mode, placement: Placement, need: Need, rate: float, slowdown: float = 1.0,
+        fetch_s: float = 0.0,
+    ) -> Run:
+        """Start on `placement`: set-up first, with `fetch_s` for the model, then work to the end unless preempted."""
+        full_rate = rate
+        if slowdown > 1.0:
+            rate /= slowdown
+        setup = setup_s(self.job, self.ran_before) + fetch_s
         work_s = self.work_s
         length_s = setup + (work_s / rate if mode.duration_s is None else run_s(self.job, mode, work_s, rate))
         end_s = begin_s + length_s
         if not end_s > begin_s:
             end_s = math.nextafter(begin_s, math.inf)
         self.run = run = Run(mode, placement, need, rate, begin_s, begin_s, begin_s + setup, work_s, end_s)
+        if slowdown > 1.0:
+            run.full_rate, run.slowdown = full_rate, slowdown
         self.run_number += 1
         self.ran_before = True
         return run
@@ -184,17 +202,32 @@ class JobState:
         """Hold the GPUs beside `partner` (None: alone) from now on, at another rate; the row has been written."""
         run = self.run
         assert run is not None
+        now_s = max(now_s, run.row_s)  # a start may be a hair's breadth in the future
         run.partner = partner
+        if partner is None:
+            run.dies_s = None
         mode = replace(run.base, share_with=None if partner is None else partner.job.id)
         if run.stops_s is None:
-            run.unsaved = self._unsaved(now_s)
-            run.work_s = self.attempt_left_s(now_s)
-            run.rate = placed_rate(instance, self.job, mode, run.placement)
-            run.work_from_s = max(now_s, run.work_from_s)
-            run.end_s = _after(now_s, run.work_from_s - now_s + run.work_s / run.rate)
-            self.run_number += 1
+            run.full_rate = placed_rate(instance, self.job, mode, run.placement)
+            self._change_rate(run, now_s)
+            run.row_work_s = run.work_s
         run.mode = mode
         run.row_s = now_s
+
+    def slow_down(self, slowdown: float, now_s: float) -> None:
+        """Go on working, by so much slower than on channels of its own."""
+        run = self.run
+        assert run is not None
+        run.slowdown = slowdown
+        self._change_rate(run, now_s)
+
+    def _change_rate(self, run: Run, now_s: float) -> None:
+        run.unsaved = self._unsaved(now_s)
+        run.work_s = self.attempt_left_s(now_s)
+        run.rate = run.full_rate / run.slowdown
+        run.work_from_s = max(now_s, run.work_from_s)
+        run.end_s = _after(now_s, run.work_from_s - now_s + run.work_s / run.rate)
+        self.run_number += 1
 
     def reads_as_going_on(self, begin_s: float, mode: Mode, placement: Placement) -> bool:
         """Whether a start would read in a plan as if the last stay had never ended."""
@@ -237,7 +270,8 @@ class JobState:
     def _unsaved(self, now_s: float) -> UNSAVED_WORK:
         run = self.run
         assert run is not None
-        return *run.unsaved, (max(0.0, now_s - run.work_from_s), run.rate)
+        seconds = now_s - run.work_from_s
+        return (*run.unsaved, (seconds, run.rate)) if seconds > 0 else run.unsaved
 
 
 def gpus_counted(mode: Mode) -> int:

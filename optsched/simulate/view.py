@@ -3,12 +3,15 @@
 import math
 from dataclasses import dataclass
 
+from ..contention import channel_loads, may_contend
 from ..errors import OptschedError
 from ..instance import Instance, Placement, Running, Suspended
 from ..job import Job, Mode
+from ..model_caches import model_caches
 from ..modes import Option
-from ..physics import TIME_TOLERANCE_S, rate, run_s, setup_s, span
+from ..physics import TIME_TOLERANCE_S, placed_rate, run_s, setup_s
 from .beside import refusal
+from .contention import Channels
 from .demand import Demand, Demands
 from .estimates import Estimates
 from .layout import Layout, Need
@@ -58,6 +61,8 @@ class View:
         ]
         self._state = {state.job.id: state for state in self._states}
         self._fitted: tuple[str, Option, Placement, int, Need] | None = None
+        self._caches = model_caches(instance)
+        self._channels = Channels(instance.cluster) if may_contend(instance) else None
 
     def job(self, job_id: str) -> Job:
         """The job as it was submitted. A policy asks `remaining_work_s` for its length, never the job."""
@@ -143,12 +148,23 @@ class View:
         return state.attained_gpu_s + held_s * gpus_counted(state.run.mode)
 
     def expected_run_s(self, job_id: str, option: Option, placement: Placement) -> float:
-        """Seconds that a waiting job would hold `placement`, start-up and restore included."""
+        """Seconds that a waiting job would hold `placement`, start-up, restore and fetch included, if shared channels stayed
+        as crowded as they would be now."""
         state = self._state[job_id]
         speed = self._rate(state.job, option, placement)
-        return setup_s(state.job, state.ran_before) + run_s(
+        if self._channels is not None:
+            speed /= self.slowdown_on(job_id, option, placement)
+        return setup_s(state.job, state.ran_before) + self.fetch_s(job_id, placement) + run_s(
             state.job, option.mode, self.remaining_work_s(job_id), speed
         )
+
+    def fetch_s(self, job_id: str, placement: Placement) -> float:
+        """Seconds for which a job started now on `placement` would fetch its model."""
+        return 0.0 if self._caches is None else self._caches.fetch_s(self._state[job_id].job, placement, self.now_s)
+
+    def evicted_by(self, job_id: str, node: str) -> list[str]:
+        """The models (`profile.name`) that would leave the cache of `node` if the job started there now."""
+        return [] if self._caches is None else self._caches.evicted_by(self._state[job_id].job, node, self.now_s)
 
     def expected_release_s(self, job_id: str) -> float:
         """When a running or saving job is expected to give back what it holds."""
@@ -156,6 +172,58 @@ class View:
         if run.stops_s is not None:
             return run.stops_s
         return max(self.now_s, run.work_from_s) + self.remaining_work_s(job_id) / run.rate
+
+    def uplink_load_gbps(self, rack: str) -> float:
+        """What running and saving jobs take now of the uplink of a rack that has a limit."""
+        if self._channels is not None and self.cluster.uplinks == "shared":
+            return self._channels.gbps(("uplink", rack))
+        return self.cluster.rack_uplink_gbps[rack] - self.free.uplinks[rack]
+
+    def memory_load_gbps(self, node: str) -> float:
+        """What running and saving jobs take now of the memory bandwidth of a node that has a limit."""
+        return 0.0 if self._channels is None else self._channels.gbps(("memory", node))
+
+    def uplink_users(self, rack: str) -> list[str]:
+        """The running and saving jobs that are on the shared uplink of a rack; none where uplinks are reserved."""
+        if self._channels is None:
+            return []
+        return [self._states[index].job.id for index in self._channels.users(("uplink", rack))]
+
+    def running_mode(self, job_id: str) -> Mode:
+        """The mode of a running or saving job, with its sharing partner."""
+        return self._held(job_id).mode
+
+    def rate_now(self, job_id: str) -> float:
+        """Reference work per second of a running job, once it has set up, beside those that hold things now."""
+        return self._held(job_id).rate
+
+    def slowdown(self, job_id: str) -> float:
+        """By how much others on its shared channels slow a running job down now; 1 where they do not."""
+        return self._held(job_id).slowdown
+
+    def slowdown_on(self, job_id: str, option: Option, placement: Placement) -> float:
+        """By how much a waiting job would be slowed down if it started there now."""
+        if self._channels is None:
+            return 1.0
+        job = self._state[job_id].job
+        loads = channel_loads(self.cluster, job, option.mode, placement)
+        return self._channels.slowdown_with(job.profile, loads, loads)
+
+    def slowed_by(self, job_id: str, option: Option, placement: Placement) -> dict[str, float]:
+        """How many times as long as now each running job would take that a start of a waiting job there slowed
+        down."""
+        found: dict[str, float] = {}
+        if self._channels is None:
+            return found
+        loads = channel_loads(self.cluster, self._state[job_id].job, option.mode, placement)
+        for index in {index: None for channel in loads for index in self._channels.users(channel)}:
+            state = self._states[index]
+            if state.run is not None and state.job.id in self.running:
+                profile, own = state.job.profile, self._channels.on(index)
+                times = self._channels.slowdown_with(profile, own, loads) / self._channels.slowdown(index, profile)
+                if times > 1.0:
+                    found[state.job.id] = times
+        return found
 
     def hold(self, job_id: str) -> Hold:
         """What a running or saving job holds."""
@@ -183,16 +251,22 @@ class View:
                 return need
         return self._demands.need(state.job, option.mode, option.spread, state.options)
 
-    def may_share(self, job_id: str, option: Option, partner_id: str) -> bool:
-        """Whether a waiting job may start now under `option` on the very GPUs of a running one."""
-        return self._why_not_beside(job_id, option, partner_id) is None
+    def may_share(self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False) -> bool:
+        """Whether a waiting job may start now under `option` on the very GPUs of a running one; `heedless` of whether
+        their memory holds both."""
+        return self._why_not_beside(job_id, option, partner_id, heedless) is None
 
-    def _why_not_beside(self, job_id: str, option: Option, partner_id: str) -> str | None:
+    def _why_not_beside(self, job_id: str, option: Option, partner_id: str, heedless: bool) -> str | None:
         if job_id not in self.waiting:
             return "it does not wait"
         if partner_id not in self.running:
             return f"{partner_id} does not run"
-        return refusal(self, self._state[job_id], option, self._state[partner_id])
+        run = self._state[partner_id].run
+        if run is not None and self._caches is not None:
+            at_s = max(self.now_s, run.row_s)
+            if self._caches.begin_s(run.placement, at_s) > at_s:
+                return "another job has only just started there"
+        return refusal(self, self._state[job_id], option, self._state[partner_id], heedless=heedless)
 
     def _just_fitted(self, job_id: str, option: Option, placement: Placement) -> Need | None:
         """What the job takes, if `fit` has just said of all this that it is free."""
@@ -215,7 +289,7 @@ class View:
         state = self._state[job_id]
         run, job = state.run, state.job
         if (
-            run is None or run.stops_s is not None or not job.preemptible or not state.options
+            run is None or run.stops_s is not None or run.dies_s is not None or not job.preemptible or not state.options
             or (job.max_preemptions is not None and state.preemptions >= job.max_preemptions)
         ):
             return math.inf
@@ -252,4 +326,4 @@ class View:
     def _rate(self, job: Job, option: Option, placement: Placement) -> float:
         if job.profile.locality is None or (len(placement) <= 1 and option.spread == "node"):
             return option.rate
-        return rate(job, option.mode, option.mode.gpu_type, span(self.cluster, placement))
+        return placed_rate(self.instance, job, option.mode, placement)

@@ -3,10 +3,11 @@
 import math
 from dataclasses import replace
 
+from ..contention import channel_loads
 from ..instance import Instance, Placement, Running
 from ..job import Mode
 from ..modes import Option
-from ..physics import TIME_TOLERANCE_S, placed_rate, unsaved_s
+from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, placed_rate, runs_out_of_memory_s, unsaved_s
 from .beside import placement_beside
 from .estimates import Estimates
 from .events import Event, Events, Kind, first_round_s
@@ -92,17 +93,20 @@ class World(View):
         begin_s = self.now_s
         if self.seems_to_stay(state, option.mode, placement):
             begin_s += 2 * TIME_TOLERANCE_S  # a plan tells a new start from going on by the pause
+        if self._caches is not None and state.job.profile.fetch_s:
+            begin_s = self._caches.begin_s(placement, begin_s)
         self.free.take(need, placement)
         self._begin(state, begin_s, option.mode, placement, need, speed)
 
-    def start_beside(self, job_id: str, option: Option, partner_id: str) -> None:
+    def start_beside(self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False) -> None:
         """Start or resume a waiting job on the very GPUs of a running one that does not share yet.
 
         Both then run at the rate of such pairs; the partner goes on without a set-up, and whichever leaves first
-        leaves the other alone. The job takes its own cores and host memory. Raises PolicyFault where `may_share`
-        is false.
+        leaves the other alone. The job takes its own cores and host memory. With `heedless` it is started even where
+        the GPUs do not have the memory of both: it then runs out of memory when its set-up is over, has gained
+        nothing and waits again, unless its partner leaves before. Raises PolicyFault where `may_share` is false.
         """
-        reason = self._why_not_beside(job_id, option, partner_id)
+        reason = self._why_not_beside(job_id, option, partner_id, heedless)
         if reason is not None:
             raise PolicyFault(f"job {job_id} cannot start beside {partner_id} at {self.now_s:g} s: {reason}")
         state, partner = self._state[job_id], self._state[partner_id]
@@ -112,19 +116,50 @@ class World(View):
         need = self.need(job_id, option)
         self.free.take(need, placement, with_gpus=False)
         speed = placed_rate(self.instance, state.job, mode, placement)
-        self._begin(state, self.now_s, mode, placement, need, speed).partner = partner
+        begin_s = max(self.now_s, partner.run.row_s)
+        dies_s = None
+        if heedless and beyond_gpu_memory(self.cluster, state.job, partner.job, placement) is not None:
+            dies_s = begin_s + runs_out_of_memory_s(state.job, state.ran_before)
+        self._begin(state, begin_s, mode, placement, need, speed, dies_s).partner = partner
         self._share(partner, state)
 
     def _begin(
-        self, state: JobState, begin_s: float, mode: Mode, placement: Placement, need: Need, speed: float
+        self, state: JobState, begin_s: float, mode: Mode, placement: Placement, need: Need, speed: float,
+        dies_s: float | None = None,
     ) -> Run:
-        run = state.begin(begin_s, mode, placement, need, speed)
+        fetch_s = 0.0
+        if self._caches is not None:
+            fetch_s = self._caches.fetch_s(state.job, placement, begin_s)
+            self._caches.start(state.index, state.job, placement, begin_s)
+        slower: dict[int, None] | None = None
+        if self._channels is None:
+            run = state.begin(begin_s, mode, placement, need, speed, fetch_s=fetch_s)
+        else:
+            slower = self._channels.join(state.index, channel_loads(self.cluster, state.job, mode, placement))
+            slowdown = self._channels.slowdown(state.index, state.job.profile)
+            run = state.begin(begin_s, mode, placement, need, speed, slowdown, fetch_s)
+        run.dies_s = dies_s
         if mode.share_with is not None:
             run.base = replace(mode, share_with=None)
-        self._events.push(run.end_s, Kind.ENDED, state.index, state.run_number)
+        self._events.push(run.ends_s, Kind.ENDED, state.index, state.run_number)
         del self.waiting[state.job.id]
         self.running[state.job.id] = state.job
+        if slower:
+            self._slow_down(slower)
         return run
+
+    def _slow_down(self, crowd: dict[int, None]) -> None:
+        """Let those work on at another rate for whom their channels have become more crowded, or less."""
+        assert self._channels is not None
+        for index in crowd:
+            state = self._states[index]
+            run = state.run
+            if run is None or state.job.id not in self.running or run.ends_s <= self.now_s:
+                continue  # it saves, is lost, or ends at this very instant
+            slowdown = self._channels.slowdown(index, state.job.profile)
+            if slowdown != run.slowdown:
+                state.slow_down(slowdown, self.now_s)
+                self._events.push(run.ends_s, Kind.ENDED, index, state.run_number)
 
     def _share(self, state: JobState, partner: JobState | None) -> None:
         """From now on beside `partner`, or alone."""
@@ -132,7 +167,7 @@ class World(View):
         state.share(self.instance, partner, self.now_s)
         assert state.run is not None
         if state.run.stops_s is None:
-            self._events.push(state.run.end_s, Kind.ENDED, state.index, state.run_number)
+            self._events.push(state.run.ends_s, Kind.ENDED, state.index, state.run_number)
 
     def preempt(self, job_id: str) -> None:
         """Preempt a running job: it saves, then waits again. Raises PolicyFault where its rules forbid it."""
@@ -198,7 +233,10 @@ class World(View):
             state = self._states[index]
             if run_number != state.run_number:
                 return False  # the stay it belongs to has ended otherwise
-            if state.attempt < len(state.failures):
+            assert state.run is not None
+            if state.run.dies_s is not None and state.run.end_s > self.now_s:
+                self._out_of_memory(state)
+            elif state.attempt < len(state.failures):
                 self._failed(state)
             else:
                 self._ended(state)
@@ -243,6 +281,14 @@ class World(View):
         self._release(state, Ending.FAILED)
         self._wait(state)
 
+    def _out_of_memory(self, state: JobState) -> None:
+        """The GPUs do not have the memory that a job needs beside its partner; it waits as it did before the start."""
+        del self.running[state.job.id]
+        state.run_number += 1
+        self._release(state, Ending.OUT_OF_MEMORY)
+        state.released = True
+        self._wait(state)
+
     def _saved(self, state: JobState) -> None:
         self.saving.pop(state.job.id, None)
         self._release(state, Ending.PREEMPTED)
@@ -266,6 +312,8 @@ class World(View):
             state.released = True
             self._wait(state)
         self.free.lose(node)
+        if self._caches is not None:
+            self._caches.clear(node)
         self.lost[node] = None
 
     def _release(self, state: JobState, ending: Ending) -> None:
@@ -276,6 +324,8 @@ class World(View):
         run = state.leave(self.now_s)
         self.free.give(run.need, run.placement, finished=ending == Ending.COMPLETED, with_gpus=run.partner is None)
         self._released.append(state.job.id)
+        if self._channels is not None and (faster := self._channels.leave(state.index)):
+            self._slow_down(faster)
         if run.partner is None or run.partner.run is None:
             return
         if ending == Ending.NODE_LOST:
@@ -293,6 +343,9 @@ class World(View):
             left_s = 0.0
         elif ending == Ending.FAILED:
             left_s, lost_s = 0.0, state.next_attempt()
+        elif ending == Ending.OUT_OF_MEMORY:
+            left_s = state.attempt_left_s(end_s)
+            lost_s = state.work_s - left_s
         elif run.stopped_s is None and ending == Ending.GOES_ON:
             left_s = state.attempt_left_s(end_s)
         else:
@@ -304,14 +357,14 @@ class World(View):
                 self.rows.amend(state.index, end_s, lost_s, ending)
             return
         stopped_s = end_s if run.stopped_s is None else max(run.stopped_s, start_s)
-        overhead_s = end_s - stopped_s + max(0.0, min(run.work_from_s, stopped_s) - start_s)
+        overhead_s = end_s - stopped_s + max(0.0, min(run.ready_s, stopped_s) - start_s)
         partner = -1 if run.partner is None else run.partner.index
         self.rows.add(
-            state.index, start_s, end_s, run.base, run.placement, partner, overhead_s, run.work_s - left_s, lost_s,
+            state.index, start_s, end_s, run.base, run.placement, partner, overhead_s, run.row_work_s - left_s, lost_s,
             ending,
         )
         if run.stopped_s is not None:
-            run.work_s = left_s
+            run.work_s = run.row_work_s = left_s
 
     # ----------------------------------------------------------------------------------- beginnings
 
@@ -341,6 +394,9 @@ class World(View):
         self.free.take(need, entry.placement, with_gpus=partner is None or partner.run is None)
         self.running[entry.job] = state.job
         self._events.push(run.end_s, Kind.ENDED, state.index, state.run_number)
+        if self._channels is not None:
+            crowd = self._channels.join(state.index, channel_loads(self.cluster, state.job, mode, entry.placement))
+            self._slow_down({**crowd, state.index: None})
 
     def _partner(self, entry: Running) -> JobState | None:
         name = entry.mode.share_with

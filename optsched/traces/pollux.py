@@ -10,13 +10,17 @@ GPUs, and the gradient noise of each epoch says how much of the way a step of th
 - `locality` is, for gangs that would fit on one node, the mean over their measured shapes on several nodes of the
   rate relative to packed, one number for all counts and never above 1: planners rely on a wider spread not being
   faster. Larger gangs run at the packed rate in any shape.
+- With `fixed_batch` false each job may use any measured batch size instead of its own, and takes in each epoch the one
+  of the best goodput (see `goodput`). A job has here one rate at a count, whatever it has done: its work divided by the
+  time that all its epochs take there, the harmonic mean over its progress.
 - Every start pays 30 s (Pollux's delay when it starts, moves or resizes a job); saving costs nothing.
 
 Source: A. Qiao et al., Pollux: Co-adaptive cluster scheduling for goodput-optimized deep learning, OSDI'21.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from ..cluster import Cluster
@@ -47,6 +51,7 @@ def read(
     cluster: str = DEFAULT_CLUSTER,
     gpus_per_node: int = MOST_GPUS_PER_NODE,
     elastic: bool = True,
+    fixed_batch: bool = True,
 ) -> Imported:
     """Read a workload; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -62,7 +67,7 @@ def read(
     table = Table(str(path), read_text(path), COLUMNS)
     folder = _folder(path, applications)
     known: dict[str, Application | None] = {}
-    profiles: dict[tuple[str, int, int], tuple[Profile, float, int]] = {}
+    profiles: dict[tuple[str, int | None, int], tuple[Profile, float, int]] = {}
     found: list[Job] = []
     dropped: Counter[str] = Counter()
     lines: dict[str, int] = {}
@@ -83,9 +88,9 @@ def read(
         elif gpus > measured.most_gpus(size):
             dropped[f"{application} was not measured with a batch of {size} on {gpus} GPUs"] += 1
         else:
-            key = application, size, gpus
+            key = application, size if fixed_batch else None, gpus
             if key not in profiles:
-                profiles[key] = _profile(measured, size, gpus, nodes, gpus_per_node, elastic)
+                profiles[key] = _profile(measured, key[1], gpus, nodes, gpus_per_node, elastic)
             profile, duration_s, most = profiles[key]
             found.append(Job(
                 id=name, submit_s=submit_s, command=application, duration_s=duration_s, profile=profile,
@@ -138,16 +143,19 @@ def _time(at: At, text: str) -> float:
 
 
 def _profile(
-    application: Application, batch: int, gpus: int, cluster: Cluster, per_node: int, elastic: bool
+    application: Application, batch: int | None, gpus: int, cluster: Cluster, per_node: int, elastic: bool
 ) -> tuple[Profile, float, int]:
-    """The profile of a job, its run time on `gpus` GPUs, packed, and the most GPUs on which it can run."""
-    duration_s = application.run_s(batch, packed(gpus, per_node))
-    most = 1 if application.name in ONE_GPU else min(application.most_gpus(batch), cluster.total_gpus)
+    """The profile of a job of this batch size (None: of the best one), its run time on `gpus` GPUs, packed, and the
+    most GPUs on which it can run."""
+    run_s = application.adaptive_run_s if batch is None else partial(application.run_s, batch)
+    duration_s = run_s(packed(gpus, per_node))
+    most_gpus = application.most_gpus(application.largest_batch if batch is None else batch)
+    most = 1 if application.name in ONE_GPU else min(most_gpus, cluster.total_gpus)
     counts = range(1, most + 1) if elastic else range(gpus, gpus + 1)
-    spread = _spread_rate(application, batch, counts, per_node)
+    spread = _spread_rate(run_s, counts, per_node)
     rates = {}
     for count in counts:
-        speedup = duration_s / application.run_s(batch, packed(count, per_node))
+        speedup = duration_s / run_s(packed(count, per_node))
         rates[count] = round(speedup if count <= per_node else speedup / spread, 6)  # these always pay for the spread
     profile = Profile(
         name=application.name,
@@ -164,12 +172,12 @@ def packed(gpus: int, per_node: int) -> Shape:
     return (per_node,) * full + ((rest,) if rest else ())
 
 
-def _spread_rate(application: Application, batch: int, counts: range, per_node: int) -> float:
+def _spread_rate(run_s: Callable[[Shape], float], counts: range, per_node: int) -> float:
     """Rate of gangs that fit on one node when they are spread over several, relative to packed."""
     means = []
     for count in (count for count in counts if 1 < count <= per_node):
-        alone_s = application.run_s(batch, (count,))
-        ratios = [alone_s / application.run_s(batch, shape) for shape in _shapes(count, count - 1)]
+        alone_s = run_s((count,))
+        ratios = [alone_s / run_s(shape) for shape in _shapes(count, count - 1)]
         means.append(sum(ratios) / len(ratios))
     return round(min(1.0, sum(means) / len(means)), 6) if means else 1.0
 
@@ -188,9 +196,13 @@ APPLICATIONS = Option(
     help="The folder of measurements, one folder an application (default: that of SOURCE or the one above).",
 )
 RIGID = Option(name="elastic", flag="--rigid", kind="off", help="Gangs of the GPUs asked for instead of elastic jobs.")
+ADAPTIVE = Option(
+    name="fixed_batch", flag="--adaptive", kind="off",
+    help="Batch sizes go with the GPUs and the gradient noise, for the best goodput.",
+)
 FORMAT = Format(
     title="Pollux workloads with its measurements of six applications (.csv)",
     read=read,
-    options=(APPLICATIONS, RIGID, CLUSTER, GPUS_PER_NODE),
+    options=(APPLICATIONS, RIGID, ADAPTIVE, CLUSTER, GPUS_PER_NODE),
     profiled=True,
 )

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from ..errors import InputError
+from .goodput import Floats, Ints, Limits
 from .imported import At, read_text
 from .table import Table
 
@@ -33,6 +36,7 @@ class Application:
 
     def __init__(self, folder: Path) -> None:
         self.name = folder.name
+        self._adaptive_s: dict[Shape, float] = {}
         self._shapes: dict[str, ByBatch] = defaultdict(dict)
         for at, (shape, local, *times) in _rows(folder / "placements.csv", "placement", "local_bsz"):
             if not (shape.isascii() and shape.isdecimal()) or "0" in shape:
@@ -67,6 +71,39 @@ class Application:
         local, accumulated = self._division(batch, gpus)
         step_s, sync_s = self._step(shape, local)
         return self._steps(gpus * local * (accumulated + 1)) * (step_s + accumulated * (step_s - sync_s))
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The batch sizes between which it was measured."""
+        return Limits(self.smallest_batch, self.largest_batch, self.smallest_local, self.largest_local)
+
+    def adaptive_run_s(self, shape: Shape) -> float:
+        """Seconds from the first step to the end of the last epoch when each epoch has the batch size of the best
+        goodput for its gradient noise."""
+        if shape not in self._adaptive_s:
+            self._adaptive_s[shape] = self._adaptive(shape)
+        return self._adaptive_s[shape]
+
+    def _adaptive(self, shape: Shape) -> float:
+        gpus = sum(shape)
+        local, passes = self.limits.divisions(gpus)
+        times = np.array([self._step(shape, one) for one in local.tolist()]).reshape(-1, 2)
+        step_s = times[:, 0] + passes * (times[:, 0] - times[:, 1])
+        batch = gpus * local * (passes + 1)
+        square, variance = self._gradients(batch)
+        gain = (variance + square) / (variance * self.smallest_batch / batch + square)
+        progress = np.diff([0.0, *self._progress])
+        return float((progress * (step_s / gain).min(axis=1)).sum())
+
+    def _gradients(self, batch: Ints) -> tuple[Floats, Floats]:
+        """Squared norm and variance of the gradient, by epoch and batch size."""
+        sizes = sorted(self._epochs)
+        tables = np.array([self._epochs[size][:self.epochs] for size in sizes])
+        found = [
+            np.array([np.interp(batch, sizes, tables[:, epoch, column]) for epoch in range(self.epochs)])
+            for column in (1, 2)
+        ]
+        return found[0], found[1]
 
     def _division(self, batch: int, gpus: int) -> tuple[int, int]:
         """Batch of one GPU in one pass, and how many passes a step makes before the one that synchronises."""

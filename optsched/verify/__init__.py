@@ -7,6 +7,8 @@ from ..instance import Instance
 from ..objectives import Objective, values
 from ..plan import JobPlan, Plan, Segment
 from .capacity import node_capacity, shared_capacity, sharing
+from .contention import Crowding
+from .fetches import fetches
 from .progress import check_job, decision_now
 from .segments import running_faults
 from .structure import precedence, structure
@@ -27,17 +29,20 @@ class Report:
         return not self.violations
 
 
-def verify(instance: Instance, plan: Plan, objective: Objective) -> Report:
+def verify(instance: Instance, plan: Plan, objective: Objective, *, replay: bool = False) -> Report:
     """Check every rule of DESIGN 4 and 5 and recompute the objective from the plan alone.
 
+    `replay` says that the plan is what happened: jobs may have run out of GPU memory beside others.
     O(S log S) for S segment pieces. Rules: see `docs/concepts.md`; each violation names job, node and time.
     """
     found = list(structure(instance, plan))
     if not found:
+        crowding, fetched = Crowding(instance, plan), fetches(instance, plan)
         for entry in plan.jobs:
-            found.extend(check_job(instance, entry))
-        for check in (precedence, node_capacity, shared_capacity, sharing):
+            found.extend(check_job(instance, entry, crowding, fetched, replay=replay))
+        for check in (precedence, node_capacity, shared_capacity):
             found.extend(check(instance, plan))
+        found.extend(sharing(instance, plan, replay=replay))
     if found:
         return Report(tuple(found), None)
     computed = values(objective, instance, plan)

@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from ..instance import Instance
-from ..physics import TIME_TOLERANCE_S, memory_gib, uplinks
+from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, memory_gib, uplinks
 from ..plan import JobPlan, Plan, Segment
+from .progress import fills_memory_s, goes_on_at_once
 from .violation import Violation
 
 AMOUNT_TOLERANCE = 1e-6
@@ -121,7 +122,9 @@ def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield from _overfull(pieces, capacity, "resource", name, "the cluster")
     for rack, pieces in sorted(traffic.items()):
         capacity = instance.cluster.rack_uplink_gbps[rack]
-        yield from _overfull(pieces, capacity, "uplink", "Gbit/s", f"the uplink of rack {rack}")
+        shared = instance.cluster.uplinks == "shared"  # then each gang must find room, but only for itself
+        for part in [[piece] for piece in pieces] if shared else [pieces]:
+            yield from _overfull(part, capacity, "uplink", "Gbit/s", f"the uplink of rack {rack}")
     yield from _quotas(instance, quota)
     for name, entries in sorted(users.items()):
         used = sum(amount for amount, _ in entries)
@@ -154,13 +157,16 @@ def _quotas(instance: Instance, held: dict[str, list[Piece]]) -> Iterator[Violat
         yield from _overfull(together, every, "borrowing", "GPUs of all quotas", "the tenants with a quota")
 
 
-def sharing(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Jobs that share GPUs name each other, sit on the same GPUs at one clock all the while, and fit their memory."""
+def sharing(instance: Instance, plan: Plan, *, replay: bool = False) -> Iterator[Violation]:
+    """Jobs that share GPUs name each other, sit on the same GPUs at one clock all the while, and fit their memory.
+
+    In a replay they may exceed it while one of them, just started, fills it.
+    """
     entries = {entry.id: entry for entry in plan.jobs}
     for entry in plan.jobs:
         for segment in entry.segments:
             if segment.mode.share_with is not None:
-                yield from _shared_segment(instance, entry, segment, entries.get(segment.mode.share_with))
+                yield from _shared_segment(instance, entry, segment, entries.get(segment.mode.share_with), replay)
 
 
 def _gpus(segment: Segment) -> list[tuple[str, int]]:
@@ -168,7 +174,7 @@ def _gpus(segment: Segment) -> list[tuple[str, int]]:
 
 
 def _shared_segment(
-    instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan | None
+    instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan | None, replay: bool
 ) -> Iterator[Violation]:
     name = segment.mode.share_with
     node = segment.placement[0].node if segment.placement else None
@@ -196,13 +202,38 @@ def _shared_segment(
         yield Violation("sharing", f"{where} {beside_s:.12g} s, but {name} does not run then",
                         entry.id, node, beside_s)
     elif partner is not None and name is not None:
-        both = instance.job[entry.id].profile.gpu_memory_gib + instance.job[name].profile.gpu_memory_gib
-        for slot in segment.placement:
-            memory = instance.cluster.node[slot.node].gpu_memory_gib
-            if memory is not None and both > memory * (1 + AMOUNT_TOLERANCE):
-                yield Violation(
-                    "GPU memory",
-                    f"job {entry.id} and {name} need {both:.12g} GiB together on each GPU of "
-                    f"node {slot.node} at {segment.start_s:.12g} s, there are {memory:.12g}",
-                    entry.id, slot.node, segment.start_s,
-                )
+        job, other_job = instance.job[entry.id], instance.job[name]
+        short = beyond_gpu_memory(instance.cluster, job, other_job, segment.placement)
+        if short is not None and not (replay and _is_filling(instance, entry, segment, partner)):
+            both = job.profile.gpu_memory_gib + other_job.profile.gpu_memory_gib
+            memory = instance.cluster.node[short].gpu_memory_gib or 0.0
+            yield Violation(
+                "GPU memory",
+                f"job {entry.id} and {name} need {both:.12g} GiB together on each GPU of "
+                f"node {short} at {segment.start_s:.12g} s, there are {memory:.12g}",
+                entry.id, short, segment.start_s,
+            )
+
+
+def _is_filling(instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan) -> bool:
+    """Whether throughout a segment one of the pair, just started, fills the memory of the GPUs."""
+    return any(
+        _fills(instance, entry, segment, partner, other) or _fills(instance, partner, other, entry, segment)
+        for other in partner.segments if _spans(other, segment)
+    )
+
+
+def _spans(other: Segment, segment: Segment) -> bool:
+    return (
+        other.start_s <= segment.start_s + TIME_TOLERANCE_S and other.end_s >= segment.end_s - TIME_TOLERANCE_S
+    )
+
+
+def _fills(instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan, other: Segment) -> bool:
+    """A job that has just been started fills the memory until it runs out of it, unless something else ends that
+    before; its preemption does not, where the partner stays."""
+    may_last_s = fills_memory_s(instance, entry, segment)
+    if may_last_s is None or segment.end_s - segment.start_s > may_last_s + TIME_TOLERANCE_S:
+        return False
+    ended = segment.stopped_by is not None or segment is entry.segments[-1]
+    return ended or goes_on_at_once(entry, segment) or not goes_on_at_once(partner, other)

@@ -8,28 +8,34 @@ from ..instance import Instance, Running
 from ..job import Job
 from ..physics import (
     TIME_TOLERANCE_S,
+    beyond_gpu_memory,
     hold_to_save_s,
     lost_s,
     placed_rate,
     remaining_after_preemption_s,
+    runs_out_of_memory_s,
     setup_s,
     unsaved_s,
 )
 from ..plan import Decision, JobPlan, Segment
+from .contention import Crowding
+from .fetches import Fetches
 from .segments import check_segment, same_hold, same_place, same_size
 from .violation import Violation
 
 WORK_TOLERANCE = 1e-9
 """Share of a job's work that counts as rounding."""
 
-End = Literal["completes", "preempted", "failure", "outage"]
-_AN = {"failure": "a failure", "outage": "an outage"}
+End = Literal["completes", "preempted", "failure", "outage", "out_of_memory"]
+_AN = {"failure": "a failure", "outage": "an outage", "out_of_memory": "want of GPU memory"}
 
 Stretch = list[Segment]
 """Segments in which a job goes on without stopping: only its sharing partner changes between them."""
 
 
-def check_job(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
+def check_job(
+    instance: Instance, entry: JobPlan, crowding: Crowding, fetches: Fetches, *, replay: bool
+) -> Iterator[Violation]:
     """Each segment, then what they add up to, then the decision they are said to be."""
     job = instance.job[entry.id]
     running = instance.running_job.get(job.id)
@@ -43,7 +49,7 @@ def check_job(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
     yield from found
     if found:
         return
-    yield from _progress(instance, job, entry)
+    yield from _progress(instance, job, entry, crowding, fetches, replay)
     expected = decision_now(instance, job, entry.segments)
     if entry.decision != expected:
         yield Violation(
@@ -101,6 +107,18 @@ def _stretches(segments: tuple[Segment, ...]) -> list[Stretch]:
     return found
 
 
+def starts(instance: Instance, entry: JobPlan) -> list[Segment]:
+    """The segments with which a job starts or comes back."""
+    running = instance.running_job.get(entry.id)
+    stays = running is not None and _stays(instance, running, entry.segments[0])
+    return [stretch[0] for stretch in _stretches(entry.segments)[1 if stays else 0:]]
+
+
+def goes_on_at_once(entry: JobPlan, segment: Segment) -> bool:
+    """Whether another segment continues this one, beside another job or alone."""
+    return not any(stretch[-1] is segment for stretch in _stretches(entry.segments))
+
+
 def _only_saves(job: Job, stretches: list[Stretch]) -> bool:
     """Whether the first stretch of a running job is nothing but the checkpoint before its preemption."""
     length_s = stretches[0][-1].end_s - stretches[0][0].start_s
@@ -116,7 +134,21 @@ def _on(node: str | None) -> str:
     return "" if node is None else f" on node {node}"
 
 
-def _progress(instance: Instance, job: Job, entry: JobPlan) -> Iterator[Violation]:
+def fills_memory_s(instance: Instance, entry: JobPlan, segment: Segment) -> float | None:
+    """How long `segment` may last beside a job with which it needs more memory than its GPUs have; None where it does
+    not begin a stay, whose memory was filled before."""
+    running = instance.running_job.get(entry.id)
+    first = entry.segments[0]
+    ran_before = segment is not first or running is not None or entry.id in instance.suspended_job
+    goes_on = segment is first and running is not None and _stays(instance, running, first)
+    if goes_on or not any(stretch[0] is segment for stretch in _stretches(entry.segments)):
+        return None
+    return runs_out_of_memory_s(instance.job[entry.id], ran_before)
+
+
+def _progress(
+    instance: Instance, job: Job, entry: JobPlan, crowding: Crowding, fetches: Fetches, replay: bool
+) -> Iterator[Violation]:
     running = instance.running_job.get(job.id)
     suspended = instance.suspended_job.get(job.id)
     remaining = instance.remaining_s(job)
@@ -139,7 +171,7 @@ def _progress(instance: Instance, job: Job, entry: JobPlan) -> Iterator[Violatio
         last = i == len(stretches) - 1
         ends: End = "completes" if last else stretch[-1].stopped_by or "preempted"
         started_s = stretch[0].start_s
-        overhead_s = setup_s(job, ran_before)
+        overhead_s = setup_s(job, ran_before) + fetches.get((job.id, started_s), 0.0)
         worked: list[tuple[float, float]] = []  # seconds and rate since the last checkpoint or start
         if goes_on is not None:
             started_s, overhead_s = goes_on.started_s, goes_on.setup_s
@@ -147,11 +179,18 @@ def _progress(instance: Instance, job: Job, entry: JobPlan) -> Iterator[Violatio
             worked.append((unsaved_s(goes_on, instance.now_s), rate))
         goes_on, ran_before = None, True
         found = list(_incident(instance, job, stretch, last, bool(failing)))
-        found = found or list(_stretch(instance, job, stretch, overhead_s, ends, remaining, whole_s, worked))
+        if ends == "out_of_memory":
+            found = found or list(_out_of_memory(instance, entry, stretch[-1], replay))
+            if not found:
+                continue
+        before = len(worked)
+        found = found or list(
+            _stretch(instance, job, stretch, crowding, overhead_s, ends, remaining, whole_s, worked)
+        )
         if found:
             yield from found
             return
-        remaining -= math.fsum(seconds * rate for seconds, rate in worked[len(worked) - len(stretch):])
+        remaining -= math.fsum(seconds * rate for seconds, rate in worked[before:])
         if ends == "failure":
             failing.pop(0)
             kept_s = math.fsum(failed.kept_s for failed in instance.attempts[job.id]) if not failing else 0.0
@@ -190,17 +229,37 @@ def _incident(instance: Instance, job: Job, stretch: Stretch, last: bool, fails:
         yield Violation("incident", f"job {job.id}{_on(node)} {what} at {end.end_s:.12g} s", job.id, node, end.end_s)
 
 
+def _out_of_memory(instance: Instance, entry: JobPlan, end: Segment, replay: bool) -> Iterator[Violation]:
+    """A start that was stopped by want of GPU memory: what it did counts for nothing, so nothing else is checked."""
+    job, node = instance.job[entry.id], _node(end)
+    partner = None if end.mode.share_with is None else instance.job[end.mode.share_with]
+    after_s = fills_memory_s(instance, entry, end)
+    what = None
+    if not replay:
+        what = "is stopped by want of GPU memory, which no plan may intend,"
+    elif partner is None or beyond_gpu_memory(instance.cluster, job, partner, end.placement) is None:
+        what = "is stopped by want of GPU memory, but that suffices"
+    elif after_s is None:
+        what = "is stopped by want of GPU memory, which it had filled before,"
+    elif abs(end.end_s - end.start_s - after_s) > TIME_TOLERANCE_S:
+        ran_s = end.end_s - end.start_s
+        what = f"is stopped by want of GPU memory {ran_s:.12g} s after its start, not {after_s:.12g} s,"
+    if what is not None:
+        yield Violation("incident", f"job {job.id}{_on(node)} {what} at {end.end_s:.12g} s", job.id, node, end.end_s)
+
+
 def _stretch(
     instance: Instance,
     job: Job,
     stretch: Stretch,
+    crowding: Crowding,
     overhead_s: float,
     ends: End,
     remaining: float,
     whole_s: float,
     worked: list[tuple[float, float]],
 ) -> Iterator[Violation]:
-    """Work done in a stretch, added to `worked` segment by segment; ends at its first violation."""
+    """Work done in a stretch, added to `worked` piece by piece; ends at its first violation."""
     start_s, end_s = stretch[0].start_s, stretch[-1].end_s
     from_s, until_s = start_s + overhead_s, end_s - (hold_to_save_s(job) if ends == "preempted" else 0.0)
     if until_s - from_s < -TIME_TOLERANCE_S and ends != "outage":
@@ -211,6 +270,7 @@ def _stretch(
             job.id, _node(stretch[0]), start_s,
         )
         return
+    others = 0.0  # rounding of the instants at which jobs on the same channels start, two tolerances each
     for segment in stretch:
         node = _node(segment)
         rate = placed_rate(instance, job, segment.mode, segment.placement)
@@ -218,20 +278,22 @@ def _stretch(
             yield Violation("rate", f"job {job.id} makes no progress{_on(node)} at {segment.start_s:.12g} s",
                             job.id, node, segment.start_s)
             return
-        seconds = max(0.0, min(segment.end_s, until_s) - max(segment.start_s, from_s))
-        worked.append((seconds, rate))
-        remaining -= seconds * rate
+        pieces = crowding.pieces(job, segment, max(segment.start_s, from_s), min(segment.end_s, until_s))
+        for seconds, slower in pieces:
+            worked.append((seconds, rate / slower))
+            remaining -= seconds * rate / slower
         rounding = TIME_TOLERANCE_S * rate + WORK_TOLERANCE * whole_s
+        others += 2 * TIME_TOLERANCE_S * rate * (len(pieces) - 1)
         at_end = segment is stretch[-1]
         # When its node is lost a job may have been saving, which the plan does not tell.
         saving = hold_to_save_s(job) * rate if ends == "outage" else 0.0
         finishes = ends in ("completes", "failure")
         what = None
-        if remaining < -rounding - saving:
+        if remaining < -rounding - saving - others:
             what = f"still holds its resources{_on(node)} at {segment.end_s:.12g} s although its work is done"
         elif at_end and ends == "preempted" and remaining <= rounding:
             what = f"stops{_on(node)} at {segment.end_s:.12g} s and starts again although its work is done"
-        elif at_end and finishes and remaining > rounding:
+        elif at_end and finishes and remaining > rounding + others:
             what = (f"ends{_on(node)} at {segment.end_s:.12g} s with {remaining:.6g} s of its "
                     f"{whole_s:.12g} s of reference work left")
         if what is not None:

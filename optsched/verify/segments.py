@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ..cluster import Node
 from ..instance import Instance, Placement, Running
 from ..job import Elastic, Job, Mode
-from ..physics import TIME_TOLERANCE_S, core_levels, cpus, fits_type, gang_sizes, held_resources, placed_rate
+from ..physics import TIME_TOLERANCE_S, core_levels, cpus, fits_type, gang_sizes, placed_rate, placed_resources
 from ..plan import Segment
 from .violation import Violation
 
@@ -98,9 +98,7 @@ def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> s
         return f"it runs at a clock of {mode.clock_mhz} MHz, measured are {measured or 'none'}"
     if mode.gpus == 0 and mode.cpus != job.cpus:
         return f"it holds {mode.cpus} cores, it asks for {job.cpus}"
-    cluster = instance.cluster
-    gpu_type = cluster.node[segment.placement[0].node].gpu_type if segment.placement else mode.gpu_type
-    held = held_resources(cluster, job, mode, gpu_type)
+    held = placed_resources(instance.cluster, job, mode, segment.placement)
     if mode.resources != held:
         return f"it holds resources {mode.resources}, it asks for {held}"
     if mode.budgets != job.budgets:
@@ -143,8 +141,9 @@ def _placement(instance: Instance, job: Job, segment: Segment) -> Iterator[Viola
     if placed != mode.gpus:
         yield Violation("gang", f"job {job.id} {at} holds {placed} GPUs on {on}, its gang is {mode.gpus}",
                         job.id, first, start_s)
-    if mode.gpus and len({node[name].gpu_type for name in names}) > 1:
-        yield Violation("gpu type", f"job {job.id} {at} mixes GPU types on {on}", job.id, first, start_s)
+    if mode.gpus and mode.gpu_type is not None and len({node[name].gpu_type for name in names}) > 1:
+        yield Violation("gpu type", f"job {job.id} {at} mixes GPU types on {on}, its mode is for {mode.gpu_type}",
+                        job.id, first, start_s)
         return
     for slot in segment.placement:
         if mode.gpus and slot.gpus < 1:

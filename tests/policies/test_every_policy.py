@@ -19,6 +19,6 @@ SLOW_DATA = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow,
 @settings(SLOW_DATA, max_examples=40)
 def test_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, WCT)
+    report = verify(instance, plan, WCT, replay=True)
     assert report.ok, "\n".join(map(str, report.violations))
     assert simulate(instance, policy(name)) == plan

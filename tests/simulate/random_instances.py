@@ -62,8 +62,15 @@ def clusters(draw: Any) -> Cluster:
         ]
         racks = dict.fromkeys(node.rack for node in nodes if node.rack is not None)
         uplinks = {rack: draw(st.sampled_from([1.5, 3.0])) for rack in racks}
+    if draw(st.integers(0, 3)) == 0:
+        nodes = [replace(node, memory_gbps=draw(st.sampled_from([None, 3.0, 10.0]))) for node in nodes]
+    if draw(st.integers(0, 1)) == 0:
+        nodes = [replace(node, model_cache_gib=draw(st.sampled_from([None, 4.0, 10.0]))) for node in nodes]
     budgets = {"money": draw(st.sampled_from([6.0, 20.0, 100.0]))} if draw(st.booleans()) else {}
-    return Cluster(nodes=tuple(nodes), resources=resources, budgets=budgets, rack_uplink_gbps=uplinks)
+    return Cluster(
+        nodes=tuple(nodes), resources=resources, budgets=budgets, rack_uplink_gbps=uplinks,
+        uplinks=draw(st.sampled_from(["reserved", "shared"])) if uplinks else "reserved",
+    )
 
 
 @st.composite
@@ -80,9 +87,14 @@ def profiles(draw: Any) -> Profile:
         checkpoint_s=draw(SECONDS),
         restore_s=draw(SECONDS),
         startup_s=draw(SECONDS),
+        **draw(st.sampled_from([{}, {"name": "m0", "model_gib": 4.0}, {"name": "m1", "model_gib": 6.0}])),
+        fetch_s=draw(st.sampled_from([0.0, 0.0, 1.3, 6.0])),
         checkpoint_every_s=draw(st.sampled_from([None, None, 0.0, 3.0, 50.0])),
         sharing=Sharing(duty=0.7),
         network_gbps=draw(st.sampled_from([0.0, 1.0, 1.5, 2.5])),
+        network_duty=draw(st.sampled_from([1.0, 0.4])),
+        memory_gbps=draw(st.sampled_from([0.0, 1.0, 2.3])),
+        memory_duty=draw(st.sampled_from([1.0, 0.5])),
         power_w=draw(st.sampled_from([{}, {"a": 300.0}, {"a": 250.0, "b": 100.0}])),
         clocks=draw(st.sampled_from([{}, {}, {900: Clock(rate=0.8, power=0.55)}, {
             800: Clock(rate=0.5, power=0.3), 1600: Clock(rate=1.25, power=1.5),

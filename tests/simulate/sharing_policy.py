@@ -5,12 +5,14 @@ from optsched.simulate.world import World
 
 class StartsBeside:
     """Waiting jobs in order: beside the first running job that may share, else where they fit. Some decisions
-    preempt a running job, before the starts or after them, as long as `preemptions` lasts."""
+    preempt a running job, before the starts or after them, as long as `preemptions` lasts. `heedless` of whether the
+    GPUs have the memory for both."""
 
     name = "starts-beside"
     title = "shares GPUs wherever that is allowed"
 
-    def __init__(self, preemptions: int = 6) -> None:
+    def __init__(self, preemptions: int = 6, heedless: bool = False) -> None:
+        self.heedless = heedless
         self.decisions = 0
         self.preemptions = preemptions
         self.pairs: list[tuple[float, str, str]] = []
@@ -38,8 +40,8 @@ class StartsBeside:
     def _start_beside(self, world: World, job_id: str) -> bool:
         for option in world.options(job_id):
             for partner_id in world.running:
-                if world.may_share(job_id, option, partner_id):
-                    world.start_beside(job_id, option, partner_id)
+                if world.may_share(job_id, option, partner_id, heedless=self.heedless):
+                    world.start_beside(job_id, option, partner_id, heedless=self.heedless)
                     self.pairs.append((world.now_s, job_id, partner_id))
                     return True
         return False

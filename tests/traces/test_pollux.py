@@ -86,6 +86,26 @@ def test_batches_between_those_measured_are_interpolated(tmp_path: Path) -> None
     assert job.duration_s == pytest.approx(200 * (2 / 1.5 + 1) / 3 * 0.7, abs=1e-3)
 
 
+def test_an_adaptive_job_by_hand(tmp_path: Path) -> None:
+    path = workload(tmp_path, "a,7,demo,2,20")
+    (job,) = pollux.read(path, cluster="t4=2", gpus_per_node=2, fixed_batch=False).instance.jobs
+    # On two GPUs a batch of 40 takes no longer than one of 20: 150 steps as above of 0.5 s, although the job asked for
+    # 20. On one GPU 40 take two passes, 0.7 s for 4/3 of the progress that 20 make in 0.4 s: 200 steps of 0.4 s.
+    assert job.duration_s == 150 * 0.5
+    assert job.gpus == Elastic(min=1, max=2)
+    assert job.profile.gpus == {1: round(75 / 80, 6), 2: 1.0}
+    assert job.profile.locality == Locality(rack=0.625, cluster=0.625)
+
+
+def test_the_batch_goes_with_the_noise_of_each_epoch(tmp_path: Path) -> None:
+    # Noise in the first epoch only: there a batch of 40 counts twice, in 0.7 s on one GPU for two passes, against 0.4 s
+    # for 20 in one. In the second it counts no more than 20, so that those are better.
+    epochs = "progress,iteration,metric,grad_sqr,grad_var\n100,1,0.5,0.0,1.0\n200,2,0.6,1.0,0.0\n"
+    path = workload(tmp_path, "a,0,demo,1,20", validation_20=epochs, validation_40=epochs)
+    (job,) = pollux.read(path, elastic=False, fixed_batch=False).instance.jobs
+    assert job.duration_s == pytest.approx(100 / 2 * 0.7 + 100 * 0.4, abs=1e-3)
+
+
 def test_what_cannot_be_used_is_dropped_and_counted(tmp_path: Path) -> None:
     path = workload(
         tmp_path, "f,9,demo,1,20", "a,5,demo,1,20", "b,1,other,1,20", "c,1,demo,1,10", "d,1,demo,3,20", "e,1,demo,4,40",
@@ -171,6 +191,19 @@ def test_the_command_writes_a_sound_instance(tmp_path: Path) -> None:
     result = CliRunner().invoke(import_.command, ["pollux", str(path), "--rigid", "-o", str(output)])
     assert result.exit_code == 0, result.output
     assert files.read_instance(output) == pollux.read(path, elastic=False).instance
+
+
+@needs_data("pollux_profiles")
+def test_adapting_the_batch_is_never_slower() -> None:
+    source = DATA / "pollux_profiles" / "workloads" / "workload-6.csv"
+    fixed, adaptive = (pollux.read(source, fixed_batch=choice).instance for choice in (True, False))
+    files.check_instance(adaptive)
+    for job in adaptive.jobs:
+        own = fixed.job[job.id]
+        assert job.duration_s is not None
+        assert own.duration_s is not None
+        assert job.duration_s <= own.duration_s * 1.01  # only 50 of all batch sizes are tried
+        assert max(job.profile.gpus, default=1) >= max(own.profile.gpus, default=1)
 
 
 @needs_data("pollux_profiles")

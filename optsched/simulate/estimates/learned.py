@@ -57,6 +57,11 @@ class Learned:
         self._model: Any = None
         self._predicted: dict[Features, float] = {}
 
+    @property
+    def trained(self) -> bool:
+        """Whether there is a model yet."""
+        return self._model is not None
+
     def work_s(self, job: Job, now_s: float) -> float:
         """The prediction of the latest model; before there is one, that of `History`."""
         features = self._features(job, now_s)

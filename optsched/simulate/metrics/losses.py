@@ -5,13 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...physics import hold_to_save_s, setup_s
+from ...verify.fetches import fetches
 from ..record import Ending, Floats, Ints, Record
 from .classes import Classes
 from .stays import NEW, Stays, positions
 from .sums import sums
 from .use import gpus_held
 
-CAUSES = {Ending.PREEMPTED: "preemptions", Ending.FAILED: "failures", Ending.NODE_LOST: "node_losses"}
+CAUSES = {
+    Ending.PREEMPTED: "preemptions", Ending.FAILED: "failures", Ending.NODE_LOST: "node_losses",
+    Ending.OUT_OF_MEMORY: "out_of_memory",
+}
 """Why a job stops before it is done, and what that is called in a summary."""
 
 
@@ -20,7 +24,7 @@ class GpuTime:
     """GPU-seconds of each row, those of a GPU that two jobs share halved: all it held, and of these what start-up and
     restore took, checkpoints before a preemption, and work that was done and lost later.
 
-    `lost_by_cause` is the lost work by what lost it.
+    A start that ran out of GPU memory is lost with its set-up. `lost_by_cause` is what is lost by what lost it.
     """
 
     held: Floats
@@ -38,9 +42,13 @@ def gpu_time(rows: Record, stays: Stays, found: Classes) -> GpuTime:
     checkpoint_s = _checkpoint_s(rows, stays, found, overhead_s)
     worked = gpus * (length_s - overhead_s)
     lost, by_cause = _lost(rows, worked)
+    held, setup = gpus * length_s, gpus * (overhead_s - checkpoint_s)
+    in_vain = rows.ending == Ending.OUT_OF_MEMORY
+    lost[in_vain], setup[in_vain] = held[in_vain], 0.0
+    by_cause[Ending.OUT_OF_MEMORY] = float(held[in_vain].sum())
     return GpuTime(
-        held=gpus * length_s,
-        setup=gpus * (overhead_s - checkpoint_s),
+        held=held,
+        setup=setup,
         checkpoint=gpus * checkpoint_s,
         lost=lost,
         lost_by_cause=by_cause,
@@ -55,13 +63,21 @@ def _checkpoint_s(rows: Record, stays: Stays, found: Classes, overhead_s: Floats
     setups_s = np.array([[setup_s(job, ran) for ran in (False, True)] for job in found.examples])
     of_class = found.of_job[stays.job]
     of_stay_s = np.add.reduceat(overhead_s, stays.first_row)
-    beyond_s = of_stay_s - setups_s[of_class, (stays.before != NEW).astype(np.int64)]
+    beyond_s = of_stay_s - setups_s[of_class, (stays.before != NEW).astype(np.int64)] - _fetched_s(rows, stays)
     of_stay_s = np.select(
         [stays.ending == Ending.PREEMPTED, stays.ending == Ending.NODE_LOST],
         [np.minimum(of_stay_s, save_s[of_class]), np.clip(beyond_s, 0.0, save_s[of_class])],
     )
     saves_from_s = (stays.end_s - of_stay_s)[stays.of_row]
     return np.clip(rows.end_s - np.maximum(rows.start_s, saves_from_s), 0.0, overhead_s)
+
+
+def _fetched_s(rows: Record, stays: Stays) -> Floats:
+    """Seconds for which each stay fetched its model."""
+    fetched = fetches(rows.instance, rows.plan())
+    ids = [job.id for job in rows.instance.jobs]
+    starts = zip(stays.job.tolist(), stays.start_s.tolist(), strict=True)
+    return np.array([fetched.get((ids[job], start_s), 0.0) for job, start_s in starts])
 
 
 def _lost(rows: Record, worked: Floats) -> tuple[Floats, dict[Ending, float]]:

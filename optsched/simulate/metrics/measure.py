@@ -8,11 +8,12 @@ from ...instance import Instance
 from ...objectives import LATE_TOLERANCE_S
 from ..record import Ending, Floats, Ints, Record
 from .classes import classes, isolated_s
-from .energy import energy_kwh
+from .energy import energy_parts_kwh
 from .losses import GpuTime, failures_by_kind, gpu_time
 from .stays import Stays, by_job, positions, ready_s, stays
 from .steps import steps
 from .sums import counts, sums
+from .use import parts
 from .waiting import REASONS, Waits, waits
 
 
@@ -55,7 +56,7 @@ class Metrics:
     contention_slowdown: Floats
     late_s: Floats
     """NaN for a job without deadline."""
-    row_energy_kwh: Floats
+    energy_by_type_kwh: Floats
     failures_by_kind: dict[str, int]
 
 
@@ -74,7 +75,8 @@ def measure(record: Record) -> Metrics:
     waited = waits(rows, stay, found, ready)
     time = gpu_time(rows, stay, found)
     memory, kinds = failures_by_kind(rows)
-    energy = energy_kwh(rows, found)
+    part = parts(rows)
+    energy = energy_parts_kwh(rows, part, found)
     last = np.zeros(count, dtype=np.int64)
     last[rows.job] = np.arange(rows.rows)
     work_s = np.fromiter((job.work_s for job in jobs), np.float64, count)
@@ -104,13 +106,14 @@ def measure(record: Record) -> Metrics:
         restarts=counts(stay.job[stay.before >= 0], count),
         preemptions=_preemptions(instance, stay, count),
         failures=counts(rows.job[rows.ending == Ending.FAILED], count),
-        out_of_memory=counts(rows.job[memory], count),
+        out_of_memory=counts(rows.job[memory], count)
+        + counts(rows.job[rows.ending == Ending.OUT_OF_MEMORY], count),
         node_losses=counts(rows.job[rows.ending == Ending.NODE_LOST], count),
-        energy_kwh=sums(rows.job, energy, count),
+        energy_kwh=sums(rows.job[part.row], energy, count),
         finish_time_fairness=jct_s / isolated_s(instance, found, work_s, np.full(count, float(count))),
         contention_slowdown=jct_s / isolated_s(instance, found, work_s, _contention(release_s, completion_s)),
         late_s=_late_s(instance, completion_s),
-        row_energy_kwh=energy,
+        energy_by_type_kwh=sums(part.gpu_type, energy, len(instance.cluster.gpu_types)),
         failures_by_kind=kinds,
     )
 

@@ -8,7 +8,6 @@ import numpy as np
 from ..record import Ending, Floats
 from .losses import CAUSES, starts_by_cause
 from .measure import Metrics
-from .sums import sums
 from .use import core_seconds, gpu_capacity_s, gpu_seconds, type_name
 from .waiting import REASONS
 
@@ -100,7 +99,8 @@ def _gpu_h(found: Metrics, last_s: float) -> dict[str, Any]:
     causes: dict[str, Any] = {}
     for cause, name in CAUSES.items():
         saved = {"checkpoints": float(time.checkpoint.sum()) / H} if cause == Ending.PREEMPTED else {}
-        causes[name] = {**saved, "restarts": again[cause] / H, "lost_work": time.lost_by_cause[cause] / H}
+        lost = "starts" if cause == Ending.OUT_OF_MEMORY else "lost_work"
+        causes[name] = {**saved, "restarts": again[cause] / H, lost: time.lost_by_cause[cause] / H}
     return {
         "there": float(there_s.sum()) / H,
         "nodes_away": float(lost_s.sum()) / H,
@@ -113,9 +113,8 @@ def _gpu_h(found: Metrics, last_s: float) -> dict[str, Any]:
 
 def _energy(found: Metrics) -> dict[str, Any]:
     types = found.instance.cluster.gpu_types
-    by_type = sums(found.rows.gpu_type + 1, found.row_energy_kwh, len(types) + 1)[1:]
     return {
-        "total": float(found.row_energy_kwh.sum()),
-        "by_type": {type_name(name): float(by_type[k]) for k, name in enumerate(types)},
+        "total": float(found.energy_by_type_kwh.sum()),
+        "by_type": {type_name(name): float(found.energy_by_type_kwh[k]) for k, name in enumerate(types)},
     }
 

@@ -7,6 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ...physics import gpus_by_type
+from ..record import SEVERAL_TYPES
 from .measure import Metrics
 from .use import type_name
 from .waiting import REASONS
@@ -23,8 +27,13 @@ def _number(name: str) -> Column:
 
 
 def _type(found: Metrics) -> list[str | None]:
-    names = [*(type_name(name) for name in found.instance.cluster.gpu_types), None]
-    return [names[k] for k in found.gpu_type.tolist()]
+    cluster, rows = found.instance.cluster, found.rows
+    names = [*(type_name(name) for name in cluster.gpu_types), None]
+    several = {
+        rows.job[row]: "+".join(map(type_name, gpus_by_type(cluster, rows.placements[row])))
+        for row in np.flatnonzero(rows.gpu_type == SEVERAL_TYPES)
+    }
+    return [several[j] if k == SEVERAL_TYPES else names[k] for j, k in enumerate(found.gpu_type.tolist())]
 
 
 def _late_s(found: Metrics) -> list[float | None]:

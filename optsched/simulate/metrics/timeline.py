@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..record import Floats, Ints, Record
 from .sums import sums
-from .use import gpus_held
+from .use import parts as parts_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +37,7 @@ class Timeline:
         split = np.split(at, np.cumsum([len(part) for part in parts])[:-1])
         self._start, self._end, self.wait_from, self.wait_to, self._lost_from, self._lost_to = split
         self._free: dict[int, NDArray[np.float32]] = {}
+        self._parts = parts_of(rows)
 
     def free(self, pool: int) -> NDArray[np.float32]:
         """GPUs of the type at this position that nobody holds, on nodes that are there; cores where `pool` is the
@@ -49,8 +50,9 @@ class Timeline:
         rows, types = self.rows, self.cluster.gpu_types
         if pool < len(types):
             room = {node.name: node.gpus for node in self.cluster.nodes if node.gpu_type == types[pool]}
-            of_pool = np.flatnonzero(rows.gpu_type == pool)
-            amount = gpus_held(rows)[of_pool]
+            mine = np.flatnonzero(self._parts.gpu_type == pool)
+            of_pool = self._parts.row[mine]
+            amount = self._parts.held[mine]
         else:
             room = {node.name: node.cpus or 0 for node in self.cluster.nodes}
             of_pool = np.flatnonzero(rows.cpus)

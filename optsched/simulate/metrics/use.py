@@ -1,10 +1,13 @@
 """How much of the cluster was held: GPUs by type, and cores."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ...cluster import Cluster
 from ...instance import Instance
-from ..record import Floats, Record
+from ...physics import gpus_by_type
+from ..record import SEVERAL_TYPES, Floats, Ints, Record
 from .sums import sums
 
 
@@ -18,11 +21,46 @@ def gpus_held(rows: Record) -> Floats:
     return rows.gpus / np.where(rows.partner >= 0, np.float64(2.0), np.float64(1.0))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """What rows hold of each GPU type: one part for a row on GPUs of one type, more for a gang on several.
+
+    `row` is its row, `gpus` how many of the GPUs of that row are of type `gpu_type`; of those that two jobs share each
+    has half in `held`. In the order of the rows.
+    """
+
+    row: Ints
+    gpu_type: Ints
+    gpus: Floats
+    held: Floats
+
+
+def parts(rows: Record) -> Parts:
+    """The parts of all rows with GPUs. O(rows)."""
+    whole = np.flatnonzero(rows.gpu_type >= 0)
+    several = np.flatnonzero(rows.gpu_type == SEVERAL_TYPES)
+    half = np.where(rows.partner >= 0, np.float64(2.0), np.float64(1.0))
+    if not len(several):
+        gpus = rows.gpus[whole].astype(np.float64)
+        return Parts(whole, rows.gpu_type[whole], gpus, gpus / half[whole])
+    cluster = rows.instance.cluster
+    number = {name: k for k, name in enumerate(cluster.gpu_types)}
+    more = [
+        (row, number[gpu_type], held)
+        for row in several.tolist() for gpu_type, held in gpus_by_type(cluster, rows.placements[row]).items()
+    ]
+    plain = np.stack((whole, rows.gpu_type[whole], rows.gpus[whole]), axis=1)
+    every = np.concatenate((plain, np.array(more, dtype=np.int64)))
+    row, of_type, count = every[np.argsort(every[:, 0], kind="stable")].T
+    gpus = count.astype(np.float64)
+    return Parts(row, of_type, gpus, gpus / half[row])
+
+
 def gpu_seconds(rows: Record, until_s: float) -> Floats:
     """GPU-seconds held of each GPU type until an instant; a GPU that two jobs share is held once."""
     length_s = np.clip(np.minimum(rows.end_s, until_s) - rows.start_s, 0.0, None)
-    types = len(rows.instance.cluster.gpu_types)
-    return sums(rows.gpu_type + 1, gpus_held(rows) * length_s, types + 1)[1:]
+    part = parts(rows)
+    return sums(part.gpu_type, part.held * length_s[part.row], len(rows.instance.cluster.gpu_types))
 
 
 def gpu_capacity_s(instance: Instance, until_s: float) -> tuple[Floats, Floats]:

@@ -33,7 +33,7 @@ REASON_WORDS = {
 HOURS = {
     "work": ("work", "#4d93cc"), "first_starts": ("first starts", "#a9cdea"),
     "preemptions": ("preemptions", "#e9a23b"), "failures": ("failures", "#d92d20"),
-    "node_losses": ("lost nodes", "#8c1d18"),
+    "node_losses": ("lost nodes", "#8c1d18"), "out_of_memory": ("out of memory", "#7a5195"),
 }
 AXIS = {"gridcolor": GRID, "zeroline": False, "color": MUTED, "automargin": True}
 ROUNDED_S = 1.0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ...picture.palette import QUEUE
 from ..metrics import Metrics
 from ..metrics.steps import held
-from ..metrics.use import gpus_held, type_name
+from ..metrics.use import gpus_held, parts, type_name
 from ..metrics.waiting import REASONS
 from ..record import Floats, Ints
 
@@ -70,11 +70,12 @@ def gpus_in_use(found: Metrics) -> Curves:
     """GPUs held of each type, and those there are while nodes may be lost."""
     rows, instance = found.rows, found.instance
     at_s = edges(found, STEPS)
-    amount = gpus_held(rows)
+    part = parts(rows)
+    start_s, end_s, amount = rows.start_s[part.row], rows.end_s[part.row], part.held
     means = {}
     for k, name in enumerate(instance.cluster.gpu_types):
-        mine = np.flatnonzero(rows.gpu_type == k)
-        means[type_name(name)] = held(rows.start_s[mine], rows.end_s[mine], amount[mine]).averages(at_s)
+        mine = np.flatnonzero(part.gpu_type == k)
+        means[type_name(name)] = held(start_s[mine], end_s[mine], amount[mine]).averages(at_s)
     return Curves(at_s - instance.now_s, means, _there(found, at_s))
 
 

@@ -7,6 +7,11 @@ from ...picture.facts import level_unit, percent, quantity
 from ..metrics.waiting import REASONS
 from .figures import REASON_WORDS
 
+LOST_TO = {
+    "preemptions": "preemptions", "failures": "failures", "node_losses": "lost nodes",
+    "out_of_memory": "lack of GPU memory",
+}
+
 Tile = tuple[str, str, str, str]
 """Name, value, what stands below it, and what it means."""
 
@@ -32,11 +37,12 @@ def tiles(total: dict[str, Any]) -> list[Tile]:
     if use["gpus"] is not None:
         found.append(("GPU use", percent(use["gpus"]), until, "GPU-seconds held over those there are"))
     hours = total["gpu_h"]
-    lost = {name: sum(hours[name].values()) for name in ("preemptions", "failures", "node_losses")}
+    lost = {name: sum(hours[name].values()) for name in LOST_TO}
     if hours["held"]:
         found.append((
             "GPU time lost", percent(sum(lost.values()) / hours["held"]), f"{sum(lost.values()):,.1f} GPU-hours",
-            "checkpoints, restarts and lost work of preemptions, failures and lost nodes, over GPU time held",
+            "checkpoints, restarts and lost work of preemptions, failures, lost nodes and lack of GPU memory, "
+            "over GPU time held",
         ))
     counts = [(total["failures"], "failure"), (total["node_losses"], "node loss")]
     more = ", ".join(f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('s') else 's'}"
@@ -86,7 +92,7 @@ def tables(total: dict[str, Any]) -> dict[str, list[Line]]:
         ("preemptions", f"{total['preemptions']:,}", f"of {total['preempted_jobs']:,} jobs"),
         ("restarts", f"{total['restarts']:,}", "starts of a job that ran before"),
         ("failures", f"{total['failures']:,}", _kinds(total["failures_by_kind"])),
-        ("out of memory", f"{total['out_of_memory']:,}", "of the failures"),
+        ("out of memory", f"{total['out_of_memory']:,}", "failures of that kind, and starts beside another job"),
         ("node losses", f"{total['node_losses']:,}", "stays that ended with their node"),
     ]
     if total["deadlines"]:
@@ -100,7 +106,7 @@ def tables(total: dict[str, Any]) -> dict[str, list[Line]]:
         ("work", _hours(hours["work"]), "that counts"),
         ("first starts", _hours(hours["first_starts"]), "start-up"),
     ]
-    for name, words in (("preemptions", "preemptions"), ("failures", "failures"), ("node_losses", "lost nodes")):
+    for name, words in LOST_TO.items():
         causes = ", ".join(f"{part.replace('_', ' ')} {_hours(amount)}" for part, amount in hours[name].items())
         found["GPU-hours"].append((f"lost to {words}", _hours(sum(hours[name].values())), causes))
     energy = total["energy_kwh"]

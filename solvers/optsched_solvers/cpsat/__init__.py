@@ -1,6 +1,8 @@
 """Solver `cpsat`: the whole horizon by CP-SAT, large-neighbourhood search and a Lagrangian bound."""
 
+from optsched.contention import crowded_memory
 from optsched.instance import Instance
+from optsched.model_caches import fetching
 from optsched.modes import on_uplinks
 from optsched.objectives import Objective
 from optsched.solver import Guarantee, Report, Request
@@ -15,6 +17,10 @@ class CpSat:
     def supports(self, instance: Instance, objective: Objective) -> str | None:
         if (job := on_uplinks(instance)) is not None:
             return f"job {job} may use the uplinks of racks, which its model does not hold"
+        if (crowded := crowded_memory(instance)) is not None:
+            return f"{crowded}: its model does not know how that slows them down"
+        if (job := fetching(instance)) is not None:
+            return f"job {job} fetches its model: which nodes have it in their caches is not planned"
         for level in objective.levels:
             if len(level) > 1 and any(term.name == "maxmin" for _, term in level):
                 return "maxmin cannot be part of a weighted sum (put it first: maxmin,wct)"

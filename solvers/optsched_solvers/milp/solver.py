@@ -4,8 +4,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from optsched.contention import crowded_memory
 from optsched.errors import InputError
 from optsched.instance import Instance
+from optsched.model_caches import fetching
 from optsched.modes import on_uplinks
 from optsched.objectives import Objective
 from optsched.plan import Plan
@@ -42,7 +44,8 @@ class MilpSolver:
     guarantee: Guarantee = "exact"
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        """At most `MAX_JOBS` jobs, none of which share GPUs now or use the uplinks of racks."""
+        """At most `MAX_JOBS` jobs, none of which share GPUs now, use the uplinks of racks or exceed a node's memory
+        bandwidth."""
         if len(instance.jobs) > MAX_JOBS:
             return f"it has {len(instance.jobs)} jobs, a time-indexed model is for at most {MAX_JOBS}"
         sharing = next((entry.job for entry in instance.running if entry.mode.share_with is not None), None)
@@ -50,6 +53,10 @@ class MilpSolver:
             return f"running job {sharing} shares its GPUs, which this model does not know"
         if (job := on_uplinks(instance)) is not None:
             return f"job {job} may use the uplinks of racks, which this model does not know"
+        if (crowded := crowded_memory(instance)) is not None:
+            return f"{crowded}: this model does not know how that slows them down"
+        if (job := fetching(instance)) is not None:
+            return f"job {job} fetches its model: which nodes have it in their caches is not planned"
         ways = find_ways(instance)
         if all(ways.of.values()) and make_grid(
             ways, objective, None, MAX_VARIABLES, MAX_ENTRIES, MAX_ENTRIES

@@ -4,6 +4,7 @@ from bisect import insort
 from dataclasses import dataclass
 
 from optsched.physics import TIME_TOLERANCE_S
+from optsched.policy import Source
 from optsched.simulate.demand import Demand
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
@@ -34,6 +35,13 @@ class Backfill:
 
     name = "backfill"
     title = "first in, first out with EASY backfilling"
+    source = Source(
+        authors="D. A. Lifka",
+        title="The ANL/IBM SP scheduling system",
+        venue="JSSPP", year=1995, link="doi:10.1007/3-540-60153-8_35",
+        sureness="derived",
+        derived="The rule for counts of processors, on nodes with gangs: the reservation is a place as well as a time.",
+    )
 
     def __init__(self) -> None:
         self._queue: list[Entry] = []

@@ -47,6 +47,10 @@ class DemandQueue:
             heappop(self._heads)  # a better one came before it, or it has left
         return None
 
+    def demand(self) -> Demand:
+        """The demand in whose heap the job is that `best` just named."""
+        return self._heads[0][2]
+
     def pop(self) -> None:
         """Remove the job that `best` just named."""
         demand = heappop(self._heads)[2]

@@ -2,6 +2,7 @@
 
 import math
 
+from optsched.policy import Source
 from optsched.simulate.world import World
 
 from .preemptive import Preemptive
@@ -22,6 +23,13 @@ class Las(Preemptive):
 
     name = "las"
     title = "least attained GPU service first, in doubling levels, with preemption"
+    source = Source(
+        authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
+        title="Tiresias: A GPU cluster manager for distributed deep learning",
+        venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
+        sureness="derived",
+        derived="Levels that double from one GPU-hour instead of thresholds that are set.",
+    )
 
     def rank(self, world: World, job_id: str) -> float:
         """The level of the service attained."""

@@ -18,13 +18,17 @@ class ListScheduling:
         """Lower starts first; must not change while the job waits."""
         raise NotImplementedError
 
-    def decide(self, world: World) -> None:
-        """Start every job that fits, in order."""
+    def enqueue(self, world: World) -> None:
+        """Those that have come to wait; once something has come free all are looked at again."""
         for job_id in world.take_arrived():
             key = arrival_key(world, job_id, self.rank(world, job_id))
             self._queue.push(key, job_id, world.demand(job_id))
         if world.take_released():
             self._queue.unblock()
+
+    def decide(self, world: World) -> None:
+        """Start every job that fits, in order."""
+        self.enqueue(world)
         while entry := self._queue.best():
             job_id = entry[1]
             found = world.fit(job_id)

@@ -1,6 +1,7 @@
 """What the preemptive rules share: who is evicted for whom, and who waits for a place that is coming free."""
 
 import math
+from collections.abc import Iterable, Iterator
 
 from optsched.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
@@ -35,6 +36,14 @@ class Preemptive:
         """When the rank of a running job will next rise; infinite where ranks only fall while jobs run."""
         return math.inf
 
+    def given_back(self, world: World, released: list[str]) -> None:
+        """Jobs (and nodes) that have come free since the last decision, for rules that learn from those that are
+        done."""
+
+    def moment(self, world: World) -> "Moment":
+        """One decision: who gives way for whom."""
+        return Moment(self, world)
+
     def decide(self, world: World) -> None:
         """Start, claim or evict, for one waiting job after the other."""
         if not self._begun:
@@ -42,6 +51,7 @@ class Preemptive:
             for job_id in world.running:
                 self.order.add(job_id)
         released, risen = world.take_released(), self.order.apply_rises(world)
+        self.given_back(world, released)
         if released or risen or world.now_s >= self._recheck_s:
             self.queue.unblock()
             self._recheck_s = math.inf
@@ -49,7 +59,7 @@ class Preemptive:
             return
         self.enqueue_arrived(world)
         if self.queue.best() is not None:
-            moment = _Moment(self, world)
+            moment = self.moment(world)
             moment.decide()
             self._recheck_s = min(self._recheck_s, moment.recheck_s)
         if not world.waiting:
@@ -75,20 +85,24 @@ class Preemptive:
     def enqueue_arrived(self, world: World) -> None:
         """Those that have come to wait, in the order of the rule."""
         for job_id in world.take_arrived():
-            key = arrival_key(world, job_id, self.rank(world, job_id))
-            self.queue.push(key, job_id, world.demand(job_id), reconsider=True)  # it may evict more
+            self.enqueue(world, job_id)
+
+    def enqueue(self, world: World, job_id: str) -> None:
+        """Put a waiting job in order."""
+        key = arrival_key(world, job_id, self.rank(world, job_id))
+        self.queue.push(key, job_id, world.demand(job_id), reconsider=True)  # it may evict more
 
 
-class _Moment:
+class Moment:
     """One decision. `soon` is what will be free when all saving jobs are gone, less what has been claimed of
     it."""
 
     def __init__(self, rule: Preemptive, world: World) -> None:
-        self._rule = rule
-        self._queue = rule.queue
-        self._order = rule.order
-        self._world = world
-        self._soon: Outlook | None = None
+        self.rule = rule
+        self.queue = rule.queue
+        self.order = rule.order
+        self.world = world
+        self.soon: Outlook | None = None
         self._claimed: list[Placement] = []
         self._room: Room | None = None
         self._nobody_gives_way = False
@@ -96,11 +110,11 @@ class _Moment:
         self.recheck_s = math.inf
 
     def decide(self) -> None:
-        world, queue = self._world, self._queue
+        world, queue = self.world, self.queue
         started: list[str] = []
         claimed: list[Entry] = []
         if world.saving and queue.best() is not None:
-            self._look_ahead()
+            self.look_ahead()
         while entry := queue.best():
             job_id = entry[1]
             room = self._startable(bool(claimed))
@@ -108,71 +122,91 @@ class _Moment:
             if found is not None:
                 queue.pop()
                 started.append(job_id)
-                if self._soon is None and room is world.free:
+                if self.soon is None and room is world.free:
                     world.start(job_id, *found)
                     continue
                 need = world.need(job_id, found[0])
                 world.start(job_id, *found)
-                if self._soon is not None:
-                    self._soon.room.take(need, found[1])
+                if self.soon is not None:
+                    self.soon.room.take(need, found[1])
                 if room is not world.free:
                     room.take(need, found[1])
                 continue
-            found = None if self._soon is None else world.fit(job_id, self._soon.room)
-            if found is not None and self._soon is not None:
+            found = None if self.soon is None else world.fit(job_id, self.soon.room)
+            if found is not None and self.soon is not None:
                 queue.pop()
-                self._soon.room.take(world.need(job_id, found[0]), found[1])
+                self.soon.room.take(world.need(job_id, found[0]), found[1])
                 self._claimed.append(found[1])
                 if self._room is not None:
-                    self._room.meet(world.free, self._soon.room, found[1])
+                    self._room.meet(world.free, self.soon.room, found[1])
                 claimed.append(entry)
-            elif not self._evict_for(entry):
+            elif not self.evict_for(entry):
                 queue.block()
         for job_id in started:  # only now: what has just started cannot be evicted yet
-            self._order.add(job_id)
+            self.order.add(job_id)
         for key, job_id in claimed:
             queue.push(key, job_id, world.demand(job_id))
 
-    def _look_ahead(self) -> Outlook:
-        if self._soon is None:
-            self._soon = Outlook(self._world)
-            for job_id in self._world.saving:
-                self._soon.release(job_id)
-        return self._soon
+    def look_ahead(self) -> Outlook:
+        if self.soon is None:
+            self.soon = Outlook(self.world)
+            for job_id in self.world.saving:
+                self.soon.release(job_id)
+        return self.soon
 
     def _startable(self, claims: bool) -> Room:
         """What is free now and not claimed: all that is free but on nodes with claims, where less may be left."""
-        if not claims or self._soon is None:
-            return self._world.free
+        if not claims or self.soon is None:
+            return self.world.free
         if self._room is None:
-            self._room = self._world.free.copy()
+            self._room = self.world.free.copy()
             for placement in self._claimed:
-                self._room.meet(self._world.free, self._soon.room, placement)
+                self._room.meet(self.world.free, self.soon.room, placement)
         return self._room
 
-    def _evict_for(self, entry: Entry) -> bool:
+    def evict_for(self, entry: Entry) -> bool:
         """Preempt what must give way for the job to fit, now or once it is saved; whether that can be
         done."""
         key, job_id = entry
-        world = self._world
+        world = self.world
         if self._nobody_gives_way or (self._most is not None and world.fit(job_id, self._most) is None):
             return False
-        self._order.catch_up(world)
-        victims: list[str] = []
-        taken = []
-        fits = False
-        while not fits and (last := self._order.pop_last(world)) is not None:
+        self.order.catch_up(world)
+        taken: list[tuple[Key, str]] = []
+        victims = self.needed(job_id, self._last_first(key, taken))
+        for other_id in victims or ():
+            world.preempt(other_id)
+        self.order.restore(world, taken)
+        self.evicted(victims or [])
+        return victims is not None
+
+    def _last_first(self, key: Key, taken: list[tuple[Key, str]]) -> Iterator[str]:
+        """Running jobs that may be evicted for a job of this key, the last in order first; `taken` gets all that were
+        looked at."""
+        world = self.world
+        while (last := self.order.pop_last(world)) is not None:
             taken.append(last)
-            if not _gives_way(last[0], key):
-                break
+            if not gives_way(last[0], key):
+                return
             other_id = last[1]
             if world.may_preempt(other_id):
-                self._look_ahead().release(other_id)
-                victims.append(other_id)
-                fits = world.fit(job_id, self._look_ahead().room) is not None
+                yield other_id
             elif world.now_s < (at_s := world.preemptible_at_s(other_id)):
                 self.recheck_s = min(self.recheck_s, at_s)
-        soon = self._look_ahead() if victims else None
+
+    def needed(self, job_id: str, candidates: Iterable[str]) -> list[str] | None:
+        """Those who must be released for the job to fit: one candidate after the other until it does, without those
+        whose place turns out not to be needed. None where it never does."""
+        world = self.world
+        victims: list[str] = []
+        fits = False
+        for other_id in candidates:
+            self.look_ahead().release(other_id)
+            victims.append(other_id)
+            fits = world.fit(job_id, self.look_ahead().room) is not None
+            if fits:
+                break
+        soon = self.look_ahead() if victims else None
         if not fits:  # whoever comes later in this moment has no more victims than this one had
             if soon is None:
                 self._nobody_gives_way = True
@@ -185,16 +219,16 @@ class _Moment:
                 soon.release(other_id)
             else:
                 victims.remove(other_id)
-        for other_id in victims:
-            world.preempt(other_id)
-        self._order.restore(world, taken)
+        return victims if fits else None
+
+    def evicted(self, victims: list[str]) -> None:
+        """Note that victims have been preempted."""
         if victims:
             self._room = None
-        self._rule.enqueue_arrived(world)
-        return fits
+        self.rule.enqueue_arrived(self.world)
 
 
-def _gives_way(running: Key, waiting: Key) -> bool:
+def gives_way(running: Key, waiting: Key) -> bool:
     """Whether a running job is to be evicted for a waiting one, by priority, then by rank."""
     if running[0] != waiting[0]:
         return running[0] > waiting[0]

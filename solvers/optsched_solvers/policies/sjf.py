@@ -1,5 +1,6 @@
 """Shortest job first."""
 
+from optsched.policy import Source
 from optsched.simulate.world import World
 
 from .list_scheduling import ListScheduling
@@ -10,6 +11,13 @@ class Sjf(ListScheduling):
 
     name = "sjf"
     title = "shortest job first, without preemption"
+    source = Source(
+        authors="R. L. Graham",
+        title="Bounds on multiprocessing timing anomalies",
+        venue="SIAM J. Appl. Math. 17", year=1969, link="doi:10.1137/0117039",
+        sureness="derived",
+        derived="List scheduling in the order of run times, with start-up; what does not fit is skipped.",
+    )
 
     def rank(self, world: World, job_id: str) -> float:
         """Seconds in the fastest option, start-up and restore included."""

@@ -1,5 +1,6 @@
 """Shortest remaining service first."""
 
+from optsched.policy import Source
 from optsched.simulate.world import World
 
 from .preemptive import Preemptive
@@ -14,6 +15,13 @@ class Srsf(Preemptive):
 
     name = "srsf"
     title = "shortest remaining GPU service first, with preemption"
+    source = Source(
+        authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
+        title="Tiresias: A GPU cluster manager for distributed deep learning",
+        venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
+        sureness="derived",
+        derived="The rule that the paper compares with where run times are known: remaining time x GPUs.",
+    )
 
     def rank(self, world: World, job_id: str) -> float:
         """GPU-seconds to completion in the fastest option, start-up and restore included."""

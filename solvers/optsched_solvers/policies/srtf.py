@@ -1,5 +1,6 @@
 """Shortest remaining time first."""
 
+from optsched.policy import Source
 from optsched.simulate.world import World
 
 from .preemptive import Preemptive
@@ -14,6 +15,13 @@ class Srtf(Preemptive):
 
     name = "srtf"
     title = "shortest remaining time first, with preemption"
+    source = Source(
+        authors="L. Schrage",
+        title="A proof of the optimality of the shortest remaining processing time discipline",
+        venue="Operations Research 16", year=1968, link="doi:10.1287/opre.16.3.687",
+        sureness="derived",
+        derived="Many GPUs and gangs: the last in order give way until the job fits; optimal on one GPU as published.",
+    )
 
     def rank(self, world: World, job_id: str) -> float:
         """Seconds to completion in the fastest option, start-up and restore included."""

@@ -19,6 +19,11 @@ LEAST_WEIGHT = 1e-3
 """A weight of 0 counts as this much: whoever has it comes last, but is not left out."""
 
 
+def weight_of(job: Job) -> float:
+    """The weight that counts."""
+    return max(job.weight, LEAST_WEIGHT)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """Jobs that ask for the same at the same rates with the same weight.
@@ -55,7 +60,7 @@ class Kinds:
     def of(self, world: World, job_id: str) -> Kind:
         """The kind of a job."""
         options, demand = world.options(job_id), world.demand(job_id)
-        weight = max(world.job(job_id).weight, LEAST_WEIGHT)
+        weight = weight_of(world.job(job_id))
         key = (demand.number, weight, *(option.rate for option in options))
         if key not in self._kind:
             self._kind[key] = self._add(options, demand.needs, weight)

@@ -1,13 +1,19 @@
-"""Gavel's heterogeneity-aware max-min fairness."""
+"""Gavel's max-min fairness, which is also its policy of least attained service."""
+
+from dataclasses import replace
 
 import numpy as np
 
-from .active import Active, Floats, Kinds
-from .max_min_lp import solve
-from .rounds import Rounds
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from .active import Floats, weight_of
+from .citation import GAVEL, PAIRS_NEED
+from .lp_rounds import LpRounds
+from .program import Allocation, Program, most, most_alone
 
 
-class GavelMaxMin(Rounds):
+class GavelMaxMin(LpRounds):
     """Shares that give the worst-off job the most, each job's throughput counted in units of what it would get if its
     time were spread over the GPU types as the GPUs are, times its GPUs, over its weight.
 
@@ -15,31 +21,30 @@ class GavelMaxMin(Rounds):
     shares near the centre of all optimal ones, which spread whatever is not needed for the worst-off. A simplex
     method's corner instead gives most jobs no share of most types.
 
-    Source: Narayanan et al., OSDI'20, section 4.1.
+    Options: `sharing=pairs` also gives shares to pairs of jobs on the same GPUs (column generation, at a corner).
+    `heterogeneity=agnostic` takes all types on which a job can run for equally fast.
+
+    Source: Narayanan et al., OSDI'20, sections 4.1 and 4.4.
     """
 
     name = "gavel-max-min"
     title = "Gavel's max-min fairness over GPU types, in rounds"
+    source: Source = replace(
+        GAVEL,
+        needs=(*GAVEL.needs, PAIRS_NEED, "job.weight"),
+        verified="program and rounds read in the public code; mean JCT and makespan of its 100-job trace to 0.5 %",
+        derived="jobs without GPUs, and of jobs whose GPU count may vary the fastest on each type",
+    )
 
-    def shares(self, active: Active, kinds: Kinds) -> Floats:
-        """The optimal shares; a job that can run without GPUs does so all the time."""
-        present, kind, count = np.unique(active.kind, return_inverse=True, return_counts=True)
-        rate = kinds.rate[present]
-        share = np.zeros_like(rate)
-        share[:, -1] = rate[:, -1] > 0
-        used = kinds.workers > 0
-        served = (share[:, -1] == 0) & (rate[:, used].max(axis=1, initial=0.0) > 0)
-        if served.any():
-            found = solve(
-                normalised(kinds)[present][np.ix_(served, used)], kinds.gpus[present][np.ix_(served, used)],
-                count[served].astype(np.float64), kinds.workers[used],
-            )
-            share[np.ix_(served, used)] = np.where(rate[np.ix_(served, used)] > 0, found.share, 0.0)
-        return share[kind.reshape(-1)]
+    def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
+        """The optimal shares."""
+        weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
+        if program.pairs is None:
+            return most_alone(program, normalised(program, weight)).allocation
+        return most(program, weight * program.equal_rate() / program.pairs.gpus[program.pairs.sharer]).allocation
 
 
-def normalised(kinds: Kinds) -> Floats:
+def normalised(program: Program, weight: Floats) -> Floats:
     """Rates in units of the proportional share, times GPUs, over weight."""
-    equal = kinds.rate @ (kinds.workers / max(1.0, kinds.workers.sum()))
-    found: Floats = kinds.rate * kinds.gpus / (np.where(equal > 0, equal, 1.0) * kinds.weight)[:, None]
+    found: Floats = program.rate * program.gpus / (program.equal_rate() * weight)[:, None]
     return found

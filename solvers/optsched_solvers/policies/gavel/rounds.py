@@ -20,7 +20,7 @@ Start = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Line:
+class Line:
     """Who may run in a column: rows in the order of ties, their shares (negative, to be sorted), and all rows' GPUs."""
 
     rows: Ints
@@ -69,7 +69,7 @@ class Rounds:
         self._changed = False
         self._reset_s: float | None = None
         self._pending: list[tuple[str, int]] = []
-        self._lines: list[_Line] | None = None
+        self._lines: list[Line] | None = None
 
     def _seconds(self, name: str, default_s: float) -> float:
         text = self.given.get(name)
@@ -81,7 +81,14 @@ class Rounds:
             raise InputError(f"policy {self.name}: option {name}={text}: must be longer than 0 s")
         return seconds
 
-    def shares(self, active: Active, kinds: Kinds) -> Floats:
+    def _choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """The value of an option, the first choice by default. Raises InputError."""
+        given = self.given.get(name, choices[0])
+        if given not in choices:
+            raise InputError(f"policy {self.name}: option {name}={given}: choose from {', '.join(choices)}")
+        return given
+
+    def shares(self, world: World, active: Active, kinds: Kinds) -> Floats:
         """The fraction of time of each job in each column."""
         raise NotImplementedError
 
@@ -156,11 +163,14 @@ class Rounds:
                 return False
             active.deficit_s += active.share * (now_s - self._reset_s) - (active.time_s - self.round_s / 2)
         active.time_s[:] = self.round_s / 2
-        active.share = np.ascontiguousarray(self.shares(active, kinds).T)
+        self._share_out(world, kinds)
         active.known[:] = True
         self._changed, self._lines = False, None
         self._reset_s = now_s
         return True
+
+    def _share_out(self, world: World, kinds: Kinds) -> None:
+        self._active.share = np.ascontiguousarray(self.shares(world, self._active, kinds).T)
 
     # ------------------------------------------------------------------------------------------------ leases
 
@@ -169,18 +179,17 @@ class Rounds:
         active, ids = self._active, self._active.ids
         lines = self._lines = self._lines or self._line_up(kinds)
         orders = [
-            line.rows[(line.less_share / active.time_s[k, line.rows]).argsort(kind="stable")].tolist()
+            line.rows[(line.less_share / self._received_s(k, line.rows)).argsort(kind="stable")].tolist()
             for k, line in enumerate(lines)
         ]
         chosen, picked = self._choose(world, lines, orders, kinds.workers.tolist())
         column = active.column
-        for i, (new, now) in enumerate(zip(chosen, column, strict=True)):
-            if new != now >= 0:
-                try:
-                    world.preempt(ids[i])
-                except PolicyFault:  # it is about to end
-                    continue
-                column[i] = IDLE
+        for i in self._leavers(world, chosen):
+            try:
+                world.preempt(ids[i])
+            except PolicyFault:  # it is about to end
+                continue
+            column[i] = IDLE
         starts = [(i, chosen[i]) for i in picked if column[i] == IDLE]
         starts.sort(key=lambda start: -lines[start[1]].gpus[start[0]])
         self._pending = []
@@ -190,7 +199,16 @@ class Rounds:
             started |= self._fill(world, orders, {(active.kinds[active.row[job_id]].number, k) for job_id, k in failed})
         return started
 
-    def _line_up(self, kinds: Kinds) -> list[_Line]:
+    def _received_s(self, k: int, rows: Ints) -> Floats:
+        """Time that these have run in a column since shares were computed."""
+        found: Floats = self._active.time_s[k, rows]
+        return found
+
+    def _leavers(self, world: World, chosen: list[int]) -> list[int]:
+        """Rows that run where they were not chosen for."""
+        return [i for i, (new, now) in enumerate(zip(chosen, self._active.column, strict=True)) if new != now >= 0]
+
+    def _line_up(self, kinds: Kinds) -> list[Line]:
         """Who may run where until shares or jobs change."""
         active = self._active
         able = (kinds.rate[active.kind].T > 0) & active.known
@@ -201,11 +219,11 @@ class Rounds:
         for k in range(kinds.columns):
             rows = able[k].nonzero()[0]
             rows = rows[np.lexsort((-active.share[k, rows], -active.deficit_s[k, rows]))]
-            lines.append(_Line(rows, -active.share[k, rows], gpus[k].tolist()))
+            lines.append(Line(rows, -active.share[k, rows], gpus[k].tolist()))
         return lines
 
     def _choose(
-        self, world: World, lines: list[_Line], orders: list[list[int]], left: list[float]
+        self, world: World, lines: list[Line], orders: list[list[int]], left: list[float]
     ) -> tuple[list[int], list[int]]:
         """The column of each row in this round, and the rows chosen for one, in order."""
         active = self._active

@@ -1,0 +1,133 @@
+"""A-SRPT: jobs are dispatched in the order in which one virtual machine would complete them."""
+
+import math
+from bisect import insort
+
+from optsched.duration import parse_duration
+from optsched.errors import InputError
+from optsched.job import Job
+from optsched.physics import TIME_TOLERANCE_S, locality_rate
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from .locality_gate import LocalityGate, Patience
+from .virtual_machine import VirtualMachine
+
+TAU = "10m"
+THETA = "1.2"
+ANYWHERE = Patience(rack_s=0.0, cluster_s=0.0)
+
+
+class ASrpt:
+    """A virtual machine as fast as all GPUs together serves each job with predicted run time x GPUs / all GPUs of work,
+    preemptively, the least remaining first. A job that it completes joins the end of the real queue, which is served in
+    order without preemption; what does not fit is skipped.
+
+    A gang that is faster by more than `theta` on one node than anywhere waits for one node for up to `tau` after it was
+    dispatched; all others take the fewest nodes there are.
+
+    Options: `tau` (default 10 min), `theta` (default 1.2), `early` (`no`, the default, or `yes`: while the real queue
+    is empty, jobs that the virtual machine has not completed yet may start, those with the least left there first).
+    """
+
+    name = "a-srpt"
+    title = "non-preemptive, in the order in which a virtual single machine under SRPT completes the predicted jobs"
+    source = Source(
+        authors="Z. Luo, J. Liu, M. Lee, N. Shroff",
+        title="Prediction-assisted online distributed deep learning workload scheduling in GPU clusters",
+        venue="IEEE INFOCOM", year=2025, link="arXiv:2501.05563",
+        needs=("profile.locality",),
+        sureness="reconstructed",
+        verified="The virtual single machine under preemptive SRPT, whose solution guides the cluster, and predicted "
+                 "lengths.",
+        reconstructed="The work of a job there, dispatch at its completion, skipping what does not fit, the bounded "
+                      "delay, theta and tau; best fit on the fewest nodes stands for the heavy-edge mapping, as jobs "
+                      "have no graph of stages here.",
+        published=None,
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        given = dict(options or {})
+        self.tau_s = _seconds(given.pop("tau", TAU))
+        self.theta = _ratio(given.pop("theta", THETA))
+        early = given.pop("early", "no")
+        if early not in ("no", "yes"):
+            raise InputError(f"option early of policy a-srpt: {early!r}; expected no or yes")
+        if given:
+            raise InputError(f"policy a-srpt has no option {', '.join(given)}; it has tau, theta and early")
+        self._early = early == "yes"
+        self._for_one_node = Patience(rack_s=self.tau_s, cluster_s=self.tau_s)
+        self._gate = LocalityGate()
+        self._machine: VirtualMachine | None = None
+        self._queue: list[tuple[int, int, str]] = []
+        self._since_s: dict[str, float] = {}
+        self._dispatched = 0
+
+    def decide(self, world: World) -> None:
+        """Let the virtual machine work until now, then start from the head of the real queue."""
+        machine = self._machine = self._machine or VirtualMachine(world.now_s)
+        self._dispatch(world, machine.advance(world.now_s))
+        for job_id in world.take_arrived():
+            machine.add(job_id, virtual_work_s(world, job_id))
+        self._dispatch(world, machine.advance(world.now_s))
+        opens_s = self._serve(world)
+        while self._early and not self._queue and (first := machine.first()) is not None:
+            self._dispatch(world, [first])
+            opens_s = self._serve(world)
+        wake_s = min(opens_s, machine.next_s())
+        if wake_s < math.inf and world.waiting:
+            world.wake_at(max(wake_s, math.nextafter(world.now_s, math.inf)))
+
+    def _dispatch(self, world: World, done: list[str]) -> None:
+        for job_id in done:
+            self._since_s[job_id] = world.now_s
+            insort(self._queue, (-world.job(job_id).priority, self._dispatched, job_id))
+            self._dispatched += 1
+
+    def _serve(self, world: World) -> float:
+        """Start whoever may; when the next one may be placed more widely."""
+        opens_s = math.inf
+        passed = 0
+        refused: set[tuple[int, bool, bool]] = set()
+        while passed < len(self._queue):
+            job_id = self._queue[passed][2]
+            heavy, wait_s = is_heavy(world.job(job_id), self.theta), world.now_s - self._since_s[job_id]
+            patience = self._for_one_node if heavy else ANYWHERE
+            opens_s = min(opens_s, self._gate.opens_s(world, job_id, patience, wait_s))
+            alike = world.demand(job_id).number, heavy, wait_s >= self.tau_s - TIME_TOLERANCE_S
+            found = None if alike in refused else self._gate.find(world, job_id, patience, wait_s)
+            if found is None:
+                refused.add(alike)
+                passed += 1
+                continue
+            world.start(job_id, *found)
+            del self._queue[passed]
+        return opens_s
+
+
+def virtual_work_s(world: World, job_id: str) -> float:
+    """Seconds that the job takes on one machine as fast as all GPUs together."""
+    return world.fastest_finish_s(job_id) * world.service_gpus(job_id) / max(1, world.cluster.total_gpus)
+
+
+def is_heavy(job: Job, theta: float) -> bool:
+    """Whether the job is faster on one node than spread anywhere by more than this factor."""
+    profile = job.profile
+    return locality_rate(profile, "node") > theta * locality_rate(profile, "cluster")
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise InputError(f"option tau of policy a-srpt: {text!r}; expected a length of time, as 10m") from None
+
+
+def _ratio(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not found >= 1:
+        raise InputError(f"option theta of policy a-srpt: {text!r}; expected a factor of at least 1")
+    return found

@@ -1,0 +1,213 @@
+"""Helios' cluster energy saving: idle nodes are powered off and woken again."""
+
+import math
+from typing import Any, cast
+
+from optsched.duration import parse_duration
+from optsched.errors import InputError
+from optsched.instance import Placement
+from optsched.modes import Option
+from optsched.physics import TIME_TOLERANCE_S
+from optsched.policy import Source
+from optsched.simulate.placement import Room
+from optsched.simulate.world import World
+
+from .backfill import Backfill
+from .fifo import Fifo
+from .node_count import Constants, NodeCount
+
+STEP_S = 600.0
+BOOT = "5m"
+LOOKED_AT = 100
+"""So many waiting jobs, the first in order, can have nodes woken for them at one decision."""
+
+
+class Ces:
+    """Jobs in order of arrival, on nodes that are powered off when they are idle and use is falling.
+
+    Every ten minutes (`NodeCount`): if use has fallen by a node against the mean of the last hour and is expected to
+    fall on, no more nodes stay on than those in use and `buffer` more. When a waiting job fits only with nodes that are
+    off, these and `buffer` more are woken, and can be used `boot` later. Only nodes with GPUs are ever off, and only
+    while nothing runs on them.
+
+    Options: `order`: `fifo` (default) or `backfill`. `buffer` (default 5), `boot` (default 5 min).
+    """
+
+    name = "ces"
+    title = "first in, first out, with idle nodes powered off while use falls and woken when they are needed"
+    source = Source(
+        authors="Q. Hu, P. Sun, S. Yan, Y. Wen, T. Zhang",
+        title="Characterization and prediction of deep learning workloads in large-scale GPU datacenters",
+        venue="SC", year=2021, link="arXiv:2109.01313",
+        sureness="verified",
+        verified="When nodes go off and how many stay, with the constants of the cluster Saturn, in the public code.",
+        derived="The forecast: the same time a day ago, or the trend of three hours, instead of LightGBM on calendar "
+                "features; waking for a waiting job at once instead of at the next step.",
+        reconstructed="Which nodes go off (the last idle ones) and how long they take to boot.",
+        published="Up to 13 % higher use of powered nodes.",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        given = dict(options or {})
+        order = given.pop("order", "fifo")
+        if order not in ("fifo", "backfill"):
+            raise InputError(f"option order of policy ces: {order!r}; expected fifo or backfill")
+        self._rule: Fifo | Backfill = Fifo() if order == "fifo" else Backfill()
+        buffer = given.pop("buffer", "5")
+        if not buffer.isdecimal():
+            raise InputError(f"option buffer of policy ces: {buffer!r}; expected a whole number, 0 or more")
+        self.boot_s = _seconds(given.pop("boot", BOOT))
+        if given:
+            raise InputError(f"policy ces has no option {', '.join(given)}; it has order, buffer and boot")
+        self._constants = Constants(buffer=int(buffer))
+        self._count: NodeCount | None = None
+        self._nodes: list[str] = []
+        self._off: dict[str, None] = {}
+        self._boots_s: dict[str, float] = {}
+        self._used = self._peak = 0
+        self._last_s = self._step_s = 0.0
+        self._powered_s = self._all_s = self._delay_s = 0.0
+        self._wakeups = 0
+        self._delayed_s: dict[str, float] = {}
+
+    def decide(self, world: World) -> None:
+        """Make up for the steps that have passed, start jobs on powered nodes, and wake nodes for those that wait."""
+        if self._count is None:
+            self._nodes = [node.name for node in world.cluster.nodes if node.gpus]
+            self._count = NodeCount(len(self._nodes), self._constants)
+            self._last_s = self._step_s = world.now_s
+            self._used = self._peak = len(self._busy(world))
+        busy = self._busy(world)
+        self._catch_up(world, self._count, busy)
+        on = [name for name, at_s in self._boots_s.items() if at_s <= world.now_s + TIME_TOLERANCE_S]
+        for name in on:
+            del self._boots_s[name]
+        view = _Powered(world, (*self._off, *self._boots_s), on)
+        self._rule.decide(cast(World, view))
+        lacking = self._lacking(world, view.free)
+        self._wake(world, lacking)
+        self._used = len(self._busy(world)) + len(lacking)
+        self._peak = max(self._peak, self._used)
+        for job_id in [one for one in self._delayed_s if one not in world.waiting]:
+            self._delay_s += world.now_s - self._delayed_s.pop(job_id)
+
+    def facts(self) -> dict[str, float]:
+        """Node-hours powered (booting included), the share saved, nodes woken, and seconds that jobs waited for
+        them."""
+        return {
+            "powered_node_h": self._powered_s / 3600,
+            "saved_share": 1 - self._powered_s / self._all_s if self._all_s else 0.0,
+            "wakeups": self._wakeups,
+            "wakeup_delay_s": self._delay_s,
+        }
+
+    def _busy(self, world: World) -> dict[str, None]:
+        held = (slot.node for one in (*world.running, *world.saving) for slot in world.hold(one).placement)
+        return dict.fromkeys(name for name in held if world.cluster.node[name].gpus)
+
+    # ------------------------------------------------------------------------------------------------ steps
+
+    def _catch_up(self, world: World, count: NodeCount, busy: dict[str, None]) -> None:
+        """Nothing has changed since the last decision, so that the steps in between can be made now."""
+        while self._step_s <= world.now_s:
+            self._account(self._step_s)
+            stay = count.step(self._peak)
+            self._power_off(stay, busy)
+            self._peak = self._used
+            self._step_s += STEP_S
+        self._account(world.now_s)
+
+    def _power_off(self, stay: int, busy: dict[str, None]) -> None:
+        on = [name for name in self._nodes if name not in self._off]
+        idle = [name for name in on if name not in busy and name not in self._boots_s]
+        for name in idle[::-1][:max(0, len(on) - stay)]:
+            self._off[name] = None
+
+    def _account(self, time_s: float) -> None:
+        self._powered_s += (len(self._nodes) - len(self._off)) * (time_s - self._last_s)
+        self._all_s += len(self._nodes) * (time_s - self._last_s)
+        self._last_s = time_s
+
+    # ------------------------------------------------------------------------------------------------ waking
+
+    def _lacking(self, world: World, powered: Room) -> list[str]:
+        """The nodes that are off, or still boot, on which waiting jobs would fit now, in order."""
+        if not world.waiting or not (self._off or self._boots_s):
+            return []
+        every, soon = world.free.copy(), world.free.copy()
+        for name in self._off:
+            soon.lose(name)
+        found: dict[str, None] = {}
+        tried: set[object] = set()
+        for job_id in sorted(world.waiting, key=lambda one: (-world.job(one).priority, *world.order(one)))[:LOOKED_AT]:
+            demand = world.demand(job_id)
+            if demand in tried:
+                continue
+            fit = world.fit(job_id, soon) or world.fit(job_id, every)
+            if fit is None:
+                if isinstance(self._rule, Fifo):
+                    break
+                tried.add(demand)
+                continue
+            need = world.need(job_id, fit[0])
+            nodes = [slot.node for slot in fit[1] if slot.node in self._off or slot.node in self._boots_s]
+            if nodes:
+                self._delayed_s.setdefault(job_id, world.now_s)
+            found.update(dict.fromkeys(nodes))
+            every.take(need, fit[1])
+            if any(slot.node in self._off for slot in fit[1]):
+                for slot in fit[1]:  # they are to come on as well
+                    if slot.node in self._off:
+                        soon.regain(slot.node)
+            soon.take(need, fit[1])
+        return list(found)
+
+    def _wake(self, world: World, lacking: list[str]) -> None:
+        """Boot the nodes that are lacking and a few more."""
+        wanted = [name for name in lacking if name in self._off]
+        if not wanted:
+            return
+        more = [name for name in self._nodes if name in self._off and name not in wanted]
+        at_s = world.now_s + self.boot_s
+        for name in (*wanted, *more[:self._constants.buffer]):
+            del self._off[name]
+            self._boots_s[name] = at_s
+            self._wakeups += 1
+        world.wake_at(max(at_s, math.nextafter(world.now_s, math.inf)))
+
+
+class _Powered:
+    """The world without the nodes that are off. Only for rules that never preempt."""
+
+    def __init__(self, world: World, off: tuple[str, ...], on: list[str]) -> None:
+        self._world = world
+        self._on = on
+        self.free = world.free
+        if off:
+            self.free = world.free.copy()
+            for name in off:
+                self.free.lose(name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    def take_released(self) -> list[str]:
+        """What came free, and the nodes that have booted."""
+        return [*self._world.take_released(), *self._on]
+
+    def fit(self, job_id: str, room: Room | None = None) -> tuple[Option, Placement] | None:
+        """As `World.fit`, on powered nodes."""
+        return self._world.fit(job_id, self.free if room is None else room)
+
+    def start(self, job_id: str, option: Option, placement: Placement) -> None:
+        """As `World.start`; the powered nodes have less room then."""
+        self._world.start(job_id, option, placement)
+        if self.free is not self._world.free:
+            self.free.take(self._world.need(job_id, option), placement)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise InputError(f"option boot of policy ces: {text!r}; expected a length of time, as 5m") from None

@@ -1,0 +1,200 @@
+"""Compass: inference tasks by upward rank, each to the worker that finishes it first, models cached or fetched."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from optsched.instance import Placement, Slot
+from optsched.modes import Option
+from optsched.physics import setup_s
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from .demand_queue import DemandQueue, arrival_key
+
+
+@dataclass(slots=True)
+class Worker:
+    """What the rule knows of a node at one instant: when its GPUs come free, and what is planned to go there."""
+
+    free_at_s: list[float]
+    models: list[str | None] = field(default_factory=list)
+    """Of the tasks that wait for this worker, in order."""
+
+
+class Compass:
+    """Tasks in the order of their upward rank: run time plus the longest way through what comes after. Each goes to the
+    worker (a node) on which it is expected to finish first, counting the wait for its GPUs behind the tasks placed
+    before it, the fetch of its model where it is not cached, and what the tasks that wait there would have to fetch
+    again because it makes them lose their models. Where a task waits it is placed anew at the next event, so that it
+    moves when its worker falls behind.
+
+    Tasks that need more than one node, or no GPU, start in order of arrival wherever they fit, after the others.
+    Priority comes before rank. At most the first `LOOKED_AT` tasks are placed at an event.
+
+    Source: Compass (v1: Navigator), arXiv 2402.17652, sections on planning and dynamic adjustment.
+    """
+
+    name = "compass"
+    title = "inference DAGs: highest upward rank first, to the node that finishes it first with its model"
+
+    source = Source(
+        authors="Y. Yang, A. Merlina, W. Song, T. Yuan, K. Birman, R. Vitenberg",
+        title="Compass: A decentralized scheduler for latency-sensitive ML workflows",
+        venue="arXiv", year=2024, link="arXiv:2402.17652",
+        needs=("job.after", "profile.name", "profile.fetch_s", "profile.model_gib", "node.model_cache_gib"),
+        sureness="reconstructed",
+        verified="the two phases, planning and dynamic adjustment, and the GPU memory as a cache of models (abstract)",
+        derived="transfers between tasks take no time here, one scheduler sees all workers, and the caches evict what was "
+                "used longest ago: looking ahead at the queue counts when a worker is chosen, not when it evicts",
+        reconstructed="the rank and the earliest finish are HEFT's, from a secondary text",
+        published="end-to-end latency 2 to 6 times lower with equal or fewer resources",
+    )
+    LOOKED_AT = 64
+
+    def __init__(self) -> None:
+        self._rank_s: dict[str, float] = {}
+        self._tasks: dict[str, tuple[float, ...]] = {}
+        self._others = DemandQueue()
+
+    def decide(self, world: World) -> None:
+        """Place every task that waits, and start those whose worker is free now."""
+        if not self._rank_s:
+            self._rank_s = upward_ranks(world)
+        for job_id in world.take_arrived():
+            key = arrival_key(world, job_id, -self._rank_s[job_id])
+            if on_one_gpu_node(world, job_id):
+                self._tasks[job_id] = key
+            else:
+                self._others.push(key, job_id, world.demand(job_id))
+        if world.take_released():
+            self._others.unblock()
+        if self._tasks:
+            self._place(world)
+        while entry := self._others.best():
+            found = world.fit(entry[1])
+            if found is None:
+                self._others.block()
+                continue
+            self._others.pop()
+            world.start(entry[1], *found)
+
+    def _place(self, world: World) -> None:
+        workers = {
+            i: Worker([world.now_s] * node.gpus)
+            for i, node in enumerate(world.cluster.nodes) if node.gpus and node.name not in world.lost
+        }
+        order = world.cluster.node_order
+        for job_id in (*world.running, *world.saving):
+            end_s = world.expected_release_s(job_id)
+            for slot in world.hold(job_id).placement:
+                if slot.gpus and order[slot.node] in workers:
+                    free = sorted(workers[order[slot.node]].free_at_s)
+                    free[:slot.gpus] = [max(end_s, world.now_s)] * slot.gpus
+                    workers[order[slot.node]].free_at_s = free
+        waiting = sorted(self._tasks, key=self._tasks.__getitem__)
+        planned: list[tuple[str, int, Option, Placement, bool]] = []
+        for job_id in waiting[:self.LOOKED_AT]:
+            best = self._best(world, job_id, workers)
+            if best is None:
+                continue
+            _, start_s, i, option, placement = best
+            worker = workers[i]
+            gpus = option.mode.gpus
+            if start_s <= world.now_s and world.free.holds(world.need(job_id, option), placement):
+                run_s = world.expected_run_s(job_id, option, placement)
+                del self._tasks[job_id]
+                world.start(job_id, option, placement)
+            else:
+                run_s = best[0] - start_s
+                worker.models.append(world.job(job_id).profile.name)
+            free = sorted(worker.free_at_s)
+            worker.free_at_s = [*free[gpus:], *[start_s + run_s] * gpus]
+        self._unstick(world, waiting)
+
+    def _best(
+        self, world: World, job_id: str, workers: dict[int, Worker]
+    ) -> tuple[float, float, int, Option, Placement] | None:
+        """Earliest finish (with the penalty for evictions), when it starts there, and where: of equals the first."""
+        job = world.job(job_id)
+        best: tuple[float, float, int, Option, Placement] | None = None
+        ran_before = world.entry(job_id) is not None
+        for option in first_by_type(world, job_id):
+            need = world.need(job_id, option)
+            for i, worker in workers.items():
+                gpus = option.mode.gpus
+                node = world.cluster.nodes[i]
+                if not need.nodes >> i & 1 or node.gpu_type != option.mode.gpu_type or len(worker.free_at_s) < gpus:
+                    continue
+                start_s = max(world.now_s, sorted(worker.free_at_s)[gpus - 1])
+                placement = (Slot(node=node.name, gpus=gpus, cpus=gpus * need.cpus_per_gpu),)
+                fetch_s = world.fetch_s(job_id, placement)
+                if fetch_s and job.profile.name in worker.models and node.model_cache_gib is not None:
+                    fetch_s = 0.0  # one that goes there before it brings the model
+                run_s = setup_s(job, ran_before) + world.remaining_work_s(job_id) / option.rate + fetch_s
+                finish_s = start_s + run_s + self._refetch_s(world, job_id, node.name, worker)
+                if best is None or finish_s < best[0] - 1e-9:
+                    best = finish_s, start_s, i, option, placement
+        return best
+
+    def _refetch_s(self, world: World, job_id: str, node: str, worker: Worker) -> float:
+        """What tasks placed on the worker would have to fetch again if this one went there first."""
+        if not worker.models or not world.job(job_id).profile.fetch_s:
+            return 0.0
+        lost = set(world.evicted_by(job_id, node))
+        return sum(
+            world.job(other).profile.fetch_s
+            for model in dict.fromkeys(worker.models) if model in lost
+            for other in [next(one for one in self._tasks if world.job(one).profile.name == model)]
+        )
+
+    def _unstick(self, world: World, waiting: list[str]) -> None:
+        """Where nothing runs and nothing was started, only cores, memory or budgets stood in the way of the options
+        looked at: start what fits."""
+        if world.running or world.saving:
+            return
+        for job_id in waiting:
+            found = world.fit(job_id) if job_id in self._tasks else None
+            if found is not None:
+                del self._tasks[job_id]
+                world.start(job_id, *found)
+
+
+def upward_ranks(world: World) -> dict[str, float]:
+    """For each job its run time and the longest chain of run times after it, in seconds; transfers take none."""
+    jobs = world.instance.jobs
+    after: dict[str, list[str]] = defaultdict(list)
+    missing = {}
+    for job in jobs:
+        missing[job.id] = 0
+    for job in jobs:
+        for before in job.after:
+            after[before].append(job.id)
+            missing[before] += 1
+    ready = [job.id for job in jobs if not missing[job.id]]
+    ranks: dict[str, float] = {}
+    before_of = {job.id: job.after for job in jobs}
+    while ready:
+        job_id = ready.pop()
+        options = world.options(job_id)
+        own_s = world.believed_work_s(job_id) / options[0].rate if options else 0.0
+        ranks[job_id] = own_s + max((ranks[one] for one in after[job_id]), default=0.0)
+        for before in before_of[job_id]:
+            missing[before] -= 1
+            if not missing[before]:
+                ready.append(before)
+    return ranks
+
+
+def on_one_gpu_node(world: World, job_id: str) -> bool:
+    """Whether every way to run the job takes GPUs, of a node that has as many."""
+    options = world.options(job_id)
+    most = max((node.gpus for node in world.cluster.nodes), default=0)
+    return bool(options) and all(0 < option.mode.gpus <= most for option in options)
+
+
+def first_by_type(world: World, job_id: str) -> list[Option]:
+    """The fastest option of each GPU type."""
+    found: dict[str | None, Option] = {}
+    for option in world.options(job_id):
+        found.setdefault(option.mode.gpu_type, option)
+    return list(found.values())

@@ -1,0 +1,108 @@
+"""DL2's reward, maximised exactly one slot ahead."""
+
+from optsched.instance import Running
+from optsched.modes import Option
+from optsched.physics import hold_to_save_s, setup_s
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from .configuration_choice import Configuration, choose
+from .gang_counts import GangCounts, by_type
+from .gpu_pool import GpuPool
+from .reallocation import Grant, Reallocation, held
+
+TIE = 1e-6
+"""Reward by which going on as it is, and running at all, win where nothing else tells two choices apart."""
+
+
+class Dl2Myopic(Reallocation):
+    """At each slot the GPU counts that maximise DL2's reward of that slot: the sum over jobs of what they will have run
+    in it by all they ever run.
+
+    A job that gets other GPUs than it holds first spends the seconds of saving, start-up and restore out of its slot;
+    one that ends in the slot runs no more than it has left. Rigid jobs get their gang or nothing. Rates are those of the
+    best spread; a gang that finds no place for its count takes the largest smaller one that has a place.
+
+    Options: `interval`, the slot (default 1200 s). `place`: `packed` (default) puts a gang on the fewest nodes, best
+    fit; `emptiest` fills the emptiest nodes first.
+    """
+
+    name = "dl2-myopic"
+    title = "GPU counts with the highest reward of DL2 in the next slot, an exact knapsack"
+    interval = "1200s"
+
+    source = Source(
+        authors="Y. Peng, Y. Bao, Y. Chen, C. Wu, C. Meng, W. Lin",
+        title="DL2: A deep learning-driven scheduler for deep learning clusters",
+        venue="IEEE TPDS", year=2021, link="doi:10.1109/TPDS.2021.3052895",
+        needs=("job.gpus", "profile.gpus", "profile.rate", "profile.startup_s", "profile.restore_s",
+               "profile.checkpoint_s"),
+        sureness="derived",
+        verified="the reward of a slot and its length, in the public code (scheduler_base.py, job.py, parameters.py)",
+        derived="the exact optimum of that reward one slot ahead stands in for the learned policy, which looks further; "
+                "workers without parameter servers, and seconds of a restart count as not run",
+        published="average JCT 44.1 % below DRF's and 17.5 % below Optimus'",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        super().__init__(options)
+        self._counts: dict[int, tuple[tuple[Option, ...], tuple[GangCounts, ...]]] = {}
+
+    def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
+        """The counts of the highest reward, within the GPUs of each type and the quotas."""
+        types = {gpu_type: row for row, gpu_type in enumerate(pool.gpus)}
+        quotas = self._quotas_left(world, movable)
+        tenants = {tenant: len(types) + k for k, tenant in enumerate(quotas)}
+        jobs: list[list[Configuration]] = []
+        ways: list[list[tuple[GangCounts, int]]] = []
+        for job_id in movable:
+            tenant = world.job(job_id).tenant
+            mine: list[tuple[GangCounts, int]] = []
+            costs = [Configuration(0.0)]
+            for counts in self._types(world, job_id):
+                for step in range(len(counts.options)):
+                    gpus = counts.gpus(step)
+                    use = [(types[counts.gpu_type], gpus)] if gpus else []
+                    if gpus and tenant in tenants:
+                        use.append((tenants[tenant], gpus))
+                    mine.append((counts, step))
+                    costs.append(Configuration(-self.reward(world, job_id, counts, step), tuple(use)))
+            jobs.append(costs)
+            ways.append(mine)
+        room = [max(0, pool.gpus[gpu_type]) for gpu_type in types] + [max(0, left) for left in quotas.values()]
+        found: dict[str, Grant] = {}
+        for job_id, mine, i in zip(movable, ways, choose(jobs, room).chosen, strict=True):
+            if i:
+                counts, step = mine[i - 1]
+                found[job_id] = tuple(option for one in range(step, -1, -1) for option in counts.options[one])
+        return found
+
+    def reward(self, world: World, job_id: str, counts: GangCounts, step: int) -> float:
+        """What the job adds to the reward of the slot with that count: work it does in it by its whole work."""
+        job, entry = world.job(job_id), world.entry(job_id)
+        lost_s, tie = setup_s(job, entry is not None), TIE
+        if job_id in world.running and isinstance(entry, Running):
+            gpus = counts.gpus(step)
+            if held(world, job_id) == (counts.gpu_type if gpus else None, gpus):
+                lost_s, tie = entry.setup_s, 2 * TIE
+            else:
+                lost_s += hold_to_save_s(job)
+        work_s = counts.rate(step) * max(0.0, self.interval_s - lost_s)
+        return min(work_s, world.remaining_work_s(job_id)) / world.believed_work_s(job_id) + tie
+
+    def _quotas_left(self, world: World, movable: list[str]) -> dict[str | None, int]:
+        """GPUs of each quota that no job keeps in any case."""
+        left: dict[str | None, int] = dict(world.instance.gpu_cap)
+        moving = set(movable)
+        for job_id in world.running:
+            tenant = world.job(job_id).tenant
+            if job_id not in moving and tenant in left:
+                left[tenant] -= held(world, job_id)[1]
+        return left
+
+    def _types(self, world: World, job_id: str) -> tuple[GangCounts, ...]:
+        """The job's counts by GPU type."""
+        options = world.options(job_id)
+        if id(options) not in self._counts:
+            self._counts[id(options)] = options, by_type(options)  # keeping the options keeps their id
+        return self._counts[id(options)][1]

@@ -1,0 +1,85 @@
+"""First in, first out on shared GPUs, without looking at their memory."""
+
+from bisect import insort
+
+from optsched.errors import InputError
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from .demand_queue import Entry, arrival_key
+from .pair_sharing import Singles, joins
+
+ATTEMPTS = "3"
+"""Starts beside other jobs that may run out of memory before the job waits for GPUs of its own."""
+
+
+class FifoCorun:
+    """Strict order of priority, then submission: the first job takes free GPUs, else those of the first running job
+    with as many that it may share, whether or not their memory holds both. While it can do neither, nobody behind it
+    starts.
+
+    A job that comes back from shared GPUs, out of memory or for whatever reason, goes to the end of the queue, as if
+    it were submitted again. After a number of times it only takes GPUs of its own.
+
+    Options: `attempts`, that number (default 3).
+    """
+
+    name = "fifo-corun"
+    title = "first in, first out, two jobs to a GPU whether or not its memory holds both"
+
+    source = Source(
+        authors="C. Shin, G. Yang, Y. Yoo, J. Lee, C. Yoo",
+        title="Xonar: Profiling-based Job Orderer for Distributed Deep Learning",
+        venue="IEEE CLOUD", year=2022, link="doi:10.1109/CLOUD55607.2022.00030",
+        needs=("profile.sharing", "profile.gpu_memory_gib", "node.gpu_memory_gib"),
+        sureness="reconstructed",
+        reconstructed="the abstract names only what it compares with: jobs co-run in a queue that ignores GPU "
+        "execution time and memory, run out of memory and restart from scratch; order, partner and attempts are ours",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        given = dict(options or {})
+        text = given.pop("attempts", ATTEMPTS)
+        if given:
+            raise InputError(f"policy {self.name} has no option {', '.join(given)}; it has attempts")
+        if not text.isdigit():
+            raise InputError(f"option attempts of policy {self.name}: {text!r}; expected a whole number")
+        self.attempts = int(text)
+        self._queue: list[Entry] = []
+        self._singles = Singles()
+        self._heedless: dict[str, None] = {}
+        self._failed: dict[str, int] = {}
+        self._round = 0
+
+    def decide(self, world: World) -> None:
+        """Start from the head of the queue as long as it finds a place."""
+        for job_id in world.take_arrived():
+            if job_id in self._heedless:
+                del self._heedless[job_id]
+                self._failed[job_id] = self._failed.get(job_id, 0) + 1
+                self._round += 1
+                insort(self._queue, (arrival_key(world, job_id, self._round), job_id))
+            else:
+                insort(self._queue, (arrival_key(world, job_id), job_id))
+        released = world.take_released()
+        for name in released:
+            self._heedless.pop(name, None)
+        self._singles.catch_up(world, released)
+        while self._queue and self._start(world, self._queue[0][1]):
+            del self._queue[0]
+
+    def _start(self, world: World, job_id: str) -> bool:
+        found = world.fit(job_id)
+        if found is not None:
+            world.start(job_id, *found)
+            self._singles.started(world, job_id)
+            return True
+        if self._failed.get(job_id, 0) >= self.attempts:
+            return False
+        join = next(joins(world, job_id, self._singles, heedless=True), None)
+        if join is None:
+            return False
+        self._heedless[job_id] = None
+        world.start_beside(job_id, join.option, join.partner, heedless=True)
+        self._singles.joined(job_id, join.partner)
+        return True

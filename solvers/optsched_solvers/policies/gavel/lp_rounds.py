@@ -1,0 +1,66 @@
+"""Base of Gavel's policies whose shares come from linear programs."""
+
+import numpy as np
+
+from optsched.errors import InputError
+from optsched.simulate.world import World
+
+from .active import Active, Floats, Kinds
+from .pair_rounds import PairRounds
+from .program import Allocation, PairRates, Program, alone
+from .sharers import Sharers
+
+HETEROGENEITY = ("aware", "agnostic")
+
+
+class LpRounds(PairRounds):
+    """`allocate` gives shares to the jobs that need GPUs and can have some; one that can run without does so always.
+
+    With the option `heterogeneity=agnostic` each job seems to be as fast on every GPU type on which it can run as on
+    its fastest, as in the policies of Gavel's simulator that know of no heterogeneity.
+    """
+
+    own_options: tuple[str, ...] = ("sharing", "heterogeneity")
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        super().__init__(options)
+        self.agnostic = (
+            "heterogeneity" in self.own_options and self._choice("heterogeneity", HETEROGENEITY) == "agnostic"
+        )
+        if self.agnostic and self.paired:
+            raise InputError(f"policy {self.name}: sharing=pairs goes with heterogeneity=aware only")
+        self._sharers: Sharers | None = None
+
+    def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
+        """Shares of these jobs, one row of the program each. What it gives where a job cannot run does not count."""
+        raise NotImplementedError
+
+    def allocation(self, world: World, active: Active, kinds: Kinds) -> Allocation:
+        """The shares of all active jobs."""
+        rate, gpus = kinds.rate[active.kind], kinds.gpus[active.kind]
+        used = (kinds.workers > 0).nonzero()[0]
+        share = np.zeros_like(rate)
+        share[:, -1] = rate[:, -1] > 0
+        rows = ((share[:, -1] == 0) & (rate[:, used].max(axis=1, initial=0.0) > 0)).nonzero()[0]
+        if not len(rows):
+            return alone(share)
+        block = np.ix_(rows, used)
+        seen, pairs = rate[block], None
+        if self.agnostic:
+            seen = np.where(seen > 0, seen.max(axis=1, keepdims=True), 0.0)
+        if self.paired:
+            self._sharers = self._sharers or Sharers(world, kinds)
+            known = self._sharers.among(world, active, kinds, rows.tolist())
+            pairs = PairRates(known.sharer, known.alone[:, used], known.rate[:, :, used], known.gpus)
+            seen = pairs.alone[pairs.sharer]
+        program = Program(active.kind[rows], seen, gpus[block], kinds.workers[used], pairs)
+        found = self.allocate(world, [active.ids[i] for i in rows.tolist()], program)
+        share[block] = np.where(rate[block] > 0, found.share, 0.0)
+        return Allocation(share, rows[found.first], rows[found.second], used[found.column], found.fraction)
+
+
+def remaining_s(world: World, jobs: list[str]) -> Floats:
+    """Reference work that each job has left, never quite none."""
+    work_s = np.array([world.remaining_work_s(job_id) for job_id in jobs])
+    found: Floats = np.maximum(work_s, max(1e-6 * float(work_s.max()), 1e-9))
+    return found

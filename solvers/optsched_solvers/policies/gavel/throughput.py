@@ -1,0 +1,105 @@
+"""Gavel's largest total throughput for the money, also with deadlines."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from .active import Floats
+from .citation import GAVEL, PAIRS_NEED
+from .lp_rounds import LpRounds, remaining_s
+from .program import Allocation, Program
+from .sum_lp import largest_sum
+
+COSTS = ("price", "none")
+DEAREST = 1e3
+"""A GPU without a price counts as this many times cheaper than the cheapest that has one."""
+
+
+class GavelThroughput(LpRounds):
+    """Shares with the largest sum of throughput over what a GPU of the type costs: Gavel's form of the least cost.
+
+    As published, a job's GPUs do not count: a gang's throughput is divided by the price of one GPU. Throughput is in
+    reference work per second, so that a job counts as 1 on its requested GPUs of the reference type. The price of a
+    type is the mean over its GPUs.
+
+    Options: `costs=none` takes all types for equally dear, which is Gavel's largest total throughput.
+    `sharing=pairs` and `heterogeneity=agnostic` as for `gavel-max-min`.
+
+    Source: Narayanan et al., OSDI'20, section 4.2.
+    """
+
+    name = "gavel-throughput"
+    title = "Gavel's largest total throughput for the price of the GPUs, in rounds"
+    own_options = ("sharing", "heterogeneity", "costs")
+    source: Source = replace(
+        GAVEL,
+        needs=(*GAVEL.needs, PAIRS_NEED, "node.gpu_price_per_h"),
+        verified="objective and constraints read in the public code, which neither normalises nor weighs throughputs",
+        derived="throughput in reference work per second, where the public code has steps per second",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        super().__init__(options)
+        self.priced = self._choice("costs", COSTS) == "price"
+
+    def price(self, world: World, gpu_types: tuple[str | None, ...]) -> Floats:
+        """Of a GPU of each type, > 0."""
+        nodes = [node for node in world.cluster.nodes if node.gpus]
+        price = np.array([
+            np.average([node.gpu_price_per_h for node in nodes if node.gpu_type == gpu_type],
+                       weights=[node.gpus for node in nodes if node.gpu_type == gpu_type])
+            for gpu_type in gpu_types
+        ])
+        if not self.priced or not (price > 0).any():
+            return np.ones(len(gpu_types))
+        found: Floats = np.maximum(price, price[price > 0].min() / DEAREST)
+        return found
+
+    def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
+        """The optimal shares."""
+        found = largest_sum(program, self.price(world, tuple(world.cluster.gpu_types)))
+        assert found is not None
+        return found
+
+
+class GavelSlo(GavelThroughput):
+    """The same among the shares with which every job would meet its deadline if they were kept.
+
+    A job with a deadline to come gets at least remaining work / time to the deadline. Where that cannot be had for all,
+    deadlines do not count at all until shares are computed again. Set-ups are not foreseen.
+
+    Source: Narayanan et al., OSDI'20, section 4.2 (minimize cost with SLOs).
+    """
+
+    name = "gavel-slo"
+    title = "Gavel's largest total throughput for the price of the GPUs that meets deadlines, in rounds"
+    source: Source = replace(
+        GavelThroughput.source,
+        needs=(*GavelThroughput.source.needs, "job.deadline_s"),
+        verified="objective, SLO rows and their dropping where infeasible read in the public code",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        super().__init__(options)
+        self._dropped = 0
+
+    def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
+        """The optimal shares."""
+        need = np.zeros(len(jobs))
+        for i, (job_id, left_s) in enumerate(zip(jobs, remaining_s(world, jobs).tolist(), strict=True)):
+            deadline_s = world.job(job_id).deadline_s
+            if deadline_s is not None and deadline_s > world.now_s:
+                need[i] = left_s / (deadline_s - world.now_s)
+        price = self.price(world, tuple(world.cluster.gpu_types))
+        found = largest_sum(program, price, need)
+        if found is None:
+            self._dropped += 1
+            return super().allocate(world, jobs, program)
+        return found
+
+    def facts(self) -> dict[str, float | str]:
+        """How often the deadlines could not all be met."""
+        return {"deadlines_dropped": self._dropped}

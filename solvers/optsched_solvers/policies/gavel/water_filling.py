@@ -1,0 +1,128 @@
+"""Gavel's max-min fairness by water filling, among jobs and among tenants."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from .active import LEAST_WEIGHT, Floats, Ints, weight_of
+from .citation import GAVEL
+from .filling import Bools, Groups, fill
+from .lp_rounds import LpRounds
+from .max_min import normalised
+from .program import Allocation, Program, alone
+
+INSIDE = ("fairness", "fifo")
+
+
+class GavelWaterFilling(LpRounds):
+    """Max-min fairness that goes on: when the worst-off can get no more, those who can rise further, and so on.
+
+    All throughputs, measured as for `gavel-max-min`, rise together by their weights; whoever can rise no further is
+    left behind at its level.
+
+    Option: `heterogeneity=agnostic` as for `gavel-max-min`.
+
+    Source: Narayanan et al., OSDI'20, section 4.3 with a single level.
+    """
+
+    name = "gavel-water-filling"
+    title = "Gavel's max-min fairness by water filling over GPU types, in rounds"
+    own_options: tuple[str, ...] = ("heterogeneity",)
+    source: Source = replace(
+        GAVEL,
+        needs=(*GAVEL.needs, "job.weight"),
+        verified="the rounds of filling read in the public code",
+        derived="who is saturated is found by a linear program, where the public code has a mixed-integer one",
+    )
+
+    def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
+        """The shares of the last round of filling."""
+        weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
+        first, group, count = _grouped(program.kind, weight)
+        found = fill(_groups(program, first, count), lambda saturated: weight[first])
+        return alone(found.share[group])
+
+
+class GavelHierarchical(GavelWaterFilling):
+    """Water filling among tenants by their weights, and inside each among its jobs.
+
+    `inside=fairness` (default): a tenant's weight is divided among its jobs that can still rise, by their weights.
+    `inside=fifo`: all of it is the first job's until that can rise no further, then the next one's. Jobs without a
+    tenant are as those of one more tenant of weight 1.
+
+    Other option: `heterogeneity=agnostic` as for `gavel-max-min`.
+
+    Source: Narayanan et al., OSDI'20, section 4.3.
+    """
+
+    name = "gavel-hierarchical"
+    title = "Gavel's hierarchical fairness: water filling among tenants, then among their jobs, in rounds"
+    own_options = ("heterogeneity", "inside")
+    source: Source = replace(
+        GavelWaterFilling.source,
+        needs=(*GavelWaterFilling.source.needs, "job.tenant", "tenant.weight"),
+        verified="the rounds of filling and both ways to weigh inside a tenant read in the public code",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        super().__init__(options)
+        self.fifo = self._choice("inside", INSIDE) == "fifo"
+
+    def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
+        """The shares of the last round of filling."""
+        names = [world.job(job_id).tenant for job_id in jobs]
+        order = list(dict.fromkeys(names))
+        known = {tenant.name: max(tenant.weight, LEAST_WEIGHT) for tenant in world.instance.tenants}
+        entity_weight = np.array([1.0 if name is None else known.get(name, 1.0) for name in order])
+        entity = np.array([order.index(name) for name in names])
+        if self.fifo:
+            first, group, count = np.arange(len(jobs)), np.arange(len(jobs)), np.ones(len(jobs))
+            weigh = InOrder(entity, entity_weight)
+            return alone(fill(_groups(program, first, count), weigh).share)
+        weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
+        first, group, count = _grouped(program.kind, weight, entity.astype(np.float64))
+        found = fill(_groups(program, first, count), Divided(entity[first], entity_weight, weight[first], count))
+        return alone(found.share[group])
+
+
+class Divided:
+    """A tenant's weight, divided by weight among its jobs that are not saturated."""
+
+    def __init__(self, entity: Ints, entity_weight: Floats, weight: Floats, count: Floats) -> None:
+        self.entity, self.entity_weight, self.weight, self.count = entity, entity_weight, weight, count
+
+    def __call__(self, saturated: Bools) -> Floats:
+        rising = np.where(saturated, 0.0, self.weight)
+        total = np.bincount(self.entity, rising * self.count, len(self.entity_weight))
+        found: Floats = self.entity_weight[self.entity] * rising / np.where(total > 0, total, 1.0)[self.entity]
+        return found
+
+
+class InOrder:
+    """A tenant's weight for the first of its jobs that is not saturated; rows are in order of arrival."""
+
+    def __init__(self, entity: Ints, entity_weight: Floats) -> None:
+        self.entity, self.entity_weight = entity, entity_weight
+
+    def __call__(self, saturated: Bools) -> Floats:
+        found = np.zeros(len(self.entity))
+        rest = (~saturated).nonzero()[0]
+        _, at = np.unique(self.entity[rest], return_index=True)
+        found[rest[at]] = self.entity_weight[self.entity[rest[at]]]
+        return found
+
+
+def _grouped(kind: Ints, *keys: Floats) -> tuple[Ints, Ints, Floats]:
+    """Equal rows: the first of each, the group of each row, and how many there are."""
+    _, first, group, count = np.unique(
+        np.column_stack([kind, *keys]), axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    return first, group.reshape(-1), count.astype(np.float64)
+
+
+def _groups(program: Program, first: Ints, count: Floats) -> Groups:
+    worth = normalised(program, np.ones(len(program.kind)))[first]
+    return Groups(count, worth, program.gpus[first], program.workers)

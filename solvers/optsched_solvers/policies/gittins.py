@@ -1,0 +1,107 @@
+"""Tiresias' discretised Gittins index."""
+
+import math
+
+from optsched.errors import InputError
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from .demand_queue import DemandQueue
+from .preemptive import Preemptive
+from .running_order import RunningOrder
+from .service_distribution import ServiceDistribution
+
+STEP_GPU_S = "3250"
+"""The service step of the public simulator."""
+FIRST_COMPLETIONS = 10
+"""Jobs that must have completed before anything is known of their service; it is looked at again at each doubling."""
+MOST_STEPS = 100_000
+"""Beyond so many steps the index counts as 0."""
+ROUNDING_GPU_S = 1e-3
+
+
+class Gittins(Preemptive):
+    """Highest Gittins index of GPU service first, with preemption; of a job's own length nothing is known.
+
+    The index of a job that has had service a is P(S - a <= step | S > a) / E[min(S - a, step) | S > a], with S drawn
+    from the service of the jobs that have completed in the simulation. It is looked at whenever a job has had another
+    `step` of service. Jobs of equal index, and all jobs until ten have completed, are served in order of arrival.
+
+    Options: `step`, GPU-seconds (default 3250).
+    """
+
+    name = "gittins"
+    title = "highest Gittins index first (likely to complete soon by what completed jobs took), with preemption"
+    source = Source(
+        authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
+        title="Tiresias: A GPU cluster manager for distributed deep learning",
+        venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
+        sureness="verified",
+        verified="The index and its step in the public simulator, but that it adds up S where the definition has "
+                 "S - a, and serves the lowest index first; here it is as defined.",
+        derived="The distribution is learned from what completes in the simulation.",
+        published="Average JCT up to 5.5 times better than under a production resource manager based on YARN.",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        given = dict(options or {})
+        self.step_gpu_s = _step(given.pop("step", STEP_GPU_S))
+        if given:
+            raise InputError(f"policy gittins has no option {', '.join(given)}; it has step")
+        super().__init__()
+        self._services: list[float] = []
+        self._refresh_at = FIRST_COMPLETIONS
+        self._ranks: list[float] = []
+
+    def rank(self, world: World, job_id: str) -> float:
+        """GPU-seconds for each expected completion: one over the index."""
+        return self._rank_of(self._steps(world, job_id))
+
+    def rise_s(self, world: World, job_id: str) -> float:
+        """When a running job has had so much service that its index is lower."""
+        steps = self._steps(world, job_id)
+        now = self._rank_of(steps)
+        for later in range(steps + 1, len(self._ranks) + 1):
+            if self._rank_of(later) > now:
+                to_go = later * self.step_gpu_s - world.attained_gpu_s(job_id)
+                return world.now_s + to_go / world.held_gpus(job_id)
+        return math.inf
+
+    def given_back(self, world: World, released: list[str]) -> None:
+        """Note the service of jobs that are done; at each doubling of their number look at all indices anew."""
+        for job_id in dict.fromkeys(released):
+            if job_id in world.instance.job and not (
+                job_id in world.waiting or job_id in world.running or job_id in world.saving
+            ):
+                self._services.append(world.attained_gpu_s(job_id))
+        if len(self._services) < self._refresh_at:
+            return
+        self._refresh_at = 2 * len(self._services)
+        known = ServiceDistribution(self._services)
+        count = min(MOST_STEPS, math.ceil(max(self._services) / self.step_gpu_s))
+        indices = (known.index(i * self.step_gpu_s, self.step_gpu_s) for i in range(count))
+        self._ranks = [1 / index if index > 0 else math.inf for index in indices]
+        self.queue, self.order = DemandQueue(), RunningOrder(self.rank, self.rise_s)
+        for job_id in world.running:
+            self.order.add(job_id)
+        arrived = set(world.waiting) - {one for one in world.waiting if world.has_arrived(one)}
+        for job_id in sorted(arrived, key=world.order):
+            self.enqueue(world, job_id)
+
+    def _steps(self, world: World, job_id: str) -> int:
+        return int((world.attained_gpu_s(job_id) + ROUNDING_GPU_S) / self.step_gpu_s)
+
+    def _rank_of(self, steps: int) -> float:
+        if not self._ranks:
+            return 0.0
+        return self._ranks[steps] if steps < len(self._ranks) else math.inf
+
+
+def _step(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise InputError(f"option step of policy gittins: {text!r}; expected GPU-seconds above 0")
+    return found

@@ -1,0 +1,1 @@
+"""Hadar and HadarE: gangs on mixes of GPU types, chosen round by round by primal-dual prices."""

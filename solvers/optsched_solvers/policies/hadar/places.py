@@ -1,0 +1,181 @@
+"""Where a job could run in a round: on one node, on several of one type, on a mix of types."""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from heapq import merge
+
+from optsched.instance import Placement
+from optsched.job import Job
+from optsched.modes import WIDEST_FIRST, Option
+from optsched.physics import fits_type, gpu_type_rate, span
+from optsched.simulate.mixed import may_mix, mixed_option, placement_on
+from optsched.simulate.placement import Room
+from optsched.simulate.world import World
+
+from .prices import Prices
+
+Offer = tuple[Option, Placement, float]
+"""A way to run, its place, and what that costs."""
+Offered = tuple[float, int, str]
+"""What a GPU of a node costs, the place of the node among equal ones, its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Options of a job that differ in nothing but GPU type and spread, the fastest first; `types` are the GPU types on
+    which it may run so, the fastest first, together with others if it `mixes`."""
+
+    options: tuple[Option, ...]
+    types: tuple[str | None, ...]
+    mixes: bool
+
+    @property
+    def gpus(self) -> int:
+        return self.options[0].mode.gpus
+
+
+def ways_of(world: World, job_id: str) -> tuple[Way, ...]:
+    """The ways of a job, the fastest first."""
+    job = world.job(job_id)
+    found: dict[object, list[Option]] = {}
+    for option in world.options(job_id):
+        mode = option.mode
+        found.setdefault((mode.size, mode.duration_s, tuple(mode.budgets.items())), []).append(option)
+    return tuple(_way(world, job, tuple(alike)) for alike in found.values())
+
+
+def _way(world: World, job: Job, options: tuple[Option, ...]) -> Way:
+    mixes = options[0].mode.gpus > 1 and may_mix(world, job.id, options[0])
+    types = dict.fromkeys(option.mode.gpu_type for option in options if option.mode.gpus)
+    if mixes and not job.modes:
+        rates = {gpu_type: gpu_type_rate(job.profile, gpu_type) for gpu_type in world.cluster.gpu_types}
+        types = dict.fromkeys(sorted((name for name in rates if rates[name] > 0), key=lambda name: -rates[name]))
+    return Way(options, tuple(types), mixes)
+
+
+class Shelves:
+    """Nodes with free GPUs of a room by GPU type, the cheapest first; of equal ones those last whose GPUs running jobs
+    would have to give up, then in the order of the cluster."""
+
+    def __init__(self, world: World, room: Room, prices: Prices, given_up: Iterable[str] = ()) -> None:
+        self._cluster = world.cluster
+        self._room = room
+        self._prices = prices
+        self._place = dict(world.cluster.node_order)
+        for name in given_up:
+            self._place[name] = len(self._place) + world.cluster.node_order[name]
+        self.cost: dict[str, float] = {}
+        self.by_type: dict[str | None, list[Offered]] = {gpu_type: [] for gpu_type in world.cluster.gpu_types}
+        for name in room.nodes_with_gpus():
+            self._put(name)
+
+    def changed(self, placement: Placement) -> None:
+        """GPUs were taken or given back there."""
+        for slot in placement:
+            if slot.gpus:
+                name = slot.node
+                if name in self.cost:
+                    shelf = self.by_type[self._cluster.node[name].gpu_type]
+                    del shelf[bisect_left(shelf, (self.cost.pop(name), self._place[name], name))]
+                if self._room.gpus_on(name):
+                    self._put(name)
+
+    def price(self, name: str) -> float:
+        """What a GPU of a node costs now."""
+        node = self._cluster.node[name]
+        return self._prices.of(node.gpu_type, node.gpus - self._room.gpus_on(name), node.gpus)
+
+    def _put(self, name: str) -> None:
+        self.cost[name] = cost = self.price(name)
+        insort(self.by_type[self._cluster.node[name].gpu_type], (cost, self._place[name], name))
+
+
+def offers(world: World, room: Room, shelves: Shelves, job_id: str, way: Way) -> Iterator[Offer]:
+    """Places for a job in a room: for each type the cheapest node that holds the gang, and the cheapest GPUs of that
+    type, of that and all faster types, and of one rack of these where the spread matters."""
+    need = world.need(job_id, way.options[0])
+    if not way.gpus:
+        placement = room.place(need)
+        if placement is not None:
+            yield way.options[0], placement, 0.0
+        return
+    job, node = world.job(job_id), world.cluster.node
+    mode = replace(way.options[0].mode, gpu_type=None)
+    usable: dict[str, int] = {}
+
+    def able(name: str) -> int:
+        if name not in usable:
+            usable[name] = room.usable_of_any_type(need, name) if fits_type(job, mode, node[name]) else 0
+        return usable[name]
+
+    faster: list[list[Offered]] = []
+    for gpu_type in way.types:
+        own = shelves.by_type[gpu_type]
+        found = [next(({name: way.gpus} for _, _, name in own if able(name) >= way.gpus), None)]
+        if way.gpus > 1:
+            for pool in ([own], [*faster, own]) if way.mixes and faster and own else ([own],):
+                if job.profile.locality is not None:
+                    found.append(_in_a_rack(world, way.gpus, pool, able))
+                found.append(_cheapest(way.gpus, merge(*pool), able))
+        faster.append(own)
+        for gpus_on in found:
+            offer = None if gpus_on is None else _offer(world, room, job_id, way, gpus_on)
+            if offer is not None and gpus_on is not None:
+                yield *offer, sum(shelves.cost[name] * gpus for name, gpus in gpus_on.items())
+
+
+def _cheapest(gpus: int, pool: Iterable[Offered], able: Callable[[str], int]) -> dict[str, int] | None:
+    """The first GPUs of a pool of nodes that make a gang; None where there are too few."""
+    left, found = gpus, {}
+    for _, _, name in pool:
+        most = able(name)
+        if most:
+            found[name] = min(left, most)
+            left -= found[name]
+            if not left:
+                return found
+    return None
+
+
+def _in_a_rack(
+    world: World, gpus: int, pool: list[list[Offered]], able: Callable[[str], int]
+) -> dict[str, int] | None:
+    """The same within the rack that has most of them."""
+    racks: dict[str, list[Offered]] = {}
+    for one in merge(*pool):
+        rack = world.cluster.node[one[2]].rack
+        if rack is not None:
+            racks.setdefault(rack, []).append(one)
+    free = {rack: sum(able(name) for _, _, name in inside) for rack, inside in racks.items()}
+    widest = max(free, key=lambda rack: free[rack], default=None)
+    return None if widest is None else _cheapest(gpus, racks[widest], able)
+
+
+def _offer(
+    world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, int]
+) -> tuple[Option, Placement] | None:
+    """The option and placement of a gang on these nodes, if it may run there."""
+    cluster = world.cluster
+    types = {cluster.node[name].gpu_type for name in gpus_on}
+    if len(types) > 1:
+        option, placement = mixed_option(world, job_id, way.options[0], gpus_on)
+    else:
+        placement = placement_on(cluster, gpus_on, way.options[0].mode)
+        wide = WIDEST_FIRST.index(span(cluster, placement))
+        own = (one for one in way.options if one.mode.gpu_type in types and WIDEST_FIRST.index(one.spread) <= wide)
+        found = next(own, None)
+        if found is not None:
+            option = found
+        elif way.mixes:  # the type has too few GPUs for the gang, or a narrower spread than it could have
+            option, placement = mixed_option(world, job_id, way.options[0], gpus_on)
+        else:
+            return None
+    if option.rate <= 0 or not room.holds(world.need(job_id, option), placement):
+        return None
+    return option, placement
+
+
+def with_gpus(way: Way, gpus: int) -> Way:
+    """The way with another number of GPUs, for a job that has no option with as many on one type."""
+    return replace(way, options=tuple(replace(one, mode=replace(one.mode, gpus=gpus)) for one in way.options[:1]))

@@ -1,0 +1,220 @@
+"""Predicted run time by place from telemetry."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from optsched.errors import InputError
+from optsched.instance import Placement
+from optsched.modes import Option
+from optsched.physics import crossed_uplinks, span
+from optsched.policy import Source
+from optsched.simulate.layout import Need
+from optsched.simulate.world import World
+
+from .by_score import ByScore
+from .duration_model import MODELS, DurationModel, Floats
+from .seating import Seat
+
+MOST_PLACES = 100
+"""Places that are looked at, the least loaded; Kubernetes too scores a sample of a large cluster."""
+FEATURES = 10
+SAME = 1e-6
+"""Run times that differ by a smaller share are the same."""
+
+
+class NetAware(ByScore):
+    """A regressor predicts from telemetry how long the job would run at each place, and the shortest is taken.
+
+    Telemetry of a place: load of the memory bandwidth and of the rack uplinks with the job there, share of GPUs and
+    cores in use, how far the gang is spread, and how much longer than their work earlier jobs ran there, and those of
+    the job's category (profile, else command, else user) on that GPU type. The regressor learns from each job that
+    completes; until there are ten, and of equal predictions, the least loaded place is taken. It never sees the rates
+    in the profiles. Jobs are taken in order of priority and arrival; what does not fit is skipped. The places of a gang
+    that fits on no node are one in each rack and the one that best fit finds.
+
+    Option: `model`, `ridge` (default) or `forest`, which needs scikit-learn.
+
+    Source: S. Timilsina, S. Shannigrahi, Learning to schedule, arXiv 2510.21419, 2025.
+    """
+
+    name = "netaware"
+    title = "each job goes where a regressor, taught by telemetry, predicts the shortest run"
+
+    source = Source(
+        authors="S. Timilsina, S. Shannigrahi",
+        title="Learning to schedule: A supervised learning framework for network-aware scheduling of data-intensive"
+        " workloads",
+        venue="arXiv", year=2025, link="arXiv:2510.21419",
+        needs=("profile.network_gbps", "profile.memory_gbps", "cluster.rack_uplink_gbps", "node.memory_gbps"),
+        sureness="reconstructed",
+        derived="telemetry is what the simulator's physics has of it; the regressor learns while jobs complete, not"
+        " from a campaign before",
+        reconstructed="which regressor and which features; the abstract has telemetry, a supervised model, a ranking",
+        published="34-54 % higher accuracy than the Kubernetes default in choosing the best node",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        super().__init__()
+        given = dict(options or {})
+        kind = given.pop("model", MODELS[0])
+        if given:
+            raise InputError(f"policy netaware has no option {', '.join(given)}; it has model")
+        if kind not in MODELS:
+            raise InputError(f"option model of policy netaware: {kind!r}; expected {' or '.join(MODELS)}")
+        self.model = DurationModel(kind, FEATURES)
+        self._by_node: defaultdict[str, list[float]] = defaultdict(_nothing)
+        self._by_type: defaultdict[tuple[str, str | None], list[float]] = defaultdict(_nothing)
+        self._runs: dict[str, tuple[float, float, Floats, Seat]] = {}
+        self._features: Floats | None = None
+        self._within: dict[tuple[Need, int], Need] = {}
+        self._choices_made = 0
+        self._right = 0
+        self._right_by_default = 0
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is found by identity, which is another one in another process."""
+        return {**super().__getstate__(), "_within": {}}
+
+    def facts(self) -> dict[str, float]:
+        """How often the place taken was the fastest, of the placements where places differed, beside how often the
+        least loaded would have been."""
+        made = max(1, self._choices_made)
+        return {
+            "placements_with_a_difference": self._choices_made,
+            "top1_accuracy": self._right / made,
+            "top1_accuracy_least_loaded": self._right_by_default / made,
+            "jobs_learned_from": self.model.samples,
+        }
+
+    # -------------------------------------------------------------------------------------------- places
+
+    def alike(self, world: World, job_id: str, fitted: Option) -> tuple[Option, ...]:
+        """For each GPU type and spread the fastest option with as many GPUs."""
+        found: dict[object, Option] = {}
+        for option in world.options(job_id):
+            if option.mode.gpus == fitted.mode.gpus:
+                found.setdefault((option.mode.gpu_type, option.spread), option)
+        return tuple(found.values())
+
+    def places(self, world: World, job_id: str, fitted: Option) -> list[Seat]:
+        """Nodes; for a gang that fits on none, racks and what best fit finds."""
+        found = super().places(world, job_id, fitted)
+        if found or fitted.mode.gpus < 2:
+            return _least_loaded(world, found)
+        placements: dict[Placement, Option] = {}
+        for option in self.alike(world, job_id, fitted):
+            need = world.need(job_id, option)
+            for nodes in (*world.free.layout.racks, -1):
+                placement = world.free.place(self._kept(need, nodes)) if need.nodes & nodes else None
+                if placement:
+                    placements.setdefault(placement, option)
+        return _least_loaded(world, [(option, placement) for placement, option in placements.items()])
+
+    def _kept(self, need: Need, nodes: int) -> Need:
+        if nodes == -1:
+            return need
+        if len(self._within) > 5000:
+            self._within.clear()
+        if (need, nodes) not in self._within:
+            self._within[need, nodes] = replace(need, nodes=need.nodes & nodes)
+        return self._within[need, nodes]
+
+    # -------------------------------------------------------------------------------------------- choices
+
+    def choose(self, world: World, job_id: str, places: list[Seat], fitted: Seat) -> Seat:
+        """The place with the shortest prediction; the first is the least loaded."""
+        category = _category(world, job_id)
+        features = np.array([self._telemetry(world, job_id, category, seat) for seat in places])
+        predicted = self.model.predict(features)
+        k = 0 if predicted is None else int(np.argmin(np.round(predicted, 9)))
+        self._features = features[k]
+        self._judge(world, job_id, places, k)
+        return places[k]
+
+    def start(self, world: World, job_id: str, seat: Seat) -> None:
+        """Start the job there, and note what was known."""
+        work_s = world.remaining_work_s(job_id)
+        if self._features is None and seat[1]:
+            self._features = np.array(self._telemetry(world, job_id, _category(world, job_id), seat))
+        super().start(world, job_id, seat)
+        if self._features is not None and work_s > 0:
+            self._runs[job_id] = world.now_s, work_s, self._features, seat
+        self._features = None
+
+    def leaves(self, world: World, job_id: str) -> None:
+        """Learn from a job that is done."""
+        run = self._runs.pop(job_id, None)
+        if run is None or job_id in world.waiting or job_id in world.running or job_id in world.saving:
+            return  # it failed, or its node was lost
+        started_s, work_s, features, (option, placement) = run
+        ratio = (world.now_s - started_s) / work_s
+        self.model.learn(features, ratio)
+        log = float(np.log(min(max(ratio, 1e-3), 1e3)))
+        own = self._by_type[_category(world, job_id), option.mode.gpu_type]
+        for one in (own, *(self._by_node[slot.node] for slot in placement)):
+            one[0] += log
+            one[1] += 1
+
+    def _telemetry(self, world: World, job_id: str, category: str, seat: Seat) -> list[float]:
+        """What is known of a place before the job is there."""
+        option, placement = seat
+        cluster, profile = world.cluster, world.job(job_id).profile
+        memory = uplink = 0.0
+        for slot in placement:
+            capacity = cluster.node[slot.node].memory_gbps
+            if capacity:
+                own = profile.memory_gbps * slot.gpus if option.mode.gpus else profile.memory_gbps
+                memory = max(memory, (world.memory_load_gbps(slot.node) + own) / capacity)
+        for rack in crossed_uplinks(cluster, placement):
+            if cluster.rack_uplink_gbps[rack]:
+                load = world.uplink_load_gbps(rack) + profile.network_gbps
+                uplink = max(uplink, load / cluster.rack_uplink_gbps[rack])
+        spread = span(cluster, placement)
+        sums = [self._by_node[slot.node] for slot in placement]
+        own_sum = self._by_type[category, option.mode.gpu_type]
+        return [
+            1.0, own_sum[0] / (own_sum[1] + 1), max((total / (count + 1) for total, count in sums), default=0.0),
+            memory, max(0.0, memory - 1), uplink, max(0.0, uplink - 1), float(spread == "rack"),
+            float(spread == "cluster"), _load(world, seat),
+        ]
+
+    def _judge(self, world: World, job_id: str, places: list[Seat], k: int) -> None:
+        """Count whether the place taken, and the least loaded, are the fastest as things stand."""
+        if len(places) < 2:
+            return
+        run_s = [world.expected_run_s(job_id, *seat) for seat in places]
+        best_s = min(run_s) * (1 + SAME)
+        if max(run_s) > best_s:
+            self._choices_made += 1
+            self._right += run_s[k] <= best_s
+            self._right_by_default += run_s[0] <= best_s
+
+
+def _nothing() -> list[float]:
+    """Sum and count."""
+    return [0.0, 0.0]
+
+
+def _category(world: World, job_id: str) -> str:
+    job = world.job(job_id)
+    return job.profile.name or job.command or job.user or ""
+
+
+def _least_loaded(world: World, places: list[Seat]) -> list[Seat]:
+    """The least loaded places; of equal ones that on the first nodes in the cluster, however fast."""
+    order = world.cluster.node_order
+    return sorted(places, key=lambda seat: (_load(world, seat), *(order[slot.node] for slot in seat[1])))[:MOST_PLACES]
+
+
+def _load(world: World, seat: Seat) -> float:
+    """The mean share of GPUs and cores in use on the nodes of a place, as the Kubernetes default weighs them."""
+    shares = []
+    for slot in seat[1]:
+        node = world.cluster.node[slot.node]
+        if node.gpus:
+            shares.append(1 - world.free.gpus_on(slot.node) / node.gpus)
+        if node.cpus:
+            shares.append(1 - world.free.cpus_on(slot.node) / node.cpus)
+    return sum(shares) / len(shares) if shares else 0.0

@@ -1,0 +1,294 @@
+"""The scheduler of the Philly clusters: quotas with borrowing, gangs, locality relaxed by waiting."""
+
+import math
+from collections import Counter
+from heapq import heappop, heappush
+
+from optsched.duration import parse_duration
+from optsched.errors import InputError
+from optsched.instance import Placement
+from optsched.modes import Option
+from optsched.physics import TIME_TOLERANCE_S
+from optsched.policy import Source
+from optsched.simulate.demand import Demand
+from optsched.simulate.outlook import Outlook
+from optsched.simulate.world import World
+
+from .demand_queue import DemandQueue, arrival_key
+from .locality_gate import LocalityGate, Patience
+from .queueing_delay import QueueingDelay
+
+TAU = "150s"
+"""Between the two and three minutes of the paper."""
+RECLAIM_ABOVE = "0.9"
+RETRIES = "3"
+
+Found = tuple[Option, Placement]
+
+
+class Philly:
+    """First in, first out within each tenant's GPU quota; who does not fit is overtaken.
+
+    A gang insists on one node until it has waited `tau`, on one rack for `tau` more, and then goes anywhere. Idle quota
+    may be borrowed as far as the instance allows (`tenant.borrow_gpus`), after all who are within their quota have been
+    served. If a job within its tenant's quota finds no place while more than `reclaim` of all GPUs are in use, jobs of
+    tenants above their quota are preempted for it, the latest arrivals first, and none of a tenant that is down to its
+    quota; until it has started nobody borrows.
+
+    A job that has failed more than `retries` times comes after all others.
+
+    Options: `tau` (default 150 s), `reclaim` (default 0.9), `retries` (default 3).
+    """
+
+    name = "philly"
+    title = "quotas with borrowing and reclaim, gangs whose locality is relaxed by waiting, out-of-order starts"
+    source = Source(
+        authors="M. Jeon, S. Venkataraman, A. Phanishayee, J. Qian, W. Xiao, F. Yang",
+        title="Analysis of large-scale multi-tenant GPU clusters for DNN training workloads",
+        venue="USENIX ATC", year=2019, link="arXiv:1901.05758",
+        needs=("tenant.gpu_quota", "tenant.borrow_gpus", "profile.locality", "node.rack"),
+        sureness="reconstructed",
+        verified="The kinds of delay, and that locality is relaxed after two to three minutes.",
+        derived=None,
+        reconstructed="The levels node, rack and anywhere by equal waits; reclaiming above 90 % use from the latest "
+                      "arrivals; the number of retries, after which a job comes last as it cannot be given up.",
+        published="Fragmentation causes about 80 % of the waiting time; of gangs over 8 GPUs nearly all of it.",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        given = dict(options or {})
+        self.tau_s = _seconds(given.pop("tau", TAU))
+        self.reclaim_above = _fraction(given.pop("reclaim", RECLAIM_ABOVE))
+        self.retries = _count(given.pop("retries", RETRIES))
+        if given:
+            raise InputError(f"policy philly has no option {', '.join(given)}; it has tau, reclaim and retries")
+        self._patience = Patience(rack_s=self.tau_s, cluster_s=2 * self.tau_s)
+        self._gate = LocalityGate()
+        self._queue = DemandQueue()
+        self._groups: dict[tuple[int, float], Demand] = {}
+        self._group: dict[str, Demand] = {}
+        self._since_s: dict[str, float] = {}
+        self._opens: list[tuple[float, str]] = []
+        self._holds: dict[str, tuple[str | None, int]] = {}
+        self._held = Counter[str | None]()
+        self._failures = Counter[str]()
+        self._preempted: dict[str, None] = {}
+        self._refused: dict[Demand, str] = {}
+        self._over = False
+        self._reclaims: str | None = None
+        self._reclaimed = 0
+        self._delay: QueueingDelay | None = None
+
+    def decide(self, world: World) -> None:
+        """Serve those within their quota, reclaim for them, then let others borrow."""
+        self._note(world)
+        self._serve(world, borrow=False)
+        if self._reclaims is not None and (self._reclaims not in world.waiting or not world.saving):
+            self._reclaims = None
+        self._reclaim_and_serve(world)
+        if self._reclaims is None and self._over:
+            self._over = False
+            self._serve(world, borrow=True)
+            self._reclaim_and_serve(world)  # what has just been borrowed may have made the cluster busy
+        if self._opens:
+            world.wake_at(max(self._opens[0][0], math.nextafter(world.now_s, math.inf)))
+
+    def facts(self) -> dict[str, float]:
+        """Fair-share and fragmentation delay, in total and by gang size class, and jobs preempted to reclaim GPUs."""
+        delays = {} if self._delay is None else self._delay.facts()
+        return {**delays, "reclaimed_jobs": self._reclaimed}
+
+    # ---------------------------------------------------------------------------------------- who waits
+
+    def _note(self, world: World) -> None:
+        if self._delay is None:
+            self._delay = QueueingDelay(_quotas(world))
+            for job_id in world.running:
+                self._takes(world, job_id)
+        self._delay.advance(world.now_s, self._held)
+        released = world.take_released()
+        for job_id in released:
+            if job_id not in self._holds:
+                continue  # a node that came back
+            tenant, gpus = self._holds.pop(job_id)
+            self._held[tenant] -= gpus
+            if job_id in self._preempted:
+                del self._preempted[job_id]
+            elif job_id in world.waiting:
+                self._failures[job_id] += 1
+        for job_id in world.take_arrived():
+            self._since_s[job_id] = world.now_s
+            self._delay.comes(_group(world, job_id))
+            self._enqueue(world, job_id)
+        while self._opens and self._opens[0][0] <= world.now_s + TIME_TOLERANCE_S:
+            job_id = heappop(self._opens)[1]
+            if job_id in world.waiting:
+                self._enqueue(world, job_id)
+        if released:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._queue.unblock()
+        self._refused.clear()
+
+    def _enqueue(self, world: World, job_id: str) -> None:
+        """Into the queue of its demand and level, and when the next level opens."""
+        wait_s = world.now_s - self._since_s[job_id]
+        demand, opens_s = world.demand(job_id), self._gate.opens_s(world, job_id, self._patience, wait_s)
+        level = min(2, math.floor((wait_s + TIME_TOLERANCE_S) / self.tau_s)) if opens_s < math.inf else math.inf
+        key = demand.number, level
+        if key not in self._groups:
+            self._groups[key] = Demand(len(self._groups), demand.needs)
+        self._group[job_id] = self._groups[key]
+        last = float(self._failures[job_id] > self.retries)
+        self._queue.push(arrival_key(world, job_id, last), job_id, self._groups[key], reconsider=True)
+        if opens_s < math.inf:
+            heappush(self._opens, (opens_s, job_id))
+
+    def _takes(self, world: World, job_id: str) -> None:
+        held = _tenant(world, job_id), world.hold(job_id).need.gpus
+        self._holds[job_id] = held
+        self._held[held[0]] += held[1]
+
+    # ---------------------------------------------------------------------------------------- who starts
+
+    def _serve(self, world: World, *, borrow: bool) -> None:
+        """Start whoever fits, in order."""
+        if borrow:
+            self._look_again()
+        while entry := self._queue.best():
+            job_id = entry[1]
+            if job_id not in world.waiting or self._is_stale(job_id):
+                self._queue.pop()
+                continue
+            within = self._within(world, job_id)
+            found = self._find(world, job_id) if borrow or within else None
+            if found is None:
+                if within:
+                    self._refused[self._group[job_id]] = job_id
+                else:
+                    self._over = True
+                self._queue.block()
+                continue
+            self._queue.pop()
+            self._start(world, job_id, found)
+
+    def _is_stale(self, job_id: str) -> bool:
+        """Whether the entry that the queue has just named is one of an earlier level."""
+        return self._queue.demand() is not self._group[job_id]
+
+    def _find(self, world: World, job_id: str, room: Outlook | None = None) -> Found | None:
+        wait_s = world.now_s - self._since_s[job_id]
+        return self._gate.find(world, job_id, self._patience, wait_s, None if room is None else room.room)
+
+    def _start(self, world: World, job_id: str, found: Found) -> None:
+        assert self._delay is not None
+        self._delay.goes(_group(world, job_id))
+        world.start(job_id, *found)
+        self._takes(world, job_id)
+
+    def _within(self, world: World, job_id: str) -> bool:
+        """Whether the job keeps its tenant within its quota."""
+        tenant, gpus = _group(world, job_id)
+        quota = _quotas(world).get(tenant) if tenant is not None else None
+        return quota is None or self._held[tenant] + gpus <= quota
+
+    # ---------------------------------------------------------------------------------------- reclaim
+
+    def _reclaim_and_serve(self, world: World) -> None:
+        if self._reclaims is None and self._reclaim(world):
+            self._serve(world, borrow=False)
+
+    def _reclaim(self, world: World) -> bool:
+        """Preempt borrowers for the first job within its quota for which that makes room; whether there was one."""
+        quotas = _quotas(world)
+        over = {name: self._held[name] - quota for name, quota in quotas.items() if self._held[name] > quota}
+        if not over or not world.waiting or not self._is_busy(world):
+            return False
+        lenders = sorted(
+            (job_id for job_id in world.running if _tenant(world, job_id) in over and world.may_preempt(job_id)),
+            key=world.order, reverse=True,
+        )
+        for job_id in sorted(self._refused.values(), key=world.order) if lenders else ():
+            if job_id not in world.waiting or _tenant(world, job_id) not in quotas or not self._within(world, job_id):
+                continue
+            victims = self._victims(world, job_id, lenders, dict(over))
+            if victims:
+                for one in victims:
+                    self._preempted[one] = None
+                    world.preempt(one)
+                self._reclaimed += len(victims)
+                self._reclaims = job_id
+                self._note(world)
+                return True
+        return False
+
+    def _victims(self, world: World, job_id: str, lenders: list[str], over: dict[str, int]) -> list[str]:
+        """The latest borrowers with whose GPUs the job fits; none where their borrowing does not suffice."""
+        outlook = Outlook(world)
+        for one in world.saving:
+            outlook.release(one)
+        if self._find(world, job_id, outlook) is not None:
+            return []  # it need only wait until they are saved
+        victims: list[str] = []
+        for one in lenders:
+            tenant = world.job(one).tenant
+            if tenant is None or over[tenant] <= 0:
+                continue
+            over[tenant] -= world.hold(one).need.gpus
+            outlook.release(one)
+            victims.append(one)
+            if self._find(world, job_id, outlook) is not None:
+                break
+        else:
+            return []
+        for one in victims[-2::-1]:  # the last was needed
+            outlook.put_back(one)
+            if self._find(world, job_id, outlook) is None:
+                outlook.release(one)
+            else:
+                victims.remove(one)
+        return victims
+
+    def _is_busy(self, world: World) -> bool:
+        """Whether more than the given share of all GPUs is in use."""
+        there = sum(node.gpus for node in world.cluster.nodes if node.name not in world.lost)
+        return there - sum(world.free.pool_gpus) > self.reclaim_above * there
+
+
+def _tenant(world: World, job_id: str) -> str | None:
+    return world.job(job_id).tenant
+
+
+def _group(world: World, job_id: str) -> tuple[str | None, int]:
+    return _tenant(world, job_id), world.fastest(job_id).mode.gpus
+
+
+def _quotas(world: World) -> dict[str, int]:
+    return {tenant.name: tenant.gpu_quota for tenant in world.instance.tenants if tenant.gpu_quota is not None}
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds >= TIME_TOLERANCE_S:
+        raise InputError(f"option tau of policy philly: {text!r}; expected a length of time, as 150s or 3m")
+    return seconds
+
+
+def _fraction(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found <= 1:
+        raise InputError(f"option reclaim of policy philly: {text!r}; expected a share of all GPUs from 0 to 1")
+    return found
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"option retries of policy philly: {text!r}; expected a whole number, 0 or more")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Pollux: goodput-driven allocation of elastic jobs."""

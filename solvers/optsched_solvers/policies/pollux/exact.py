@@ -1,0 +1,153 @@
+"""The best allocation under Pollux's objective.
+
+With exponent -1 the best power mean is the least sum of inverse speedups: a sum over jobs of what their configuration
+costs, so that a linear program in binaries says what the published genetic search looks for.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tenant_quotas import Quota
+from .packing import pack
+from .state import LEAST_SPEEDUP, Candidate, Parts, Size, State, cost_of
+
+Floats = NDArray[np.float64]
+
+EFFORT = 0.5
+"""Deterministic time (of CP-SAT, about seconds) after which the best allocation found so far is taken."""
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """An allocation, and whether it is proven that none is better."""
+
+    given: tuple[Parts, ...]
+    proven: bool
+
+
+@dataclass(slots=True)
+class Ways:
+    """What a job may get: sizes with their cost, on one node and over several, without those that a smaller one of the
+    same kind beats; `keep` is the cost of what it holds now."""
+
+    alone: dict[Size, float] = field(default_factory=dict)
+    spread: dict[Size, float] = field(default_factory=dict)
+    keep: float | None = None
+
+
+def best(state: State, quotas: tuple[Quota, ...] = (), effort: float = EFFORT) -> Best:
+    """The allocation of least cost. `quotas` limit the GPUs of groups of jobs.
+
+    First only the number of GPUs counts, by dynamic programming; if what comes out can be placed, nothing is better.
+    Else CP-SAT places too, without the configurations that the same programming shows to cost more than what could be
+    placed.
+    """
+    ways = [_ways(state, job) for job in state.jobs]
+    if not state.nodes or not state.jobs:
+        return Best(tuple(() for _ in state.jobs), True)
+    held = tuple(job.now for job in state.jobs)
+    if all(map(_keeps, ways)) and state.is_sound(held):
+        return Best(held, True)
+    hint: tuple[Parts, ...] | None = None
+    if len({node.gpu_type for node in state.nodes}) == 1 and not quotas:
+        counts = _Counts(state, ways)
+        hint, whole = pack(state, counts.cheapest())
+        if whole:
+            return Best(hint, True)
+        counts.drop_dearer(state.total(hint))
+    from .model import solve
+
+    return solve(state, ways, quotas, hint, effort)
+
+
+def _ways(state: State, job: Candidate) -> Ways:
+    largest: dict[int, int] = {}
+    for node in state.nodes:
+        largest[node.gpu_type] = max(largest.get(node.gpu_type, 0), node.gpus)
+    total: dict[int, int] = {}
+    for node in state.nodes:
+        total[node.gpu_type] = total.get(node.gpu_type, 0) + node.gpus
+    found = Ways()
+    if job.now and all(gpus <= state.nodes[node].gpus for node, gpus in job.now):
+        found.keep = state.cost(job, job.now)
+    for kind, values, room in ((found.alone, job.alone, largest), (found.spread, job.spread, total)):
+        cheapest: dict[int, float] = {}
+        for (gpu_type, gpus), value in sorted(values.items()):
+            cost = cost_of(value * job.factor)
+            if gpus <= room.get(gpu_type, 0) and cost < cheapest.get(gpu_type, 1 / LEAST_SPEEDUP) and (
+                kind is found.alone or gpus > 1
+            ):
+                kind[gpu_type, gpus] = cheapest[gpu_type] = cost
+    return found
+
+
+def _keeps(way: Ways) -> bool:
+    """Whether a job can have nothing better than what it holds."""
+    return way.keep is not None and way.keep <= min((*way.alone.values(), *way.spread.values()), default=math.inf)
+
+
+class _Counts:
+    """The least cost by number of GPUs, when any GPUs will do: of the first jobs and of the last."""
+
+    def __init__(self, state: State, ways: list[Ways]) -> None:
+        self.ways = ways
+        self.held = [sum(count for _, count in job.now) for job in state.jobs]
+        self.total = sum(node.gpus for node in state.nodes)
+        self.sizes = [_sizes(way, held) for way, held in zip(ways, self.held, strict=True)]
+        self.first = self._course(self.sizes)
+
+    def _course(self, sizes: list[dict[int, tuple[float, bool]]]) -> list[Floats]:
+        """The least cost of the first 0, 1, 2... jobs on at most so many GPUs."""
+        course = [np.zeros(self.total + 1)]
+        for options in sizes:
+            before = course[-1]
+            after = before + options[0][0]
+            for gpus, (cost, _) in options.items():
+                if 0 < gpus <= self.total:
+                    np.minimum(after[gpus:], before[:-gpus] + cost, out=after[gpus:])
+            course.append(after)
+        return course
+
+    def cheapest(self) -> list[tuple[int, bool]]:
+        """GPUs of each job at the least cost, and whether it keeps what it holds."""
+        left = int(self.first[-1].argmin())
+        found = []
+        for before, options in zip(self.first[-2::-1], self.sizes[::-1], strict=True):
+            fitting = [gpus for gpus in options if gpus <= left]
+            gpus = min(fitting, key=lambda gpus: (before[left - gpus] + options[gpus][0], gpus))
+            found.append((gpus, options[gpus][1]))
+            left -= gpus
+        return found[::-1]
+
+    def drop_dearer(self, limit: float) -> None:
+        """Take away what no allocation of at most this cost has."""
+        last = self._course(self.sizes[::-1])[::-1]
+        limit += ROUNDING * limit
+        for j, way in enumerate(self.ways):
+            before, after = self.first[j], last[j + 1]
+
+            def least(gpus: int, before: Floats = before, after: Floats = after) -> float:
+                room = self.total - gpus
+                return float((before[:room + 1] + after[room::-1]).min()) if room >= 0 else math.inf
+
+            for kind in (way.alone, way.spread):
+                for size in [size for size, cost in kind.items() if cost + least(size[1]) > limit]:
+                    del kind[size]
+            if way.keep is not None and way.keep + least(self.held[j]) > limit:
+                way.keep = None
+
+
+def _sizes(way: Ways, held: int) -> dict[int, tuple[float, bool]]:
+    """The least cost of a job by GPU count, and whether it keeps for it what it holds."""
+    found = {0: (1 / LEAST_SPEEDUP, False)}
+    for kind in (way.alone, way.spread):
+        for (_, gpus), cost in kind.items():
+            if gpus not in found or cost < found[gpus][0]:
+                found[gpus] = cost, False
+    if way.keep is not None and (held not in found or way.keep <= found[held][0]):
+        found[held] = way.keep, True
+    return dict(sorted(found.items()))

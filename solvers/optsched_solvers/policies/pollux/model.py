@@ -1,0 +1,166 @@
+"""Pollux's allocation with the places of all gangs, as a CP-SAT model."""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ..tenant_quotas import Quota
+from .state import LEAST_SPEEDUP, Parts, Size, State
+
+if TYPE_CHECKING:
+    from .exact import Best, Ways
+
+SCALE = 1e6
+IDLE = 1 / LEAST_SPEEDUP
+
+Row = list[tuple[int, Any]]
+"""Terms: coefficient and variable."""
+
+
+def solve(
+    state: State, ways: "list[Ways]", quotas: tuple[Quota, ...], hint: tuple[Parts, ...] | None,
+    effort: float,
+) -> "Best":
+    """The allocation of least cost that has a place, with `quotas` on the GPUs of groups of jobs.
+
+    A job keeps what it holds, gets a fresh gang on one node, or one over several, whose parts go to distinct nodes.
+    Gangs of equal size, and parts of equal size, are alike: nodes say only how many of which they take.
+    """
+    return _Model(state, ways, quotas, hint).solve(effort)
+
+
+class _Model:
+    def __init__(
+        self, state: State, ways: "list[Ways]", quotas: tuple[Quota, ...],
+        hint: tuple[Parts, ...] | None,
+    ) -> None:
+        from ortools.sat.python import cp_model
+
+        self.cp_model = cp_model
+        self.model: Any = cp_model.CpModel()
+        self.state = state
+        self.used: list[Row] = [[] for _ in state.nodes]
+        self.hosts: list[Row] = [[] for _ in state.nodes]
+        self.keep: dict[int, Any] = {}
+        self.fresh: dict[int, dict[tuple[Size, bool], Any]] = {}
+        self.part: dict[int, dict[Size, Any]] = {}
+        self.gangs: dict[Size, Row] = defaultdict(list)
+        self.parts: dict[Size, Row] = defaultdict(list)
+        self.on_node: dict[Size, dict[int, Any]] = defaultdict(dict)
+        self.part_on: dict[Size, dict[int, Any]] = defaultdict(dict)
+        self.cost: Row = []
+        self.gpus: list[Row] = []
+        self.largest: dict[int, int] = {}
+        for node in state.nodes:
+            self.largest[node.gpu_type] = max(self.largest.get(node.gpu_type, 0), node.gpus)
+        for j, way in enumerate(ways):
+            self._job(j, way)
+        self._nodes()
+        for members, most in quotas:
+            self._at_most([term for j in members for term in self.gpus[j]], most)
+        self.model.Minimize(_sum(self.cost))
+        if hint is not None:
+            self._hint(hint)
+
+    def _at_most(self, row: Row, most: int) -> None:
+        if row:
+            self.model.Add(_sum(row) <= most)
+
+    def _job(self, j: int, way: "Ways") -> None:
+        model, now = self.model, self.state.jobs[j].now
+        choices: Row = []
+        gpus: Row = []
+        if way.keep is not None:
+            self.keep[j] = kept = model.NewBoolVar("")
+            choices.append((round((way.keep - IDLE) * SCALE), kept))
+            gpus.append((sum(count for _, count in now), kept))
+            for node, count in now:
+                self.used[node].append((count, kept))
+                if len(now) > 1:
+                    self.hosts[node].append((1, kept))
+        self.fresh[j] = {}
+        spread: dict[int, Row] = defaultdict(list)
+        for kind, several in ((way.alone, False), (way.spread, True)):
+            for size, cost in kind.items():
+                self.fresh[j][size, several] = chosen = model.NewBoolVar("")
+                choices.append((round((cost - IDLE) * SCALE), chosen))
+                gpus.append((size[1], chosen))
+                if several:
+                    spread[size[0]].append((size[1], chosen))
+                else:
+                    self.gangs[size].append((1, chosen))
+        if choices:
+            model.AddAtMostOne(variable for _, variable in choices)
+        self.cost += choices
+        self.gpus.append(gpus)
+        self.part[j] = {}
+        for gpu_type, row in spread.items():
+            most = max(gpus for gpus, _ in row)
+            pieces = []
+            for d in range(1, self.largest[gpu_type] + 1):
+                self.part[j][gpu_type, d] = count = model.NewIntVar(0, most // d, "")
+                self.parts[gpu_type, d].append((1, count))
+                pieces.append((d, count))
+            model.Add(_sum(pieces) == _sum(row))
+            model.Add(_sum([(1, count) for _, count in pieces]) >= 2 * sum(chosen for _, chosen in row))
+
+    def _nodes(self) -> None:
+        model = self.model
+        for n, node in enumerate(self.state.nodes):
+            for size in self.gangs:
+                if size[0] == node.gpu_type and size[1] <= node.gpus:
+                    self.on_node[size][n] = count = model.NewIntVar(0, node.gpus // size[1], "")
+                    self.used[n].append((size[1], count))
+            for size in self.parts:
+                if size[0] == node.gpu_type and size[1] <= node.gpus:
+                    self.part_on[size][n] = one = model.NewBoolVar("")
+                    self.used[n].append((size[1], one))
+                    self.hosts[n].append((1, one))
+            self._at_most(self.used[n], node.gpus)
+            if len(self.hosts[n]) > 1:
+                model.AddAtMostOne(variable for _, variable in self.hosts[n])
+        for rows, places in ((self.gangs, self.on_node), (self.parts, self.part_on)):
+            for size, row in rows.items():
+                model.Add(_sum(row) == sum(places[size].values()))
+
+    def _hint(self, hint: tuple[Parts, ...]) -> None:
+        for j, parts in enumerate(hint):
+            now = self.state.jobs[j].now
+            if j in self.keep:
+                self.model.AddHint(self.keep[j], parts == now)
+            gpus = sum(count for _, count in parts)
+            size = (self.state.nodes[parts[0][0]].gpu_type, gpus) if parts else (-1, 0)
+            for (known, several), variable in self.fresh[j].items():
+                chosen = parts != now and known == size and several == (len(parts) > 1)
+                self.model.AddHint(variable, chosen)
+
+    def solve(self, effort: float) -> "Best":
+        from .exact import Best
+
+        solver = self.cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.max_deterministic_time = effort
+        status = solver.Solve(self.model)
+        if status not in (self.cp_model.OPTIMAL, self.cp_model.FEASIBLE):
+            return Best(tuple(() for _ in self.state.jobs), False)
+        places = {size: _spots(solver, by_node) for size, by_node in self.on_node.items()}
+        pieces = {size: _spots(solver, by_node) for size, by_node in self.part_on.items()}
+        given: list[Parts] = []
+        for j, job in enumerate(self.state.jobs):
+            parts: Parts = job.now if j in self.keep and solver.Value(self.keep[j]) else ()
+            for (size, several), chosen in self.fresh[j].items():
+                if solver.Value(chosen):
+                    parts = tuple(sorted(
+                        (pieces[piece].pop(), piece[1])
+                        for piece, count in self.part[j].items() for _ in range(solver.Value(count))
+                    )) if several else ((places[size].pop(), size[1]),)
+            given.append(parts)
+        return Best(tuple(given), status == self.cp_model.OPTIMAL)
+
+
+def _spots(solver: Any, by_node: dict[int, Any]) -> list[int]:
+    """Nodes, as often as they take a gang or part of one size."""
+    return [node for node, count in by_node.items() for _ in range(solver.Value(count))][::-1]
+
+
+def _sum(row: Row) -> Any:
+    return sum(weight * variable for weight, variable in row)

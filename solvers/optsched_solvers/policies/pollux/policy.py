@@ -1,0 +1,196 @@
+"""Pollux's allocation of an elastic cluster by goodput."""
+
+import math
+
+from optsched.duration import parse_duration
+from optsched.errors import InputError
+from optsched.instance import Placement, Running, Slot
+from optsched.modes import Option
+from optsched.physics import placed_rate, span
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from ..gpu_pool import GpuPool
+from ..growth import Growth
+from ..left_alone import is_left_alone
+from ..reallocation import Grant, Reallocation
+from ..restart_factor import restart_factor
+from ..tenant_quotas import quotas
+from .exact import best
+from .state import LEAST_SPEEDUP, Candidate, Free, Parts, Size, State
+
+DELAY_S = 30.0
+
+
+class Pollux(Reallocation):
+    """At each interval the allocation with the best power mean, of exponent -1, of the jobs' speedups; exactly.
+
+    The speedup of a job is its rate on what it gets relative to that on its fair share, the GPUs of the cluster divided
+    by the number of jobs, times what one node is of the cluster; 0.001 is added. Anything but what it holds now counts
+    only by the restart factor max(age - restarts x delay, 0) / (age + delay). No node hosts two gangs that are spread
+    over several. A job gets at most twice the most GPUs that it has had so far, one at first.
+
+    Each round is solved to the optimum; where that would take long (`facts` says how often), the best allocation found
+    by then is used. Jobs are placed as the solution says; where cores, memory or other resources forbid it, wherever
+    they fit, with fewer GPUs if need be.
+
+    Options: `interval`, the time from one allocation to the next (default 60 s). `delay`, what a restart is taken to
+    cost (default 30 s). `place`: what is not placed as the solution says is `packed` (default) or put on the `emptiest`
+    nodes.
+
+    Source: A. Qiao et al., Pollux: Co-adaptive cluster scheduling for goodput-optimized deep learning, OSDI'21,
+    section 4.2, and the policy of its artifact, which searches by a genetic algorithm.
+    """
+
+    name = "pollux"
+    title = "elastic jobs get the GPUs of the best harmonic mean of speedups over a fair share"
+    own_options = ("delay",)
+
+    source = Source(
+        authors="A. Qiao, S. K. Choe, S. J. Subramanya, W. Neiswanger, Q. Ho, H. Zhang, G. R. Ganger, E. P. Xing",
+        title="Pollux: Co-adaptive cluster scheduling for goodput-optimized deep learning",
+        venue="OSDI", year=2021, link="arXiv:2008.12260",
+        needs=("job.gpus", "profile.gpus", "profile.locality"),
+        sureness="verified",
+        verified="objective, restart factor, fair share, limit on growth and one spread gang a node are those of the "
+                 "artifact's simulator",
+        derived="solving instead of searching, as with exponent -1 the objective is a sum over configurations; rates "
+                "known before they are measured, several GPU types, quotas, and jobs that may not be preempted",
+        published="mean JCT 37 to 50 % below Tiresias and Optimus with tuned jobs; 2,446 s on its simulated workload 6",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        super().__init__(options)
+        text = self.given.get("delay", f"{DELAY_S:g}s")
+        try:
+            self.delay_s = parse_duration(text)
+        except ValueError as error:
+            raise InputError(f"policy pollux: option delay: {error}") from None
+        self._growth = Growth()
+        self._planned: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._stays: set[str] = set()
+        self._rounds = self._proven = 0
+
+    def facts(self) -> dict[str, float | str]:
+        """How many rounds there were, and how many were solved to the optimum."""
+        return {"rounds": self._rounds, "proven_rounds": self._proven}
+
+    def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
+        """Build the state, solve it, and say who gets what."""
+        view = _View(world)
+        grants: dict[str, Grant] = {}
+        self._stays = set()
+        jobs = []
+        for job_id in movable:
+            if is_left_alone(world, job_id):
+                self._stays.add(job_id)
+            elif any(option.mode.gpus for option in world.options(job_id)):
+                jobs.append(job_id)
+            else:
+                grants[job_id] = world.options(job_id)
+        self._growth.note(world, jobs)
+        state = State(view.nodes(jobs), tuple(self._candidate(world, view, job_id, len(jobs)) for job_id in jobs))
+        found = best(state, quotas(world, jobs))
+        self._rounds += 1
+        self._proven += found.proven
+        self._planned = {}
+        for job_id, job, parts in zip(jobs, state.jobs, found.given, strict=True):
+            if not parts:
+                continue
+            gpu_type = view.types[state.nodes[parts[0][0]].gpu_type]
+            gpus = sum(count for _, count in parts)
+            grants[job_id] = tuple(sorted(
+                (one for one in world.options(job_id) if one.mode.gpus <= gpus and one.mode.gpu_type == gpu_type),
+                key=lambda one: -one.mode.gpus,
+            ))
+            if job.now and parts == job.now:
+                self._stays.add(job_id)
+            else:
+                self._planned[job_id] = tuple((view.names[node], count) for node, count in parts)
+        return grants
+
+    def _candidate(self, world: World, view: "_View", job_id: str, jobs: int) -> Candidate:
+        """A job as the objective sees it."""
+        options = world.options(job_id)
+        fewest = min(one.mode.gpus for one in options if one.mode.gpus)
+        most = self._growth.limit(job_id, fewest)
+        fair = max(math.ceil(view.gpus / jobs), fewest)
+        base = max(one.rate for one in options if 0 < one.mode.gpus <= fair) * view.gpus / len(view.names)
+        alone: dict[Size, float] = {}
+        spread: dict[Size, float] = {}
+        for one in options:
+            gpus = one.mode.gpus
+            if not 0 < gpus <= most:
+                continue
+            size = view.types.index(one.mode.gpu_type), gpus
+            alone[size] = max(alone.get(size, 0.0), one.rate / base)
+            if one.spread != "node" and gpus > 1:
+                spread[size] = max(spread.get(size, 0.0), one.rate / base)
+        job, entry = world.job(job_id), world.entry(job_id)
+        now_value = 0.0
+        if isinstance(entry, Running):
+            now_value = placed_rate(world.instance, job, entry.mode, entry.placement) / base
+        factor = restart_factor(world, job_id, self.delay_s)
+        now = view.now(job_id)
+        return Candidate(alone, spread, now, now_value, factor if now else max(factor, LEAST_SPEEDUP))
+
+    def stays(self, world: World, job_id: str) -> bool:
+        """Whether a running job keeps the very GPUs it holds."""
+        return job_id in self._stays
+
+    def _start(self, world: World) -> None:
+        """Place the jobs as the solution says; once nobody is saving any more, the others wherever they fit."""
+        for job_id, parts in self._planned.items():
+            if job_id in world.waiting:
+                found = _as_planned(world, self._grants[job_id], job_id, parts)
+                if found is not None:
+                    world.start(job_id, *found)
+        if not world.saving:
+            super()._start(world)
+
+
+class _View:
+    """Nodes and GPU types of the cluster by position, with what each job holds."""
+
+    def __init__(self, world: World) -> None:
+        nodes = [node for node in world.cluster.nodes if node.gpus and node.name not in world.lost]
+        self.world = world
+        self.names = [node.name for node in nodes]
+        self.position = {name: i for i, name in enumerate(self.names)}
+        self.kinds = [node.gpu_type for node in nodes]
+        self.types = list(dict.fromkeys(self.kinds))
+        self.gpus = sum(node.gpus for node in nodes)
+
+    def now(self, job_id: str) -> Parts:
+        """What a running or saving job holds; nothing for one that waits."""
+        if job_id not in self.world.running and job_id not in self.world.saving:
+            return ()
+        slots = self.world.hold(job_id).placement
+        return tuple(sorted((self.position[slot.node], slot.gpus) for slot in slots if slot.gpus))
+
+    def nodes(self, jobs: list[str]) -> tuple[Free, ...]:
+        """The nodes with the GPUs that are free, that `jobs` hold or that are being given back."""
+        free = [self.world.free.gpus_on(name) for name in self.names]
+        for job_id in (*jobs, *(one for one in self.world.saving if self.world.hold(one).partner is None)):
+            for node, gpus in self.now(job_id):
+                free[node] += gpus
+        return tuple(Free(self.types.index(kind), count) for kind, count in zip(self.kinds, free, strict=True))
+
+
+def _as_planned(
+    world: World, grant: Grant, job_id: str, parts: tuple[tuple[str, int], ...]
+) -> tuple[Option, Placement] | None:
+    """The option and placement that the solution means, if all of it is free."""
+    gpus = sum(count for _, count in parts)
+    for option in grant:
+        if option.mode.gpus != gpus or (len(parts) > 1 and option.spread == "node"):
+            continue
+        cores = option.mode.cpus_per_gpu
+        placement = tuple(Slot(node=node, gpus=count, cpus=count * cores) for node, count in parts)
+        if option.spread == "rack" and span(world.cluster, placement) == "cluster":
+            continue
+        need = world.need(job_id, option)
+        able = all(need.nodes >> world.free.layout.order[node] & 1 for node, _ in parts)  # GPU memory, for one
+        if able and world.free.holds(need, placement):
+            return option, placement
+    return None

@@ -1,0 +1,76 @@
+"""What Pollux decides on at one moment, and the objective by which it judges an allocation."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LEAST_SPEEDUP = 1e-3
+"""Added to every speedup, so that a job without GPUs has one."""
+
+Parts = tuple[tuple[int, int], ...]
+"""What a job gets: (node, GPUs) in the order of the nodes, each a position in `State.nodes`; empty for nothing."""
+Size = tuple[int, int]
+"""GPU type, as a position, and GPU count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """A node with the GPUs that can be given out on it."""
+
+    gpu_type: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A job: its scaled speedup by size on one node (`alone`) and over several (`spread`), what it holds `now` with the
+    speedup there, and the restart factor by which anything else counts."""
+
+    alone: dict[Size, float]
+    spread: dict[Size, float]
+    now: Parts
+    now_value: float
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The nodes and the jobs that may be moved."""
+
+    nodes: tuple[Free, ...]
+    jobs: tuple[Candidate, ...]
+
+    def cost(self, job: Candidate, parts: Parts) -> float:
+        """What the objective sums over the jobs: the inverse of the speedup."""
+        if not parts:
+            return 1 / LEAST_SPEEDUP
+        if parts == job.now:
+            return cost_of(job.now_value)
+        size = self.nodes[parts[0][0]].gpu_type, sum(gpus for _, gpus in parts)
+        return cost_of(job.factor * (job.alone if len(parts) == 1 else job.spread).get(size, 0.0))
+
+    def total(self, given: Sequence[Parts]) -> float:
+        """The sum of the jobs' costs."""
+        return sum(self.cost(job, parts) for job, parts in zip(self.jobs, given, strict=True))
+
+    def fitness(self, given: Sequence[Parts]) -> float:
+        """Pollux's objective: the power mean of exponent -1 of the jobs' speedups."""
+        return len(self.jobs) / self.total(given)
+
+    def is_sound(self, given: Sequence[Parts]) -> bool:
+        """Whether every gang is on GPUs of one type, no node gives more than it has, and none hosts two gangs that are
+        spread over several nodes."""
+        used, hosts = Counter[int](), Counter[int]()
+        for parts in given:
+            used.update(dict(parts))
+            if len(parts) > 1:
+                hosts.update(node for node, _ in parts)
+            if len({self.nodes[node].gpu_type for node, _ in parts}) > 1:
+                return False
+        within = all(gpus <= self.nodes[node].gpus for node, gpus in used.items())
+        return within and all(count == 1 for count in hosts.values())
+
+
+def cost_of(value: float) -> float:
+    """The cost of a scaled speedup."""
+    return 1 / (value + LEAST_SPEEDUP)

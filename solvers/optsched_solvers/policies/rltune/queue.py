@@ -1,0 +1,186 @@
+"""RLTune's queue: one job is picked, and while it has no place nobody else starts."""
+
+from bisect import insort
+
+import numpy as np
+
+from optsched.instance import Placement, Slot
+from optsched.modes import WIDEST_FIRST, Option
+from optsched.physics import span
+from optsched.simulate.demand import Demand
+from optsched.simulate.world import World
+
+from ..demand_queue import DemandQueue, Entry, arrival_key
+from .features import VISIBLE_JOBS, Floats, Present, features
+from .mapping import choose
+from .ways import Assignment, Way, best_ways, on_nodes, shapes
+
+
+class Moment:
+    """The cluster between two starts: free GPUs by node, and which gangs have which ways."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.nodes = [i for i, node in enumerate(world.cluster.nodes) if node.gpus]
+        cluster, room = world.cluster.nodes, world.free
+        self.free = {i: count for i in self.nodes if (count := room.gpus_on(cluster[i].name)) > 0}
+        self._tiers: dict[Demand, tuple[int, int]] = {}
+
+    def present(self) -> Present:
+        """What all jobs see of the cluster."""
+        nodes = self.world.cluster.nodes
+        return Present(
+            free_gpus=sum(self.free.values()),
+            gpus=self.world.cluster.total_gpus,
+            fragmented=sum(count < nodes[i].gpus for i, count in self.free.items()),
+            nodes=len(self.nodes),
+            per_node=max((nodes[i].gpus for i in self.nodes), default=1),
+        )
+
+    def tiers(self, job_id: str) -> tuple[int, int]:
+        """The number of ways of each tier."""
+        demand = self.world.demand(job_id)
+        if demand not in self._tiers:
+            first = second = 0
+            for option, per_node, free in self._pools(job_id):
+                one, two = shapes(_counts(free), option.mode.gpus, per_node)
+                first, second = first + len(one), second + len(two)
+            self._tiers[demand] = first, second
+        return self._tiers[demand]
+
+    def place(self, job_id: str, next_gpus: int, first_only: bool) -> tuple[Option, Placement] | None:
+        """Where the job goes: the way of the least cost that can be had, with `first_only` the first of tier 1. Where
+        only cores, memory or quotas are in the way of all ways, or nothing runs that could make room, as others do."""
+        world = self.world
+        first: list[Way] = []
+        second: list[Way] = []
+        option_of: dict[Assignment, Option] = {}
+        for option, per_node, free in self._pools(job_id):
+            one, two = shapes(_counts(free), option.mode.gpus, per_node)
+            for tier, found in ((first, one), (second, two)):
+                ways = [on_nodes(shape, free) for shape in found]
+                tier.extend(ways)
+                option_of.update((way.assignment, option) for way in ways)
+        if first or second:
+            ways = [way.assignment for way in best_ways(first, second)]
+            if first_only:
+                order = sorted(way.assignment for way in first)
+            else:
+                per_node = max(world.cluster.nodes[i].gpus for i in self.nodes)
+                order = [ways[w] for w in choose(self.free, ways, per_node, next_gpus)]
+            for assignment in order:
+                placement = self._placed(job_id, option_of[assignment], assignment)
+                if placement is not None:
+                    return option_of[assignment], placement
+        elif world.running or world.saving:
+            return None
+        return world.fit(job_id)
+
+    def _pools(self, job_id: str) -> list[tuple[Option, int, dict[int, list[int]]]]:
+        """For each GPU type and size of nodes the option for them, that size, and the nodes by free GPUs."""
+        world, found = self.world, []
+        seen: dict[str | None, None] = {}
+        gpus = requested_gpus(world, job_id)
+        for option in world.options(job_id):
+            if option.mode.gpus != gpus or option.mode.gpu_type in seen:
+                continue
+            seen[option.mode.gpu_type] = None
+            able = world.need(job_id, option).nodes
+            pools: dict[int, dict[int, list[int]]] = {}
+            for i, count in self.free.items():
+                node = world.cluster.nodes[i]
+                if node.gpu_type == option.mode.gpu_type and able >> i & 1:
+                    pools.setdefault(node.gpus, {}).setdefault(count, []).append(i)
+            found.extend((option, per_node, free) for per_node, free in pools.items())
+        return found
+
+    def _placed(self, job_id: str, option: Option, assignment: Assignment) -> Placement | None:
+        """The placement of a way; None where it is spread too far or something beside GPUs is missing."""
+        world = self.world
+        need = world.need(job_id, option)
+        placement = tuple(
+            Slot(node=world.cluster.nodes[i].name, gpus=gpus, cpus=gpus * need.cpus_per_gpu) for i, gpus in assignment
+        )
+        spreads = {other.spread for other in world.options(job_id) if other.mode == option.mode}
+        widest = min(map(WIDEST_FIRST.index, spreads), default=len(WIDEST_FIRST))
+        too_far = WIDEST_FIRST.index(span(world.cluster, placement)) < widest
+        return None if too_far or not world.free.holds(need, placement) else placement
+
+
+def _counts(free: dict[int, list[int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((count, len(free[count])) for count in sorted(free, reverse=True))
+
+
+def requested_gpus(world: World, job_id: str) -> int:
+    """GPUs of the gang; of an elastic job those of its fastest option."""
+    return world.options(job_id)[0].mode.gpus
+
+
+class PickedFirst:
+    """Base of the rules that pick one job of the queue and wait until it has its place.
+
+    `scores` is the rule, the highest score is picked. Only jobs of the highest priority are looked at, of these the
+    first 128 in order of arrival. Jobs that can run without GPUs, and those that fit nowhere, are no gangs: they start
+    in order of arrival wherever they fit.
+    """
+
+    first_only = True
+    """Whether the first way in order of the nodes is taken instead of the best one."""
+
+    def __init__(self) -> None:
+        self._gangs: list[Entry] = []
+        self._others = DemandQueue()
+        self._picked: str | None = None
+
+    def scores(self, world: World, moment: Moment, visible: list[str]) -> Floats:
+        """One for each visible job."""
+        raise NotImplementedError
+
+    def decide(self, world: World) -> None:
+        """Pick and start as long as what is picked has a place."""
+        for job_id in world.take_arrived():
+            options = world.options(job_id)
+            if options and all(option.mode.gpus for option in options):
+                insort(self._gangs, (arrival_key(world, job_id), job_id))
+            else:
+                self._others.push(arrival_key(world, job_id), job_id, world.demand(job_id))
+        if world.take_released():
+            self._others.unblock()
+        while self._gangs:
+            moment = Moment(world)
+            visible = self._visible()
+            if self._picked is None:
+                self._picked = visible[int(np.argmax(self.scores(world, moment, visible)))]
+            if not self._start(world, moment, visible):
+                break
+        while entry := self._others.best():
+            found = world.fit(entry[1])
+            if found is None:
+                self._others.block()
+                continue
+            self._others.pop()
+            world.start(entry[1], *found)
+
+    def _visible(self) -> list[str]:
+        highest = self._gangs[0][0][0]
+        return [job_id for key, job_id in self._gangs[:VISIBLE_JOBS] if key[0] == highest]
+
+    def _start(self, world: World, moment: Moment, visible: list[str]) -> bool:
+        """Start the job that was picked; whether it has a place."""
+        picked = self._picked
+        assert picked is not None
+        following = visible[1] if len(visible) > 1 else visible[0]
+        found = moment.place(picked, requested_gpus(world, following), self.first_only)
+        if found is None:
+            return False
+        self._gangs.remove((arrival_key(world, picked), picked))
+        self._picked = None
+        world.start(picked, *found)
+        return True
+
+
+def rows_of(world: World, moment: Moment, visible: list[str]) -> Floats:
+    """The features of the visible jobs."""
+    waits_s = np.array([world.now_s - world.job(job_id).submit_s for job_id in visible])
+    gpus = np.array([float(requested_gpus(world, job_id)) for job_id in visible])
+    return features(moment.present(), waits_s, gpus, [moment.tiers(job_id) for job_id in visible])

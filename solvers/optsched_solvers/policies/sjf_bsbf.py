@@ -1,0 +1,110 @@
+"""SJF-BSBF: share GPUs where that lowers the mean finish of the pair."""
+
+from optsched.modes import Option
+from optsched.policy import Source
+from optsched.simulate.world import World
+
+from .demand_queue import arrival_key
+from .pair_sharing import KindQueue, Singles, fits_memory, slowdowns, way_beside
+
+
+def mean_finish_shared_s(new_s: float, running_s: float, new_slowdown: float, running_slowdown: float) -> float:
+    """Mean of the finish times of two jobs that share GPUs until one of them is done: `new_s` and `running_s` are
+    their run times alone, the slowdowns how many times as long each takes beside the other."""
+    new_shared_s, running_shared_s = new_slowdown * new_s, running_slowdown * running_s
+    if new_shared_s >= running_shared_s:
+        return 0.5 * new_s + (1 - 1 / (2 * new_slowdown)) * running_shared_s
+    return 0.5 * running_s + (1 - 1 / (2 * running_slowdown)) * new_shared_s
+
+
+def mean_finish_in_turn_s(new_s: float, running_s: float) -> float:
+    """The same if the new job waits for the running one to end."""
+    return running_s + 0.5 * new_s
+
+
+class SjfBsbf:
+    """Shortest remaining time first, without preemption; what finds no free GPUs joins the running job beside which
+    the two finish earliest on average, if that is earlier than one after the other, and the GPU memory holds both.
+
+    With A and B the remaining times of the new and the running job alone and xi the slowdown of each beside the
+    other, the pair finishes at A/2 + (1 - 1/(2 xi_A)) xi_B B on average where xi_A A >= xi_B B, and with the roles
+    exchanged where not; one after the other at B + A/2. A job that can do neither is skipped.
+    """
+
+    name = "sjf-bsbf"
+    title = "shortest job first; shares GPUs where a pair finishes earlier on average than in turn"
+
+    source = Source(
+        authors="Y. Luo, Q. Wang, S. Shi, J. Lai, S. Qi, J. Zhang, X. Wang",
+        title="Scheduling Deep Learning Jobs in Multi-Tenant GPU Clusters via Wise Resource Sharing",
+        venue="IWQoS", year=2024, link="arXiv:2407.13088",
+        needs=("profile.sharing", "profile.gpu_memory_gib", "node.gpu_memory_gib"),
+        sureness="verified",
+        verified="order, free GPUs first, pair condition, partners in ascending mean finish and at most two jobs to a "
+        "GPU, as in the public code",
+        derived="slowdowns are 1 / sharing rate, and start-up and restore count as run time",
+        reconstructed="a job joins all GPUs of one running job with as many; the code may put it on some GPUs of "
+        "several partners and on free ones at once, and the paper's smaller batches where memory is short are left out",
+        published="mean JCT 27 to 33 % shorter than with the preemptive state of the art",
+    )
+
+    def __init__(self) -> None:
+        self._queue = KindQueue()
+        self._singles = Singles()
+        self._seen: dict[str, int] = {}
+        self._good: dict[str, tuple[tuple[str, int], ...]] = {}
+
+    def decide(self, world: World) -> None:
+        """Every waiting job in order: free GPUs, else the best partner."""
+        for job_id in world.take_arrived():
+            self._queue.push(world, arrival_key(world, job_id, world.fastest_finish_s(job_id)), job_id)
+        self._singles.catch_up(world, world.take_released())
+        self._queue.serve(lambda job_id: self._start(world, job_id))
+
+    def _start(self, world: World, job_id: str) -> bool:
+        found = world.fit(job_id)
+        if found is not None:
+            world.start(job_id, *found)
+            self._singles.started(world, job_id)
+            self._seen.pop(job_id, None)
+            self._good.pop(job_id, None)
+            return True
+        for _, partner in self._partners(world, job_id):
+            option = way_beside(world, job_id, partner)
+            if option is not None:
+                world.start_beside(job_id, option, partner)
+                self._singles.joined(job_id, partner)
+                del self._seen[job_id], self._good[job_id]
+                return True
+        return False
+
+    def _partners(self, world: World, job_id: str) -> list[tuple[float, str]]:
+        """Running jobs beside which it is better to run than after them, with the mean finish of the pair, ascending.
+
+        The less a running job has left, the better it is to wait for it: one that was not good enough is not looked at
+        again, unless it may be believed to be longer later.
+        """
+        sizes: dict[int, Option] = {}
+        for option in world.options(job_id):
+            sizes.setdefault(option.mode.gpus, option)
+        seen = self._seen.get(job_id, 0) if world.estimates is None else 0
+        again = [(partner, gpus) for partner, gpus in self._good.get(job_id, ()) if self._singles.has(partner)]
+        new = [(partner, gpus) for gpus in sizes for partner in self._singles.newer(gpus, seen)]
+        found = []
+        for partner, gpus in dict.fromkeys((*again, *new)):
+            shared_s = self._worth_it(world, job_id, sizes[gpus], partner)
+            if shared_s is not None:
+                found.append((shared_s, partner, gpus))
+        self._seen[job_id] = self._singles.latest
+        self._good[job_id] = tuple((partner, gpus) for _, partner, gpus in found)
+        return [(shared_s, partner) for shared_s, partner, _ in sorted(found)]
+
+    def _worth_it(self, world: World, job_id: str, option: Option, partner: str) -> float | None:
+        """The mean finish of the pair if it is earlier than in turn."""
+        slower = slowdowns(world, job_id, partner)
+        if slower is None or not fits_memory(world, job_id, partner):
+            return None
+        new_s = world.expected_run_s(job_id, option, world.hold(partner).placement)
+        running_s = world.expected_release_s(partner) - world.now_s
+        shared_s = mean_finish_shared_s(new_s, running_s, *slower)
+        return shared_s if shared_s < mean_finish_in_turn_s(new_s, running_s) else None

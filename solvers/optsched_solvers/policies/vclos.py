@@ -1,0 +1,145 @@
+"""vClos: every job has its uplinks for itself, so that none is ever slowed down by another's traffic."""
+
+from optsched.errors import InputError
+from optsched.instance import Placement, Slot
+from optsched.modes import Option
+from optsched.physics import crossed_uplinks
+from optsched.policy import Source
+from optsched.simulate.layout import Need
+from optsched.simulate.world import World
+
+from .list_scheduling import ListScheduling
+from .locality_gate import LocalityGate, Patience
+
+UP_TO_A_RACK = Patience(rack_s=0.0, cluster_s=float("inf"))
+ROUNDING = 1e-9
+
+
+def fewest_racks(free: list[int], gpus: int) -> list[int] | None:
+    """Racks (by position) that together have `gpus`: as few as possible, of these with the fewest GPUs left over, of
+    equals the first; None where all together have too few. Exact, by the sums that so many racks can have."""
+    reached: list[dict[int, tuple[int, ...]]] = [{0: ()}]
+    for r, count in enumerate(free):
+        if count <= 0:
+            continue
+        reached.append({})
+        for size in range(len(reached) - 1, 0, -1):
+            for total, racks in reached[size - 1].items():
+                if total < gpus:  # one that has enough already is not made larger
+                    reached[size].setdefault(total + count, (*racks, r))
+    for by_total in reached:
+        enough = [total for total in by_total if total >= gpus]
+        if enough:
+            return list(by_total[min(enough)])
+    return None
+
+
+class Vclos(ListScheduling):
+    """First come first served, skipping what does not fit; no uplink is ever given to more traffic than it carries.
+
+    Stage 0 looks for one node, stage 1 for one rack, stage 2 for a virtual sub-network: racks whose uplinks have room
+    for the whole traffic of the gang, as few as possible and with the fewest GPUs left over in them. A gang for which
+    there are none waits.
+    """
+
+    name = "vclos"
+    title = "exclusive uplinks for every job: one node, one rack, else the fewest racks with uplinks left"
+    source = Source(
+        authors="X. Han, W. Jiang, P. Cao, Q. Yang, Y. Liu, S. Qi, S. Lin, S. Zhao",
+        title="Isolated scheduling for distributed training tasks in GPU clusters",
+        venue="arXiv", year=2023, link="arXiv:2308.05692",
+        needs=("node.rack", "cluster.rack_uplink_gbps", "profile.network_gbps"),
+        sureness="derived",
+        verified="The abstract: contention is avoided by giving each job network resources of its own, chosen together "
+                 "with its GPUs.",
+        derived="The choice of racks is an exact optimum of the integer program over racks, solved by enumeration of "
+                "reachable sums.",
+        reconstructed="Stages 0 and 1 (one server, one leaf) from a secondary text; one uplink a rack stands for the "
+                      "links to the spines, so there is no choice of spines; the order of jobs.",
+        published="Average waiting time 65.65 % lower with optical switches in large simulations; average JCT within "
+                  "3.38 % of the bound without contention.",
+    )
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        if options:
+            raise InputError(f"policy vclos has no options; leave out {', '.join(options)}")
+        super().__init__()
+        self._gate = LocalityGate()
+        self._stages = [0, 0, 0]
+
+    def rank(self, world: World, job_id: str) -> float:
+        """Arrival alone decides."""
+        return 0.0
+
+    def decide(self, world: World) -> None:
+        """Start every job that has a place of its own, in order."""
+        self.enqueue(world)
+        while entry := self._queue.best():
+            job_id = entry[1]
+            found = self._isolated(world, job_id)
+            if found is None:
+                self._queue.block()
+                continue
+            self._queue.pop()
+            world.start(job_id, *found)
+
+    def facts(self) -> dict[str, float]:
+        """How many jobs started in each stage."""
+        return dict(zip(("starts_one_node", "starts_one_rack", "starts_over_racks"), self._stages, strict=True))
+
+    def _isolated(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+        found = self._gate.find(world, job_id, UP_TO_A_RACK, 0.0)
+        if found is not None and _has_uplinks(world, job_id, found[1]):
+            self._stages[min(1, len(found[1]) - 1) if found[1] else 0] += 1
+            return found
+        for option in world.options(job_id):
+            if option.spread != "cluster" or option.mode.gpus < 2:
+                continue
+            placement = over_racks(world, job_id, world.need(job_id, option))
+            if placement is not None:
+                self._stages[2] += 1
+                return option, placement
+        found = world.fit(job_id)
+        if found is not None and _has_uplinks(world, job_id, found[1]):
+            self._stages[2] += 1
+            return found
+        return None
+
+
+def _has_uplinks(world: World, job_id: str, placement: Placement) -> bool:
+    """Whether the uplinks of a place have room for the job's traffic."""
+    gbps = world.job(job_id).profile.network_gbps
+    return not gbps or all(_has_room(world, rack, gbps) for rack in crossed_uplinks(world.cluster, placement))
+
+
+def _has_room(world: World, rack: str | None, gbps: float) -> bool:
+    capacity = None if rack is None else world.cluster.rack_uplink_gbps.get(rack)
+    if capacity is None or rack is None:
+        return True
+    return world.uplink_load_gbps(rack) + gbps <= capacity * (1 + ROUNDING)
+
+
+def over_racks(world: World, job_id: str, need: Need) -> Placement | None:
+    """A place over the fewest racks whose uplinks have room; a node without a rack counts as one of its own."""
+    gbps = world.job(job_id).profile.network_gbps
+    groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for node in world.cluster.nodes:
+        usable = world.free.usable(need, node.name)
+        if usable and (not gbps or _has_room(world, node.rack, gbps)):
+            key = ("node", node.name) if node.rack is None else ("rack", node.rack)
+            groups.setdefault(key, []).append((usable, node.name))
+    members = list(groups.values())
+    chosen = fewest_racks([sum(usable for usable, _ in nodes) for nodes in members], need.gpus)
+    if chosen is None:
+        return None
+    left, taken = need.gpus, {}
+    for usable, name in sorted((one for r in chosen for one in members[r]), key=lambda one: -one[0]):
+        if left and usable:
+            taken[name] = min(usable, left)
+            left -= taken[name]
+    order = world.cluster.node_order
+    placement = tuple(
+        Slot(node=name, gpus=taken[name], cpus=taken[name] * need.cpus_per_gpu)
+        for name in sorted(taken, key=lambda one: order[one])
+    )
+    return placement if world.free.holds(need, placement) else None

@@ -1,0 +1,83 @@
+"""Shockwave: its objective by hand, the program against brute force, and who is put first."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optsched import Job, Node
+from optsched.errors import InputError
+from optsched.registry import policy
+from optsched_solvers.policies.shockwave import Bidder, Fair, log_progress, plan, welfare
+from tests.policies.verified import plan_of, times
+
+TWO = (Node(name="n0", gpus=2),)
+
+
+def test_the_logarithm_is_piecewise_linear() -> None:
+    assert log_progress(0.0) == pytest.approx(math.log(1e-6))
+    assert log_progress(0.4) == pytest.approx(math.log(0.4))
+    assert log_progress(0.3) == pytest.approx((math.log(0.2) + math.log(0.4)) / 2)
+    assert log_progress(1.7) == 0.0
+
+
+def test_welfare_by_hand() -> None:
+    jobs = [Bidder(1, 0.2, 0.1, 960.0), Bidder(2, 0.0, 0.2, 600.0, 3.0)]
+    # Two rounds each: progress 0.4 and 0.4, rests of 720 and 360 s; two jobs in a window of four.
+    expected = (math.log(0.4) + 3 * math.log(0.4)) / 8 - 0.001 * 720
+    assert welfare(jobs, [2, 2], 4, 120.0) == pytest.approx(expected)
+
+
+@st.composite
+def markets(draw: st.DrawFn) -> list[Bidder]:
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        rounds = draw(st.integers(1, 8))
+        progress = draw(st.integers(0, 9)) / 10
+        found.append(Bidder(draw(st.integers(1, 3)), progress, (1 - progress) / rounds, 120.0 * rounds,
+                            draw(st.sampled_from([1.0, 2.0, 10.0]))))
+    return found
+
+
+@given(jobs=markets(), gpus=st.integers(1, 4), window=st.integers(1, 4))
+@settings(deadline=None, max_examples=30)
+def test_the_program_finds_the_best_rounds(jobs: list[Bidder], gpus: int, window: int) -> None:
+    every = itertools.product(range(window + 1), repeat=len(jobs))
+    best = max(
+        welfare(jobs, rounds, window, 120.0) for rounds in every
+        if sum(job.gpus * count for job, count in zip(jobs, rounds, strict=True)) <= gpus * window
+    )
+    found = plan(jobs, gpus, window, 120.0)
+    assert found is not None
+    assert sum(job.gpus * count for job, count in zip(jobs, found, strict=True)) <= gpus * window
+    assert welfare(jobs, found, window, 120.0) == pytest.approx(best, abs=1e-4)
+
+
+def test_what_fairness_asks_for_is_given_or_refused() -> None:
+    jobs = [Bidder(1, 0.0, 0.05, 2400.0), Bidder(1, 0.5, 0.05, 1200.0)]
+    assert plan(jobs, 1, 4, 120.0, [0, 3]) in ([0, 4], [1, 3])
+    assert plan(jobs, 1, 4, 120.0, [2, 3]) is None
+    assert plan(jobs, 1, 4, 120.0, [0, 5]) is None
+
+
+def test_finish_times_are_averaged_over_the_time_for_which_they_held() -> None:
+    fair = Fair(since_s=0.0)
+    fair.note(0.0, 100.0)
+    fair.note(30.0, 200.0)
+    fair.note(40.0, 400.0)
+    assert fair.mean_s() == pytest.approx(0.9 * (30 * 100 + 10 * 200) / 40 + 0.1 * 400)
+
+
+def test_jobs_take_turns() -> None:
+    jobs = [Job(id=name, gpus=2, duration_s=1200.0) for name in "ab"]
+    found = plan_of("shockwave-style", *jobs, nodes=TWO)
+    assert max(times(found[name])[0][0] for name in "ab") < 1200  # the second does not wait for the end of the first
+    assert len(found["a"].segments) + len(found["b"].segments) > 2
+
+
+@pytest.mark.parametrize("options", [{"round": "soon"}, {"round": "0s"}, {"window": "0"}, {"window": "x"}, {"p": "2"}])
+def test_bad_options_are_named(options: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=next(iter(options))):
+        policy("shockwave-style", options=options)
