@@ -93,7 +93,7 @@ def _models(instance: Instance) -> Iterator[Fault]:
             first = size.setdefault(profile.name, profile.model_gib)
             if first != profile.model_gib:
                 yield Fault(f"jobs[{i}].profile.model_gib",
-                            f"job {job.id}: model {profile.name} has {profile.model_gib:g} GiB here, {first:g} elsewhere",
+                            f"job {job.id}: model {profile.name} has {profile.model_gib:g} GiB, elsewhere {first:g}",
                             "give it one size, or two names")
 
 

@@ -360,7 +360,8 @@ def cached() -> Case:
     rows = (
         ("a1", a, "n0", 0, 16), ("c1", c, "n0", 0, 16), ("a2", a, "n0", 16, 27), ("b1", b, "n0", 16, 32),
         ("c2", c, "n0", 32, 48), ("b2", b, "n0", 32, 43), ("run", b, "n1", 0, 4), ("b3", b, "n1", 4, 15),
-        ("x1", unnamed, "n1", 15, 31), ("x2", unnamed, "n1", 31, 47), ("a3", a, "n2", 0, 16), ("a4", a, "n2", 16, 32),
+        ("x1", unnamed, "n1", 15, 31), ("x2", unnamed, "n1", 31, 47), ("a3", a, "n2", 0, 16),
+        ("a4", a, "n2", 16, 32),
     )
     jobs = tuple(Job(id=name, duration_s=10.0, profile=profile) for name, profile, *_ in rows)
     plan = Plan(jobs=tuple(
@@ -435,5 +436,7 @@ def crowded() -> Case:
 
 CASES = {
     case.__name__: case
-    for case in (gangs, kinds, shared, held, periodic, pairs, clocked, racks, contended, cached, loans, incidents, crowded)
+    for case in (
+        gangs, kinds, shared, held, periodic, pairs, clocked, racks, contended, cached, loans, incidents, crowded
+    )
 }

@@ -282,7 +282,9 @@ def key(segment: Segment) -> tuple[object, ...]:
             mode.clock_mhz, tuple(sorted(mode.resources.items())), tuple(sorted(mode.budgets.items())))
 
 
-def check_work(instance: Instance, job: Job, row: dict[int, Segment], slow: dict[int, float], fetched: set[int]) -> None:
+def check_work(
+    instance: Instance, job: Job, row: dict[int, Segment], slow: dict[int, float], fetched: set[int]
+) -> None:
     """Walk through time: set-up first, then work, saving before a stop; at the very end nothing is left to do. `slow`
     says by how much the job is slowed down in each half second."""
     profile, now = job.profile, round(instance.now_s / STEP_S)

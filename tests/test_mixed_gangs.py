@@ -164,10 +164,10 @@ def test_bounds_know_gangs_that_fit_on_a_mix_alone_or_there_faster() -> None:
     nodes = tuple(Node(name=name, gpu_type=name, gpus=gpus) for name, gpus in (("a", 3), ("b", 2), ("c", 5)))
     job = Job(id="j", gpus=5, duration_s=100.0, profile=Profile(rate={"a": 1.0, "b": 0.8, "c": 0.1}))
     instance = Instance(cluster=Cluster(nodes=nodes), jobs=(job,))
-    assert lower_bounds(instance, parse("makespan"))[0].value == pytest.approx(100.0)  # as if on a: below 100 / 0.8
+    assert lower_bounds(instance, parse("makespan"))[0].value == pytest.approx(125.0)  # 100 / 0.8
     every = all_bounds(instance, parse("makespan"))
     found = {one.preemptive: one.value for one in every if one.source == "each job alone"}
-    assert found == {True: pytest.approx(100.0), False: pytest.approx(1000.0)}
+    assert found == {True: pytest.approx(125.0), False: pytest.approx(1000.0)}
 
 
 def test_a_sum_of_types_may_cost_less_than_any_of_them() -> None:

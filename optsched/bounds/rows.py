@@ -9,7 +9,8 @@ for every gang that has a GPU of it, so it is there where such a gang fits altho
 One of the rows is always as good as the gang. Be it of n GPUs, n_t of each type t, and let a GPU of type t count
 d_t, any weight: its price, its power, its speed. The row of t with n GPUs has the rate R_t; the gang
 - as fast as its slowest type does work W in W / min R_t, no sooner than any of its types, and counts sum n_t d_t,
-  no less than n of the type among them whose d_t is least;
+  no less than n of the type among them whose d_t is least (nor is it faster than the slowest of the fastest types that
+  together have n GPUs, which bounds the rate of a row whose type alone has too few);
 - with `mixing` "sum" has the rate sum n_t R_t / n, at most the largest, and counts W (sum n_t d_t) / (sum n_t R_t / n),
   at least the least of W n d_t / R_t. That says nothing of its set-up together with its work, so the set-up of such
   jobs is left out (`Ways`).
@@ -148,7 +149,8 @@ def _measured(shape: Shape, job: Job, t: int, among: Types, gpu_quota: int | Non
         fastest_core = max(rate for _, rate in by_cores)
         fewest_cores = min(level / rate for level, rate in by_cores)
         for gpus in {*(size for size in gang_sizes(job) if size <= most), most}:
-            rate = count_rate(job, gpus) * where
+            slower = _slower(shape, job, t, types, spread, gpus)
+            rate = count_rate(job, gpus) * where * slower
             if rate <= 0:
                 continue
             speed = max(speed, rate * fastest_core)
@@ -170,6 +172,21 @@ def _measured(shape: Shape, job: Job, t: int, among: Types, gpu_quota: int | Non
             area_cores=cores_per_work * speed, most_cores=most_cores, power_w=watts, whole_s=None,
             resources=resources, capped_w=capped_w,
         )
+
+
+def _slower(shape: Shape, job: Job, t: int, types: Types, spread: Span, gpus: int) -> float:
+    """At most so much of the rate of type `t` has a gang that is as fast as its slowest type, where `t` alone has too
+    few GPUs: it needs the next fastest types until there are enough."""
+    cores = 1 if job.profile.cpus_per_gpu else 0
+    if len(types) == 1 or job.profile.mixing == "sum" or shape.most_gpus(job, (t,), spread, cores) >= gpus:
+        return 1.0
+    rates = {one: gpu_type_rate(job.profile, shape.types[one]) for one in types}
+    fastest: Types = ()
+    for one in sorted(types, key=lambda one: -rates[one]):
+        fastest = (*fastest, one)
+        if shape.most_gpus(job, fastest, spread, cores) >= gpus:
+            return min(1.0, rates[one] / rates[t])
+    return 1.0
 
 
 def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:

@@ -39,7 +39,7 @@ def command(
     """
     from .. import registry
     from ..errors import InputError
-    from ..files import write_text
+    from ..files import instance_hash, write_text
 
     learn = getattr(registry.policy(policy), "learn", None)
     if learn is None:
@@ -53,7 +53,10 @@ def command(
     ):
         if value != usual:
             words += [name, str(value)]
-    about = {"objective": objective, "base": base, "seed": seed, "command": " ".join(words)}
+    about = {
+        "command": " ".join(words), "instances": [instance_hash(one) for one in found],
+        "objective": objective, "base": base, "seed": seed,
+    }
     saved: list[int] = []
 
     def save(scorer: "object", generation: int) -> None:

@@ -42,8 +42,7 @@ def command(study: Path, output: Path | None, workers: int, as_json: bool, quiet
     results = Results(output or Path(asked.name))
     with progress(asked.title, wanted=not (quiet or as_json)) as (on_start, on_result):
         found = run_study(asked, results, workers=workers, on_start=on_start, on_result=on_result)
-    notes = {one.name: one.note for one in asked.all_methods if one.note}
-    table = as_markdown(rows(found), notes)
+    table = as_markdown(rows(found), asked.all_methods)
     about = f"{asked.about.strip()}\n\n" if asked.about else ""
     files.write_text(
         results.folder / "table.md", f"# {asked.title}\n\n```sh\noptsched study {study}\n```\n\n{about}{table}"

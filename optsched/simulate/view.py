@@ -148,8 +148,8 @@ class View:
         return state.attained_gpu_s + held_s * gpus_counted(state.run.mode)
 
     def expected_run_s(self, job_id: str, option: Option, placement: Placement) -> float:
-        """Seconds that a waiting job would hold `placement`, start-up, restore and fetch included, if shared channels stayed
-        as crowded as they would be now."""
+        """Seconds that a waiting job would hold `placement`, start-up, restore and fetch included, if shared channels
+        stayed as crowded as they would be now."""
         state = self._state[job_id]
         speed = self._rate(state.job, option, placement)
         if self._channels is not None:

@@ -54,11 +54,13 @@ class InstanceSpec(Part):
 
 class Method(Part):
     """What is run over each instance: a `command` (`simulate ...`, `solve ...`), `{name}` standing for parameters.
-    `note` is a sentence for the reader of the tables; `only` names the instances it is meant for."""
+    `note` is a sentence for the reader of the tables; `against` another method to which it is compared there; `only`
+    names the instances it is meant for."""
 
     name: Name
     command: str
     note: str | None = None
+    against: Name | None = None
     only: tuple[Name, ...] | None = None
 
     @model_validator(mode="after")
@@ -105,6 +107,8 @@ class Study(Part):
                 if name not in known:
                     raise ValueError(f"{owner}: {{{name}}} is no parameter; known are {', '.join(sorted(known))}")
         for method in self.methods:
+            if method.against is not None and method.against not in {one.name for one in self.all_methods}:
+                raise ValueError(f"method {method.name}: against names {method.against}, which is no method here")
             for name in method.only or ():
                 if name not in {one.name for one in self.instances}:
                     raise ValueError(f"method {method.name}: only names {name}, which is no instance of this study")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..registry import listed
+from .design import Method, arguments
 from .results import Result
 
 H = 3600.0
@@ -120,8 +122,9 @@ def used_columns(found: Sequence[Row]) -> list[int]:
     return [i for i in range(len(COLUMNS)) if any(row.means[i] for row in found)]
 
 
-def as_markdown(found: Sequence[Row], notes: dict[str, str]) -> str:
-    """A table for each instance, methods as rows; `notes` are sentences by method."""
+def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
+    """A table for each instance, methods as rows; then what was published of a method, what is seen here against the
+    method it names, and its note."""
     lines: list[str] = []
     for instance in dict.fromkeys(row.instance for row in found):
         here = [row for row in found if row.instance == instance]
@@ -140,9 +143,42 @@ def as_markdown(found: Sequence[Row], notes: dict[str, str]) -> str:
                 cells += [number(row.means[i], COLUMNS[i].digits) for i in shown]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
-    if notes:
-        lines += [f"- `{name}`: {note}" for name, note in notes.items()] + [""]
-    return "\n".join(lines)
+    remarks = [line for method in methods if (line := _remark(found, method))]
+    return "\n".join([*lines, *(["### Published and seen", "", *remarks, ""] if remarks else [])])
+
+
+def _remark(found: Sequence[Row], method: Method) -> str | None:
+    """What was published of a policy, what is seen here, and why they differ."""
+    if method.note is None and method.against is None:
+        return None
+    parts = []
+    published = published_of(method)
+    if published:
+        parts.append(f"published: {published}.")
+    if method.against is not None:
+        parts.append(f"Mean JCT here against `{method.against}`: {', '.join(_changes(found, method)) or 'no run'}.")
+    if method.note is not None:
+        parts.append(method.note)
+    return f"- `{method.name}`: {' '.join(parts)}"
+
+
+def _changes(found: Sequence[Row], method: Method) -> list[str]:
+    other = {(row.instance, row.parameters): row.means[0] for row in found if row.method == method.against}
+    changes = []
+    for row in found:
+        base = other.get((row.instance, row.parameters))
+        if row.method == method.name and base and row.means[0] is not None:
+            changes.append(f"{row.instance} {100 * (row.means[0] / base - 1):+.1f} %")
+    return changes
+
+
+def published_of(method: Method) -> str | None:
+    """The headline result of the policy that a method simulates."""
+    words = arguments(method.command)
+    if "--policy" not in words[:-1]:
+        return None
+    name = words[words.index("--policy") + 1]
+    return next((one.source.published for one in listed("policies") if one.name == name and one.source), None)
 
 
 def as_csv(results: Sequence[Result]) -> str:

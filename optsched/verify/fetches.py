@@ -22,7 +22,7 @@ def fetches(instance: Instance, plan: Plan) -> Fetches:
     if not any(job.profile.fetch_s for job in instance.jobs):
         return {}
     index = {job.id: i for i, job in enumerate(instance.jobs)}
-    held: dict[str, list[tuple[str, float]]] = {node.name: [] for node in instance.cluster.nodes}  # longest unused first
+    held: dict[str, list[tuple[str, float]]] = {node.name: [] for node in instance.cluster.nodes}  # oldest first
     for entry in sorted(instance.running, key=lambda one: (one.started_s, index[one.job])):
         _enter(instance, held, instance.job[entry.job], entry.placement)
     events: list[tuple[float, int, JobPlan | str, Placement]] = [
@@ -37,7 +37,8 @@ def fetches(instance: Instance, plan: Plan) -> Fetches:
         for _, _, what, placement in now:
             if isinstance(what, JobPlan):
                 profile = instance.job[what.id].profile
-                if not placement or any(profile.name not in [name for name, _ in held[slot.node]] for slot in placement):
+                lacks = [profile.name not in [name for name, _ in held[slot.node]] for slot in placement]
+                if not placement or any(lacks):
                     found[what.id, start_s] = profile.fetch_s
         for _, _, what, placement in now:
             if isinstance(what, JobPlan):

@@ -3,16 +3,20 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from optsched import Job, Locality, Mode, Node, Profile, Running, Slot
+from optsched import Instance, Job, Locality, Mode, Node, Profile, Running, Slot
 from optsched.errors import InputError
+from optsched.objectives import parse
 from optsched.registry import policy
+from optsched.simulate.run import simulate
+from optsched.verify import verify
 from optsched_solvers.policies.a_srpt import is_heavy
 from optsched_solvers.policies.virtual_machine import VirtualMachine
 from tests.oracles.srpt import total_completion
 from tests.policies.verified import plan_of, times
+from tests.simulate.random_instances import instances
 
 FOUR = (Node(name="n0", gpus=4),)
 
@@ -90,3 +94,11 @@ def test_heavy_is_faster_on_one_node_by_more_than_theta() -> None:
 def test_bad_options_are_named(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy("a-srpt", options=options)
+
+
+@given(instance=instances(), early=st.sampled_from(["no", "yes"]))
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_plans_are_sound_with_short_times(instance: Instance, early: str) -> None:
+    plan = simulate(instance, policy("a-srpt", options={"early": early, "tau": "3s"}))
+    report = verify(instance, plan, parse("wct"))
+    assert report.ok, "\n".join(map(str, report.violations))

@@ -5,12 +5,17 @@ from itertools import pairwise
 from statistics import fmean
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node
 from optsched.errors import InputError
+from optsched.objectives import parse
 from optsched.registry import policy
 from optsched.simulate.run import Simulation, simulate
+from optsched.verify import verify
 from optsched_solvers.policies.node_count import Constants, NodeCount, forecast
+from tests.simulate.random_instances import instances
 
 EARTH = Constants(history=6, fall_before=1, least=5, buffer=5)
 URANUS = Constants(history=3, fall_before=1, least=1, buffer=7)
@@ -119,3 +124,11 @@ def test_nobody_is_starved_as_under_fifo() -> None:
 def test_bad_options_are_named(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy("ces", options=options)
+
+
+@given(instance=instances(), order=st.sampled_from(["fifo", "backfill"]))
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_plans_are_sound_with_short_times(instance: Instance, order: str) -> None:
+    plan = simulate(instance, policy("ces", options={"buffer": "0", "boot": "2s", "order": order}))
+    report = verify(instance, plan, parse("wct"))
+    assert report.ok, "\n".join(map(str, report.violations))

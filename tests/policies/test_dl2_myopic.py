@@ -58,7 +58,7 @@ def test_the_allocation_is_the_best_there_is(data: st.DataObject) -> None:
 
     def value(job: Job, gpu_type: str, gpus: int) -> float:
         scale = gpus / job.gpus.max if isinstance(job.gpus, Elastic) else 1.0
-        return min(1200.0 * scale * job.profile.rate.get(gpu_type, 1.0), job.duration_s or 0.0) / (job.duration_s or 1.0)
+        return min(1200.0 * scale * job.profile.rate.get(gpu_type, 1.0), job.work_s) / job.work_s
 
     def choices(job: Job) -> list[tuple[str, int] | None]:
         sizes = range(job.gpus.min, job.gpus.max + 1) if isinstance(job.gpus, Elastic) else [job.gpus]
@@ -78,7 +78,7 @@ def test_the_allocation_is_the_best_there_is(data: st.DataObject) -> None:
 
 
 def test_short_jobs_first_and_gpus_where_they_add_most() -> None:
-    # Four GPUs: the short job earns 1 with 2 of them, the long one 1200/9000 with 2: both run; a third waits for a slot.
+    # Four GPUs: the short job earns 1 with 2 of them, the others 1200/9000 and 1200/8000: one of them waits.
     jobs = [Job(id=name, gpus=2, duration_s=work) for name, work in (("x", 9000.0), ("y", 8000.0), ("z", 600.0))]
     found = plan_of("dl2-myopic", *jobs, nodes=(Node(name="n", gpus=4),))
     assert times(found["z"]) == [(0, 600)]

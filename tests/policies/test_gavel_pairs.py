@@ -106,7 +106,7 @@ def simulated(instance: Instance, name: str, options: dict[str, str]) -> Plan:
     ("gavel-max-min", {"heterogeneity": "agnostic"}), ("gavel-hierarchical", {"inside": "fifo"}),
 ])
 @given(instance=instances())
-@settings(max_examples=12, deadline=None,
+@settings(max_examples=6, deadline=None,
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 def test_plans_with_options_are_sound_and_reproducible(
     name: str, options: dict[str, str], instance: Instance,

@@ -3,15 +3,20 @@
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from optsched import Job, Node
+from optsched import Instance, Job, Node
 from optsched.errors import InputError
+from optsched.objectives import parse
 from optsched.registry import policy
+from optsched.simulate.run import simulate
+from optsched.verify import verify
+from optsched_solvers.policies.gittins import Gittins
 from optsched_solvers.policies.service_distribution import ServiceDistribution
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times
+from tests.simulate.random_instances import instances
 
 ONE = (Node(name="n0", gpus=1),)
 
@@ -83,3 +88,14 @@ def test_until_ten_jobs_have_completed_they_are_served_in_order_of_arrival() -> 
 def test_bad_options_are_named(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy("gittins", options=options)
+
+
+@given(instance=instances(), step=st.sampled_from(["2", "15"]))
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_plans_are_sound_with_short_times(instance: Instance, step: str) -> None:
+    rule = policy("gittins", options={"step": step})
+    assert isinstance(rule, Gittins)
+    rule.refresh_at = 2  # completions; the instances are small
+    plan = simulate(instance, rule)
+    report = verify(instance, plan, parse("wct"))
+    assert report.ok, "\n".join(map(str, report.violations))

@@ -1,14 +1,19 @@
 """Philly: locality that waiting relaxes, quotas with borrowing and reclaim, and the two kinds of delay, by hand."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from optsched import Cluster, Failure, Instance, Job, Locality, Mode, Node, Profile, Running, Slot, Tenant
 from optsched.errors import InputError
 from optsched.files import check_instance
+from optsched.objectives import parse
 from optsched.registry import policy
-from optsched.simulate.run import Simulation
+from optsched.simulate.run import Simulation, simulate
+from optsched.verify import verify
 from optsched_solvers.policies.queueing_delay import size_class
 from tests.policies.verified import plan_of, times
+from tests.simulate.random_instances import instances
 
 FOUR = (Node(name="n0", gpus=4),)
 LENT = (Tenant(name="a", gpu_quota=2, borrow_gpus=2), Tenant(name="b", gpu_quota=2))
@@ -137,3 +142,11 @@ def test_gang_sizes_are_classed_as_in_the_paper(gpus: int, name: str) -> None:
 def test_bad_options_are_named(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy("philly", options=options)
+
+
+@given(instance=instances(), reclaim=st.sampled_from(["0", "0.5"]))
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_plans_are_sound_with_short_times(instance: Instance, reclaim: str) -> None:
+    plan = simulate(instance, policy("philly", options={"tau": "2s", "reclaim": reclaim, "retries": "0"}))
+    report = verify(instance, plan, parse("wct"))
+    assert report.ok, "\n".join(map(str, report.violations))

@@ -4,16 +4,19 @@ import math
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Profile
 from optsched.errors import InputError
+from optsched.objectives import parse
 from optsched.registry import policy
 from optsched.simulate.run import Simulation, simulate
+from optsched.verify import verify
 from optsched_solvers.policies.partial_allocation import Bid, allocate
 from optsched_solvers.policies.themis import Themis
 from tests.policies.verified import plan_of, times
+from tests.simulate.random_instances import instances
 
 ONE = (Node(name="n0", gpus=1),)
 FOUR = (Node(name="n0", gpus=4),)
@@ -99,3 +102,11 @@ def test_who_has_no_checkpoint_yet_keeps_its_gpus() -> None:
 def test_bad_options_are_named(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy("themis", options=options)
+
+
+@given(instance=instances(), lease=st.sampled_from(["2s", "8s"]))
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_plans_are_sound_with_short_times(instance: Instance, lease: str) -> None:
+    plan = simulate(instance, policy("themis", options={"lease": lease, "fairness": "0.5"}))
+    report = verify(instance, plan, parse("wct"))
+    assert report.ok, "\n".join(map(str, report.violations))

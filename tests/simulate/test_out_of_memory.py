@@ -78,7 +78,7 @@ def test_what_a_heedless_policy_lets_happen_is_sound_and_adds_up(instance: Insta
         if record.ending[row] == Ending.OUT_OF_MEMORY:
             assert record.work_s[row] == record.lost_s[row] >= 0.0
     for job, done_s in zip(instance.jobs, work_s, strict=True):
-        if not instance.outages or job.id not in instance.running_job:  # else work done before is lost, too
+        if job.id not in instance.running_job:  # those may lose work that they did before, too
             assert done_s == pytest.approx(instance.remaining_s(job), rel=1e-6, abs=1e-4)
     found = measure(record)
     total = summary(found)

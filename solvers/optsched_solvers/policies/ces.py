@@ -135,7 +135,8 @@ class Ces:
         if not world.waiting or not (self._off or self._boots_s):
             return []
         every, soon = world.free.copy(), world.free.copy()
-        for name in self._off:
+        left_out = dict(self._off)
+        for name in left_out:
             soon.lose(name)
         found: dict[str, None] = {}
         tried: set[object] = set()
@@ -155,10 +156,10 @@ class Ces:
                 self._delayed_s.setdefault(job_id, world.now_s)
             found.update(dict.fromkeys(nodes))
             every.take(need, fit[1])
-            if any(slot.node in self._off for slot in fit[1]):
-                for slot in fit[1]:  # they are to come on as well
-                    if slot.node in self._off:
-                        soon.regain(slot.node)
+            for slot in fit[1]:
+                if slot.node in left_out:  # it is to come on as well
+                    del left_out[slot.node]
+                    soon.regain(slot.node)
             soon.take(need, fit[1])
         return list(found)
 

@@ -1,6 +1,5 @@
 """Compass: inference tasks by upward rank, each to the worker that finishes it first, models cached or fetched."""
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 from optsched.instance import Placement, Slot
@@ -11,14 +10,17 @@ from optsched.simulate.world import World
 
 from .demand_queue import DemandQueue, arrival_key
 
+Found = tuple[float, float, float, int, Option, Placement]
+"""Expected finish with what others fetch again for it, start, finish, node, and how it would be started."""
+
 
 @dataclass(slots=True)
 class Worker:
     """What the rule knows of a node at one instant: when its GPUs come free, and what is planned to go there."""
 
     free_at_s: list[float]
-    models: list[str | None] = field(default_factory=list)
-    """Of the tasks that wait for this worker, in order."""
+    models: dict[str | None, float] = field(default_factory=dict)
+    """Those of the tasks that wait for this worker, in order, with the seconds of a fetch."""
 
 
 class Compass:
@@ -44,24 +46,23 @@ class Compass:
         needs=("job.after", "profile.name", "profile.fetch_s", "profile.model_gib", "node.model_cache_gib"),
         sureness="reconstructed",
         verified="the two phases, planning and dynamic adjustment, and the GPU memory as a cache of models (abstract)",
-        derived="transfers between tasks take no time here, one scheduler sees all workers, and the caches evict what was "
+        derived="transfers between tasks take no time here, one scheduler sees all workers, and caches evict what was "
                 "used longest ago: looking ahead at the queue counts when a worker is chosen, not when it evicts",
         reconstructed="the rank and the earliest finish are HEFT's, from a secondary text",
         published="end-to-end latency 2 to 6 times lower with equal or fewer resources",
     )
-    LOOKED_AT = 64
+    LOOKED_AT = 32
 
     def __init__(self) -> None:
         self._rank_s: dict[str, float] = {}
+        self._after: dict[str, list[str]] | None = None
         self._tasks: dict[str, tuple[float, ...]] = {}
         self._others = DemandQueue()
 
     def decide(self, world: World) -> None:
         """Place every task that waits, and start those whose worker is free now."""
-        if not self._rank_s:
-            self._rank_s = upward_ranks(world)
         for job_id in world.take_arrived():
-            key = arrival_key(world, job_id, -self._rank_s[job_id])
+            key = arrival_key(world, job_id, -self.rank_s(world, job_id))
             if on_one_gpu_node(world, job_id):
                 self._tasks[job_id] = key
             else:
@@ -78,6 +79,28 @@ class Compass:
             self._others.pop()
             world.start(entry[1], *found)
 
+    def rank_s(self, world: World, job_id: str) -> float:
+        """The upward rank: run time and the longest chain of run times after it, in seconds, transfers taking none.
+        Tasks that have not been submitted are not known."""
+        if self._after is None:
+            self._after = {}
+            for job in world.instance.jobs:
+                for before in job.after:
+                    self._after.setdefault(before, []).append(job.id)
+        stack = [job_id]
+        while stack:
+            one = stack[-1]
+            following = [name for name in self._after.get(one, ()) if world.job(name).submit_s <= world.now_s]
+            missing = [name for name in following if name not in self._rank_s]
+            if missing and one not in self._rank_s:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            options = world.options(one)
+            own_s = world.believed_work_s(one) / options[0].rate if options else 0.0
+            self._rank_s[one] = own_s + max((self._rank_s[name] for name in following), default=0.0)
+        return self._rank_s[job_id]
+
     def _place(self, world: World) -> None:
         workers = {
             i: Worker([world.now_s] * node.gpus)
@@ -92,12 +115,11 @@ class Compass:
                     free[:slot.gpus] = [max(end_s, world.now_s)] * slot.gpus
                     workers[order[slot.node]].free_at_s = free
         waiting = sorted(self._tasks, key=self._tasks.__getitem__)
-        planned: list[tuple[str, int, Option, Placement, bool]] = []
         for job_id in waiting[:self.LOOKED_AT]:
             best = self._best(world, job_id, workers)
             if best is None:
                 continue
-            _, start_s, i, option, placement = best
+            _, start_s, ends_s, i, option, placement = best
             worker = workers[i]
             gpus = option.mode.gpus
             if start_s <= world.now_s and world.free.holds(world.need(job_id, option), placement):
@@ -105,18 +127,19 @@ class Compass:
                 del self._tasks[job_id]
                 world.start(job_id, option, placement)
             else:
-                run_s = best[0] - start_s
-                worker.models.append(world.job(job_id).profile.name)
+                run_s = ends_s - start_s
+                profile = world.job(job_id).profile
+                worker.models.setdefault(profile.name, profile.fetch_s)
             free = sorted(worker.free_at_s)
             worker.free_at_s = [*free[gpus:], *[start_s + run_s] * gpus]
         self._unstick(world, waiting)
 
     def _best(
         self, world: World, job_id: str, workers: dict[int, Worker]
-    ) -> tuple[float, float, int, Option, Placement] | None:
-        """Earliest finish (with the penalty for evictions), when it starts there, and where: of equals the first."""
+    ) -> "Found | None":
+        """Where the task finishes first; of equals the first."""
         job = world.job(job_id)
-        best: tuple[float, float, int, Option, Placement] | None = None
+        best: Found | None = None
         ran_before = world.entry(job_id) is not None
         for option in first_by_type(world, job_id):
             need = world.need(job_id, option)
@@ -131,21 +154,10 @@ class Compass:
                 if fetch_s and job.profile.name in worker.models and node.model_cache_gib is not None:
                     fetch_s = 0.0  # one that goes there before it brings the model
                 run_s = setup_s(job, ran_before) + world.remaining_work_s(job_id) / option.rate + fetch_s
-                finish_s = start_s + run_s + self._refetch_s(world, job_id, node.name, worker)
-                if best is None or finish_s < best[0] - 1e-9:
-                    best = finish_s, start_s, i, option, placement
+                value_s = start_s + run_s + refetch_s(world, job_id, node.name, worker)
+                if best is None or value_s < best[0] - 1e-9:
+                    best = value_s, start_s, start_s + run_s, i, option, placement
         return best
-
-    def _refetch_s(self, world: World, job_id: str, node: str, worker: Worker) -> float:
-        """What tasks placed on the worker would have to fetch again if this one went there first."""
-        if not worker.models or not world.job(job_id).profile.fetch_s:
-            return 0.0
-        lost = set(world.evicted_by(job_id, node))
-        return sum(
-            world.job(other).profile.fetch_s
-            for model in dict.fromkeys(worker.models) if model in lost
-            for other in [next(one for one in self._tasks if world.job(one).profile.name == model)]
-        )
 
     def _unstick(self, world: World, waiting: list[str]) -> None:
         """Where nothing runs and nothing was started, only cores, memory or budgets stood in the way of the options
@@ -159,30 +171,11 @@ class Compass:
                 world.start(job_id, *found)
 
 
-def upward_ranks(world: World) -> dict[str, float]:
-    """For each job its run time and the longest chain of run times after it, in seconds; transfers take none."""
-    jobs = world.instance.jobs
-    after: dict[str, list[str]] = defaultdict(list)
-    missing = {}
-    for job in jobs:
-        missing[job.id] = 0
-    for job in jobs:
-        for before in job.after:
-            after[before].append(job.id)
-            missing[before] += 1
-    ready = [job.id for job in jobs if not missing[job.id]]
-    ranks: dict[str, float] = {}
-    before_of = {job.id: job.after for job in jobs}
-    while ready:
-        job_id = ready.pop()
-        options = world.options(job_id)
-        own_s = world.believed_work_s(job_id) / options[0].rate if options else 0.0
-        ranks[job_id] = own_s + max((ranks[one] for one in after[job_id]), default=0.0)
-        for before in before_of[job_id]:
-            missing[before] -= 1
-            if not missing[before]:
-                ready.append(before)
-    return ranks
+def refetch_s(world: World, job_id: str, node: str, worker: Worker) -> float:
+    """What tasks placed on the worker would have to fetch again if this one went there first."""
+    if not worker.models or not world.job(job_id).profile.fetch_s:
+        return 0.0
+    return sum(worker.models.get(model, 0.0) for model in world.evicted_by(job_id, node))
 
 
 def on_one_gpu_node(world: World, job_id: str) -> bool:

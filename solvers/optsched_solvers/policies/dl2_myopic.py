@@ -19,8 +19,8 @@ class Dl2Myopic(Reallocation):
     """At each slot the GPU counts that maximise DL2's reward of that slot: the sum over jobs of what they will have run
     in it by all they ever run.
 
-    A job that gets other GPUs than it holds first spends the seconds of saving, start-up and restore out of its slot;
-    one that ends in the slot runs no more than it has left. Rigid jobs get their gang or nothing. Rates are those of the
+    A job that gets other GPUs than it holds spends the seconds of saving, start-up and restore out of its slot; one
+    that ends in the slot runs no more than it has left. Rigid jobs get their gang or nothing. Rates are those of the
     best spread; a gang that finds no place for its count takes the largest smaller one that has a place.
 
     Options: `interval`, the slot (default 1200 s). `place`: `packed` (default) puts a gang on the fewest nodes, best
@@ -39,7 +39,7 @@ class Dl2Myopic(Reallocation):
                "profile.checkpoint_s"),
         sureness="derived",
         verified="the reward of a slot and its length, in the public code (scheduler_base.py, job.py, parameters.py)",
-        derived="the exact optimum of that reward one slot ahead stands in for the learned policy, which looks further; "
+        derived="the exact optimum of that reward one slot ahead stands in for the learned policy, which looks on; "
                 "workers without parameter servers, and seconds of a restart count as not run",
         published="average JCT 44.1 % below DRF's and 17.5 % below Optimus'",
     )
@@ -92,7 +92,7 @@ class Dl2Myopic(Reallocation):
 
     def _quotas_left(self, world: World, movable: list[str]) -> dict[str | None, int]:
         """GPUs of each quota that no job keeps in any case."""
-        left: dict[str | None, int] = dict(world.instance.gpu_cap)
+        left: dict[str | None, int] = {tenant: cap for tenant, cap in world.instance.gpu_cap.items()}  # noqa: C416
         moving = set(movable)
         for job_id in world.running:
             tenant = world.job(job_id).tenant

@@ -50,7 +50,7 @@ class Gittins(Preemptive):
             raise InputError(f"policy gittins has no option {', '.join(given)}; it has step")
         super().__init__()
         self._services: list[float] = []
-        self._refresh_at = FIRST_COMPLETIONS
+        self.refresh_at = FIRST_COMPLETIONS
         self._ranks: list[float] = []
 
     def rank(self, world: World, job_id: str) -> float:
@@ -74,9 +74,9 @@ class Gittins(Preemptive):
                 job_id in world.waiting or job_id in world.running or job_id in world.saving
             ):
                 self._services.append(world.attained_gpu_s(job_id))
-        if len(self._services) < self._refresh_at:
+        if len(self._services) < self.refresh_at:
             return
-        self._refresh_at = 2 * len(self._services)
+        self.refresh_at = 2 * len(self._services)
         known = ServiceDistribution(self._services)
         count = min(MOST_STEPS, math.ceil(max(self._services) / self.step_gpu_s))
         indices = (known.index(i * self.step_gpu_s, self.step_gpu_s) for i in range(count))

@@ -2,6 +2,8 @@
 
 from collections import deque
 
+import numpy as np
+
 from optsched.contention import channel_gbps, channel_loads
 from optsched.instance import Placement
 from optsched.job import Mode
@@ -11,6 +13,8 @@ FEATURES = (
     "constant", "uplink load", "uplink overload", "memory load", "memory overload", "further nodes", "further racks",
     "share of its nodes' GPUs held by others",
 )
+SINGULAR = 1e-9
+"""Relative size of a singular value of the normal equations that is taken for 0: features that never differed."""
 LEAST_SEEN = 2 * len(FEATURES)
 """Observations before anything is predicted."""
 
@@ -43,24 +47,33 @@ class InterferenceModel:
     """Least squares over the last observations; predicts 1 until there are enough."""
 
     def __init__(self, history: int) -> None:
-        self._seen: deque[tuple[Features, float]] = deque(maxlen=history)
+        self._seen: deque[tuple[Features, float]] = deque()
+        self._history = history
+        self._squares = np.zeros((len(FEATURES), len(FEATURES)))
+        self._products = np.zeros(len(FEATURES))
         self._weights: Features | None = None
         self.observations = 0
 
     def observe(self, place: Features, slowdown: float) -> None:
         """A job at such a place is slowed down so much."""
         self._seen.append((place, slowdown))
+        self._count(place, slowdown, 1.0)
+        if len(self._seen) > self._history:
+            self._count(*self._seen.popleft(), -1.0)
         self.observations += 1
+
+    def _count(self, place: Features, slowdown: float, times: float) -> None:
+        """Sums of the normal equations: fitting then costs the same however much was seen."""
+        row = np.array(place)
+        self._squares += times * np.outer(row, row)
+        self._products += times * slowdown * row
 
     def fit(self) -> None:
         """Fit anew; of equally good fits the one with the smallest weights."""
-        import numpy as np
-
         if len(self._seen) < LEAST_SEEN:
             return
-        rows = np.array([place for place, _ in self._seen])
-        seen = np.array([slowdown for _, slowdown in self._seen])
-        self._weights = tuple(float(weight) for weight in np.linalg.lstsq(rows, seen, rcond=None)[0])
+        found = np.linalg.lstsq(self._squares, self._products, rcond=SINGULAR)[0]
+        self._weights = tuple(float(weight) for weight in found)
 
     def predict(self, place: Features) -> float:
         """The slow-down at such a place, at least 1."""

@@ -12,7 +12,7 @@ from .interference_model import InterferenceModel, features
 from .list_scheduling import ListScheduling
 from .spread_choices import spread_choices
 
-DEFAULTS = {"interval": "60", "history": "2000"}
+DEFAULTS = {"interval": "300", "history": "2000"}
 ALIKE = 1e-9
 """Predictions this close are the same."""
 

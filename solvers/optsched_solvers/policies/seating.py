@@ -18,8 +18,9 @@ class Seating(Reallocation):
     """Base of the policies that decide at each interval on the very nodes of each job; `seat` is the rule.
 
     A running job that is given what it holds stays; the others that may be moved are preempted, and start on their new
-    seats as soon as these are free, which may be at once. Jobs that may not be preempted, those that share their GPUs
-    and those with periodic checkpoints before the first of their stay keep what they have. Between two intervals only
+    seats as soon as these are free, which may be at once. Jobs that may not be preempted, those that share their GPUs,
+    those that have not worked for half an interval in their stay, and those with periodic checkpoints before the first
+    of it keep what they have. Between two intervals only
     jobs start that were given a seat at the last.
 
     Option: `interval`, the time from one decision to the next.
@@ -46,7 +47,7 @@ class Seating(Reallocation):
         movable = []
         for job_id in sorted((*world.waiting, *world.saving, *world.running), key=lambda one: arrival(world, one)):
             if job_id in world.running:
-                if world.hold(job_id).partner is not None or not may_move(world, job_id):
+                if world.hold(job_id).partner is not None or not self._may_move(world, job_id):
                     continue
                 outlook.release(job_id)
             elif job_id in world.saving:
@@ -61,6 +62,15 @@ class Seating(Reallocation):
                 world.preempt(job_id)
             if job_id in seats:
                 self._pending[job_id] = seats[job_id]
+
+    def _may_move(self, world: World, job_id: str) -> bool:
+        """Whether a running job may be moved: it has worked for half an interval in its stay, or those whose set-up
+        takes as long as the interval would be moved for ever."""
+        if not may_move(world, job_id):
+            return False
+        entry, profile = world.entry(job_id), world.job(job_id).profile
+        stay_s = profile.startup_s + profile.restore_s + self.interval_s / 2
+        return isinstance(entry, Running) and world.now_s - entry.started_s >= stay_s
 
     def _start(self, world: World) -> None:
         """Start whoever waits and finds its seat free; where nothing runs, whatever fits."""

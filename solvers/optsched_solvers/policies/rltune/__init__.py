@@ -30,13 +30,14 @@ class Rltune(PickedFirst):
 
     source = Source(
         authors="S. Dongare, R. I. S. Khan, H. Albahar, N. Zhao, D. Melendez Maita, A. R. Butt",
-        title="Hybrid learning and optimization-based dynamic scheduling for DL workloads on heterogeneous GPU clusters",
+        title="Hybrid learning and optimization-based dynamic scheduling for DL workloads on heterogeneous GPU "
+              "clusters",
         venue="SoCC", year=2025, link="doi:10.1145/3772052.3772257",
         needs=("job.gpus",),
         sureness="verified",
-        verified="features, network, reward, ways to place a gang and the program that chooses one, in public code",
-        derived="trained by an evolution strategy instead of PPO; the program's fragmentation term, which the published "
-                "big-M rows leave inert, is encoded in both directions; jobs without GPUs start as they fit",
+        verified="features, network, reward, ways to place a gang and the program to choose one, in public code",
+        derived="trained by an evolution strategy instead of PPO; the program's fragmentation term, which the "
+                "published big-M rows leave inert, is encoded in both directions; jobs without GPUs start as they fit",
         published="utilisation up to 20 % higher, queueing delay up to 81 % and JCT up to 70 % lower",
     )
 

@@ -62,12 +62,12 @@ class Moment:
                 tier.extend(ways)
                 option_of.update((way.assignment, option) for way in ways)
         if first or second:
-            ways = [way.assignment for way in best_ways(first, second)]
+            best = [way.assignment for way in best_ways(first, second)]
             if first_only:
                 order = sorted(way.assignment for way in first)
             else:
                 per_node = max(world.cluster.nodes[i].gpus for i in self.nodes)
-                order = [ways[w] for w in choose(self.free, ways, per_node, next_gpus)]
+                order = [best[w] for w in choose(self.free, best, per_node, next_gpus)]
             for assignment in order:
                 placement = self._placed(job_id, option_of[assignment], assignment)
                 if placement is not None:
@@ -78,7 +78,8 @@ class Moment:
 
     def _pools(self, job_id: str) -> list[tuple[Option, int, dict[int, list[int]]]]:
         """For each GPU type and size of nodes the option for them, that size, and the nodes by free GPUs."""
-        world, found = self.world, []
+        world = self.world
+        found: list[tuple[Option, int, dict[int, list[int]]]] = []
         seen: dict[str | None, None] = {}
         gpus = requested_gpus(world, job_id)
         for option in world.options(job_id):

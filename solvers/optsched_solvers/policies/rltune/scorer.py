@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def _rounded(values: Floats) -> Floats:
 def from_vector(vector: Floats, about: dict[str, Any] | None = None) -> Scorer:
     """The scorer with these parameters."""
     layers, at = [], 0
-    for inputs, outputs in zip(LAYERS, LAYERS[1:], strict=False):
+    for inputs, outputs in pairwise(LAYERS):
         weights = vector[at:at + inputs * outputs].reshape(inputs, outputs)
         at += inputs * outputs
         layers.append((weights, vector[at:at + outputs]))
@@ -72,7 +73,7 @@ def untrained(seed: int) -> Scorer:
     rng = np.random.default_rng(seed)
     layers = tuple(
         (rng.normal(0.0, math.sqrt(2.0 / inputs), (inputs, outputs)), np.zeros(outputs))
-        for inputs, outputs in zip(LAYERS, LAYERS[1:], strict=False)
+        for inputs, outputs in pairwise(LAYERS)
     )
     return Scorer(layers)
 
@@ -92,7 +93,7 @@ def read(path: str | Path) -> Scorer:
                        for one in found["layers"])
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{path}: layers must have weights and bias, all of them numbers") from None
-    for (weights, bias), shape in zip(layers, zip(LAYERS, LAYERS[1:], strict=False), strict=False):
+    for (weights, bias), shape in zip(layers, pairwise(LAYERS), strict=False):
         if weights.shape != shape or bias.shape != shape[1:]:
             raise InputError(f"{path}: a layer has weights {weights.shape} and bias {bias.shape}, expected {shape}")
         if not (np.isfinite(weights).all() and np.isfinite(bias).all()):

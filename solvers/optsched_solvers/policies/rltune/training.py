@@ -11,6 +11,7 @@ import numpy as np
 from optsched import registry
 from optsched.errors import InputError
 from optsched.instance import Instance
+from optsched.policy import Policy
 from optsched.simulate.run import simulate
 from optsched.simulate.world import World
 
@@ -37,7 +38,7 @@ RULES = ("wfp", "f1")
 class Scoring(PickedFirst):
     """A scorer at work on a batch."""
 
-    name = "rltune"
+    name = title = "rltune"
     first_only = False
 
     def __init__(self, scorer: Scorer) -> None:
@@ -61,9 +62,12 @@ class Rule(PickedFirst):
         gpus = np.array([float(requested_gpus(world, job_id)) for job_id in visible])
         submit_s = np.array([world.job(job_id).submit_s - world.instance.now_s for job_id in visible])
         if self.name == "wfp":
-            return ((world.now_s - world.instance.now_s - submit_s) / run_s) ** 3 * gpus
+            waited: Floats = (world.now_s - world.instance.now_s - submit_s) / run_s
+            urgent: Floats = np.power(waited, 3) * gpus
+            return urgent
         since = np.where(submit_s > 0, submit_s, 0.1)
-        return -(np.log10(run_s) * gpus + 870.0 * np.log10(since))
+        scores: Floats = -(np.log10(run_s) * gpus + 870.0 * np.log10(since))
+        return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Trained:
     selected: float
 
 
-def score(instance: Instance, policy: registry.Policy, objective: str) -> float:
+def score(instance: Instance, policy: Policy, objective: str) -> float:
     """What a policy makes of a batch, lower is better: RLTune's mean score of its jobs."""
     plan = simulate(instance, policy)
     total, end_s, gpu_s = 0.0, -math.inf, 0.0
@@ -157,7 +161,7 @@ def train(
     Ctrl-C ends it with that. Raises InputError for an unknown objective or base rule and for too few jobs.
     """
     if objective not in SCORES:
-        raise InputError(f"objective {objective!r} is none of those that rltune learns by; choose from {', '.join(SCORES)}")
+        raise InputError(f"objective {objective!r} is none that rltune learns by; choose from {', '.join(SCORES)}")
     if base not in RULES and base not in registry.names("policies"):
         known = ", ".join((*RULES, *registry.names("policies")))
         raise InputError(f"base rule {base!r} is unknown; choose from {known}")
@@ -173,7 +177,8 @@ def train(
         try:
             bases = list(pool.map(partial(base_score, base, objective), selecting))
             for generation in range(generations + 1):
-                found = list(pool.map(rewarded, [(vector, one, own) for one, own in zip(selecting, bases, strict=True)]))
+                judged = [(vector, one, own) for one, own in zip(selecting, bases, strict=True)]
+                found = list(pool.map(rewarded, judged))
                 selected = float(np.mean(found))
                 if best is None or selected > best.selected:
                     best = Trained(from_vector(vector.copy()).rounded(), generation, selected)
@@ -182,7 +187,7 @@ def train(
                 noise = rng.normal(size=(PAIRS, len(vector)))
                 picks = [int(rng.integers(len(split))) for _ in range(BATCHES)]
                 tries = [
-                    batch(instances[k].undisturbed, int(rng.integers(len(split[k].train))), split[k].size) for k in picks
+                    batch(instances[k], int(rng.integers(len(split[k].train))), split[k].size) for k in picks
                 ]
                 own = list(pool.map(partial(base_score, base, objective), tries))
                 steps = np.concatenate((noise, -noise))
@@ -201,6 +206,7 @@ def train(
         except KeyboardInterrupt:
             if best is None:
                 raise
+    assert best is not None
     return best, judge(best.scorer, [one for part in split for one in part.held_out], objective, base)
 
 
@@ -219,7 +225,8 @@ def _shaped(fitness: Floats) -> Floats:
     """Ranks from -0.5 to 0.5, equal ones alike, so that only the order of rewards counts."""
     below = (fitness[None, :] < fitness[:, None]).sum(axis=1)
     equal = (fitness[None, :] == fitness[:, None]).sum(axis=1) - 1
-    return (below + equal / 2) / max(1, len(fitness) - 1) - 0.5
+    ranks: Floats = (below + equal / 2) / max(1, len(fitness) - 1) - 0.5
+    return ranks
 
 
 class _Here:
