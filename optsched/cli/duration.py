@@ -7,10 +7,15 @@ from ..duration import parse_duration
 
 def duration(value: str) -> float:
     """The type of an option that is a length of time above zero; the command gets seconds."""
-    try:
-        seconds = parse_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    seconds = cost(value)
     if seconds <= 0:
         raise click.BadParameter(f"{value!r} must be above zero")
     return seconds
+
+
+def cost(value: str) -> float:
+    """The type of an option that is a length of time or zero; the command gets seconds."""
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None

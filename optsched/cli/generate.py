@@ -10,6 +10,7 @@ import click
 from ..errors import InputError
 from ..instance import Instance
 from .arguments import check_outputs, json_option, quiet_option
+from .duration import cost
 from .import_ import write_checked
 
 FITTED = ("philly", "helios", "acme", "openb")
@@ -49,6 +50,8 @@ ONLY = {
 @click.option("--uplinks", type=click.FloatRange(0, min_open=True), metavar="GBPS",
               help="Every rack has an uplink of GBPS Gbit/s, shared by the gangs that cross it.")
 @click.option("--no-overheads", is_flag=True, help="Starting, saving and restoring cost nothing.")
+@click.option("--checkpoint", "checkpoint_s", type=cost, metavar="TIME",
+              help="Saving takes TIME for every job, and restoring as long again, as 0, 30s or 5m.")
 @click.option("-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout.")
 @click.option("--fit", metavar="PAGE", type=click.Path(path_type=Path),
               help="Fitted: also write an HTML page that shows the jobs against the real trace (where it lies under "
@@ -57,7 +60,7 @@ ONLY = {
 @quiet_option
 def command(
     like: str, jobs: int, gpus: int | None, seed: int, load: float | None, uplinks: float | None, no_overheads: bool,
-    output: str | None, as_json: bool, quiet: bool, **only: Any,
+    checkpoint_s: float | None, output: str | None, as_json: bool, quiet: bool, **only: Any,
 ) -> None:
     """Make a random instance of N jobs on about G GPUs.
 
@@ -85,6 +88,10 @@ def command(
         from ..traces.shared_uplinks import with_shared_uplinks
 
         instance = with_shared_uplinks(instance, uplinks)
+    if checkpoint_s is not None:
+        from ..traces.checkpoint_cost import with_checkpoint_cost
+
+        instance = with_checkpoint_cost(instance, checkpoint_s)
     write_checked(instance, output)
     if fit is not None:
         write(instance, like, fit)

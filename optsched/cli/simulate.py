@@ -54,6 +54,9 @@ SETTINGS = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options"
 @click.option("--timing", is_flag=True,
               help="With --json or -o: also say how long decisions took on the machine's clock; the only figures that "
                    "differ from run to run.")
+@click.option("--curves", is_flag=True,
+              help="With --json or -o: also say how JCTs are distributed and how many GPUs were held over time, in at "
+                   "most 200 points each.")
 @click.option("--estimates", default="oracle", show_default=True, metavar="KIND",
               help="What the policy may know of how long jobs are: oracle, noisy:SIGMA, history, learned or none.")
 @click.option(
@@ -87,6 +90,7 @@ def command(
     spacing_s: float | None,
     charge_solver_time: bool,
     timing: bool,
+    curves: bool,
     estimates: str,
     pairs: tuple[str, ...],
     output: Path | None,
@@ -175,6 +179,10 @@ def command(
     total = whole_summary(found, solution, bounds, {name: asked[name] for name in SETTINGS}, rounds)
     if timing:
         total["decision_wall_s"] = decision_times(record)
+    if curves:
+        from ..simulate.report.series import thinned
+
+        total["curves"] = thinned(found)
     total["policy_facts"] = getattr(simulation.policy, "facts", dict)()
     trouble: list[OptschedError] = []
     written: list[str] = []

@@ -59,6 +59,8 @@ from .duration import duration
     metavar="PICTURE",
     help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf a figure.",
 )
+@click.option("--trace", type=click.Path(path_type=Path), metavar="CSV",
+              help="Write how value and bound came to be: a line for each change, with the seconds since the start.")
 @json_option
 @quiet_option
 def command(
@@ -71,6 +73,7 @@ def command(
     pairs: tuple[str, ...],
     output: Path | None,
     gantt: Path | None,
+    trace: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -91,12 +94,13 @@ def command(
 
     objectives.parse(objective)
     options = solver_options(pairs)
-    check_outputs({"-o": output, "--gantt": gantt}, instance)
+    check_outputs({"-o": output, "--gantt": gantt, "--trace": trace}, instance)
     draw = None if gantt is None else can_draw(gantt)
     loaded = load(instance)
-    from .progress import live_progress
+    from .progress import Trace, live_progress
 
-    with live_progress(objective, time_limit_s, wanted=not quiet) as on_progress:
+    with live_progress(objective, time_limit_s, wanted=not quiet) as show:
+        seen = None if trace is None else Trace(show)
         solution = engine.solve(
             loaded,
             objective,
@@ -106,7 +110,7 @@ def command(
             workers=workers,
             options=options,
             checked=True,
-            on_progress=on_progress,
+            on_progress=seen or show,
         )
     trouble: list[OptschedError] = []
     written: list[str] = []
@@ -115,6 +119,12 @@ def command(
         try:
             files.write_text(output, files.dump_plan(solution))
             written.append(f"plan: {output}")
+        except OptschedError as error:
+            trouble.append(error)
+    if trace is not None and seen is not None:
+        try:
+            files.write_text(trace, seen.as_csv())
+            written.append(f"trace: {trace}")
         except OptschedError as error:
             trouble.append(error)
     if draw is not None and gantt is not None and solution.plan is not None:

@@ -222,7 +222,10 @@ class JobState:
         self._change_rate(run, now_s)
 
     def _change_rate(self, run: Run, now_s: float) -> None:
-        run.unsaved = self._unsaved(now_s)
+        run.unsaved = unsaved = self._unsaved(now_s)
+        if len(unsaved) > 1 and self.job.profile.checkpoint_every_s is None:  # it is lost as a whole, or not at all
+            seconds = math.fsum(part for part, _ in unsaved)
+            run.unsaved = ((seconds, math.fsum(part * rate for part, rate in unsaved) / seconds),)
         run.work_s = self.attempt_left_s(now_s)
         run.rate = run.full_rate / run.slowdown
         run.work_from_s = max(now_s, run.work_from_s)

@@ -74,7 +74,7 @@ class Study(Part):
 
     `parameters` are lists of values by name: every command that names one in braces is run once for each of its values.
     `seeds` is the parameter `seed`. `time_limit` and `memory_gib` bound one run. `policies` is short for methods that
-    simulate one each.
+    simulate one each. With `plans` the plan of every run is kept, and the report links to its picture.
     """
 
     format: Literal["optsched-study/1"]
@@ -84,6 +84,7 @@ class Study(Part):
     seeds: tuple[int, ...] = (0,)
     time_limit: Annotated[str, AfterValidator(_duration)] = "10m"
     memory_gib: Annotated[float, Field(gt=0)] = 4.0
+    plans: bool = False
     parameters: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], tuple[Scalar, ...]] = {}
     policies: tuple[Name, ...] = ()
     instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1)]

@@ -1,6 +1,7 @@
 """One run of a study in a process of its own: limited in time and memory, on one thread."""
 
 import ctypes
+import gzip
 import json
 import os
 import resource
@@ -9,16 +10,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..duration import human
 from .design import arguments
+from .machine import made_on
 
 ONE_THREAD = {name: "1" for name in (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS",
 )}
+TRACE, PLAN = "trace.csv", "plan.json.gz"
+"""Files that are kept beside an answer."""
 PR_SET_PDEATHSIG = 1
 GIB = 1 << 30
 POLL_S = 0.02
@@ -27,21 +31,26 @@ POLL_S = 0.02
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a run left: `answer` is what the command printed, or None where it failed; `reason` then says why.
-    `wall_s` and `cpu_s` are the run's own, start of Python included; `memory_gib` is the most it held."""
+    `wall_s` and `cpu_s` are the run's own, start of Python included; `memory_gib` is the most it held. `made_on` says
+    with which versions and machine; `kept` holds files that are kept beside the answer, by the ending of their name."""
 
     answer: dict[str, Any] | None
     reason: str | None
     wall_s: float
     cpu_s: float
     memory_gib: float
+    made_on: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, bytes] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """All but the files."""
+        return {name: value for name, value in asdict(self).items() if name != "kept"}
 
 
 def run_command(command: str, instance: Path | None, *, time_limit_s: float, memory_gib: float,
-                output: Path | None = None) -> Outcome:
-    """Run `optsched COMMAND [INSTANCE]`; with `output` it writes an instance there, else its JSON is the answer."""
+                output: Path | None = None, plans: bool = False) -> Outcome:
+    """Run `optsched COMMAND [INSTANCE]`; with `output` it writes an instance there, else its JSON is the answer, without
+    the plan that it may hold. With `plans` the plan is kept as a file."""
     words = arguments(command)
     line = [sys.executable, "-m", "optsched", words[0]]
     if instance is not None:
@@ -53,7 +62,8 @@ def run_command(command: str, instance: Path | None, *, time_limit_s: float, mem
         line.append("--json")
         if words[0] == "solve" and "--workers" not in words:
             line += ["--workers", "1"]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryDirectory() as beside:
+        line += extras(words, Path(beside), plans)
         started_s = time.perf_counter()
         process = subprocess.Popen(
             line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
@@ -65,7 +75,7 @@ def run_command(command: str, instance: Path | None, *, time_limit_s: float, mem
             _kill(process)
             raise
         spent = {"wall_s": time.perf_counter() - started_s, "cpu_s": used.ru_utime + used.ru_stime,
-                 "memory_gib": used.ru_maxrss * 1024 / GIB}
+                 "memory_gib": used.ru_maxrss * 1024 / GIB, "made_on": made_on()}
         for file in (out, err):
             file.seek(0)
         if status is None:
@@ -75,9 +85,37 @@ def run_command(command: str, instance: Path | None, *, time_limit_s: float, mem
         if output is not None:
             return Outcome(answer={}, reason=None, **spent)
         try:
-            return Outcome(answer=json.loads(out.read()), reason=None, **spent)
+            answer = json.loads(out.read())
         except ValueError:
             return Outcome(answer=None, reason="printed no JSON", **spent)
+        if words[0] == "solve":
+            answer.pop("jobs", None)  # the plan; thousands of them would fill the disk
+        return Outcome(answer=answer, reason=None, kept=files_of(Path(beside)), **spent)
+
+
+def extras(words: list[str], beside: Path, plans: bool) -> list[str]:
+    """What is asked of a command for figures: files go into the folder `beside`."""
+    more = []
+    if words[0] == "simulate" and "--curves" not in words:
+        more.append("--curves")
+    if words[0] == "solve" and "--trace" not in words:
+        more += ["--trace", str(beside / TRACE)]
+    if plans and words[0] in ("simulate", "solve") and not {"-o", "--output"} & set(words):
+        more += ["-o", str(beside / ("simulation" if words[0] == "simulate" else PLAN))]
+    return more
+
+
+def files_of(beside: Path) -> dict[str, bytes]:
+    """Trace and packed plan, where the run wrote them."""
+    found = {}
+    for name in (TRACE, PLAN):
+        if (beside / name).exists():
+            found[name] = (beside / name).read_bytes()
+    for path in (beside / "simulation" / PLAN, beside / "simulation" / "plan.json"):
+        if path.exists():
+            data = path.read_bytes()
+            found[PLAN] = data if path.name == PLAN else gzip.compress(data, mtime=0)
+    return found
 
 
 def _wait(process: subprocess.Popen[bytes], until_s: float) -> tuple[int | None, resource.struct_rusage]:

@@ -1,7 +1,7 @@
 """The folder of a study: instances it made, one file a finished run, each written whole or not at all."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ KIND = "optsched-study-results/1"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A run with what it left; `answer` is None where it failed."""
+    """A run with what it left; `answer` is None where it failed. `address` names its files in the folder, and is empty
+    where it was not run because it has no instance; `made_on` has versions and machine."""
 
     run: Run
     answer: dict[str, Any] | None
@@ -24,6 +25,8 @@ class Result:
     wall_s: float
     cpu_s: float
     memory_gib: float
+    made_on: dict[str, str] = field(default_factory=dict)
+    address: str = ""
 
 
 class Results:
@@ -57,9 +60,13 @@ class Results:
                 reads.append((word, found.st_size, found.st_mtime_ns))
         return self.folder / "instances" / f"{digest(make, reads, code_version())}.json.gz"
 
-    def address(self, run: Run, instance_hash: str, limits: tuple[float, float]) -> str:
-        """What the result of a run depends on, as one name."""
-        return digest(instance_hash, run.command, limits, code_version())
+    def address(self, run: Run, instance_hash: str, limits: tuple[float, float], plans: bool = False) -> str:
+        """What the result of a run depends on, as one name; runs that keep their plans have names of their own."""
+        return digest(instance_hash, run.command, limits, code_version(), *(["plans"] if plans else []))
+
+    def beside(self, address: str, name: str) -> Path:
+        """Where a file of a run is kept beside its answer."""
+        return self.folder / "runs" / f"{address}.{name}"
 
     def find(self, run: Run, address: str) -> Result | None:
         """The result of a run that has been finished before."""
@@ -67,13 +74,17 @@ class Results:
             found = json.loads((self.folder / "runs" / f"{address}.json").read_bytes())
         except (OSError, ValueError):
             return None
-        return Result(run=run, **{name: found[name] for name in ("answer", "reason", "wall_s", "cpu_s", "memory_gib")})
+        said = {name: found[name] for name in ("answer", "reason", "wall_s", "cpu_s", "memory_gib")}
+        return Result(run=run, **said, made_on=found.get("made_on", {}), address=address)
 
-    def keep(self, result: Result, address: str) -> None:
-        """Write a result down. Raises InputError naming the file that cannot be written."""
-        run = result.run
+    def keep(self, result: Result, kept: dict[str, bytes]) -> None:
+        """Write a result down, the files beside it first. Raises InputError naming the file that cannot be written."""
+        run, address = result.run, result.address
+        for name, data in kept.items():
+            files.write_bytes(self.beside(address, name), data)
         files.write_text(self.folder / "runs" / f"{address}.json", json.dumps({
             "instance": run.instance, "method": run.method, "parameters": dict(run.parameters),
             "command": run.command, "version": code_version(), "answer": result.answer, "reason": result.reason,
             "wall_s": result.wall_s, "cpu_s": result.cpu_s, "memory_gib": result.memory_gib,
+            "made_on": result.made_on,
         }) + "\n")

@@ -39,7 +39,7 @@ def run_study(
             found[i] = Result(run, None, broken[source], 0.0, 0.0, 0.0)
             continue
         path, instance_hash = made[source]
-        address = results.address(run, instance_hash, limits)
+        address = results.address(run, instance_hash, limits, study.plans)
         known = results.find(run, address)
         if known is not None:
             found[i] = known
@@ -49,10 +49,10 @@ def run_study(
         on_start(len(todo), len(found))
     tasks = [(i, run.command, path, limits) for i, run, path, _ in open_runs]
     addresses = {i: (run, address) for i, run, _, address in open_runs}
-    for i, outcome in _in_parallel(tasks, workers):
+    for i, outcome in _in_parallel(tasks, workers, plans=study.plans):
         run, address = addresses[i]
-        found[i] = Result(run=run, **outcome.as_dict())
-        results.keep(found[i], address)
+        found[i] = Result(run=run, address=address, **outcome.as_dict())
+        results.keep(found[i], outcome.kept)
         if on_result is not None:
             on_result(found[i])
     return [found[i] for i in range(len(todo))]
@@ -82,20 +82,20 @@ def _make(
 
 
 def _in_parallel(
-    tasks: list[tuple[int, str, Path, tuple[float, float]]], workers: int, *, makes: bool = False
+    tasks: list[tuple[int, str, Path, tuple[float, float]]], workers: int, *, makes: bool = False, plans: bool = False
 ) -> Iterator[tuple[int, Outcome]]:
     """Outcomes as they come: each run is a process of its own, so threads suffice to wait for them."""
     from joblib import Parallel, delayed
 
     parallel: Any = Parallel(n_jobs=workers, backend="threading", return_as="generator_unordered", batch_size=1)
-    yield from parallel(delayed(_one)(task, makes) for task in tasks)
+    yield from parallel(delayed(_one)(task, makes, plans) for task in tasks)
 
 
-def _one(task: tuple[int, str, Path, tuple[float, float]], makes: bool) -> tuple[int, Outcome]:
+def _one(task: tuple[int, str, Path, tuple[float, float]], makes: bool, plans: bool) -> tuple[int, Outcome]:
     i, command, path, (time_limit_s, memory_gib) = task
     return i, run_command(
         command, None if makes else path, time_limit_s=time_limit_s, memory_gib=memory_gib,
-        output=path if makes else None,
+        output=path if makes else None, plans=plans,
     )
 
 

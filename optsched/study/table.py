@@ -25,7 +25,7 @@ class Column:
     value: Callable[[Result], float | None]
 
 
-def _at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
+def at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
     def value(result: Result) -> float | None:
         found: Any = result.answer
         for name in path:
@@ -35,7 +35,7 @@ def _at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
     return value
 
 
-def _level(name: str) -> Callable[[Result], float | None]:
+def level(name: str) -> Callable[[Result], float | None]:
     def value(result: Result) -> float | None:
         answer = result.answer or {}
         levels = answer.get("levels") or ([answer["objective"]] if isinstance(answer.get("objective"), dict) else [])
@@ -62,21 +62,21 @@ def _percent(value: Callable[[Result], float | None]) -> Callable[[Result], floa
 
 
 COLUMNS = (
-    Column("mean JCT", "h", 2, _at("jct_s", "mean", over=H)),
-    Column("p99 JCT", "h", 1, _at("jct_s", "p99", over=H)),
-    Column("makespan", "h", 1, _at("makespan_s", over=H)),
-    Column("worst fairness", "", 2, _at("finish_time_fairness", "max")),
-    Column("mean fairness", "", 2, _at("finish_time_fairness", "mean")),
-    Column("preemptions", "", 0, _at("preemptions")),
-    Column("out of memory", "", 0, _at("out_of_memory")),
+    Column("mean JCT", "h", 2, at("jct_s", "mean", over=H)),
+    Column("p99 JCT", "h", 1, at("jct_s", "p99", over=H)),
+    Column("makespan", "h", 1, at("makespan_s", over=H)),
+    Column("worst fairness", "", 2, at("finish_time_fairness", "max")),
+    Column("mean fairness", "", 2, at("finish_time_fairness", "mean")),
+    Column("preemptions", "", 0, at("preemptions")),
+    Column("out of memory", "", 0, at("out_of_memory")),
     Column("lost GPU time", "h", 1, _lost_gpu_h),
-    Column("GPUs held", "%", 1, _percent(_at("use", "gpus"))),
-    Column("energy", "kWh", 0, _at("energy_kwh", "total")),
-    Column("decision, mean", "ms", 2, _at("decision_wall_s", "mean", over=1e-3)),
-    Column("decision, p99", "ms", 2, _at("decision_wall_s", "p99", over=1e-3)),
-    Column("value", "", 4, _level("value")),
-    Column("bound", "", 4, _level("bound")),
-    Column("gap", "%", 1, _percent(_level("gap"))),
+    Column("GPUs held", "%", 1, _percent(at("use", "gpus"))),
+    Column("energy", "kWh", 0, at("energy_kwh", "total")),
+    Column("decision, mean", "ms", 2, at("decision_wall_s", "mean", over=1e-3)),
+    Column("decision, p99", "ms", 2, at("decision_wall_s", "p99", over=1e-3)),
+    Column("value", "", 4, level("value")),
+    Column("bound", "", 4, level("bound")),
+    Column("gap", "%", 1, _percent(level("gap"))),
     Column("run", "s", 1, lambda result: result.cpu_s),
 )
 

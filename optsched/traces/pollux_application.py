@@ -36,7 +36,7 @@ class Application:
 
     def __init__(self, folder: Path) -> None:
         self.name = folder.name
-        self._adaptive_s: dict[Shape, float] = {}
+        self._adaptive_s: dict[Shape, Floats] = {}
         self._shapes: dict[str, ByBatch] = defaultdict(dict)
         for at, (shape, local, *times) in _rows(folder / "placements.csv", "placement", "local_bsz"):
             if not (shape.isascii() and shape.isdecimal()) or "0" in shape:
@@ -79,12 +79,18 @@ class Application:
 
     def adaptive_run_s(self, shape: Shape) -> float:
         """Seconds from the first step to the end of the last epoch when each epoch has the batch size of the best
-        goodput for its gradient noise."""
+        goodput for its gradient noise, on as many of the GPUs as are best for it: early epochs gain nothing from the
+        large batches that many GPUs need."""
+        epochs = [self._adaptive_epochs(fewer) for fewer in _within(shape)]
+        return float(np.minimum.reduce(epochs).sum())
+
+    def _adaptive_epochs(self, shape: Shape) -> Floats:
+        """Seconds of each epoch on all GPUs of a placement."""
         if shape not in self._adaptive_s:
             self._adaptive_s[shape] = self._adaptive(shape)
         return self._adaptive_s[shape]
 
-    def _adaptive(self, shape: Shape) -> float:
+    def _adaptive(self, shape: Shape) -> Floats:
         gpus = sum(shape)
         local, passes = self.limits.divisions(gpus)
         times = np.array([self._step(shape, one) for one in local.tolist()]).reshape(-1, 2)
@@ -93,7 +99,8 @@ class Application:
         square, variance = self._gradients(batch)
         gain = (variance + square) / (variance * self.smallest_batch / batch + square)
         progress = np.diff([0.0, *self._progress])
-        return float((progress * (step_s / gain).min(axis=1)).sum())
+        found: Floats = progress * (step_s / gain).min(axis=1)
+        return found
 
     def _gradients(self, batch: Ints) -> tuple[Floats, Floats]:
         """Squared norm and variance of the gradient, by epoch and batch size."""
@@ -150,6 +157,19 @@ class Application:
     def _evenly(self, nodes: int, per_node: float, local: int) -> Times:
         by_gpus = self._sizes[nodes]
         return _between({gpus: _between(measured, local) for gpus, measured in by_gpus.items()}, nodes * per_node)
+
+
+def _within(shape: Shape) -> list[Shape]:
+    """The placement, and those of fewer of its GPUs on the fewest of its nodes."""
+    found = []
+    for gpus in range(1, sum(shape) + 1):
+        left, fewer = gpus, []
+        for on_node in shape:
+            if left > 0:
+                fewer.append(min(left, on_node))
+                left -= on_node
+        found.append(tuple(fewer))
+    return found
 
 
 def _between(points: Mapping[int, Times], at: float) -> Times:

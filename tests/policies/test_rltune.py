@@ -169,6 +169,12 @@ def test_nobody_passes_the_gang_that_was_picked(tmp_path: Path) -> None:
     found = plan_of("rltune", *jobs, nodes=(Node(name="n", gpus=4, cpus=4),), options={"weights": str(path)})
     assert [times(found[name]) for name in ("a", "b", "c", "cpu")] == [[(0, 10)], [(10, 15)], [(15, 20)], [(3, 8)]]
     assert where(found["b"]) == [{"n": 4}]
+    jobs.append(Job(id="long", gpus=1, duration_s=9.0, submit_s=2.0))  # it would end after b can start at 10
+    more = {"weights": str(path), "backfill": "yes"}
+    found = plan_of("rltune", *jobs, nodes=(Node(name="n", gpus=4, cpus=4),), options=more)
+    assert [times(found[name]) for name in ("b", "c", "long")] == [[(10, 15)], [(2, 7)], [(15, 24)]]
+    with pytest.raises(InputError, match="expected yes or no"):
+        policy("rltune", options={"backfill": "maybe"})
 
 
 @pytest.mark.parametrize("text, says", [

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +46,28 @@ def test_the_choice_is_the_best_of_all(problem: tuple[list[list[Configuration]],
     found = choose(jobs, room)
     assert found.proven
     assert total(jobs, room, found.chosen) == pytest.approx(least, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_prices_rule_out_nothing_that_is_needed(seed: int) -> None:
+    # Large enough for prices. A second row that cannot bind changes nothing, so that dynamic programming over the
+    # first says what is best.
+    draw = np.random.default_rng(seed)
+    jobs = []
+    for _ in range(45):
+        bend, speed = draw.uniform(0.02, 0.5), draw.choice([0.5, 1.0, 2.0])
+        ways = [
+            Configuration(float((speed * gpus / (1 + bend * (gpus - 1))) ** -0.5), ((0, gpus), (1, 1)))
+            for gpus in (1, 2, 3, 4, 6, 8, 12, 16, 24)
+        ]
+        jobs.append([*ways, Configuration(1.6)])
+    single = [[Configuration(way.cost, way.use[:1]) for way in ways] for ways in jobs]
+    best, found = choose(single, [70]), choose(jobs, [70, 1000])
+    assert best.proven
+    assert found.proven
+    cost, least = total(jobs, [70, 1000], found.chosen), total(single, [70], best.chosen)
+    assert least is not None
+    assert cost == pytest.approx(least, abs=1e-4)
 
 
 def elastic(name: str, work_s: float, rates: dict[int, float], kinds: dict[str, float] | None = None) -> Job:

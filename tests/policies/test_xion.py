@@ -93,7 +93,7 @@ def test_a_gang_of_victims_pays_for_all_of_them(
     ),
     gpus=st.integers(1, 6), spread=st.booleans(), finish_s=WORK,
 )
-@settings(QUICK, max_examples=50)
+@settings(QUICK, max_examples=30)
 def test_the_victims_are_the_cheapest_of_all_subsets(
     jobs: list[tuple[int, int, float, float]], gpus: int, spread: bool, finish_s: float
 ) -> None:

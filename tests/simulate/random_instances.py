@@ -87,7 +87,7 @@ def profiles(draw: Any) -> Profile:
         checkpoint_s=draw(SECONDS),
         restore_s=draw(SECONDS),
         startup_s=draw(SECONDS),
-        **draw(st.sampled_from([{}, {"name": "m0", "model_gib": 4.0}, {"name": "m1", "model_gib": 6.0}])),
+        **draw(st.sampled_from([{}, {"name": "llm", "model_gib": 4.0}, {"name": "vlm", "model_gib": 6.0}])),
         fetch_s=draw(st.sampled_from([0.0, 0.0, 1.3, 6.0])),
         checkpoint_every_s=draw(st.sampled_from([None, None, 0.0, 3.0, 50.0])),
         sharing=Sharing(duty=0.7),

@@ -1,6 +1,7 @@
 """What the page draws, in as many points as a reader can tell apart, however many jobs there are."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from ..record import Floats, Ints
 
 STEPS, POINTS, NODE_ROWS, NODE_STEPS = 1000, 400, 120, 400
 """Most steps of a curve over time, points of a distribution, and rows and columns of the map of nodes."""
+THINNED = 200
+"""Most points of a curve of one simulation among many."""
 LONG_TAIL, TAIL_SHOWN, TAIL_STEPS = 2.0, 1.25, 0.2
 """Where the last job completes this many times later than it was submitted, only so much of that is shown at first; the
 rest has this share of the steps."""
@@ -66,10 +69,10 @@ def edges(found: Metrics, most: int) -> Floats:
     return np.concatenate((np.linspace(now_s, until_s, most - tail + 1), np.linspace(until_s, last_s, tail + 1)[1:]))
 
 
-def gpus_in_use(found: Metrics) -> Curves:
-    """GPUs held of each type, and those there are while nodes may be lost."""
+def gpus_in_use(found: Metrics, at_s: Floats | None = None) -> Curves:
+    """GPUs held of each type, and those there are while nodes may be lost, in the steps between `at_s`, else `STEPS`."""
     rows, instance = found.rows, found.instance
-    at_s = edges(found, STEPS)
+    at_s = edges(found, STEPS) if at_s is None else at_s
     part = parts(rows)
     start_s, end_s, amount = rows.start_s[part.row], rows.end_s[part.row], part.held
     means = {}
@@ -114,6 +117,28 @@ def distribution(values: Floats) -> tuple[Floats, Floats]:
         return ordered, np.arange(1, count + 1) / count
     rank = np.unique(np.linspace(0, count - 1, POINTS).astype(np.int64))
     return ordered[rank], (rank + 1) / count
+
+
+def thinned(found: Metrics) -> dict[str, Any]:
+    """Curves for figures of many simulations, of at most `THINNED` points each: `jct_s`, quantiles that cut the jobs into
+    equal parts, the last of them the largest; `gpus_held`, the share of the GPUs there that is held between `edges_s`
+    (seconds from now), None without GPUs or jobs."""
+    ordered = np.sort(found.jct_s)
+    count = len(ordered)
+    rank = np.arange(count) if count <= THINNED else np.ceil(np.arange(1, THINNED + 1) * count / THINNED).astype(int) - 1
+    held_gpus = None
+    if count and found.instance.cluster.total_gpus:
+        at_s = edges(found, THINNED)
+        use, there = gpus_in_use(found, at_s), _there(found, at_s)
+        total = np.sum(list(use.means.values()), axis=0)
+        share = np.divide(total, there, out=np.zeros_like(total), where=there > 0)
+        held_gpus = {"edges_s": _short(use.edges_s), "share": _short(share)}
+    return {"jct_s": _short(ordered[rank]), "gpus_held": held_gpus}
+
+
+def _short(values: Floats) -> list[float]:
+    """Six digits are more than a picture shows."""
+    return [float(f"{value:.6g}") for value in values.tolist()]
 
 
 def waiting_by_size(found: Metrics) -> tuple[list[str], list[int], NDArray[np.float64]]:

@@ -51,12 +51,12 @@ class AdaSrsf(ListScheduling):
                "profile.network_duty"),
         sureness="derived",
         verified="The abstract: a communication model with contention, AdaDUAL, SRSF order, LWF-kappa placement with "
-                 "kappa 1.",
-        derived="The AdaDUAL threshold, from the completion times of two transfers on one link.",
+                 "kappa 1",
+        derived="The AdaDUAL threshold, from the completion times of two transfers on one link",
         reconstructed="Jobs ask once, with all their traffic left, where the original asks for each message; free GPUs "
-                      "are told apart by their node's load.",
+                      "are told apart by their node's load",
         published="Average JCT 20.1 % and 36.7 % lower than SRSF that avoids all contention or accepts that of two; "
-                  "LWF-kappa up to 1.59 times better than first fit.",
+                  "LWF-kappa up to 1.59 times better than first fit",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

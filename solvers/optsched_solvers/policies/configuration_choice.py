@@ -16,8 +16,10 @@ EFFORT = 0.5
 DIGITS = 1e7
 """What the largest cost is scaled to."""
 ROUNDING = 1e-9
-STEPS = 120
+STEPS = 160
 PATIENCE = 4
+WORTH_PRICING = 400
+"""Configurations from which on prices cost less time than they save."""
 LARGEST_COURSE = 4096
 """Room up to which a single row is solved by dynamic programming."""
 
@@ -105,7 +107,8 @@ class Core:
         self.best = self._placed(self.cost)
         self.value = float(self.cost[self.best].sum())
         self.bound, self.reduced = -math.inf, self.cost
-        self._price()
+        if len(self.cost) >= WORTH_PRICING:
+            self._price()
         least = np.minimum.reduceat(self.reduced, self.first)
         slack = self.value - self.bound + ROUNDING * max(1.0, abs(self.value))
         self.open = self.reduced - least[self.job] <= slack
@@ -122,10 +125,10 @@ class Core:
             since += 1
             if bound > self.bound:
                 self.bound, self.reduced, since = bound, reduced, 0
-                if k % 4 == 0:
-                    self._improve(self._placed(reduced))
             elif since >= PATIENCE:
                 step, since = step / 2, 0
+            if k % 5 == 4:
+                self._improve(self._placed(self.reduced))
             at = np.flatnonzero(reduced <= least[self.job])
             pick = at[np.unique(self.job[at], return_index=True)[1]]
             over = self.share[:, pick].sum(axis=1) - self.all

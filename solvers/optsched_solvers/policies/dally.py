@@ -43,12 +43,12 @@ class Dally:
         needs=("node.rack", "profile.locality", "cluster.rack_uplink_gbps", "profile.network_gbps"),
         sureness="reconstructed",
         verified="The abstract: delay scheduling for consolidation, network-sensitive preemption, and an auto-tuner of "
-                 "the delay timers.",
-        derived="A job is moved only where the GPU time saved exceeds that of all pauses it takes.",
+                 "the delay timers",
+        derived="A job is moved only where the GPU time saved exceeds that of all pauses it takes",
         reconstructed="The levels machine and rack, timers as moving averages of waits by gang size, the sensitivity "
-                      "as ideal over actual run time, the first timers and the interval of reviews.",
+                      "as ideal over actual run time, the first timers and the interval of reviews",
         published="Makespan up to 69 % shorter than consolidation-based scheduling, average JCT up to 83 % and "
-                  "communication overhead up to 98 % lower under congested networking.",
+                  "communication overhead up to 98 % lower under congested networking",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

@@ -67,11 +67,11 @@ class DeepShareMyopic:
                "node.memory_gbps", "profile.memory_gbps", "profile.memory_duty"),
         sureness="derived",
         verified="The reward, its moving average and the round of 300 s, in the public code (reward_helper, "
-                 "cluster_env).",
+                 "cluster_env)",
         derived="The reward of one step is maximised exactly where the original learns a policy for its sum; "
-                "throughput ratios come from this project's contention, not from a table of measured pairs.",
-        reconstructed="Jobs are not preempted at a ratio of 0.6, as the original does; gangs need not be split evenly.",
-        published="Average JCT up to 18.2 % and tail JCT up to 20.7 % lower than widely used policies.",
+                "throughput ratios come from this project's contention, not from a table of measured pairs",
+        reconstructed="Jobs are not preempted at a ratio of 0.6, as the original does; gangs need not be split evenly",
+        published="Average JCT up to 18.2 % and tail JCT up to 20.7 % lower than widely used policies",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

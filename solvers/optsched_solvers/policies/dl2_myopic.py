@@ -92,7 +92,7 @@ class Dl2Myopic(Reallocation):
 
     def _quotas_left(self, world: World, movable: list[str]) -> dict[str | None, int]:
         """GPUs of each quota that no job keeps in any case."""
-        left: dict[str | None, int] = {tenant: cap for tenant, cap in world.instance.gpu_cap.items()}  # noqa: C416
+        left: dict[str | None, int] = dict(world.instance.gpu_cap.items())
         moving = set(movable)
         for job_id in world.running:
             tenant = world.job(job_id).tenant

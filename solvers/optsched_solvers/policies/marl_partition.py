@@ -35,10 +35,10 @@ class MarlPartition(ListScheduling):
         needs=("node.rack", "node.memory_gbps", "cluster.uplinks", "profile.network_gbps", "profile.memory_gbps"),
         sureness="reconstructed",
         verified="The abstract: several schedulers cooperate, jobs may be forwarded between them, and an interference "
-                 "model predicts slow-downs.",
+                 "model predicts slow-downs",
         reconstructed="In place of learned agents each scheduler takes the best of its places under the fitted model; "
-                      "the features, the regression and the order of jobs.",
-        published="Average JCT more than 20 % lower than representative schemes.",
+                      "the features, the regression and the order of jobs",
+        published="Average JCT more than 20 % lower than representative schemes",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

@@ -46,7 +46,9 @@ def spread_choices(
             if kind not in kinds or count < usable[kinds[kind]]:
                 kinds[kind] = name
     for name in kinds.values():
-        yield (Slot(node=name, gpus=gpus, cpus=gpus * option.mode.cpus_per_gpu),)
+        placement: Placement = (Slot(node=name, gpus=gpus, cpus=gpus * option.mode.cpus_per_gpu),)
+        if world.free.holds(need, placement):
+            yield placement
     if option.spread == "node":
         return
     groups: dict[tuple[str, str], list[str]] = {}
@@ -75,7 +77,8 @@ def spread_choices(
 def _cpu_only(world: World, job_id: str, option: Option, among: Sequence[str]) -> Iterator[Placement]:
     need = world.need(job_id, option)
     if not need.needs_node:
-        yield ()
+        if world.free.holds(need, ()):
+            yield ()
         return
     for name in among:
         placement = (Slot(node=name, cpus=option.mode.cpus),)

@@ -37,7 +37,7 @@ class SynergyTune(Seating):
     """
 
     name = "synergy-tune"
-    title = "cores where they speed a job up most, taken back down to the proportional share for whoever lacks its own"
+    title = "cores by sensitivity, cut back to the proportional share where others lack theirs"
     interval = "300s"
     own_options: tuple[str, ...] = ("order", "share")
 

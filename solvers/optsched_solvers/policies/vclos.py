@@ -51,13 +51,13 @@ class Vclos(ListScheduling):
         needs=("node.rack", "cluster.rack_uplink_gbps", "profile.network_gbps"),
         sureness="derived",
         verified="The abstract: contention is avoided by giving each job network resources of its own, chosen together "
-                 "with its GPUs.",
+                 "with its GPUs",
         derived="The choice of racks is an exact optimum of the integer program over racks, solved by enumeration of "
-                "reachable sums.",
+                "reachable sums",
         reconstructed="Stages 0 and 1 (one server, one leaf) from a secondary text; one uplink a rack stands for the "
-                      "links to the spines, so there is no choice of spines; the order of jobs.",
+                      "links to the spines, so there is no choice of spines; the order of jobs",
         published="Average waiting time 65.65 % lower with optical switches in large simulations; average JCT within "
-                  "3.38 % of the bound without contention.",
+                  "3.38 % of the bound without contention",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

@@ -20,6 +20,8 @@ class Rltune(PickedFirst):
     RLTune's program is taken (`mapping`).
 
     Options: `weights`, a file that `optsched learn rltune` wrote (default: one that comes with the package).
+    `backfill`: `no` (default, as published), or `yes`: meanwhile gangs start that will be done before; only this looks
+    at how long jobs run.
 
     Source: RLTune, SoCC 2025, and its public code (philly_env_base_v2.py, allocation_score.py).
     """
@@ -45,8 +47,11 @@ class Rltune(PickedFirst):
         super().__init__()
         given = dict(options or {})
         for name in given:
-            if name != "weights":
-                raise InputError(f"policy rltune has no option {name}; it has weights")
+            if name not in ("weights", "backfill"):
+                raise InputError(f"policy rltune has no option {name}; it has weights and backfill")
+        if given.get("backfill", "no") not in ("yes", "no"):
+            raise InputError(f"option backfill of policy rltune: {given['backfill']!r}; expected yes or no")
+        self.backfill = given.get("backfill") == "yes"
         self.scorer: Scorer = read(given.get("weights", DEFAULT_WEIGHTS))
 
     def scores(self, world: World, moment: Moment, visible: list[str]) -> Floats:

@@ -1,6 +1,7 @@
 """RLTune's queue: one job is picked, and while it has no place nobody else starts."""
 
 from bisect import insort
+from math import inf
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from optsched.instance import Placement, Slot
 from optsched.modes import WIDEST_FIRST, Option
 from optsched.physics import span
 from optsched.simulate.demand import Demand
+from optsched.simulate.outlook import Outlook
 from optsched.simulate.world import World
 
 from ..demand_queue import DemandQueue, Entry, arrival_key
@@ -128,6 +130,9 @@ class PickedFirst:
     first_only = True
     """Whether the first way in order of the nodes is taken instead of the best one."""
 
+    backfill = False
+    """Whether visible gangs that will be done before the picked one has its place may start meanwhile (EASY)."""
+
     def __init__(self) -> None:
         self._gangs: list[Entry] = []
         self._others = DemandQueue()
@@ -153,6 +158,8 @@ class PickedFirst:
             if self._picked is None:
                 self._picked = visible[int(np.argmax(self.scores(world, moment, visible)))]
             if not self._start(world, moment, visible):
+                if self.backfill:
+                    self._fill(world, visible)
                 break
         while entry := self._others.best():
             found = world.fit(entry[1])
@@ -178,6 +185,29 @@ class PickedFirst:
         self._picked = None
         world.start(picked, *found)
         return True
+
+
+    def _fill(self, world: World, visible: list[str]) -> None:
+        """In order of arrival, what is expected to end before the picked gang fits."""
+        assert self._picked is not None
+        fits_s = fits_at_s(world, self._picked)
+        for job_id in visible:
+            if job_id == self._picked or world.now_s + world.fastest_finish_s(job_id) >= fits_s:
+                continue
+            found = Moment(world).place(job_id, requested_gpus(world, self._picked), self.first_only)
+            if found is not None and world.now_s + world.expected_run_s(job_id, *found) < fits_s:
+                self._gangs.remove((arrival_key(world, job_id), job_id))
+                world.start(job_id, *found)
+
+
+def fits_at_s(world: World, job_id: str) -> float:
+    """When a job is expected to fit, as those that run now end; infinite where it never does."""
+    outlook = Outlook(world)
+    for end_s, other in sorted((world.expected_release_s(one), one) for one in (*world.running, *world.saving)):
+        outlook.release(other, finished=other in world.running)
+        if world.fit(job_id, outlook.room) is not None:
+            return end_s
+    return inf
 
 
 def rows_of(world: World, moment: Moment, visible: list[str]) -> Floats:

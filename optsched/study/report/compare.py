@@ -1,0 +1,127 @@
+"""The runs of a study side by side: methods over problems, and which methods are best."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..design import Scalar, Study, placeholders
+from ..results import Result
+from ..table import H, at, level
+from .statistics import Floats, ratios
+
+COMPARED = ("simulate", "solve")
+"""Commands whose answers are values of whole plans."""
+MEAN_JCT, P99_JCT = at("jct_s", "mean", over=H), at("jct_s", "p99", over=H)
+VALUE, BOUND, GAP = level("value"), level("bound"), level("gap")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A run in its place: `method` and `case` are the names of method and instance with the values of their parameters,
+    the seed aside."""
+
+    method: str
+    case: str
+    seed: Scalar | None
+    result: Result
+
+    @property
+    def ok(self) -> bool:
+        return self.result.answer is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Methods, the best first, over problems: a problem is a case with a seed. `measure` says for each case what is
+    compared, `values` has it, less being better: NaN where a method was not run, infinity where it failed."""
+
+    entries: tuple[Entry, ...]
+    methods: tuple[str, ...]
+    cases: tuple[str, ...]
+    problems: tuple[tuple[str, Scalar | None], ...]
+    measure: dict[str, str]
+    values: Floats
+
+    @property
+    def ratios(self) -> Floats:
+        return ratios(self.values)
+
+    def of(self, case: str, method: str) -> list[Entry]:
+        """The runs of a method over a case, in the order of the seeds, those that failed left out."""
+        return [one for one in self.entries if one.case == case and one.method == method and one.ok]
+
+
+def compare(study: Study, results: Sequence[Result]) -> Comparison:
+    """Everything in its place; methods are ranked by how many problems they solve, then by the geometric mean of their
+    ratios to the best values."""
+    entries = _placed(study, results)
+    cases = tuple(dict.fromkeys(one.case for one in entries))
+    compared = [one for one in entries if _command(one) in COMPARED]
+    jct = {case: all(MEAN_JCT(one.result) is not None for one in compared if one.case == case and one.ok) for case in cases}
+    seeds: dict[str, dict[Scalar | None, None]] = {case: {} for case in cases}
+    for one in compared:
+        seeds[one.case][one.seed] = None
+    # A method without a seed beside methods with seeds has the same value for each of them.
+    problems = tuple(
+        (case, seed) for case in cases for seed in seeds[case] if seed is not None or len(seeds[case]) == 1
+    )
+    methods = list(dict.fromkeys(one.method for one in entries))
+    row, column = {name: i for i, name in enumerate(methods)}, {problem: k for k, problem in enumerate(problems)}
+    values = np.full((len(methods), len(problems)), np.nan)
+    for one in compared:
+        found = (MEAN_JCT if jct[one.case] else VALUE)(one.result) if one.ok else None
+        value = math.inf if found is None else found
+        for seed in [one.seed] if (one.case, one.seed) in column else seeds[one.case]:
+            if (one.case, seed) in column:
+                values[row[one.method], column[one.case, seed]] = value
+    order = _ranked(ratios(values))
+    return Comparison(
+        entries=tuple(entries), methods=tuple(methods[i] for i in order), cases=cases, problems=problems,
+        measure={case: "mean JCT" if jct[case] else "objective" for case in cases}, values=values[order],
+    )
+
+
+def _placed(study: Study, results: Sequence[Result]) -> list[Entry]:
+    sources = {spec.name: set(placeholders(spec.command or spec.file or "")) for spec in study.instances}
+    found = []
+    for one in results:
+        run = one.run
+        given = [pair for pair in run.parameters if pair[0] != "seed"]
+        mine = [pair for pair in given if pair[0] in sources[run.instance]]
+        found.append(Entry(
+            _named(run.method, [pair for pair in given if pair not in mine]), _named(run.instance, mine),
+            dict(run.parameters).get("seed"), one,
+        ))
+    goals = {_objective(one) for one in found if one.ok and _command(one) in COMPARED}
+    if len(goals) < 2:
+        return found
+    # Values of different objectives are not comparable: each objective makes cases of its own.
+    return [Entry(one.method, f"{one.case}, {goal}" if (goal := _objective(one)) else one.case, one.seed, one.result)
+            for one in found]
+
+
+def _named(name: str, parameters: list[tuple[str, Scalar]]) -> str:
+    return " ".join([name, *(f"{key}={value}" for key, value in parameters)])
+
+
+def _command(one: Entry) -> str:
+    return one.result.run.command.split()[0]
+
+
+def _objective(one: Entry) -> str:
+    """What a run was asked to minimise; of one that failed, as its command says."""
+    words = one.result.run.command.replace("=", " ").split()
+    return words[words.index("--objective") + 1] if "--objective" in words[:-1] else "wct"
+
+
+def _ranked(found: Floats) -> list[int]:
+    def merit(i: int) -> tuple[float, float, int]:
+        there = found[i][~np.isnan(found[i])]
+        finite = there[np.isfinite(there)]
+        if not len(finite):
+            return 2.0, 0.0, i
+        return 1 - len(finite) / len(there), float(np.log(finite).mean()), i
+
+    return sorted(range(len(found)), key=merit)
