@@ -1,5 +1,7 @@
 """CPU time of the combinatorial bounds: `python benchmarks/bounds.py [JOBS]`, 100,000 jobs by default.
 
+`python benchmarks/bounds.py --prices [JOBS]`: of the bounds by prices beside them, 10,000 jobs by default.
+
 Three GPU types, 40 profiles, Philly-like gangs and log-normal durations; released at once or over a week.
 """
 
@@ -7,7 +9,8 @@ import random
 import sys
 import time
 
-from optsched.bounds import all_bounds, lower_bounds
+from optsched.bounds import all_bounds, lower_bounds, priced_bound
+from optsched.bounds.certificate import recomputed
 from optsched.cluster import Cluster, Node
 from optsched.instance import Instance
 from optsched.job import Job
@@ -48,7 +51,25 @@ def instance(jobs: int, horizon_s: float, weighted: bool, seed: int = 1) -> Inst
     ))
 
 
+def prices(jobs: int) -> None:
+    """The bounds by prices after 0, 30 and 120 steps, and how long it takes to check their certificates."""
+    made = instance(jobs, jobs * 40.0, True)
+    for name in ("wct", "makespan", "ftf"):
+        [known] = lower_bounds(made, parse(name))
+        print(f"{jobs} jobs, {name}: {known.value:.6g} ({known.source})")
+        for steps in (0, 30, 120):
+            started = time.process_time()
+            _, certificate = priced_bound(made, parse(name), steps)
+            found = time.process_time()
+            assert recomputed(made, certificate)[1] == []
+            checked_s = time.process_time() - found
+            print(f"  {steps:4d} steps {found - started:7.1f} s CPU  {certificate.value:.6g}  checked in {checked_s:.1f} s")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--prices"]:
+        prices(int(sys.argv[2]) if len(sys.argv) > 2 else 10_000)
+        return
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     for horizon_s, weighted in ((0.0, True), (7 * 86400.0, True), (7 * 86400.0, False)):
         made = instance(jobs, horizon_s, weighted)

@@ -31,8 +31,8 @@ from tests.data import DATA
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = (
-    "README.md", "CHANGELOG.md", "docs/concepts.md", "docs/formats.md", "docs/mathematics.md", "solvers/README.md",
-    "instances/README.md", "instances/examples/README.md",
+    "README.md", "CHANGELOG.md", "docs/concepts.md", "docs/formats.md", "docs/mathematics.md", "docs/studies.md",
+    "solvers/README.md", "instances/README.md", "instances/examples/README.md",
 )
 SHORT_LIMIT = "2s"
 """What `--time-limit` is replaced by: the commands must work, how good their plans are is tested elsewhere."""

@@ -9,11 +9,15 @@ GPUs that two jobs share are held once. A job that may share its GPUs therefore 
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..instance import Instance
 from ..objectives import Objective, Term
 from .terms import Outlook, look, term_bounds
 from .ways import Ways, tabulate
+
+if TYPE_CHECKING:
+    from .certificate import Certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,24 @@ def lower_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
 def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
     """The best bound on each level among plans of the plan class. Raises InputError as `lower_bounds`."""
     return _best(all_bounds(instance, objective))
+
+
+def priced_bound(
+    instance: Instance, objective: Objective, steps: int | None = None, target: float | None = None
+) -> "tuple[Bound, Certificate]":
+    """The bound by the prices on GPU time that so many steps of a search find, and its certificate; where
+    `lower_bounds` knows a better one, that one, which the certificate falls short of. Seconds to minutes, the same on
+    every machine.
+
+    `objective` is "wct", "makespan" or "ftf" alone; `target` is the value of a plan, which tells the search how far it
+    may get. Raises InputError for other objectives and as `lower_bounds`.
+    """
+    from .by_prices import STEPS, concluded, counted, searching
+
+    last = None
+    for found in searching(instance, objective, counted(STEPS if steps is None else steps), target):
+        last = found
+    return concluded(instance, objective, last)
 
 
 def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True) -> list[Bound]:

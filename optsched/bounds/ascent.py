@@ -6,7 +6,7 @@ import numpy as np
 
 from .ways import Floats
 
-PATIENCE = 8
+PATIENCE = 4
 """Steps without progress after which the target is brought nearer."""
 FLOOR = 0.02
 """The least by which a cell moves, as a share of how far the dearest moves."""
@@ -17,16 +17,20 @@ Evaluate = Callable[[Floats], tuple[float, Floats]]
 """A bound at prices, and a supergradient of it there: GPU-seconds bought less those that there are."""
 
 
-def ascend(evaluate: Evaluate, lengths: Floats, target: float, prices: Floats) -> Iterator[tuple[float, Floats]]:
+def ascend(
+    evaluate: Evaluate, lengths: Floats, distance: float | None, target: float, prices: Floats
+) -> Iterator[tuple[float, Floats]]:
     """Supergradient ascent from `prices`; yields the best bound so far and its prices after each step, without end.
 
-    Step lengths after Polyak towards the best bound plus a distance, first up to `target` (the value of a plan), which
-    is halved when progress stalls. The direction is averaged over steps (Barahona and Anbil, Mathematical Programming
-    87, 2000); each cell moves in proportion to its own price.
+    Step lengths after Polyak towards the best bound plus a `distance`, if not given up to `target` (the value of a
+    plan), which is halved when progress stalls. The direction is averaged over steps (Barahona and Anbil, Mathematical
+    Programming 87, 2000); each cell moves in proportion to its own price.
     """
     value, excess = evaluate(prices)
     best_value, best, mean = value, prices, excess
-    distance, since = max(target - value, 0.02 * abs(target)), 0.0
+    if distance is None:
+        distance = max(target - value, 0.02 * abs(target))
+    since = 0.0
     while True:
         yield best_value, best
         direction = mean / lengths

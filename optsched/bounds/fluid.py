@@ -9,6 +9,8 @@ from .ways import Floats
 
 INSTANTS = 400
 """About how many instants the fluid schedule looks at while jobs still come."""
+SHORTEST_S = 1e-6
+"""No interval is shorter."""
 FULL = 8.0
 """How sharply a price falls where GPUs idle: it is multiplied by the share of them in use to this power."""
 
@@ -25,11 +27,15 @@ class Fluid:
     value: float
 
     def grid(self, intervals: int) -> Floats:
-        """At most so many intervals from now to the last end, with about as many heads and ends in each."""
+        """At most so many intervals from now to the last end: half of their ends share out the time, half the heads
+        and ends of jobs."""
         points = np.unique(np.concatenate([[0.0], self.heads_s, self.ends_s]))
-        if len(points) > intervals + 1:
-            points = points[np.unique(np.linspace(0, len(points) - 1, intervals + 1).round().astype(int))]
-        found: Floats = points if len(points) > 1 else np.array([0.0, max(1.0, 2 * float(points[0]))])
+        even = np.linspace(0, float(points[-1]), intervals - intervals // 2 + 1)
+        if len(points) > intervals // 2 + 1:
+            points = points[np.unique(np.linspace(0, len(points) - 1, intervals // 2 + 1).round().astype(int))]
+        points = np.unique(np.concatenate([points, even]))
+        points = points[np.append(True, np.diff(points) > SHORTEST_S)]
+        found: Floats = points if len(points) > 1 else np.array([0.0, 1.0])
         return found
 
     def on(self, grid_s: Floats) -> Floats:
@@ -45,9 +51,10 @@ def resampled(prices: Floats, old_s: Floats, new_s: Floats) -> Floats:
 
 
 def fluid(market: Market) -> Fluid:
-    """Serve at each instant the jobs of the highest weight by GPU-second first, none faster than its gang."""
+    """Serve at each instant the jobs of the highest weight by GPU-second first, none faster than its gang. Some job
+    must have a weight."""
     kept = [one for one in market.buyers if one.weight > 0]
-    worth = _worth(market)
+    worth = worth_of_types(market)
     pool = float(worth @ np.array(market.capacity)) if market.capacity else 0.0
     size = np.array([
         min((worth[way.gpu_type] * way.gpus if way.gpu_type >= 0 else 0.0) / way.speed for way in one.ways)
@@ -59,6 +66,7 @@ def fluid(market: Market) -> Fluid:
         density = np.where(size > 0, weight / (size * work), np.inf)
     order = np.argsort(-density, kind="stable")
     size, weight, head, work, density = size[order], weight[order], head[order], work[order], density[order]
+    earned = np.where(size > 0, weight / work, 0.0)
     points = np.unique(np.concatenate([[0.0], head]))
     if len(points) > INSTANTS:
         points = np.unique(points[np.linspace(0, len(points) - 1, INSTANTS).round().astype(int)])
@@ -80,7 +88,7 @@ def fluid(market: Market) -> Fluid:
         ended = (left == 0.0) & (done > 0)
         # It ends in this interval, no sooner than alone.
         ends[ended] = np.maximum(ends[ended], np.where(done[ended] < length * (1 - 1e-9), now + done[ended], until))
-        used = done * np.where(np.isfinite(density), size * density, 0.0)
+        used = done * earned
         instants.append(now)
         rates.append(float(used.sum()) / max(pool * length, 1e-300))
         full.append(min(1.0, float((done * size).sum()) / max(pool * length, 1e-300)))
@@ -96,7 +104,7 @@ def fluid(market: Market) -> Fluid:
     )
 
 
-def _worth(market: Market) -> Floats:
+def worth_of_types(market: Market) -> Floats:
     """What a GPU of each type is worth beside the best one: how few GPU-seconds jobs take there, on average."""
     best, own = np.zeros(len(market.capacity)), np.zeros(len(market.capacity))
     for one in market.buyers:

@@ -4,9 +4,9 @@ speeds of gangs is relaxed.
 Any plan that the verifier accepts tells for each job how many seconds it works in which way in each interval of time,
 holding at least `Way.gpus` GPUs of the way's type for each of them, and never in two ways at once:
 
-- a gang on GPUs of several types, n_t of type t, works as if it spent the share n_t / n of each second in the way of type
-  t: with `mixing` "sum" that is its rate exactly, and it holds n GPUs for n_t / n of the second, which is n_t; one that is
-  as fast as its slowest type does no more work than in the way of whichever of its types is cheapest just then;
+- a gang on GPUs of several types, n_t of type t, with `mixing` "sum" works as if it spent the share n_t / n of each
+  second in the way of type t: that is its rate exactly, and n GPUs for n_t / n of a second are n_t; one that is as fast
+  as its slowest type does no more work, and holds no less, than in the way of whichever of its types is cheapest then;
 - elastic gangs have one way for each type, as fast as their fastest size and as thrifty as their thriftiest;
 - a pair holds its GPUs once, so a job that may share counts half on them (its partner may, too, or it would not move);
 - what is lost to preemptions, failures and outages is work done twice.

@@ -1,8 +1,8 @@
 """Lower bounds for whole traces from prices on GPU time: plain arithmetic, which anyone can repeat.
 
 Relax "at most m_c GPUs of type c are held at any instant" with a price lambda_ck >= 0 for a GPU-second of type c in
-interval k of time, and 0 after the last. Then every job buys its own work where it is cheapest, one way at a time, in as
-many pieces as it likes. For sums of weighted completion times a job also pays for the end of its last piece:
+interval k of time, and 0 after the last. Then every job buys its own work where it is cheapest, one way at a time, in
+as many pieces as it likes. For sums of weighted completion times a job also pays for the end of its last piece:
 
     bound(lambda) = sum_j min over k of [ w_j (t_k + s) + cheapest price of the work of j, done in intervals up to k ]
                     - sum_ck m_c len_k lambda_ck
@@ -31,23 +31,32 @@ from .market import Buyer, Market, Way
 
 ROUNDING = 1e-11
 """Sums are taken this much, relative to the terms in them, to the safe side: far more than floats lose."""
-EXACT = 1e-12
-"""Share of a job's work that counts as none."""
+EXACT, IN_TIME = 1e-12, 1e-9
+"""Shares of a job's work that count as none: of that to buy, and of that still to do at a due date."""
+
+Cells = list[list[float]]
+"""A number for each GPU type and interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Work to be had in one interval at `price` a second of work, at most `work` seconds of it in each second there."""
+    """Work to be had in one interval at `price` a second of work, at most `work` seconds of it in each second there;
+    `uses` are the GPU-seconds of each type that a second of such work takes."""
 
     price: float
     work: float
+    uses: tuple[tuple[int, float], ...]
+
+
+Offer = tuple[float, int, float, Step]
+"""Price of a second of work, interval, seconds of work, and what it uses."""
 
 
 class Prices:
     """What jobs pay at given prices: interval k goes from `grid_s[k]` to the next, in seconds after now, and
     `prices[c][k]` is what a GPU-second of type c costs in it; from the last instant on GPUs are free."""
 
-    def __init__(self, market: Market, grid_s: list[float], prices: list[list[float]]) -> None:
+    def __init__(self, market: Market, grid_s: list[float], prices: Cells) -> None:
         self._market = market
         self._grid_s = grid_s
         self._prices = prices
@@ -76,45 +85,42 @@ class Prices:
             for k, price in enumerate(prices)
         )
 
-    def by(self, buyer: Buyer, due_s: float) -> float:
-        """The least that a job can pay for all its work between its head and `due_s`; infinite where it cannot do it."""
+    def by(self, buyer: Buyer, due_s: float, bought: Cells | None = None) -> float:
+        """The least that a job can pay for all its work between its head and `due_s`; infinite where it cannot do it.
+        The GPU-seconds for it are added to `bought`."""
         grid, last = self._grid_s, len(self._grid_s) - 1
-        if due_s > grid[last]:
-            start_s = max(grid[last], buyer.head_s)
-            free_s = max(0.0, due_s - start_s)  # at full speed and for nothing
-        else:
-            free_s = 0.0
+        free_s = max(0.0, due_s - max(grid[last], buyer.head_s))  # at full speed and for nothing
         need = buyer.work_s - free_s
         if need <= EXACT * buyer.work_s:
             return 0.0
-        offers = []
-        for k, steps in enumerate(self._offered(buyer.ways, 0.0)[:last]):
+        plain = self._offered(buyer.ways, 0.0)
+        offers: list[Offer] = []
+        for k in range(self._interval(buyer.head_s), last):
+            if grid[k] >= due_s:
+                break
             length_s = min(grid[k + 1], due_s) - max(grid[k], buyer.head_s)
-            if length_s > 0:
-                offers.extend((step.price, step.work * length_s) for step in steps)
-        offers.sort()
-        paid = []
-        for price, amount in offers:
-            taken = min(need, amount)
-            paid.append(taken * price)
-            need -= taken
-            if need <= 0:
-                return math.fsum(paid)
-        # Who ends within rounding of its due date is in time.
-        return math.fsum(paid) if need <= 1e-9 * buyer.work_s else math.inf
+            offers.extend((step.price, k, step.work * length_s, step) for step in plain[k])
+        paid, missing = _taken(offers, need, bought)
+        return paid if missing <= IN_TIME * buyer.work_s else math.inf
 
-    def least(self, buyer: Buyer) -> float:
-        """The least that a job can pay for its work and its weighted completion."""
+    def _interval(self, at_s: float) -> int:
+        """The interval in which an instant lies; the number of them for one after the grid."""
+        return bisect_right(self._grid_s, at_s) - 1
+
+    def least(self, buyer: Buyer, bought: Cells | None = None) -> float:
+        """The least that a job can pay for its work and its weighted completion. The GPU-seconds for it are added to
+        `bought`."""
         weight, head_s, work_s = buyer.weight, buyer.head_s, buyer.work_s
         if weight == 0:
             return 0.0
         grid, last = self._grid_s, len(self._grid_s) - 1
         plain, final = self._offered(buyer.ways, 0.0), self._offered(buyer.ways, weight)
         best = cheapest = math.inf
+        end = first = self._interval(head_s)
         chosen: list[tuple[float, float]] = []  # price and amount of the cheapest work in the intervals before k
         have = paid = 0.0  # of it, at most all the work
         enough = EXACT * work_s
-        for k in range(bisect_right(grid, head_s, 0, last + 1) - 1, last + 1):
+        for k in range(first, last + 1):
             start_s = grid[k] if grid[k] > head_s else head_s
             until_now = weight * start_s
             if until_now >= best:
@@ -124,7 +130,7 @@ class Prices:
             if until_now + work_s * cheapest < best:
                 cost = self._completing(final[k], length_s, work_s - have, chosen, enough)
                 if cost is not None and until_now + paid + cost < best:
-                    best = until_now + paid + cost
+                    best, end = until_now + paid + cost, k
             if k == last:
                 break
             for step in plain[k]:
@@ -142,7 +148,22 @@ class Prices:
                     else:
                         chosen[-1] = price, amount - beyond
                         have, paid = work_s, paid - beyond * price
+        if bought is not None:
+            self._add(buyer, first, end, bought)
         return best
+
+    def _add(self, buyer: Buyer, first: int, end: int, bought: Cells) -> None:
+        """What a job buys that completes in interval `end`."""
+        grid, last = self._grid_s, len(self._grid_s) - 1
+        plain = self._offered(buyer.ways, 0.0)
+        offers: list[Offer] = []
+        for k in range(first, end):
+            length_s = grid[k + 1] - max(grid[k], buyer.head_s)
+            offers.extend((step.price, k, step.work * length_s, step) for step in plain[k])
+        length_s = grid[end + 1] - max(grid[end], buyer.head_s) if end < last else math.inf
+        final = self._offered(buyer.ways, buyer.weight)[end]
+        offers.extend((step.price, end, step.work * length_s, step) for step in final)
+        _taken(offers, buyer.work_s, bought)
 
     @staticmethod
     def _completing(
@@ -176,18 +197,50 @@ class Prices:
         return self._steps[key]
 
 
+def _taken(offers: list[Offer], need: float, bought: Cells | None) -> tuple[float, float]:
+    """What the cheapest of `offers` cost that make up `need` seconds of work, and how much of it they leave. What they
+    use is added to `bought`, where it lies in its intervals."""
+    offers.sort(key=_price_of)
+    paid = []
+    for price, k, amount, step in offers:
+        if need <= 0:
+            break
+        taken = min(need, amount)
+        paid.append(taken * price)
+        need -= taken
+        if bought is not None:
+            for gpu_type, gpu_s in step.uses:
+                if k < len(bought[gpu_type]):
+                    bought[gpu_type][k] += gpu_s * taken
+    return math.fsum(paid), need
+
+
+def _price_of(offer: Offer) -> float:
+    return offer[0]
+
+
 def _steps(ways: tuple[Way, ...], per_s: float, prices: tuple[float, ...]) -> tuple[Step, ...]:
     """The lower convex hull of work and cost of the ways, from (0, 0) on, as steps of rising price."""
     points = [
-        (one.speed, per_s + (prices[one.gpu_type] * one.gpus if one.gpu_type >= 0 else 0.0)) for one in ways
+        (one.speed, per_s + (prices[one.gpu_type] * one.gpus if one.gpu_type >= 0 else 0.0), one) for one in ways
     ]
     if len(points) == 1:
-        return (Step(points[0][1] / points[0][0], points[0][0]),)
+        speed, cost, way = points[0]
+        return (Step(cost / speed, speed, _uses(way, None, speed)),)
     steps: list[Step] = []
     speed = cost = 0.0
+    before: Way | None = None
     while ahead := [point for point in points if point[0] > speed]:
-        price, faster = min(((y - cost) / (x - speed), -x) for x, y in ahead)
-        more = -faster - speed
-        steps.append(Step(price, more))
-        speed, cost = -faster, cost + price * more
+        price, _, way = min(((y - cost) / (x - speed), -x, way) for x, y, way in ahead)
+        more = way.speed - speed
+        steps.append(Step(price, more, _uses(way, before, more)))
+        speed, cost, before = way.speed, cost + price * more, way
     return tuple(steps)
+
+
+def _uses(way: Way, before: Way | None, more: float) -> tuple[tuple[int, float], ...]:
+    """GPU-seconds for a second of the work that a way does `more` than the one before it, in its place."""
+    found = [(way.gpu_type, way.gpus / more)] if way.gpu_type >= 0 else []
+    if before is not None and before.gpu_type >= 0:
+        found.append((before.gpu_type, -before.gpus / more))
+    return tuple(found)

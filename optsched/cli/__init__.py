@@ -23,11 +23,12 @@ COMMANDS = {
     "study": ("study", "Many runs over many instances: resumable, one table."),
     "verify": ("verify", "Check a plan independently of what made it."),
     "bound": ("bound", "Lower bounds that no plan can beat."),
+    "verify-bound": ("verify_bound", "Check the certificate of a bound by plain arithmetic."),
     "learn": ("learn", "Train what a policy learns, in the simulator."),
     "generate": ("generate", "Make an instance with jobs like those of a published trace."),
     "import": ("import_", "Turn a trace or benchmark file into an instance."),
     "list": ("list", "What is there: solvers, rounds, policies, formats, objectives."),
-    "schema": ("schema", "JSON Schema of instance, plan and round files."),
+    "schema": ("schema", "JSON Schema of instance, plan, round and bound files."),
 }
 """Name of each command, its module here, and its line in `optsched --help`."""
 

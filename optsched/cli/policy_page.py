@@ -42,7 +42,7 @@ def _section(one: Listed, source: Source) -> list[str]:
         "Verified": source.verified, "Derived": source.derived, "Reconstructed": source.reconstructed,
         "Published result": source.published,
     }
-    stated = [f"- {name}: {text}." for name, text in parts.items() if text]
+    stated = [f"- {name}: {text[0].upper()}{text[1:]}." for name, text in parts.items() if text]
     return [f"## {one.name}", "", f"{one.title[0].upper()}{one.title[1:]}.", "", f"- Cite: {_linked(source)}", *stated]
 
 

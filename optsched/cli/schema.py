@@ -6,15 +6,21 @@ import click
 
 
 @click.command("schema")
-@click.argument("kind", metavar="instance|plan|round", type=click.Choice(["instance", "plan", "round"]))
+@click.argument("kind", metavar="instance|plan|round|bound", type=click.Choice(["instance", "plan", "round", "bound"]))
 def command(kind: str) -> None:
-    """Print the JSON Schema of instance, plan or round files, for editors and validators.
+    """Print the JSON Schema of instance, plan, round or bound files, for editors and validators.
 
     \b
     optsched schema instance > instance.schema.json
     """
     from .. import files
+    from ..bounds.certificate import schema as bound_schema
     from ..round.files import schema as round_schema
 
-    found = round_schema() if kind == "round" else files.schema("plan" if kind == "plan" else "instance")
+    if kind == "round":
+        found = round_schema()
+    elif kind == "bound":
+        found = bound_schema()
+    else:
+        found = files.schema("plan" if kind == "plan" else "instance")
     click.echo(json.dumps(found, indent=2))

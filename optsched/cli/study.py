@@ -1,6 +1,7 @@
-"""`optsched study`: many runs over many instances, resumable, as one table."""
+"""`optsched study`: many runs over many instances, resumable, as one table and one report."""
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import files
+from ..errors import InputError
 from .arguments import json_option, quiet_option
 
 if TYPE_CHECKING:
@@ -20,42 +22,76 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path),
               help="Directory of the results (default: the study's name, here). The same command goes on where an "
                    "interrupted one stopped.")
-@click.option("--workers", type=click.IntRange(1, 1024), default=1, show_default=True, metavar="N",
-              help="Runs at a time.")
+@click.option("--workers", type=click.IntRange(1, 1024), metavar="N",
+              help="Runs at a time (default: 1; with --on, as many as the cluster has cores).")
+@click.option("--on", metavar="ADDRESS",
+              help="Run on a cluster that is there: ray://HOST:PORT, ray://local, or tcp://HOST:PORT of a Dask "
+                   "scheduler. optsched must be installed on its workers as it is here.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N",
+              help="At most N instances of each `files` of the study, evenly taken.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUES",
+              help="Values between commas in place of those that the study gives a parameter or seed; may be repeated.")
 @json_option
 @quiet_option
-def command(study: Path, output: Path | None, workers: int, as_json: bool, quiet: bool) -> int:
-    """Run every method of STUDY.toml over every instance, and write the table.
+def command(
+    study: Path, output: Path | None, workers: int | None, on: str | None, limit: int | None, settings: tuple[str, ...],
+    as_json: bool, quiet: bool,
+) -> int:
+    """Run every method of STUDY.toml over every instance, and write tables and a report.
 
     A run that is finished is never repeated, whatever stopped the study; it is run again only when its instance, its
     command or the code has changed. A run that fails is a row with its reason.
 
     \b
     optsched study instances/studies/systems.toml -o systems --workers 2
+    optsched study instances/studies/known-optima.toml --limit 20
+    optsched study instances/studies/preemption-cost.toml --set seed=1 --set checkpoint=0,5m
     """
+    from ..study.choice import chosen
     from ..study.design import read_study
+    from ..study.latex import as_latex
+    from ..study.report import write_report
     from ..study.results import Results
     from ..study.runner import run_study
+    from ..study.summary import across_markdown, summaries, summary_markdown
     from ..study.table import as_csv, as_markdown, rows
 
-    asked = read_study(study)
+    asked = chosen(read_study(study), settings=[_pair(one) for one in settings], limit=limit)
     results = Results(output or Path(asked.name))
     with progress(asked.title, wanted=not (quiet or as_json)) as (on_start, on_result):
-        found = run_study(asked, results, workers=workers, on_start=on_start, on_result=on_result)
-    table = as_markdown(rows(found), asked.all_methods)
+        found = run_study(asked, results, workers=workers, on=on, on_start=on_start, on_result=on_result)
+    table = "\n".join(part for part in (
+        *(across_markdown(found, one) for one in asked.across), summary_markdown(summaries(found)),
+        as_markdown(rows(found), asked.all_methods),
+    ) if part)
     about = f"{asked.about.strip()}\n\n" if asked.about else ""
     files.write_text(
         results.folder / "table.md", f"# {asked.title}\n\n```sh\noptsched study {study}\n```\n\n{about}{table}"
     )
     files.write_text(results.folder / "runs.csv", as_csv(found))
+    files.write_text(results.folder / "table.tex", as_latex(rows(found)))
+    again = ["optsched", "study", str(study), "-o", str(results.folder), *(["--limit", str(limit)] if limit else [])]
+    again += [word for one in settings for word in ("--set", one)]
+    notes = write_report(asked, study, shlex.join(again), found, results)
     failed = [one for one in found if one.answer is None]
     if as_json:
         click.echo(json.dumps({"runs": len(found), "failed": len(failed), "folder": str(results.folder)}))
     elif not quiet:
-        click.echo(f"{len(found):,} runs, {len(failed):,} failed; table.md and runs.csv are in {results.folder}")
+        there = [name for name in ("table.md", "table.tex", "runs.csv", "report.html", "figures")
+                 if (results.folder / name).exists()]
+        click.echo(f"{len(found):,} runs, {len(failed):,} failed; in {results.folder}: {', '.join(there)}")
+        for note in notes:
+            click.echo(note)
         for one in failed[:10]:
             click.echo(f"  {one.run.instance} / {one.run.method}: {one.reason}")
     return 1 if failed else 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, found, values = text.partition("=")
+    if not found or not name or not values:
+        raise InputError(f"--set {text}: is NAME=VALUE or NAME=VALUE,VALUE")
+    return name, values
 
 
 @contextmanager

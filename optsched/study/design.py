@@ -38,15 +38,28 @@ class Part(BaseModel):
 
 
 class InstanceSpec(Part):
-    """An instance: a `file`, or the `command` that makes it (`generate ...` or `import ...`)."""
+    """An instance: a `file`, or the `command` that makes it (`generate ...` or `import ...`).
+
+    With `files`, a pattern as of the shell, it stands for one instance a file: the file itself, or what `command`, an
+    `import FORMAT` to which the file is added, makes of it. Instances of one `group` are summarised together; those of
+    `files` are a group with the name of the pattern.
+    """
 
     name: Name
     file: str | None = None
+    files: str | None = None
     command: str | None = None
+    group: Name | None = None
 
     @model_validator(mode="after")
     def _one_of(self) -> "InstanceSpec":
-        if (self.file is None) == (self.command is None):
+        if self.files is not None:
+            words = (self.command or "import FORMAT").split()
+            if self.file is not None or words[0] != "import" or len(words) < 2:
+                raise ValueError("with files give no file, and no command but import FORMAT")
+            if set(placeholders(self.files)) - {DATA}:
+                raise ValueError("files takes no parameter but {data}")
+        elif (self.file is None) == (self.command is None):
             raise ValueError("give either file or command")
         _check_command(self.command, MAKES)
         return self
@@ -69,12 +82,20 @@ class Method(Part):
         return self
 
 
+class Across(Part):
+    """A table in which the values of a `parameter` are the columns, for a `column` of the tables."""
+
+    parameter: str
+    column: Literal["mean JCT", "p99 JCT", "makespan", "value", "bound", "gap", "run"] = "mean JCT"
+
+
 class Study(Part):
     """A study file, checked.
 
     `parameters` are lists of values by name: every command that names one in braces is run once for each of its values.
     `seeds` is the parameter `seed`. `time_limit` and `memory_gib` bound one run. `policies` is short for methods that
-    simulate one each. With `plans` the plan of every run is kept, and the report links to its picture.
+    simulate one each. `across` asks for tables over the values of a parameter. With `plans` the plan of every run is
+    kept, and the report links to its picture.
     """
 
     format: Literal["optsched-study/1"]
@@ -86,6 +107,7 @@ class Study(Part):
     memory_gib: Annotated[float, Field(gt=0)] = 4.0
     plans: bool = False
     parameters: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], tuple[Scalar, ...]] = {}
+    across: tuple[Across, ...] = ()
     policies: tuple[Name, ...] = ()
     instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1)]
     methods: tuple[Method, ...] = ()
@@ -102,7 +124,10 @@ class Study(Part):
             if twice:
                 raise ValueError(f"{what} {twice[0]} is named twice")
         known = {DATA, "seed", *self.parameters}
-        texts = [(one.name, one.command or one.file or "") for one in self.instances]
+        for one in self.across:
+            if one.parameter not in self.parameters:
+                raise ValueError(f"across names {one.parameter}, which is no parameter here")
+        texts = [(one.name, f"{one.command or ''} {one.file or one.files or ''}") for one in self.instances]
         for owner, text in (*texts, *((one.name, one.command) for one in self.methods)):
             for name in placeholders(text):
                 if name not in known:
@@ -111,14 +136,14 @@ class Study(Part):
             if method.against is not None and method.against not in {one.name for one in self.all_methods}:
                 raise ValueError(f"method {method.name}: against names {method.against}, which is no method here")
             for name in method.only or ():
-                if name not in {one.name for one in self.instances}:
+                if name not in {known for one in self.instances for known in (one.name, one.group)}:
                     raise ValueError(f"method {method.name}: only names {name}, which is no instance of this study")
         return self
 
     @property
     def all_methods(self) -> tuple[Method, ...]:
         """The methods, those of `policies` first."""
-        return (*(Method(name=name, command=f"simulate --policy {name}") for name in self.policies), *self.methods)
+        return (*(Method(name=name, command=f"simulate --policy {name} --timing") for name in self.policies), *self.methods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +159,7 @@ class Run:
     make: str | None
     file: str | None
     command: str
+    group: str | None = None
 
 
 def placeholders(text: str) -> list[str]:
@@ -167,7 +193,7 @@ def _runs(study: Study) -> Iterator[Run]:
     for spec in study.instances:
         source = spec.command or spec.file or ""
         for method in study.all_methods:
-            if method.only is not None and spec.name not in method.only:
+            if method.only is not None and not {spec.name, spec.group} & set(method.only):
                 continue
             names = [name for name in placeholders(source + " " + method.command) if name != DATA]
             for chosen in itertools.product(*(values[name] for name in names)):
@@ -176,7 +202,7 @@ def _runs(study: Study) -> Iterator[Run]:
                 yield Run(
                     instance=spec.name, method=method.name, parameters=tuple(given.items()),
                     make=made if spec.command else None, file=None if spec.command else made,
-                    command=fill(method.command, given),
+                    command=fill(method.command, given), group=spec.group,
                 )
 
 

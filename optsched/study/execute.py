@@ -49,8 +49,8 @@ class Outcome:
 
 def run_command(command: str, instance: Path | None, *, time_limit_s: float, memory_gib: float,
                 output: Path | None = None, plans: bool = False) -> Outcome:
-    """Run `optsched COMMAND [INSTANCE]`; with `output` it writes an instance there, else its JSON is the answer, without
-    the plan that it may hold. With `plans` the plan is kept as a file."""
+    """Run `optsched COMMAND [INSTANCE]`; with `output` it writes an instance there, else its JSON is the answer,
+    without the plan that it may hold. With `plans` the plan is kept as a file."""
     words = arguments(command)
     line = [sys.executable, "-m", "optsched", words[0]]
     if instance is not None:
@@ -74,8 +74,10 @@ def run_command(command: str, instance: Path | None, *, time_limit_s: float, mem
         except BaseException:
             _kill(process)
             raise
-        spent = {"wall_s": time.perf_counter() - started_s, "cpu_s": used.ru_utime + used.ru_stime,
-                 "memory_gib": used.ru_maxrss * 1024 / GIB, "made_on": made_on()}
+        spent: dict[str, Any] = {
+            "wall_s": time.perf_counter() - started_s, "cpu_s": used.ru_utime + used.ru_stime,
+            "memory_gib": used.ru_maxrss * 1024 / GIB, "made_on": made_on(),
+        }
         for file in (out, err):
             file.seek(0)
         if status is None:

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from .. import __version__
+from .address import code_version
 
 LIBRARIES = ("ortools", "numpy")
 
@@ -14,7 +14,7 @@ LIBRARIES = ("ortools", "numpy")
 @cache
 def made_on() -> dict[str, str]:
     """Versions and machine by name, as a reader wants to see them."""
-    found = {"optsched": __version__, "Python": platform.python_version()}
+    found = {"optsched": code_version(), "Python": platform.python_version()}
     for library in LIBRARIES:
         try:
             found[library] = version(library)

@@ -1,32 +1,46 @@
 """Runs what a study has not run yet, several at a time, and keeps each result as soon as it is there."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 from ..duration import parse_duration
 from ..errors import InputError
+from .choice import chosen
+from .clusters import Cluster, connected
 from .design import Run, Study, runs
 from .execute import Outcome, run_command
+from .remote import run_on
 from .results import Result, Results
 
 MAKE_LIMIT_S = 3600.0
 
 
 def run_study(
-    study: Study, results: Results, *, workers: int, on_start: Callable[[int, int], None] | None = None,
-    on_result: Callable[[Result], None] | None = None,
+    study: Study, results: Results, *, workers: int | None = None, on: str | None = None,
+    on_start: Callable[[int, int], None] | None = None, on_result: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     """Every run of the study with its result, in the order of the file. What was finished before is not run again.
 
+    `workers` runs go at a time: one unless given, on the cluster `on` as many as it has cores. Instances are made here.
     `on_start` is told how many runs there are and how many are done; `on_result` is told each new result.
     """
+    study = chosen(study)
+    with connected(on) if on is not None else nullcontext() as cluster:
+        return _run_study(study, results, workers, cluster, on_start, on_result)
+
+
+def _run_study(
+    study: Study, results: Results, workers: int | None, cluster: Cluster | None,
+    on_start: Callable[[int, int], None] | None, on_result: Callable[[Result], None] | None,
+) -> list[Result]:
     todo = runs(study)
     limits = (parse_duration(study.time_limit), study.memory_gib)
     made: dict[str, tuple[Path, str]] = {}
     broken: dict[str, str] = {}
-    for source, path, outcome in _make(todo, results, workers, limits):
+    for source, path, outcome in _make(todo, results, workers or 1, limits):
         if outcome is None or outcome.answer is not None:
             made[source] = path, _hash_of(path)
         else:
@@ -49,12 +63,16 @@ def run_study(
         on_start(len(todo), len(found))
     tasks = [(i, run.command, path, limits) for i, run, path, _ in open_runs]
     addresses = {i: (run, address) for i, run, _, address in open_runs}
-    for i, outcome in _in_parallel(tasks, workers, plans=study.plans):
-        run, address = addresses[i]
-        found[i] = Result(run=run, address=address, **outcome.as_dict())
-        results.keep(found[i], outcome.kept)
-        if on_result is not None:
-            on_result(found[i])
+    with closing(
+        _in_parallel(tasks, workers or 1, plans=study.plans) if cluster is None
+        else run_on(cluster, tasks, workers, plans=study.plans)
+    ) as outcomes:
+        for i, outcome in outcomes:
+            run, address = addresses[i]
+            found[i] = Result(run=run, address=address, **outcome.as_dict())
+            results.keep(found[i], outcome.kept)
+            if on_result is not None:
+                on_result(found[i])
     return [found[i] for i in range(len(todo))]
 
 
@@ -83,7 +101,7 @@ def _make(
 
 def _in_parallel(
     tasks: list[tuple[int, str, Path, tuple[float, float]]], workers: int, *, makes: bool = False, plans: bool = False
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome]]:
     """Outcomes as they come: each run is a process of its own, so threads suffice to wait for them."""
     from joblib import Parallel, delayed
 

@@ -92,6 +92,7 @@ class Row:
     means: tuple[float | None, ...]
     runs: int
     failed: tuple[str, ...]
+    group: str | None = None
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
@@ -105,7 +106,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
         done = [one for one in members if one.answer is not None]
         found.append(Row(
             instance, method, rest, tuple(_mean(column, done) for column in COLUMNS), len(members),
-            tuple(dict.fromkeys(one.reason or "" for one in members if one.answer is None)),
+            tuple(dict.fromkeys(one.reason or "" for one in members if one.answer is None)), members[0].run.group,
         ))
     return found
 
@@ -123,10 +124,10 @@ def used_columns(found: Sequence[Row]) -> list[int]:
 
 
 def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
-    """A table for each instance, methods as rows; then what was published of a method, what is seen here against the
-    method it names, and its note."""
+    """A table for each instance of no group, methods as rows; then what was published of a method, what is seen here
+    against the method it names, and its note."""
     lines: list[str] = []
-    for instance in dict.fromkeys(row.instance for row in found):
+    for instance in dict.fromkeys(row.instance for row in found if row.group is None):
         here = [row for row in found if row.instance == instance]
         shown = used_columns(here)
         extra = list(dict.fromkeys(name for row in here for name, _ in row.parameters))

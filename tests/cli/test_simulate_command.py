@@ -183,7 +183,7 @@ def test_a_plan_that_breaks_a_rule_is_not_shown(run, queue, monkeypatch, tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--policy", "oracle"), "policy 'oracle' is unknown; choose from backfill"),
+        (("--policy", "oracle"), "policy 'oracle' is unknown; choose from a-srpt"),
         (("--policy", "fifo", "--objective", "speed"), "objective 'speed' is unknown"),
         (("--policy", "fifo", "--option", "a=1"), "policy fifo takes no options; leave out a"),
         (("--policy", "fifo", "--option", "a"), "--option 'a' has no value; write key=value"),

@@ -93,8 +93,18 @@ def test_an_adaptive_job_by_hand(tmp_path: Path) -> None:
     # 20. On one GPU 40 take two passes, 0.7 s for 4/3 of the progress that 20 make in 0.4 s: 200 steps of 0.4 s.
     assert job.duration_s == 150 * 0.5
     assert job.gpus == Elastic(min=1, max=2)
+    # On two nodes a step takes 0.8 s, 120 s in all: the job leaves the second GPU idle and takes 80 s as on one.
     assert job.profile.gpus == {1: round(75 / 80, 6), 2: 1.0}
-    assert job.profile.locality == Locality(rack=0.625, cluster=0.625)
+    assert job.profile.locality == Locality(rack=75 / 80, cluster=75 / 80)
+
+
+def test_an_adaptive_job_leaves_gpus_idle_in_epochs_where_they_do_not_pay(tmp_path: Path) -> None:
+    # In the second epoch examples beyond 20 count for nothing: on one node two GPUs take 0.5 s for a step of 20, one
+    # GPU takes 0.4 s. The first epoch is all noise: a batch of 40 halves the 100 steps, on two GPUs in 0.5 s each.
+    epochs = "progress,iteration,metric,grad_sqr,grad_var\n100,1,0.5,0.0,1.0\n200,2,0.6,1.0,0.0\n"
+    path = workload(tmp_path, "a,0,demo,2,20", validation_20=epochs, validation_40=epochs)
+    (job,) = pollux.read(path, cluster="t4=2", gpus_per_node=2, fixed_batch=False).instance.jobs
+    assert job.duration_s == pytest.approx(100 / 2 * 0.5 + 100 * 0.4, abs=1e-3)
 
 
 def test_the_batch_goes_with_the_noise_of_each_epoch(tmp_path: Path) -> None:

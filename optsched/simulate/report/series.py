@@ -70,7 +70,7 @@ def edges(found: Metrics, most: int) -> Floats:
 
 
 def gpus_in_use(found: Metrics, at_s: Floats | None = None) -> Curves:
-    """GPUs held of each type, and those there are while nodes may be lost, in the steps between `at_s`, else `STEPS`."""
+    """GPUs held of each type, and those there are while nodes may be lost, between the instants `at_s`."""
     rows, instance = found.rows, found.instance
     at_s = edges(found, STEPS) if at_s is None else at_s
     part = parts(rows)
@@ -120,12 +120,13 @@ def distribution(values: Floats) -> tuple[Floats, Floats]:
 
 
 def thinned(found: Metrics) -> dict[str, Any]:
-    """Curves for figures of many simulations, of at most `THINNED` points each: `jct_s`, quantiles that cut the jobs into
-    equal parts, the last of them the largest; `gpus_held`, the share of the GPUs there that is held between `edges_s`
-    (seconds from now), None without GPUs or jobs."""
+    """Curves for figures of many simulations, of at most `THINNED` points each: `jct_s`, quantiles that cut the jobs
+    into equal parts, the last of them the largest; `gpus_held`, the share of the GPUs there that is held between
+    `edges_s` (seconds from now), None without GPUs or jobs."""
     ordered = np.sort(found.jct_s)
     count = len(ordered)
-    rank = np.arange(count) if count <= THINNED else np.ceil(np.arange(1, THINNED + 1) * count / THINNED).astype(int) - 1
+    parts_of = min(count, THINNED)
+    rank = -(-np.arange(1, parts_of + 1) * count // max(1, parts_of)) - 1
     held_gpus = None
     if count and found.instance.cluster.total_gpus:
         at_s = edges(found, THINNED)

@@ -1,8 +1,9 @@
 """The runs of a study side by side: methods over problems, and which methods are best."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,10 +21,11 @@ VALUE, BOUND, GAP = level("value"), level("bound"), level("gap")
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A run in its place: `method` and `case` are the names of method and instance with the values of their parameters,
-    the seed aside."""
+    the seed aside; `group` is that of the instance, or its name."""
 
     method: str
     case: str
+    group: str
     seed: Scalar | None
     result: Result
 
@@ -59,7 +61,8 @@ def compare(study: Study, results: Sequence[Result]) -> Comparison:
     entries = _placed(study, results)
     cases = tuple(dict.fromkeys(one.case for one in entries))
     compared = [one for one in entries if _command(one) in COMPARED]
-    jct = {case: all(MEAN_JCT(one.result) is not None for one in compared if one.case == case and one.ok) for case in cases}
+    with_jct = _cases_with_jct(entries)
+    jct = {case: case in with_jct for case in cases}
     seeds: dict[str, dict[Scalar | None, None]] = {case: {} for case in cases}
     for one in compared:
         seeds[one.case][one.seed] = None
@@ -85,21 +88,28 @@ def compare(study: Study, results: Sequence[Result]) -> Comparison:
 
 def _placed(study: Study, results: Sequence[Result]) -> list[Entry]:
     sources = {spec.name: set(placeholders(spec.command or spec.file or "")) for spec in study.instances}
-    found = []
-    for one in results:
-        run = one.run
+    found: list[Entry] = []
+    for result in results:
+        run = result.run
         given = [pair for pair in run.parameters if pair[0] != "seed"]
-        mine = [pair for pair in given if pair[0] in sources[run.instance]]
+        mine = [pair for pair in given if pair[0] in sources.get(run.instance, ())]
         found.append(Entry(
             _named(run.method, [pair for pair in given if pair not in mine]), _named(run.instance, mine),
-            dict(run.parameters).get("seed"), one,
+            run.group or run.instance, dict(run.parameters).get("seed"), result,
         ))
-    goals = {_objective(one) for one in found if one.ok and _command(one) in COMPARED}
-    if len(goals) < 2:
-        return found
-    # Values of different objectives are not comparable: each objective makes cases of its own.
-    return [Entry(one.method, f"{one.case}, {goal}" if (goal := _objective(one)) else one.case, one.seed, one.result)
-            for one in found]
+    goals: dict[str, set[str]] = defaultdict(set)
+    jct = _cases_with_jct(found)
+    for one in found:
+        if _command(one) in COMPARED and one.ok and one.case not in jct:
+            goals[one.case].add(_objective(one))
+    # Values of different objectives are not comparable: each objective makes a case of its own.
+    return [replace(one, case=f"{one.case}, {_objective(one)}") if len(goals[one.case]) > 1 else one for one in found]
+
+
+def _cases_with_jct(entries: Sequence[Entry]) -> set[str]:
+    """Cases of which all that is compared tells its mean JCT."""
+    without = {one.case for one in entries if one.ok and _command(one) in COMPARED and MEAN_JCT(one.result) is None}
+    return {one.case for one in entries} - without
 
 
 def _named(name: str, parameters: list[tuple[str, Scalar]]) -> str:

@@ -89,8 +89,8 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One figure: `key` names its files, `note` says what is drawn and what is not, `instances` and `methods` whose runs
-    are in it."""
+    """One figure: `key` names its files, `note` says what is drawn and what is not; `panel_in` is the height of a panel
+    in inches, `table` (a head and lines) stands below it on the page."""
 
     key: str
     title: str
@@ -105,6 +105,7 @@ class Chart:
         return -(-len(self.panels) // self.columns)
 
 
+NEUTRAL = MUTED
 OTHERS = "#c3cad5"
 COLOURS = ("#1f5f9e", "#d9622b", "#2a9d6f", "#8e4fb0", "#c2385b", "#a67c00", "#17a2b8", "#6b7a3a", "#e58fb1", "#5b5ea6")
 """Of the methods that are told apart, the best first."""
@@ -120,6 +121,3 @@ def others(methods: Sequence[str], drawn: str = "in grey") -> str:
     """The sentence about those that are not told apart."""
     more = len(methods) - TELLS
     return f" The best {TELLS} methods are told apart; {more} others are {drawn}." if more > 0 else ""
-
-
-NEUTRAL = MUTED

@@ -27,7 +27,10 @@ def ratios(values: Floats) -> Floats:
         if not len(finite) or finite.min() < 0:
             continue
         best = finite.min()
-        found[:, k] = column / best if best > 0 else np.where(column == 0, 1.0, np.where(np.isnan(column), np.nan, np.inf))
+        if best > 0:
+            found[:, k] = column / best
+        else:
+            found[:, k] = np.where(np.isnan(column), np.nan, np.where(column == 0, 1.0, np.inf))
     return found
 
 
@@ -44,7 +47,7 @@ def profile(row: Floats) -> tuple[Floats, Floats]:
 def pareto(x: Floats, y: Floats) -> NDArray[np.bool_]:
     """Which points no other one is at most equal to in both and below in one; less is better."""
     better = (x[:, None] <= x) & (y[:, None] <= y) & ((x[:, None] < x) | (y[:, None] < y))
-    return ~better.any(axis=0)
+    return np.logical_not(better.any(axis=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,11 @@ class Difference:
 
 
 @cache
-def _weights(pairs: int) -> Floats:
-    """The share of each pair in each resample."""
+def _counts(pairs: int) -> Floats:
+    """How often each pair is in each resample."""
     picks = np.random.default_rng(RESAMPLING_SEED).integers(pairs, size=(RESAMPLES, pairs))
     found = np.zeros((RESAMPLES, pairs))
-    np.add.at(found, (np.arange(RESAMPLES)[:, None], picks), 1 / pairs)
+    np.add.at(found, (np.arange(RESAMPLES)[:, None], picks), 1)
     return found
 
 
@@ -75,7 +78,7 @@ def paired_bootstrap(first: Floats, second: Floats) -> Difference:
     """
     difference = first - second
     pairs = len(difference)
-    means = _weights(pairs) @ difference
+    means = _counts(pairs) @ difference / pairs
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
@@ -84,8 +87,8 @@ def paired_bootstrap(first: Floats, second: Floats) -> Difference:
 
 
 def benjamini_hochberg(p: list[float]) -> list[float]:
-    """Each p-value as the smallest share of false discoveries at which it counts as one (Benjamini and Hochberg, Journal
-    of the Royal Statistical Society B 57, 1995)."""
+    """Each p-value as the smallest share of false discoveries at which it counts as one (Benjamini and Hochberg,
+    Journal of the Royal Statistical Society B 57, 1995)."""
     order = sorted(range(len(p)), key=lambda i: p[i])
     found, least = [0.0] * len(p), 1.0
     for rank in range(len(p), 0, -1):

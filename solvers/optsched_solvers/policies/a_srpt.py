@@ -39,10 +39,10 @@ class ASrpt:
         needs=("profile.locality",),
         sureness="reconstructed",
         verified="The virtual single machine under preemptive SRPT, whose solution guides the cluster, and predicted "
-                 "lengths.",
+                 "lengths",
         reconstructed="The work of a job there, dispatch at its completion, skipping what does not fit, the bounded "
                       "delay, theta and tau; best fit on the fewest nodes stands for the heavy-edge mapping, as jobs "
-                      "have no graph of stages here.",
+                      "have no graph of stages here",
         published=None,
     )
 

@@ -40,7 +40,7 @@ class Backfill:
         title="The ANL/IBM SP scheduling system",
         venue="JSSPP", year=1995, link="doi:10.1007/3-540-60153-8_35",
         sureness="derived",
-        derived="The rule for counts of processors, on nodes with gangs: the reservation is a place as well as a time.",
+        derived="The rule for counts of processors, on nodes with gangs: the reservation is a place as well as a time",
     )
 
     def __init__(self) -> None:

@@ -40,11 +40,11 @@ class Ces:
         title="Characterization and prediction of deep learning workloads in large-scale GPU datacenters",
         venue="SC", year=2021, link="arXiv:2109.01313",
         sureness="verified",
-        verified="When nodes go off and how many stay, with the constants of the cluster Saturn, in the public code.",
+        verified="When nodes go off and how many stay, with the constants of the cluster Saturn, in the public code",
         derived="The forecast: the same time a day ago, or the trend of three hours, instead of LightGBM on calendar "
-                "features; waking for a waiting job at once instead of at the next step.",
-        reconstructed="Which nodes go off (the last idle ones) and how long they take to boot.",
-        published="Up to 13 % higher use of powered nodes.",
+                "features; waking for a waiting job at once instead of at the next step",
+        reconstructed="Which nodes go off (the last idle ones) and how long they take to boot",
+        published="Up to 13 % higher use of powered nodes",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

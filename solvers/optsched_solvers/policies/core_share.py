@@ -21,7 +21,7 @@ def core_shares(cluster: Cluster) -> dict[str | None, float]:
 @dataclass(frozen=True, slots=True, eq=False)
 class CoreWays:
     """Ways of a job on so many GPUs of one type, the fastest first. `best` have as many cores as the very fastest,
-    `fair` no more than the proportional share, or the fewest where all have more."""
+    `fair` as many as the fastest of those within the proportional share, or the fewest where all have more."""
 
     gpu_type: str | None
     gpus: int
@@ -49,9 +49,10 @@ def core_ways(options: tuple[Option, ...], shares: dict[str | None, float]) -> t
     for (gpu_type, gpus), every in alike.items():
         share = max(shares.get(gpu_type, math.inf), min(option.mode.cpus_per_gpu for option in every))
         top = every[0].mode.cpus_per_gpu
+        fair = next(option.mode.cpus_per_gpu for option in every if option.mode.cpus_per_gpu <= share)
         found.append(CoreWays(
             gpu_type, gpus, tuple(every),
             best=tuple(option for option in every if option.mode.cpus_per_gpu == top),
-            fair=tuple(option for option in every if option.mode.cpus_per_gpu <= share),
+            fair=tuple(option for option in every if option.mode.cpus_per_gpu == fair),
         ))
     return tuple(found)

@@ -19,7 +19,7 @@ class Fifo:
         title="Theory and practice in parallel job scheduling",
         venue="JSSPP", year=1997, link="doi:10.1007/3-540-63574-2_14",
         sureness="derived",
-        derived="Strict order of arrival on nodes: the head of the queue blocks all behind it.",
+        derived="Strict order of arrival on nodes: the head of the queue blocks all behind it",
     )
 
     def __init__(self) -> None:

@@ -38,9 +38,9 @@ class Gittins(Preemptive):
         venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
         sureness="verified",
         verified="The index and its step in the public simulator, but that it adds up S where the definition has "
-                 "S - a, and serves the lowest index first; here it is as defined.",
-        derived="The distribution is learned from what completes in the simulation.",
-        published="Average JCT up to 5.5 times better than under a production resource manager based on YARN.",
+                 "S - a, and serves the lowest index first; here it is as defined",
+        derived="The distribution is learned from what completes in the simulation",
+        published="Average JCT up to 5.5 times better than under a production resource manager based on YARN",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

@@ -48,11 +48,11 @@ class Philly:
         venue="USENIX ATC", year=2019, link="arXiv:1901.05758",
         needs=("tenant.gpu_quota", "tenant.borrow_gpus", "profile.locality", "node.rack"),
         sureness="reconstructed",
-        verified="The kinds of delay, and that locality is relaxed after two to three minutes.",
+        verified="The kinds of delay, and that locality is relaxed after two to three minutes",
         derived=None,
         reconstructed="The levels node, rack and anywhere by equal waits; reclaiming above 90 % use from the latest "
-                      "arrivals; the number of retries, after which a job comes last as it cannot be given up.",
-        published="Fragmentation causes about 80 % of the waiting time; of gangs over 8 GPUs nearly all of it.",
+                      "arrivals; the number of retries, after which a job comes last as it cannot be given up",
+        published="Fragmentation causes about 80 % of the waiting time; of gangs over 8 GPUs nearly all of it",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

@@ -42,11 +42,11 @@ class Qssf:
         needs=("job.user", "job.command", "job.tenant"),
         sureness="verified",
         verified="The priority, the rolling estimate with its fallbacks, alpha, and that the queue stops at the first "
-                 "job that does not fit, in the public code.",
+                 "job that does not fit, in the public code",
         derived="The model learns from what completes in the simulation, with scikit-learn instead of LightGBM, and "
-                "names are compared with the latest 1,000.",
-        reconstructed="Virtual clusters with nodes of their own are queues of tenants on shared nodes.",
-        published="Average JCT up to 6.5 times better than FIFO.",
+                "names are compared with the latest 1,000",
+        reconstructed="Virtual clusters with nodes of their own are queues of tenants on shared nodes",
+        published="Average JCT up to 6.5 times better than FIFO",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

@@ -16,7 +16,7 @@ class Sjf(ListScheduling):
         title="Bounds on multiprocessing timing anomalies",
         venue="SIAM J. Appl. Math. 17", year=1969, link="doi:10.1137/0117039",
         sureness="derived",
-        derived="List scheduling in the order of run times, with start-up; what does not fit is skipped.",
+        derived="List scheduling in the order of run times, with start-up; what does not fit is skipped",
     )
 
     def rank(self, world: World, job_id: str) -> float:

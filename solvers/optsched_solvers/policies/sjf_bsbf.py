@@ -1,6 +1,7 @@
 """SJF-BSBF: share GPUs where that lowers the mean finish of the pair."""
 
 from optsched.modes import Option
+from optsched.physics import placed_rate
 from optsched.policy import Source
 from optsched.simulate.world import World
 
@@ -104,7 +105,10 @@ class SjfBsbf:
         slower = slowdowns(world, job_id, partner)
         if slower is None or not fits_memory(world, job_id, partner):
             return None
-        new_s = world.expected_run_s(job_id, option, world.hold(partner).placement)
+        placement = world.hold(partner).placement
+        if placed_rate(world.instance, world.job(job_id), option.mode, placement) <= 0:
+            return None
+        new_s = world.expected_run_s(job_id, option, placement)
         running_s = world.expected_release_s(partner) - world.now_s
         shared_s = mean_finish_shared_s(new_s, running_s, *slower)
         return shared_s if shared_s < mean_finish_in_turn_s(new_s, running_s) else None

@@ -20,7 +20,7 @@ class Srsf(Preemptive):
         title="Tiresias: A GPU cluster manager for distributed deep learning",
         venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
         sureness="derived",
-        derived="The rule that the paper compares with where run times are known: remaining time x GPUs.",
+        derived="The rule that the paper compares with where run times are known: remaining time x GPUs",
     )
 
     def rank(self, world: World, job_id: str) -> float:

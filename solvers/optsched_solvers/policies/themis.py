@@ -45,12 +45,12 @@ class Themis:
         title="Themis: Fair and efficient GPU cluster scheduling",
         venue="NSDI", year=2020, link="arXiv:1907.01484",
         sureness="derived",
-        verified="The finish-time fairness of a job, in public simulators of the rule.",
+        verified="The finish-time fairness of a job, in public simulators of the rule",
         derived="A gang gets all of its GPUs or none, so that a hidden payment cuts its lease instead, to whole "
-                "quarters; jobs bid for themselves, and the worst one always wins.",
-        reconstructed="The order in which GPUs that nobody won are given out.",
+                "quarters; jobs bid for themselves, and the worst one always wins",
+        reconstructed="The order in which GPUs that nobody won are given out",
         published="Fairness better by more than 2.25 times, and clusters up to 5 % to 250 % more efficient than under "
-                  "earlier schedulers.",
+                  "earlier schedulers",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

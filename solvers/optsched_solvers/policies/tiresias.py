@@ -61,8 +61,8 @@ class Tiresias:
         venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
         sureness="verified",
         verified="Queues, thresholds and PROMOTEKNOB against the public code, and completion times against those that "
-                 "Pollux published.",
-        published="Average JCT up to 5.5 times better than under a production resource manager based on YARN.",
+                 "Pollux published",
+        published="Average JCT up to 5.5 times better than under a production resource manager based on YARN",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

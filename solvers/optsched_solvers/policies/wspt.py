@@ -21,7 +21,7 @@ class Wspt(ListScheduling):
         title="Various optimizers for single-stage production",
         venue="Naval Research Logistics Quarterly 3", year=1956, link="doi:10.1002/nav.3800030106",
         sureness="derived",
-        derived="Run time counts times GPUs, and what does not fit is skipped; optimal on one GPU as published.",
+        derived="Run time counts times GPUs, and what does not fit is skipped; optimal on one GPU as published",
     )
 
     def rank(self, world: World, job_id: str) -> float:

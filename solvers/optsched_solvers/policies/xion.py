@@ -43,11 +43,11 @@ class Xion(Preemptive):
         needs=("profile.checkpoint_s", "profile.restore_s", "profile.startup_s"),
         sureness="derived",
         verified="The abstract: remaining time and the overheads of pausing and loading decide, and a job is only "
-                 "preempted when that is beneficial.",
+                 "preempted when that is beneficial",
         derived="The inequality: the condition under which a swap lowers the sum of completion times, for one victim "
-                "and for a set of them.",
+                "and for a set of them",
         published="Average JCT 19 % lower and waiting time 1.64 times better than the baselines, among them SRTF and "
-                  "FIFO.",
+                  "FIFO",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:

@@ -1,0 +1,140 @@
+"""The bound by prices on GPU time of an objective: the search for it, and its certificate."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InputError
+from ..instance import Instance
+from ..objectives import Objective
+from . import Bound, lower_bounds
+from .ascent import ascend
+from .certificate import Certificate, certified
+from .deadlines import Deadlines
+from .fluid import fluid, resampled
+from .market import Market, market
+from .priced import Prices
+from .refutation import Refutation
+from .ways import Floats
+
+SUMS, LARGEST = ("wct",), ("makespan", "ftf")
+STEPS = 120
+INTERVALS = (24, 48, 96)
+"""The grids of the search for sums, one after the other: on a coarse one a step is cheap and goes far."""
+SHARES = (0.4, 0.7, 1.0)
+"""The share of all steps after which each of them is left."""
+REFINED = 0.01
+"""How much more, relative to the bound in hand, a finer grid is hoped to show."""
+INSTANTS = 64
+"""At most so many instants at which prices change in the search for largest costs."""
+SOURCE = "prices on GPU time"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where the search stands: the bound after so many steps, and its prices by GPU type and interval."""
+
+    step: int
+    value: float
+    grid_s: Floats
+    prices: Floats
+
+
+Stop = Callable[[int], float]
+"""How much of the search is done after so many steps, from 0 to 1."""
+
+
+def check_objective(objective: Objective) -> str:
+    """The name of an objective that prices bound. Raises InputError for any other."""
+    names = [term.name for level in objective.levels for weight, term in level if weight == 1]
+    if len(objective.levels) != 1 or len(objective.levels[0]) != 1 or names[:1] not in [[n] for n in SUMS + LARGEST]:
+        raise InputError(f"prices bound {', '.join((*SUMS, *LARGEST))}, each alone, not {objective.name}")
+    return names[0]
+
+
+def searching(
+    instance: Instance, objective: Objective, done: Stop, target: float | None = None
+) -> Iterator[Found]:
+    """The best prices so far, after each step, until `done` says 1: for "wct" from those of a fluid schedule, on finer
+    and finer grids; `target` is the value of a plan, where one is known. Raises InputError as `check_objective` and
+    `lower_bounds`."""
+    name = check_objective(objective)
+    made = market(instance)
+    if not made.buyers:
+        return
+    [known] = lower_bounds(instance, objective)
+    if name in SUMS:
+        if any(one.weight > 0 for one in made.buyers):
+            yield from _sum(made, done, known.value, target)
+    else:
+        yield from _largest(instance, made, name, done, known.value)
+
+
+def _sum(made: Market, done: Stop, known: float, target: float | None) -> Iterator[Found]:
+    first = fluid(made)
+    if target is None:
+        target = max(first.value, known + 0.05 * abs(known))
+    step, found = 0, None
+    for intervals, share in zip(INTERVALS, SHARES, strict=True):
+        grid = first.grid(intervals)
+        prices = first.on(grid) if found is None else resampled(found.prices, found.grid_s, grid)
+        lengths = np.diff(grid)
+        there = np.array(made.capacity)[:, None] * lengths
+
+        def evaluate(at: Floats, grid: Floats = grid, there: Floats = there) -> tuple[float, Floats]:
+            priced = Prices(made, grid.tolist(), at.tolist())
+            bought = np.zeros_like(at).tolist()
+            total = made.offset + sum(priced.least(one, bought) for one in made.buyers) - priced.worth()
+            return total, np.array(bought).reshape(at.shape) - there
+
+        distance = None if found is None else REFINED * abs(found.value)
+        for value, at in ascend(evaluate, lengths, distance, target, prices):
+            if found is None or value > found.value:
+                found = Found(step, value, grid, at)
+            yield Found(step, found.value, found.grid_s, found.prices)
+            if done(step) >= share:
+                break
+            step += 1
+        if done(step) >= 1:
+            return
+
+
+def _largest(instance: Instance, made: Market, name: str, done: Stop, known: float) -> Iterator[Found]:
+    deadlines = Deadlines(instance, made, name)
+    due_s = deadlines.at(known)
+    points = np.array([0.0, *(one.head_s for one in made.buyers), *due_s])
+    points = np.unique(points[(points == 0) | ((points > 0) & (points < max(due_s) * (1 - 1e-9)))])
+    if len(points) > INSTANTS:
+        points = points[np.unique(np.linspace(0, len(points) - 1, INSTANTS).round().astype(int))]
+    search = Refutation(made, deadlines, points)
+    for step, (value, prices) in enumerate(search.ascend(known)):
+        grid = search.grid(value)
+        yield Found(step, value, grid, np.array(search.cells(prices, grid)).reshape(len(made.capacity), len(grid) - 1))
+        if done(step) >= 1:
+            return
+
+
+def counted(steps: int) -> Stop:
+    """Done after so many steps: the same on every machine."""
+    return lambda step: step / steps if steps else 1.0
+
+
+def timed(time_limit_s: float) -> Stop:
+    """Done after so much time from now on."""
+    started_s = time.monotonic()
+    return lambda step: (time.monotonic() - started_s) / time_limit_s
+
+
+def concluded(instance: Instance, objective: Objective, found: Found | None) -> tuple[Bound, Certificate]:
+    """The result of a search, or of none, as `priced_bound` gives it. Raises InputError as that."""
+    name = check_objective(objective)
+    grid = [0.0, 1.0] if found is None else found.grid_s.tolist()
+    count = len(instance.cluster.gpu_types) if instance.jobs else 0
+    prices = [[0.0] * (len(grid) - 1)] * count if found is None else found.prices.tolist()
+    certificate = certified(instance, name, grid, prices, None if found is None else found.value)
+    [known] = lower_bounds(instance, objective)
+    if certificate.value > known.value:
+        known = Bound(level=0, value=certificate.value, source=SOURCE, preemptive=True)
+    return known, certificate

@@ -1,0 +1,158 @@
+"""Clusters that execute runs of a study: Ray and Dask."""
+
+import contextlib
+import os
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from ..errors import InputError
+
+CONNECT_S = 30
+
+Carried = Callable[[dict[str, Any], bytes], dict[str, Any]]
+
+
+class Cluster(Protocol):
+    """What a study asks of a cluster."""
+
+    def cores(self) -> int: ...
+    def share(self, data: bytes) -> Any:
+        """Bytes that many tasks take, sent once."""
+        ...
+    def submit(self, errand: dict[str, Any], shared: Any) -> Any: ...
+    def next_done(self, pending: Sequence[Any]) -> Any:
+        """Wait for a task of these."""
+        ...
+    def result(self, task: Any) -> dict[str, Any]: ...
+    def cancel(self, pending: Sequence[Any]) -> None: ...
+
+
+def carried() -> Carried:
+    """What a worker executes. It is sent whole, not by name, so that a worker without optsched can say so."""
+
+    def run(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
+        try:
+            from optsched.study.worker import run_errand
+        except ImportError as error:
+            import socket
+
+            return {"unfit": f"worker {socket.gethostname()} has no optsched that runs studies ({error}); "
+                             "install there what is installed here"}
+        return run_errand(errand, instance)
+
+    return run
+
+
+@contextlib.contextmanager
+def connected(on: str) -> Iterator[Cluster]:
+    """The cluster at `ray://HOST:PORT`, `ray://local` or `tcp://HOST:PORT` (a Dask scheduler; `tls://` too).
+
+    Raises InputError for another address, a missing library, and a cluster that cannot be reached.
+    """
+    scheme, found, place = on.partition("://")
+    if not found or not place or scheme not in ("ray", "tcp", "tls"):
+        raise InputError(f"--on {on}: is ray://HOST:PORT, ray://local or tcp://HOST:PORT of a Dask scheduler")
+    open_cluster = ray_cluster if scheme == "ray" else dask_cluster
+    with open_cluster(on) as cluster:
+        yield cluster
+
+
+class RayCluster:
+    """Tasks of one core on Ray."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._run = ray.remote(carried()).options(num_cpus=1)
+
+    def cores(self) -> int:
+        return int(self._ray.cluster_resources().get("CPU", 1))
+
+    def share(self, data: bytes) -> Any:
+        return self._ray.put(data)
+
+    def submit(self, errand: dict[str, Any], shared: Any) -> Any:
+        return self._run.remote(errand, shared)
+
+    def next_done(self, pending: Sequence[Any]) -> Any:
+        done, _ = self._ray.wait(list(pending), num_returns=1)
+        return done[0]
+
+    def result(self, task: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._ray.get(task)
+        return found
+
+    def cancel(self, pending: Sequence[Any]) -> None:
+        for task in pending:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(task, force=True)
+
+
+class DaskCluster:
+    """Tasks of one thread on Dask."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._run = carried()
+
+    def cores(self) -> int:
+        return sum(self._client.ncores().values())
+
+    def share(self, data: bytes) -> Any:
+        return self._client.scatter(data)
+
+    def submit(self, errand: dict[str, Any], shared: Any) -> Any:
+        task = self._client.submit(self._run, errand, shared, pure=False)
+        task.add_done_callback(self._done.put)
+        return task
+
+    def next_done(self, pending: Sequence[Any]) -> Any:
+        return self._done.get()
+
+    def result(self, task: Any) -> dict[str, Any]:
+        found: dict[str, Any] = task.result()
+        return found
+
+    def cancel(self, pending: Sequence[Any]) -> None:
+        with contextlib.suppress(Exception):
+            self._client.cancel(list(pending))
+
+
+@contextlib.contextmanager
+def ray_cluster(on: str) -> Iterator[RayCluster]:
+    """The Ray cluster at `ray://HOST:PORT`; `ray://local` is that of this machine, started where there is none."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports its use to its makers unless told otherwise
+    try:
+        import ray
+    except ImportError:
+        raise InputError(f"--on {on}: Ray is not installed; pip install 'optsched[ray]'") from None
+    known = ray.is_initialized()
+    if not known:
+        try:
+            if on == "ray://local":
+                ray.init(log_to_driver=False, logging_level="ERROR")
+            else:
+                ray.init(on, log_to_driver=False, logging_level="ERROR")
+        except Exception as error:
+            raise InputError(f"--on {on}: cannot be reached: {str(error).strip().splitlines()[0]}") from None
+    try:
+        yield RayCluster(ray)
+    finally:
+        if not known:
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def dask_cluster(on: str) -> Iterator[DaskCluster]:
+    """The Dask cluster whose scheduler is at `tcp://HOST:PORT`."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError(f"--on {on}: Dask is not installed; pip install 'optsched[dask]'") from None
+    try:
+        client = Client(on, timeout=CONNECT_S, set_as_default=False)
+    except Exception as error:
+        raise InputError(f"--on {on}: cannot be reached: {str(error).strip().splitlines()[0]}") from None
+    with client:
+        yield DaskCluster(client)

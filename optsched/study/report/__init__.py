@@ -1,0 +1,64 @@
+"""The report of a study: one offline page (plotly), and its figures for papers (matplotlib); extra `report`."""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from ... import files
+from ..design import Study
+from ..execute import TRACE
+from ..results import Result, Results
+from . import behaviour, quality
+from .compare import Comparison, Entry, compare
+from .foot import commands, foot
+from .gantt import write_gantts
+from .model import Chart
+
+FIGURES, PAGE = "figures", "report.html"
+
+
+def write_report(study: Study, path: Path, again: str, found: Sequence[Result], results: Results) -> list[str]:
+    """Write report.html and figures/ into the folder of a study that was read from `path` and is made by the command
+    line `again`; the same results give the same files.
+
+    Returns what could not be drawn and why. Raises InputError naming a file that cannot be written.
+    """
+    table = compare(study, found)
+    pairs = quality.differences(table)
+    folder = results.folder / FIGURES
+    folder.mkdir(exist_ok=True)
+    charts = [chart for chart in _charts(table, pairs, results) if chart is not None]
+    below = foot(study, path, again, found)
+    if pairs:
+        files.write_text(folder / "significance.csv", quality.significance_csv(pairs, table))
+    notes: list[str] = []
+    files_of: dict[str, list[str]] = {}
+    if importlib.util.find_spec("matplotlib") is None:
+        notes.append("no figures for papers: matplotlib is not installed; pip install 'optsched[report]'")
+    else:
+        from .paper import pictures
+
+        for chart in charts:
+            for kind, data in pictures(chart, below).items():
+                files.write_bytes(folder / f"{chart.key}.{kind}", data)
+                files_of.setdefault(chart.key, []).append(f"{chart.key}.{kind}")
+    if importlib.util.find_spec("plotly") is None:
+        notes.append(f"no {PAGE}: plotly is not installed; pip install 'optsched[report]'")
+    else:
+        from .page import page
+
+        gantts = write_gantts(found, results)
+        text = page(study, found, table, charts, below, commands(study), gantts, files_of)
+        files.write_text(results.folder / PAGE, text)
+    return notes
+
+
+def _charts(table: Comparison, pairs: list[quality.Pair], results: Results) -> list[Chart | None]:
+    def trace_of(one: Entry) -> quality.Trace:
+        return quality.read_trace(results.beside(one.result.address, TRACE)) if one.result.address else []
+
+    return [
+        quality.gaps(table), quality.profiles(table), quality.anytime(table, trace_of),
+        behaviour.average_and_tail(table), behaviour.completion_times(table), behaviour.use_over_time(table),
+        behaviour.lost_time(table), quality.significance(table, pairs),
+    ]

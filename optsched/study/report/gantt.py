@@ -1,0 +1,67 @@
+"""Pictures of the plans that a study keeps, one page a run, all with one copy of plotly beside them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ... import files
+from ...picture.chart import chart
+from ...picture.gantt import CONFIG, figure
+from ...picture.page import page
+from ...plan import Level, Plan, Solution
+from ..execute import PLAN
+from ..results import Result, Results
+
+FOLDER, LIBRARY = "gantt", "plotly.min.js"
+MOST_SEGMENTS = 5000
+"""Most segments of which a picture is drawn: a browser has to show it."""
+
+
+def write_gantts(found: Sequence[Result], results: Results) -> dict[str, str]:
+    """Draw the plans that are kept and not drawn yet; for each address the link to its picture. Raises InputError where
+    one cannot be written."""
+    done = [one for one in found if one.address and one.answer is not None]
+    kept = [one for one in done if results.beside(one.address, PLAN).exists()]
+    if not kept:
+        return {}
+    from plotly.offline import get_plotlyjs
+
+    folder = results.folder / FOLDER
+    folder.mkdir(exist_ok=True)
+    library = get_plotlyjs()
+    if not (folder / LIBRARY).exists() or (folder / LIBRARY).read_text(encoding="utf-8") != library:
+        files.write_text(folder / LIBRARY, library)
+    links = {}
+    for one in kept:
+        target = folder / f"{one.address}.html"
+        if target.exists() or _draw(one, results, target):
+            links[one.address] = f"{FOLDER}/{target.name}"
+    return links
+
+
+def _draw(one: Result, results: Results, target: Path) -> bool:
+    source = results.instance_path(one.run.make) if one.run.make is not None else Path(one.run.file or "")
+    if not source.exists():
+        return False
+    stated, plan = files.read_plan(results.beside(one.address, PLAN))
+    if plan is None or sum(len(entry.segments) for entry in plan.jobs) > MOST_SEGMENTS:
+        return False
+    instance = files.read_instance(source)
+    solution = _solution(stated, plan)
+    drawn = chart(instance, plan)
+    div: str = figure(instance, plan, drawn).to_html(
+        full_html=False, include_plotlyjs=LIBRARY, div_id="gantt", config=CONFIG
+    )
+    files.write_text(target, page(instance, solution, drawn, div))
+    return True
+
+
+def _solution(stated: files.PlanFile, plan: Plan) -> Solution:
+    """What the plan file says, as the picture wants it."""
+    goal = stated.objective
+    levels = goal.levels or (Level(name=goal.name, value=goal.value, bound=goal.bound),)
+    return Solution(
+        instance_name=stated.instance.name, instance_hash=stated.instance.hash, solver=stated.solver,
+        seed=stated.seed, objective=goal.name, status=goal.status, levels=levels, plan=plan,
+        bound_source=goal.bound_source, wall_s=stated.wall_s, fallback=stated.fallback, notes=stated.notes,
+        replay=stated.replay,
+    )

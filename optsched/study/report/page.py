@@ -1,0 +1,148 @@
+"""The offline page of a study: figures, what reproduces them, tables, and every run with its picture."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from ...duration import human
+from ...picture.gantt import CONFIG
+from ...picture.page import STYLE
+from ..design import Study
+from ..results import Result
+from ..table import COLUMNS, number, rows, used_columns
+from .compare import GAP, MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
+from .interactive import figure
+from .model import Chart
+
+MOST_RUNS = 5000
+
+
+def page(
+    study: Study, results: Sequence[Result], found: Comparison, charts: Sequence[Chart], foot: Sequence[str],
+    commands: Sequence[str], gantts: dict[str, str], files_of: dict[str, list[str]],
+) -> str:
+    """The whole document, which needs no network. `gantts` has the link of each run that has a picture, by address;
+    `files_of` the names of the files of each figure, by its key."""
+    title = escape(study.title)
+    about = "".join(f"<p class=about>{escape(part)}</p>" for part in (study.about or "").strip().split("\n\n") if part)
+    sections = [_figure(chart, k == 0, foot, files_of.get(chart.key, [])) for k, chart in enumerate(charts)]
+    links = "".join(f'<a href="#{chart.key}">{escape(chart.title)}</a>' for chart in charts)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>{STYLE}{MORE_STYLE}</style></head><body>
+<header><h1>{title}</h1>{about}</header>
+<section class="tiles">{"".join(_tiles(study, results))}</section>
+<nav>{links}<a href="#numbers">Numbers</a><a href="#runs">Runs</a><a href="#commands">Commands</a></nav>
+{"".join(sections)}
+{_numbers(results)}
+{_runs(found, gantts)}
+<details id="commands" open><summary>Commands</summary><pre>{escape(chr(10).join(commands))}</pre>
+{_foot(foot)}</details>
+</body></html>
+"""
+
+
+def _tiles(study: Study, results: Sequence[Result]) -> list[str]:
+    failed = sum(one.answer is None for one in results)
+    cpu_s = sum(one.cpu_s for one in results)
+    told = [
+        ("runs", f"{len(results):,}", f"{failed:,} failed"),
+        ("instances", f"{len(study.instances):,}", ", ".join(one.name for one in study.instances[:4])),
+        ("methods", f"{len(study.all_methods):,}", ""),
+        ("seeds", f"{len(study.seeds):,}", ""),
+        ("processor time", human(cpu_s), "of all runs"),
+    ]
+    return [f'<div class="tile"><span>{name}</span><b>{value}</b><small>{escape(small)}</small></div>'
+            for name, value, small in told]
+
+
+def _figure(chart: Chart, first: bool, foot: Sequence[str], names: Sequence[str]) -> str:
+    html: str = figure(chart).to_html(
+        full_html=False, include_plotlyjs=first, div_id=f"figure-{chart.key}", config=CONFIG
+    )
+    links = " ".join(f'<a href="figures/{name}">{name.rpartition(".")[2]}</a>' for name in names)
+    return (
+        f'<section class="picture" id="{chart.key}"><h2>{escape(chart.title)} <span class=links>{links}</span></h2>'
+        f"<p>{escape(chart.note)}</p>{html}{_small_table(chart.table)}{_foot(foot)}</section>"
+    )
+
+
+def _foot(foot: Sequence[str]) -> str:
+    return f'<p class="foot">{"<br>".join(escape(line) for line in foot)}</p>'
+
+
+def _small_table(lines: Sequence[Sequence[str]]) -> str:
+    if not lines:
+        return ""
+    head, *rest = lines
+    body = "".join(_row(cells) for cells in rest)
+    return f"<div class=scroll><table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table></div>"
+
+
+def _row(cells: Sequence[str], tag: str = "td", text_columns: int = 1) -> str:
+    return "<tr>" + "".join(
+        f"<{tag}{' class=n' if i >= text_columns else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(cells)
+    ) + "</tr>"
+
+
+def _numbers(results: Sequence[Result]) -> str:
+    """The tables of table.md."""
+    found = rows(results)
+    parts = []
+    for instance in dict.fromkeys(row.instance for row in found):
+        here = [row for row in found if row.instance == instance]
+        shown = used_columns(here)
+        extra = list(dict.fromkeys(name for row in here for name, _ in row.parameters))
+        heads = ["method", *extra, *(f"{COLUMNS[i].name} {COLUMNS[i].unit}".strip() for i in shown)]
+        lines = [_row(heads, "th", 1 + len(extra))]
+        for row in here:
+            own = dict(row.parameters)
+            cells = [row.method, *(str(own.get(name, "")) for name in extra)]
+            if row.failed:
+                lines.append(_row(cells, "td", 99).removesuffix("</tr>")
+                             + f'<td colspan="{len(shown)}"><em>failed: {escape("; ".join(row.failed))}</em></td></tr>')
+            else:
+                numbers = [number(row.means[i], COLUMNS[i].digits) for i in shown]
+                lines.append(_row([*cells, *numbers], "td", 1 + len(extra)))
+        parts.append(f"<details><summary>{escape(instance)}</summary><div class=scroll><table>{''.join(lines)}</table>"
+                     "</div></details>")
+    return f'<h2 id="numbers">Numbers: means over seeds</h2>{"".join(parts)}'
+
+
+def _runs(found: Comparison, gantts: dict[str, str]) -> str:
+    heads = ("instance", "method", "seed", "mean JCT h", "p99 JCT h", "objective", "gap %", "processor s", "plan")
+    lines = [_row(heads, "th", 3), *(_run(one, gantts) for one in found.entries[:MOST_RUNS])]
+    more = len(found.entries) - MOST_RUNS
+    note = f"<p>and {more:,} more, in runs.csv</p>" if more > 0 else ""
+    return (f'<details id="runs"><summary>Runs</summary><div class=scroll><table>{"".join(lines)}</table></div>{note}'
+            "</details>")
+
+
+def _run(one: Entry, gantts: dict[str, str]) -> str:
+    names = [one.case, one.method, "" if one.seed is None else str(one.seed)]
+    if not one.ok:
+        return (_row(names, "td", 9).removesuffix("</tr>")
+                + f'<td colspan="6"><em>failed: {escape(one.result.reason or "")}</em></td></tr>')
+    values: list[tuple[float | None, int]] = [
+        (MEAN_JCT(one.result), 2), (P99_JCT(one.result), 1), (VALUE(one.result), 4), (_percent(GAP(one.result)), 1),
+        (one.result.cpu_s, 1),
+    ]
+    link = gantts.get(one.result.address)
+    picture = f'<a href="{link}">Gantt</a>' if link else ""
+    return (_row([*names, *(number(value, digits) for value, digits in values)], "td", 3).removesuffix("</tr>")
+            + f"<td class=n>{picture}</td></tr>")
+
+
+def _percent(value: Any) -> float | None:
+    return None if value is None else 100 * value
+
+
+MORE_STYLE = """
+h2{font-size:15px;font-weight:600;margin:0 0 4px 8px} h2#numbers{margin:22px 0 8px}
+.about{max-width:110ch;color:#1f2430} .picture p{margin:4px 8px;max-width:150ch;color:#667085;font-size:12.5px}
+.picture{overflow:hidden} .foot{color:#98a2b3!important;font-size:11px!important;border-top:1px solid #e4e7ec;
+padding:6px 0 4px;max-width:none!important;overflow-wrap:anywhere}
+nav{display:flex;flex-wrap:wrap;gap:6px 18px;margin-bottom:14px} a{color:#1f5f9e} .links{font-size:12px;font-weight:400}
+.scroll{max-height:560px;overflow:auto} td,th{white-space:nowrap} pre{overflow:auto;font-size:12px}
+"""

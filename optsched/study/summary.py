@@ -1,0 +1,134 @@
+"""Tables over many instances: what each method proves and takes, and how a number goes with a parameter."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .design import Across, Scalar
+from .results import Result
+from .table import COLUMNS, Column, level, number
+
+ALL = "all instances"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Runs of a method with given parameters (without the seed and what the instance is made with) over a group of
+    instances; gaps are fractions, times processor seconds of the runs that did not fail."""
+
+    group: str
+    method: str
+    parameters: tuple[tuple[str, Scalar], ...]
+    runs: int
+    failed: int
+    proved: int
+    gaps: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+
+def summaries(results: Sequence[Result]) -> list[Summary]:
+    """A summary of each method over each group of instances; in a study of `solve`, those of no group together where
+    they are several."""
+    alone = {one.run.instance for one in results if one.run.group is None and one.run.command.startswith("solve")}
+    members: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
+    for one in results:
+        if one.run.group is not None or len(alone) > 1:
+            rest = tuple(pair for pair in one.run.parameters if pair[0] != "seed")
+            members[one.run.group or ALL, one.run.method, rest].append(one)
+    found = []
+    for (group, method, rest), runs in members.items():
+        done = [one for one in runs if one.answer is not None]
+        gaps = [gap for one in done if (gap := level("gap")(one)) is not None]
+        found.append(Summary(
+            group, method, rest, len(runs), len(runs) - len(done), sum(map(is_proved, done)), tuple(gaps),
+            tuple(one.cpu_s for one in done),
+        ))
+    return found
+
+
+def is_proved(result: Result) -> bool:
+    """Whether the run says that its plan is optimal."""
+    answer = result.answer or {}
+    levels = answer.get("levels") or [answer.get("objective")]
+    states = [one.get("status") for one in levels if isinstance(one, dict) and "status" in one]
+    return all(state == "optimal" for state in states) if states else answer.get("status") == "optimal"
+
+
+def summary_markdown(found: Sequence[Summary]) -> str:
+    """The summaries as a table a group."""
+    lines = []
+    for group in dict.fromkeys(one.group for one in found):
+        here = [one for one in found if one.group == group]
+        extra = list(dict.fromkeys(name for one in here for name, _ in one.parameters))
+        heads = ["method", *extra, "runs", "failed", "proved optimal", "gap %: mean", "median", "max",
+                 "CPU s: median", "worst"]
+        lines += [f"### {group}", "", f"| {' | '.join(heads)} |", "|---|" + "---|" * len(extra) + "--:|" * 8]
+        for one in here:
+            own = dict(one.parameters)
+            proved = f"{one.proved:,} ({100 * one.proved / one.runs:.1f} %)"
+            lines.append("| " + " | ".join([
+                f"`{one.method}`", *(str(own.get(name, "")) for name in extra),
+                f"{one.runs:,}", f"{one.failed:,}", proved,
+                *_spread(one.gaps, 100.0, 2, ("mean", "median", "max")),
+                *_spread(one.seconds, 1.0, 1, ("median", "max")),
+            ]) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def across_markdown(results: Sequence[Result], across: Across) -> str:
+    """A table for each instance: a row a method (and the other parameters), a column for each value of the parameter,
+    the best of each column in bold; means over seeds, "failed" where a run failed."""
+    column = next(one for one in COLUMNS if one.name == across.column)
+    lines = []
+    for instance in dict.fromkeys(one.run.group or one.run.instance for one in results):
+        cells: dict[tuple[str, tuple[tuple[str, Scalar], ...]], dict[Scalar, list[Result]]] = {}
+        for one in results:
+            given = dict(one.run.parameters)
+            if (one.run.group or one.run.instance) == instance and across.parameter in given:
+                rest = tuple((name, value) for name, value in given.items() if name not in ("seed", across.parameter))
+                row = cells.setdefault((one.run.method, rest), {})
+                row.setdefault(given[across.parameter], []).append(one)
+        if not cells:
+            continue
+        heads = list(dict.fromkeys(value for row in cells.values() for value in row))
+        extra = list(dict.fromkeys(name for _, rest in cells for name, _ in rest))
+        means = {key: {head: _mean(column, row.get(head, [])) for head in heads} for key, row in cells.items()}
+        unit = f", {column.unit}" if column.unit else ""
+        lines += [
+            f"### {instance}: {column.name}{unit} by {across.parameter}", "",
+            "| " + " | ".join(["method", *extra, *map(str, heads)]) + " |",
+            "|---|" + "---|" * len(extra) + "--:|" * len(heads),
+        ]
+        for (method, rest), row in cells.items():
+            shown = [f"`{method}`", *(str(dict(rest).get(name, "")) for name in extra)]
+            for head in heads:
+                peers = [means[key][head] for key in cells if key[1] == rest]
+                shown.append(_cell(means[method, rest][head], peers, column, row.get(head, [])))
+            lines.append("| " + " | ".join(shown) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(mean: float | None, peers: Sequence[float | None], column: Column, runs: Sequence[Result]) -> str:
+    if mean is None:
+        return "failed" if any(one.answer is None for one in runs) else "-"
+    text = number(mean, column.digits)
+    best = min(peer for peer in peers if peer is not None)
+    return f"**{text}**" if number(best, column.digits) == text else text
+
+
+def _mean(column: Column, runs: Sequence[Result]) -> float | None:
+    values = [column.value(one) if one.answer is not None else None for one in runs]
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _spread(values: Sequence[float], factor: float, digits: int, which: Sequence[str]) -> list[str]:
+    if not values:
+        return ["-"] * len(which)
+    said = {"mean": statistics.fmean(values), "median": statistics.median(values), "max": max(values)}
+    return [number(factor * said[one], digits) for one in which]
