@@ -39,8 +39,11 @@ SETTINGS = (
     ("zero-laxity", {}), ("zero-laxity", {"makespan": "1.01", "margin": "4m"}),
     ("zero-laxity", {"fairness": "1"}), ("zero-laxity", {"makespan": "1.05"}), ("zero-laxity", {"makespan": "1.1"}),
     ("zero-laxity", {"makespan": "none", "fairness": "none"}),
-    ("optsched", {}), ("srsf", {}), ("srtf", {}), ("gavel-max-min", {"round": "120", "reset": "1000"}), ("shockwave-style", {}),
+    ("optsched", {}), ("srsf", {}), ("srtf", {}), ("gavel-max-min", {"round": "120", "reset": "1000"}),
+    ("shockwave-style", {}),
 )
+
+REPLAYED = ((1.02, 1.2, 120.0), (1.01, 1.2, 240.0), (1.02, 1.0, 120.0), (1.05, 1.2, 120.0))
 
 
 def measures(jct_s: list[float], alone_s: list[float], makespan_s: float) -> dict[str, float]:
@@ -139,14 +142,11 @@ def their_jobs() -> list[Theirs]:
     found = []
     for i, text in enumerate(TRACE.read_text().splitlines()):
         cells = text.split("\t")
-        model, size = cells[0].split(" (batch size ")
-        first, gpus = int(size.rstrip(")")), int(cells[6])
-        rates = {}
-        for power in range(15):
-            for batch in {first << power}:
-                rate = table.get(f"('{model} (batch size {batch})', {gpus})", 0.0)
-                if rate > 0:
-                    rates[batch] = rate
+        model, given = cells[0].split(" (batch size ")
+        first, gpus = int(given.rstrip(")")), int(cells[6])
+        sizes = [first << power for power in range(15)]
+        rates = {size: table.get(f"('{model} (batch size {size})', {gpus})", 0.0) for size in sizes}
+        rates = {size: rate for size, rate in rates.items() if rate > 0}
         job = Theirs(model, first, gpus, cells[7], float(cells[11]), int(cells[5]), rates, imported[f"job-{i}"].work_s)
         job.batch, job.total = first, job.steps
         found.append(job)
@@ -226,7 +226,7 @@ def main() -> None:
     for name, options in SETTINGS:
         said = " ".join(f"{key}={value}" for key, value in options.items())
         rows.append({"policy": f"{name} {said}".strip(), "rules": "optsched", **run(instance, name, options)})
-    for makespan, fairness, margin_s in ((1.02, 1.2, 120.0), (1.01, 1.2, 240.0), (1.02, 1.0, 120.0), (1.05, 1.2, 120.0)):
+    for makespan, fairness, margin_s in REPLAYED:
         begin_s = time.process_time()
         found = replay(makespan, fairness, margin_s)
         rows.append({"policy": f"zero-laxity makespan={makespan} fairness={fairness} margin={margin_s:.0f}s",

@@ -20,7 +20,8 @@ Evaluate = Callable[[Floats], tuple[float, Floats]]
 def ascend(
     evaluate: Evaluate, lengths: Floats, distance: float | None, target: float, prices: Floats
 ) -> Iterator[tuple[float, Floats]]:
-    """Supergradient ascent from `prices`; yields the best bound so far and its prices after each step, without end.
+    """Supergradient ascent from `prices`; yields the best bound so far and its prices after each step; ends only
+    where no step leads on.
 
     Step lengths after Polyak towards the best bound plus a `distance`, if not given up to `target` (the value of a
     plan), which is halved when progress stalls. The direction is averaged over steps (Barahona and Anbil, Mathematical
@@ -38,7 +39,7 @@ def ascend(
         scale = np.maximum(prices, FLOOR * prices.max(initial=0.0) + 1e-12)
         norm = float((direction**2 * scale * lengths).sum())
         if norm <= 0:
-            continue
+            return
         prices = np.maximum(prices + max(best_value + distance - value, 0.0) / norm * scale * direction, 0.0)
         value, excess = evaluate(prices)
         mean = AVERAGED * mean + (1 - AVERAGED) * excess

@@ -70,11 +70,19 @@ class Prices:
 
     def refutes(self, due_s: list[float]) -> bool:
         """Whether no plan completes every job by its due date, in seconds after now."""
-        paid = [self.by(one, due) for one, due in zip(self._market.buyers, due_s, strict=True)]
-        if math.inf in paid:
-            return True
+        paid = []
+        for one, due in zip(self._market.buyers, due_s, strict=True):
+            paid.append(self.by(one, due))
+            if paid[-1] == math.inf:
+                return True
         worth, total = self.worth(), math.fsum(paid)
         return total - worth > ROUNDING * (total + worth)
+
+    def cut(self, grid_s: list[float]) -> "Prices":
+        """The same prices where the grid ends at another instant, for due dates before it; made at next to no cost."""
+        found = Prices(self._market, grid_s, self._prices)
+        found._steps = self._steps
+        return found
 
     def worth(self) -> float:
         """What all GPU-seconds of the grid are worth."""
@@ -82,7 +90,7 @@ class Prices:
         return math.fsum(
             gpus * price * (grid[k + 1] - grid[k])
             for gpus, prices in zip(self._market.capacity, self._prices, strict=True)
-            for k, price in enumerate(prices)
+            for k, price in enumerate(prices[:len(grid) - 1])
         )
 
     def by(self, buyer: Buyer, due_s: float, bought: Cells | None = None) -> float:
@@ -191,7 +199,8 @@ class Prices:
         there: a second is spent in one way, so that dearer and faster ways come after cheaper and slower ones."""
         key = ways, per_s
         if key not in self._steps:
-            at = [tuple(prices[k] for prices in self._prices) for k in range(len(self._grid_s) - 1)]
+            count = len(self._prices[0]) if self._prices else len(self._grid_s) - 1
+            at = [tuple(prices[k] for prices in self._prices) for k in range(count)]
             free = tuple([0.0] * len(self._prices))
             self._steps[key] = [_steps(ways, per_s, now) for now in (*at, free)]
         return self._steps[key]

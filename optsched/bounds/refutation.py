@@ -11,7 +11,7 @@ from .market import Market
 from .priced import Cells, Prices
 from .ways import Floats
 
-NEAR = 1e-9
+NEAR = 1e-8
 """Relative difference of values at which a bisection ends."""
 STARTS = 12
 """How many instants are tried for the first prices to begin at."""
@@ -33,10 +33,9 @@ class Refutation:
         found: Floats = np.append(self._instants_s[self._instants_s < last], max(last, 1e-9))
         return found
 
-    def refutes(self, prices: Floats, value: float) -> bool:
+    def _refutes(self, priced: Prices, value: float) -> bool:
         """Whether no plan has a largest cost of at most `value`, by these prices."""
-        grid = self.grid(value)
-        return Prices(self._market, grid.tolist(), self.cells(prices, grid)).refutes(self._deadlines.at(value))
+        return priced.cut(self.grid(value).tolist()).refutes(self._deadlines.at(value))
 
     @staticmethod
     def cells(prices: Floats, grid_s: Floats) -> Cells:
@@ -47,20 +46,22 @@ class Refutation:
 
     def largest(self, prices: Floats, known: float, step: float) -> tuple[float, float]:
         """The largest value found that `prices` refute, or `known`, and one next to it that they do not."""
+        priced = Prices(self._market, self._instants_s.tolist(), prices.tolist())
         low, more = known, step
-        while self.refutes(prices, low + more):
+        while self._refutes(priced, low + more):
             low, more = low + more, 2 * more
         high = low + more
         while high - low > NEAR * max(1e-3, abs(high)):
             middle = (low + high) / 2
-            if self.refutes(prices, middle):
+            if self._refutes(priced, middle):
                 low = middle
             else:
                 high = middle
         return low, high
 
     def ascend(self, known: float) -> Iterator[tuple[float, Floats]]:
-        """Yields the largest value refuted so far and the prices that do it, after each step, without end.
+        """Yields the largest value refuted so far and the prices that do it, after each step; ends only
+        where no step leads on.
 
         The first prices are those of the worth of each type, from some instant on: the one that says most at the value
         `known`. Prices are kept so that all GPU time is worth 1. What jobs pay beyond that, at the value in hand, is
@@ -82,7 +83,7 @@ class Refutation:
             moved = np.maximum(share, FLOOR * float(share.max(initial=0.0)))
             norm = float((mean**2 * moved).sum())
             if norm <= 0:
-                continue
+                return
             step = max(distance - margin, 0.0) / norm
             prices = np.maximum(share + step * moved * mean, 0.0) / there
             prices /= max(float((prices * there).sum()), 1e-300)
