@@ -20,7 +20,7 @@ import json
 import math
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from optsched.instance import Instance
@@ -92,6 +92,7 @@ class Theirs:
     wanted: int | None = None
     ran_s: float = 0.0
     end_s: float | None = None
+    sums: list[float] = field(default_factory=lambda: [0.0])
 
     def wants(self, epoch: int) -> int:
         """The batch size of an epoch, as far as it was measured."""
@@ -104,16 +105,17 @@ class Theirs:
         return asked if asked in self.rates else self.first
 
     def left_s(self) -> float:
-        """Seconds alone for what is left, epoch by epoch."""
-        epochs = self.total / steps_of_epoch(self.model, self.batch)
-        at = self.done / steps_of_epoch(self.model, self.batch)
-        seconds, epoch = 0.0, math.floor(at + 1e-9)
-        while at < epochs - 1e-9:
-            until = min(epochs, epoch + 1.0)
-            size = self.wants(epoch)
-            seconds += (until - at) * steps_of_epoch(self.model, size) / self.rates[size]
-            at, epoch = until, epoch + 1
-        return seconds
+        """Seconds alone for what is left, each epoch at its own batch size."""
+        steps = steps_of_epoch(self.model, self.batch)
+        return self._until_s(self.total / steps) - self._until_s(self.done / steps)
+
+    def _until_s(self, epochs: float) -> float:
+        """Seconds alone for so many epochs from the start."""
+        while len(self.sums) < epochs + 2:
+            size = self.wants(len(self.sums) - 1)
+            self.sums.append(self.sums[-1] + steps_of_epoch(self.model, size) / self.rates[size])
+        whole = math.floor(epochs)
+        return self.sums[whole] + (epochs - whole) * (self.sums[whole + 1] - self.sums[whole])
 
     def rescale(self) -> None:
         """Take on the batch size that was asked for; epochs stay, those begun count as done."""

@@ -159,3 +159,26 @@ def test_the_answer_for_machines(tmp_path: Path) -> None:
     found = optsched("study", write(tmp_path, text), "--json", cwd=tmp_path)
     assert found.returncode == 0
     assert json.loads(found.stdout) == {"runs": 2, "failed": 0, "folder": "small"}
+
+
+@pytest.mark.slow
+def test_a_long_study_killed_three_times_ends_with_the_same_table(tmp_path: Path) -> None:
+    wanted = int(os.environ.get("OPTSCHED_STUDY_RUNS", "100"))
+    text = SMALL.replace("[1, 2]", str(list(range(1, wanted // 4 + 1))))
+    path = write(tmp_path, text)
+    line = [sys.executable, "-m", "optsched", "study", str(path), "--workers", "2", "-q"]
+    subprocess.run([*line, "-o", "whole"], cwd=tmp_path, check=True)
+    runs_dir = tmp_path / "killed" / "runs"
+    for k in (1, 2, 3):
+        process = subprocess.Popen([*line, "-o", "killed"], cwd=tmp_path)
+        while process.poll() is None and len(list(runs_dir.glob("*.json"))) < k * wanted // 4:
+            time.sleep(0.05)
+        assert process.poll() is None
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    kept = {one.name: one.read_bytes() for one in runs_dir.glob("*.json")}
+    assert 3 * wanted // 4 <= len(kept) < wanted
+    subprocess.run([*line, "-o", "killed"], cwd=tmp_path, check=True)
+    assert len(list(runs_dir.glob("*.json"))) == wanted
+    assert table(tmp_path / "killed") == table(tmp_path / "whole")
+    assert all((runs_dir / name).read_bytes() == data for name, data in kept.items())

@@ -1,0 +1,116 @@
+"""The shipped studies, choices of the command line, and tables over many instances."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from optsched.errors import InputError
+from optsched.files import read_instance
+from optsched.study.choice import chosen
+from optsched.study.design import Across, Run, Study, read_study, runs
+from optsched.study.results import Result
+from optsched.study.summary import across_markdown, summaries, summary_markdown
+from optsched.traces.checkpoint_cost import with_checkpoint_cost
+from optsched.traces.synth import generate
+
+ROOT = Path(__file__).parent.parent.parent
+SHIPPED = sorted((ROOT / "instances" / "studies").glob("*.toml"))
+POLYNOMIAL = sorted((ROOT / "instances" / "studies" / "polynomial").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", [one for one in SHIPPED if one.stem != "known-optima"], ids=lambda path: path.stem)
+def test_shipped_studies_can_be_read(path: Path) -> None:
+    study = chosen(read_study(path))
+    assert study.name == path.stem and runs(study)
+    assert f"[{path.name}]({path.name})" in (path.parent / "README.md").read_text()
+
+
+def test_published_optima_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPTSCHED_DATA", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    study = read_study(ROOT / "instances" / "studies" / "known-optima.toml")
+    with pytest.raises(InputError, match="instance j30: no file matches"):
+        chosen(study)
+    for folder, names in (("psplib-j30", ("j301_2.sm", "j301_10.sm", "j301_1.sm")), ("psplib-mm-j10", ("j10 a.mm",))):
+        (tmp_path / "known-optima" / folder).mkdir(parents=True)
+        for name in names:
+            (tmp_path / "known-optima" / folder / name).touch()
+    found = runs(chosen(study))
+    assert [(run.instance, run.group) for run in found][:4] == [
+        ("j30 j301_1", "j30"), ("j30 j301_2", "j30"), ("j30 j301_10", "j30"),
+        ("j10 multi-mode j10 a", "j10 multi-mode"),
+    ]
+    assert found[3].make == f"import psplib '{tmp_path}/known-optima/psplib-mm-j10/j10 a.mm'"
+    assert {run.method for run in found[:4]} == {"makespan"} and {run.method for run in found[4:]} == {"wct"}
+    assert len(found) == 3 + 1 + 6
+    few = runs(chosen(study, limit=2))
+    assert [run.instance for run in few][:2] == ["j30 j301_1", "j30 j301_2"] and len(few) == 2 + 1 + 2
+
+
+@pytest.mark.parametrize("path", POLYNOMIAL, ids=lambda path: path.stem)
+def test_stated_optima_of_polynomial_instances(path: Path) -> None:
+    # One machine: Smith's order. Equal weights on m machines: the k-th longest job counts ceil(k / m) times.
+    instance = read_instance(str(path))
+    gpus = instance.cluster.total_gpus
+    jobs = [(job.duration_s or 0.0, job.weight) for job in instance.jobs]
+    if gpus == 1:
+        now_s = value = 0.0
+        for duration_s, weight in sorted(jobs, key=lambda one: one[0] / one[1]):
+            now_s += duration_s
+            value += weight * now_s
+    else:
+        assert {weight for _, weight in jobs} == {1}
+        value = sum(d * (1 + k // gpus) for k, d in enumerate(sorted((d for d, _ in jobs), reverse=True)))
+    assert f"| {path.stem} | {value:,.0f} |" in (ROOT / "instances" / "studies" / "README.md").read_text()
+
+
+def test_values_in_place_of_the_files(tmp_path: Path) -> None:
+    study = read_study(ROOT / "instances" / "studies" / "preemption-cost.toml")
+    small = chosen(study, settings=[("seed", "7"), ("checkpoint", "0, 5m")])
+    assert {dict(run.parameters)["seed"] for run in runs(small)} == {7}
+    assert {dict(run.parameters)["checkpoint"] for run in runs(small)} == {"0", "5m"}
+    sizes = chosen(read_study(ROOT / "instances" / "studies" / "solvers.toml"), settings=[("jobs", "10")])
+    assert sizes.parameters["jobs"] == (10,)
+    for settings, said in (([("rounds", "1")], "no such parameter; known are checkpoint, seed"),
+                           ([("seed", "one")], "seeds are whole numbers")):
+        with pytest.raises(InputError, match=said):
+            chosen(study, settings=settings)
+
+
+def _result(group: str | None, status: str, gap: float, cpu_s: float, jct_h: float = 0.0, **parameters: int) -> Result:
+    run = Run("one", "m", tuple(parameters.items()), None, "f", "solve", group)
+    answer = {"objective": {"status": status, "gap": gap}, "jct_s": {"mean": 3600 * jct_h}}
+    return Result(run, answer, None, 0.0, cpu_s, 0.0)
+
+
+def test_summaries_count_what_is_proved() -> None:
+    results = [_result("g", "optimal", 0.0, 1.0), _result("g", "feasible", 0.5, 4.0), _result("g", "optimal", 0.0, 2.0)]
+    results.append(Result(results[0].run, None, "no", 0.0, 9.0, 0.0))
+    one, = summaries(results)
+    assert (one.runs, one.failed, one.proved) == (4, 1, 2)
+    # gaps 0, 0, 50 %: mean 16.67, median 0; times 1, 2, 4 s.
+    assert "| `m` | 4 | 1 | 2 (50.0 %) | 16.67 | 0.00 | 50.00 | 2.0 | 4.0 |" in summary_markdown([one])
+
+
+def test_tables_across_a_parameter() -> None:
+    results = [_result(None, "feasible", 0.0, 1.0, jct, x=x, seed=seed)
+               for x, seed, jct in ((1, 1, 2.0), (1, 2, 4.0), (9, 1, 5.0), (9, 2, 6.0))]
+    text = across_markdown(results, Across(parameter="x"))
+    assert text.startswith("### one: mean JCT, h by x") and "| `m` | **3.00** | **5.50** |" in text
+
+
+def test_one_checkpoint_cost_for_all() -> None:
+    before = generate(jobs=20, gpus=16, seed=1)
+    after = with_checkpoint_cost(before, 90.0)
+    assert {(job.profile.checkpoint_s, job.profile.restore_s) for job in after.jobs} == {(90.0, 90.0)}
+    assert [job.profile.startup_s for job in after.jobs] == [job.profile.startup_s for job in before.jobs]
+
+
+def test_faults_of_files() -> None:
+    base = {"format": "optsched-study/1", "name": "a", "title": "b", "policies": ["fifo"]}
+    for spec, said in (({"files": "*.sm", "command": "generate --jobs 2"}, "no command but import FORMAT"),
+                       ({"files": "*.sm", "file": "a"}, "give no file"), ({"files": "{x}"}, "takes no parameter")):
+        text = json.dumps({**base, "instances": [{"name": "i", **spec}], "parameters": {"x": [1]}})
+        with pytest.raises(ValueError, match=said):
+            Study.model_validate_json(text)
