@@ -119,8 +119,11 @@ def _mean(column: Column, results: Sequence[Result]) -> float | None:
 
 
 def used_columns(found: Sequence[Row]) -> list[int]:
-    """Positions of the columns that say anything: some row has a value, and not all are 0."""
-    return [i for i in range(len(COLUMNS)) if any(row.means[i] for row in found)]
+    """Positions of the columns that say anything: some row has a value, and not all are 0. The value of the objective
+    and its bound are left out where completion times are there; the gap stays."""
+    used = [i for i in range(len(COLUMNS)) if any(row.means[i] for row in found)]
+    simulated = any(COLUMNS[i].name == "mean JCT" for i in used)
+    return [i for i in used if not (simulated and COLUMNS[i].name in ("value", "bound"))]
 
 
 def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
@@ -202,4 +205,4 @@ def _head(column: Column) -> str:
 
 def number(value: float | None, digits: int) -> str:
     """A value as people read it; "-" for none."""
-    return "-" if value is None else f"{value:,.{digits}f}"
+    return "-" if value is None else f"{round(value, digits) + 0.0:,.{digits}f}"  # no -0.0
