@@ -69,8 +69,9 @@ class Cluster:
     `resources` are renewable (held while a job runs: licences, power); `budgets` are used up by the plan
     (energy, money). The resource `power_w` is a power cap: jobs hold what their GPUs draw without naming it.
     `rack_uplink_gbps` is what a rack's gangs can exchange with other racks; that of a rack it does not name never
-    binds. With `uplinks` "reserved" gangs that do not fit on an uplink together do not run together; "shared" lets them,
-    and slows them down (see `contention`). `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
+    binds. With `uplinks` "reserved" gangs that do not fit on an uplink together do not run together; "shared" lets
+    them, and slows them down (see `contention`). `reference_gpu` is the GPU type on which `duration_s` was measured; it
+    is a label.
     """
 
     nodes: tuple[Node, ...] = ()

@@ -143,7 +143,8 @@ class Study(Part):
     @property
     def all_methods(self) -> tuple[Method, ...]:
         """The methods, those of `policies` first."""
-        return (*(Method(name=name, command=f"simulate --policy {name} --timing") for name in self.policies), *self.methods)
+        simulated = (Method(name=name, command=f"simulate --policy {name} --timing") for name in self.policies)
+        return (*simulated, *self.methods)
 
 
 @dataclass(frozen=True, slots=True)
