@@ -40,7 +40,6 @@ SETTINGS = (
     ("zero-laxity", {"fairness": "1"}), ("zero-laxity", {"makespan": "1.05"}), ("zero-laxity", {"makespan": "1.1"}),
     ("zero-laxity", {"makespan": "none", "fairness": "none"}),
     ("optsched", {}), ("srsf", {}), ("srtf", {}), ("gavel-max-min", {"round": "120", "reset": "1000"}),
-    ("shockwave-style", {}),
 )
 
 REPLAYED = ((1.02, 1.2, 120.0), (1.01, 1.2, 240.0), (1.02, 1.0, 120.0), (1.05, 1.2, 120.0))

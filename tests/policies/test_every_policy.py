@@ -16,8 +16,20 @@ SLOW_DATA = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow,
 
 @pytest.mark.parametrize("name", names("policies"))
 @given(instance=instances())
-@settings(SLOW_DATA, max_examples=40)
+@settings(SLOW_DATA, max_examples=25)
 def test_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
+    check(name, instance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", names("policies"))
+@given(instance=instances())
+@settings(SLOW_DATA, max_examples=400)
+def test_many_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
+    check(name, instance)
+
+
+def check(name: str, instance: Instance) -> None:
     plan = simulate(instance, policy(name))
     report = verify(instance, plan, WCT, replay=True)
     assert report.ok, "\n".join(map(str, report.violations))
