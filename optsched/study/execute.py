@@ -87,7 +87,7 @@ def run_command(command: str, instance: Path | None, *, time_limit_s: float, mem
         if output is not None:
             return Outcome(answer={}, reason=None, **spent)
         try:
-            answer = json.loads(out.read())
+            answer = _as_object(json.loads(out.read()))
         except ValueError:
             return Outcome(answer=None, reason="printed no JSON", **spent)
         if words[0] == "solve":
@@ -156,3 +156,11 @@ def _why(status: int, err: bytes, memory_gib: float) -> str:
     if any("MemoryError" in line or "bad_alloc" in line for line in lines):
         return f"needs more than {memory_gib:g} GiB of memory"
     return lines[0].removeprefix("optsched: ") if lines else f"exit status {status}"
+
+
+def _as_object(answer: Any) -> dict[str, Any]:
+    """What a command printed as one object: the list that `bound` prints becomes the best bound of each level."""
+    if isinstance(answer, dict):
+        return answer
+    best = [one for one in answer if one.get("best")]
+    return {"levels": [{"name": one["objective"], "value": None, "bound": one["value"], "gap": None} for one in best]}

@@ -182,3 +182,15 @@ def test_a_long_study_killed_three_times_ends_with_the_same_table(tmp_path: Path
     assert len(list(runs_dir.glob("*.json"))) == wanted
     assert table(tmp_path / "killed") == table(tmp_path / "whole")
     assert all((runs_dir / name).read_bytes() == data for name, data in kept.items())
+
+
+def test_bounds_are_rows_too(tmp_path: Path) -> None:
+    text = SMALL.replace("seeds = [1, 2]", "seeds = [1]").replace("[10, 20]", "[10]") + """
+[[methods]]
+name = "bound"
+command = "bound"
+"""
+    found = optsched("study", write(tmp_path, text), "-o", "out", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    rows = {row["method"]: row for row in table(tmp_path / "out")}
+    assert rows["bound"]["bound"] == rows["fifo"]["bound"] and rows["bound"]["value"] == ""
