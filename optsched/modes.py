@@ -127,7 +127,7 @@ def room_on(node: Node, job: Job, mode: Mode) -> int:
     if node.cpus is not None and mode.cpus_per_gpu:
         most = min(most, node.cpus // mode.cpus_per_gpu)
     if node.memory_gib is not None and job.profile.memory_gib_per_gpu:
-        most = min(most, int(node.memory_gib / job.profile.memory_gib_per_gpu + 1e-9))
+        most = int(min(most, node.memory_gib / job.profile.memory_gib_per_gpu + 1e-9))
     return most
 
 

@@ -14,8 +14,8 @@ class Source:
     """Where a policy comes from, and how sure it is that this is what was published.
 
     `authors`, `title`, `venue` and `year` are the publication's, `link` is its address: "doi:...", "arXiv:..." or a
-    URL; None for a rule of this project. `needs` are the fields of the instance file that it reads beyond what every policy
-    does, as "profile.checkpoint_s" or "node.rack"; without them it decides as if they were absent.
+    URL; None for a rule of this project. `needs` are the fields of the instance file that it reads beyond what every
+    policy does, as "profile.checkpoint_s" or "node.rack"; without them it decides as if they were absent.
 
     `sureness` is "verified" where the rule was read in public code or text, "derived" where it follows by arithmetic
     from a stated model, "reconstructed" where only an abstract or a secondary text describes it. The three texts after

@@ -269,3 +269,9 @@ def test_jobs_alike_share_one_answer() -> None:
     one, two = (Job(id=name, duration_s=5.0, submit_s=float(n), profile=profile) for n, name in enumerate("ab"))
     assert options(cluster, one) is options(cluster, two)
     assert options(cluster, Job(id="c", gpus=2, duration_s=5.0, profile=profile)) != options(cluster, one)
+
+
+def test_the_smallest_of_numbers_as_memory() -> None:
+    tiny = Profile(memory_gib_per_gpu=5e-324)
+    cluster = Cluster(nodes=(Node(name="n", gpus=4, memory_gib=1e12),))
+    assert [option.mode.gpus for option in options(cluster, Job(id="j", gpus=2, duration_s=1.0, profile=tiny))] == [2]

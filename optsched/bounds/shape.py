@@ -28,7 +28,7 @@ class _Kind:
         if self.cpus is not None and cpus_per_gpu:
             most = min(most, self.cpus // cpus_per_gpu)
         if self.memory_gib is not None and job.profile.memory_gib_per_gpu:
-            most = min(most, int(self.memory_gib / job.profile.memory_gib_per_gpu + 1e-3))
+            most = int(min(most, self.memory_gib / job.profile.memory_gib_per_gpu + 1e-3))
         return most
 
 

@@ -114,3 +114,13 @@ def test_ranks_never_rise_along_a_chain(instance: Instance) -> None:
         for before in job.after:
             if world.job(before).submit_s <= world.now_s:
                 assert rule.rank_s(world, before) >= rule.rank_s(world, job.id)
+
+
+def test_a_task_that_was_ranked_before_its_successor_was_submitted() -> None:
+    # b is ranked as the successor of a before c is there; when b itself comes to wait, c is.
+    jobs = (
+        Job(id="a", duration_s=2.0), Job(id="b", submit_s=0.0, after=("a",), duration_s=2.0),
+        Job(id="c", submit_s=1.0, after=("b",), duration_s=2.0),
+    )
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    assert [entry.completion_s for entry in simulate(instance, policy("compass")).jobs] == [2.0, 4.0, 6.0]

@@ -92,7 +92,7 @@ class Compass:
             one = stack[-1]
             following = [name for name in self._after.get(one, ()) if world.job(name).submit_s <= world.now_s]
             missing = [name for name in following if name not in self._rank_s]
-            if missing and one not in self._rank_s:
+            if missing:
                 stack.extend(missing)
                 continue
             stack.pop()
