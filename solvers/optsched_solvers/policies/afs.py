@@ -1,10 +1,9 @@
 """Apathetic Future Share: GPUs go to the shorter or the longer of two jobs by what it gains."""
 
-from optsched.modes import Option
 from optsched.policy import Source
 from optsched.simulate.world import World
 
-from .gang_counts import GangCounts, by_type
+from .gang_counts import CountsOf, GangCounts
 from .gpu_pool import GpuPool
 from .left_alone import is_left_alone
 from .reallocation import Grant, Reallocation, held
@@ -103,7 +102,7 @@ class Afs(Reallocation):
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         super().__init__(options)
-        self._counts: dict[int, tuple[tuple[Option, ...], tuple[GangCounts, ...]]] = {}
+        self._counts_of = CountsOf()
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Everybody's first step in the order of length, then step by step to whoever the comparison names."""
@@ -139,10 +138,7 @@ class Afs(Reallocation):
         return is_left_alone(world, job_id) or super().stays(world, job_id)
 
     def _types(self, world: World, job_id: str) -> list[GangCounts]:
-        options = world.options(job_id)
-        if id(options) not in self._counts:
-            self._counts[id(options)] = options, by_type(options)
         own = held(world, job_id)[0] if job_id in world.running else None
         waits = job_id in world.waiting
-        found = self._counts[id(options)][1]
+        found = self._counts_of(world.options(job_id))
         return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))

@@ -1,13 +1,12 @@
 """DL2's reward, maximised exactly one slot ahead."""
 
 from optsched.instance import Running
-from optsched.modes import Option
 from optsched.physics import hold_to_save_s, setup_s
 from optsched.policy import Source
 from optsched.simulate.world import World
 
 from .configuration_choice import Configuration, choose
-from .gang_counts import GangCounts, by_type
+from .gang_counts import CountsOf, GangCounts
 from .gpu_pool import GpuPool
 from .reallocation import Grant, Reallocation, held
 
@@ -46,7 +45,7 @@ class Dl2Myopic(Reallocation):
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         super().__init__(options)
-        self._counts: dict[int, tuple[tuple[Option, ...], tuple[GangCounts, ...]]] = {}
+        self._counts_of = CountsOf()
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """The counts of the highest reward, within the GPUs of each type and the quotas."""
@@ -102,7 +101,4 @@ class Dl2Myopic(Reallocation):
 
     def _types(self, world: World, job_id: str) -> tuple[GangCounts, ...]:
         """The job's counts by GPU type."""
-        options = world.options(job_id)
-        if id(options) not in self._counts:
-            self._counts[id(options)] = options, by_type(options)  # keeping the options keeps their id
-        return self._counts[id(options)][1]
+        return self._counts_of(world.options(job_id))

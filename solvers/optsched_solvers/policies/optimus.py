@@ -2,11 +2,10 @@
 
 from heapq import heapify, heappop, heappush
 
-from optsched.modes import Option
 from optsched.policy import Source
 from optsched.simulate.world import World
 
-from .gang_counts import GangCounts, by_type
+from .gang_counts import CountsOf, GangCounts
 from .gpu_pool import GpuPool
 from .reallocation import Grant, Reallocation, held
 
@@ -51,7 +50,7 @@ class Optimus(Reallocation):
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         super().__init__(options)
-        self._counts: dict[int, tuple[tuple[Option, ...], tuple[GangCounts, ...]]] = {}
+        self._counts_of = CountsOf()
 
     def remaining_work_s(self, world: World, job_id: str) -> float:
         """Reference work by which a job's gain is measured."""
@@ -92,10 +91,7 @@ class Optimus(Reallocation):
 
     def _types(self, world: World, job_id: str) -> list[GangCounts]:
         """The job's counts by GPU type: the type it runs on first, then the fastest."""
-        options = world.options(job_id)
-        if id(options) not in self._counts:
-            self._counts[id(options)] = options, by_type(options)  # keeping the options keeps their id
         own = held(world, job_id)[0] if job_id in world.running else None
-        found = self._counts[id(options)][1]
+        found = self._counts_of(world.options(job_id))
         waits = job_id in world.waiting
         return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))
