@@ -1,0 +1,218 @@
+"""The journal: every fact and intention, written before anything is done about it, and every round."""
+
+import gzip
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import OptschedError
+from .events import Event, dump_event, load_event
+
+FORMAT = "optsched-journal/1"
+LAYOUT = """
+CREATE TABLE about (format TEXT NOT NULL);
+CREATE TABLE events (
+  number INTEGER PRIMARY KEY, at_s REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, chain TEXT NOT NULL
+);
+CREATE TABLE rounds (
+  number INTEGER PRIMARY KEY, at_s REAL NOT NULL, jobs INTEGER NOT NULL, value REAL NOT NULL, bound REAL NOT NULL,
+  wall_s REAL NOT NULL, solver TEXT NOT NULL, fallback TEXT, instance BLOB NOT NULL, round BLOB NOT NULL
+);
+CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER events_last BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER rounds_stay BEFORE UPDATE ON rounds BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+"""
+BUSY_S = 5.0
+"""How long to wait for a reader that holds the file."""
+
+
+Row = tuple[int, float, str, str, str]
+"""Number, time, kind, body and hash of an event."""
+
+
+class JournalFault(OptschedError):
+    """The journal cannot be read or written; whoever meets this starts nothing any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One event, its number and when it was written (Unix time)."""
+
+    number: int
+    at_s: float
+    event: Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundEntry:
+    """One round as it is listed; the value is maximised, `bound` is what it could be at most."""
+
+    number: int
+    at_s: float
+    jobs: int
+    value: float
+    bound: float
+    wall_s: float
+    solver: str
+    fallback: str | None
+
+    @property
+    def gap(self) -> float:
+        """(bound - value) / |value|."""
+        if self.bound <= self.value:
+            return 0.0
+        return (self.bound - self.value) / abs(self.value) if self.value else float("inf")
+
+
+class Journal:
+    """An SQLite file in write-ahead mode with one writer; readers may look at any time.
+
+    Each event carries a hash over itself and the one before it, so that a change anywhere is seen when it is read.
+    Raises JournalFault from every method where the file is damaged, not writable, or the disk is full.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        with self._faults("opened"):
+            if read_only:
+                if not path.exists():
+                    raise JournalFault(f"journal {path}: there is none; it is made by `optsched run`")
+                self._file = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
+            else:
+                self._file = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+                self._file.execute("PRAGMA journal_mode=WAL")
+                self._file.execute("PRAGMA synchronous=FULL")
+            self._check(new=not read_only)
+            last = self._file.execute("SELECT number, chain FROM events ORDER BY number DESC LIMIT 1").fetchone()
+        self.last: int = 0 if last is None else last[0]
+        self._chain: str = "" if last is None else last[1]
+
+    def append(self, at_s: float, events: Sequence[Event]) -> None:
+        """Write events, all or none; when this returns they are on the disk."""
+        rows = self._rows(at_s, events)
+        if not rows:
+            return
+        with self._faults("written"), self._transaction():
+            self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+        self._written(rows)
+
+    def add_round(self, entry: RoundEntry, instance: str, decided: str, events: Sequence[Event]) -> None:
+        """Write a round with its instance file and round file, and the events that follow from it, all or none."""
+        rows = self._rows(entry.at_s, events)
+        with self._faults("written"), self._transaction():
+            self._file.execute(
+                "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (entry.number, entry.at_s, entry.jobs, entry.value, entry.bound, entry.wall_s, entry.solver,
+                 entry.fallback, _packed(instance), _packed(decided)),
+            )
+            self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+        self._written(rows)
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """Events in order, those after number `after`; each is checked against its hash."""
+        with self._faults("read"):
+            before = self._file.execute("SELECT chain FROM events WHERE number = ?", (after,)).fetchone()
+            chain, expected = "" if before is None else before[0], after
+            rows = self._file.execute("SELECT * FROM events WHERE number > ? ORDER BY number", (after,))
+            for number, at_s, kind, body, kept in rows:
+                expected += 1
+                chain = _chained(chain, number, at_s, kind, body)
+                if chain != kept or number != expected:
+                    raise self._damaged(f"event {expected} is not what was written")
+                try:
+                    event = load_event(kind, body)
+                except ValueError as error:
+                    raise self._damaged(f"event {number} cannot be read: {error}") from None
+                yield Entry(number=number, at_s=at_s, event=event)
+
+    def rounds(self, most: int | None = None) -> tuple[RoundEntry, ...]:
+        """Rounds in order, with `most` only the last so many."""
+        columns = "number, at_s, jobs, value, bound, wall_s, solver, fallback"
+        with self._faults("read"):
+            rows = self._file.execute(
+                f"SELECT {columns} FROM rounds ORDER BY number DESC LIMIT ?", (-1 if most is None else most,)
+            ).fetchall()
+        names = columns.split(", ")
+        return tuple(RoundEntry(**dict(zip(names, row, strict=True))) for row in reversed(rows))
+
+    def round_files(self, number: int) -> tuple[str, str]:
+        """The instance file and the round file of a round, as text."""
+        with self._faults("read"):
+            row = self._file.execute("SELECT instance, round FROM rounds WHERE number = ?", (number,)).fetchone()
+        if row is None:
+            raise JournalFault(f"journal {self.path}: it has no round {number}; `optsched rounds` lists them")
+        return gzip.decompress(row[0]).decode(), gzip.decompress(row[1]).decode()
+
+    def last_round(self) -> int:
+        """The number of the last round, 0 where there is none."""
+        with self._faults("read"):
+            return int(self._file.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _rows(self, at_s: float, events: Sequence[Event]) -> list[Row]:
+        rows: list[Row] = []
+        chain = self._chain
+        for number, event in enumerate(events, start=self.last + 1):
+            kind, body = type(event).__name__, dump_event(event)
+            chain = _chained(chain, number, at_s, kind, body)
+            rows.append((number, at_s, kind, body, chain))
+        return rows
+
+    def _written(self, rows: list[Row]) -> None:
+        if rows:
+            self.last, self._chain = rows[-1][0], rows[-1][4]
+
+    def _check(self, *, new: bool) -> None:
+        found = self._file.execute("PRAGMA quick_check(1)").fetchone()
+        if found is None or found[0] != "ok":
+            raise self._damaged(str(found and found[0]))
+        there = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if not there and new:
+            with self._transaction():
+                for statement in LAYOUT.split(";\n"):
+                    if statement.strip():
+                        self._file.execute(statement)
+                self._file.execute("INSERT INTO about VALUES (?)", (FORMAT,))
+        kept = self._file.execute("SELECT format FROM about").fetchone()
+        if kept is None or kept[0] != FORMAT:
+            raise JournalFault(f"journal {self.path}: is no {FORMAT}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._file.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._file.execute("COMMIT")
+        except BaseException:
+            if self._file.in_transaction:
+                self._file.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _faults(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if "malformed" in str(error) or "not a database" in str(error):
+                raise self._damaged(str(error)) from None
+            raise JournalFault(f"journal {self.path}: cannot be {what}: {error}") from None
+
+    def _damaged(self, how: str) -> JournalFault:
+        return JournalFault(
+            f"journal {self.path}: is damaged ({how}); nothing is started from it; put a sound copy in its place, "
+            "or move it away to begin anew once no job of it runs any more"
+        )
+
+
+def _chained(chain: str, number: int, at_s: float, kind: str, body: str) -> str:
+    return hashlib.sha256(f"{chain}\n{number}\n{at_s!r}\n{kind}\n{body}".encode()).hexdigest()[:32]
+
+
+def _packed(text: str) -> bytes:
+    return gzip.compress(text.encode(), compresslevel=3, mtime=0)

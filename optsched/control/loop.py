@@ -1,0 +1,77 @@
+"""The thread on which a controller turns; others ask it to do things between turns."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from .controller import Controller
+
+Answer = TypeVar("Answer")
+LONGEST_S = 60.0
+"""So long at the most between two turns."""
+
+
+class Stopped(Exception):
+    """The controller no longer turns."""
+
+
+class Loop:
+    """Turns a controller whenever something happened or is due, until it is told to stop.
+
+    Only the thread that calls `run` touches the controller: whoever else wants something of it uses `ask`.
+    """
+
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
+        self._asked: deque[tuple[Callable[[Controller], Any], Future[Any]]] = deque()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="executor", daemon=True)
+
+    def ask(self, call: Callable[[Controller], Answer], timeout_s: float = 30.0) -> Answer:
+        """Have `call` done with the controller between two turns; its result or its exception.
+
+        Raises Stopped where the controller no longer turns, TimeoutError where it takes too long.
+        """
+        answer: Future[Answer] = Future()
+        self._asked.append((call, answer))
+        self._wake.set()
+        if self._stopping.is_set():
+            raise Stopped
+        return answer.result(timeout_s)
+
+    def stop(self) -> None:
+        """Have `run` return after the present turn; may be called from a signal handler."""
+        self._stopping.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Turn until `stop`. Raises what a turn raises (JournalFault)."""
+        self._watcher.start()
+        try:
+            while not self._stopping.is_set():
+                self._wake.clear()
+                self._answer()
+                wait_s = self.controller.step()
+                self._wake.wait(min(wait_s, LONGEST_S))
+        finally:
+            self._stopping.set()
+            while self._asked:
+                self._asked.popleft()[1].set_exception(Stopped())
+
+    def _answer(self) -> None:
+        while self._asked:
+            call, answer = self._asked.popleft()
+            if not answer.set_running_or_notify_cancel():
+                continue
+            try:
+                answer.set_result(call(self.controller))
+            except Exception as error:
+                answer.set_exception(error)
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            self.controller.executor.changes(1.0)
+            self._wake.set()

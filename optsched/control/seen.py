@@ -1,0 +1,73 @@
+"""What an observation tells that the journal does not hold yet."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ..executors.base import SAVED_AND_STOPPED, AttemptKey, AttemptState, NodeStatus, Observation
+from .events import AttemptEnded, AttemptFound, AttemptLost, AttemptRunning, Event, NodeSeen
+from .state import Attempt, LiveJob, State
+from .work_left import work_left_s
+
+
+def news(
+    state: State, observations: Mapping[AttemptKey, Observation], now_s: float, steady_s: Callable[[float], float]
+) -> Iterator[Event]:
+    """Events for attempts that began, ended, were lost or found; `steady_s` turns the host's time into the journal's.
+
+    An attempt that is not among the observations tells nothing: whether it is still to begin is for its start to find
+    out (see `Executor.start`).
+    """
+    for job in state.open.values():
+        attempt = job.live
+        seen = None if attempt is None else observations.get(attempt.key)
+        if attempt is None or seen is None:
+            continue
+        name, number = attempt.key.job, attempt.key.number
+        if seen.state == AttemptState.UNREACHABLE:
+            if attempt.lost is None:
+                yield AttemptLost(job=name, number=number, reason=seen.reason or "nobody answers for it")
+            continue
+        if attempt.lost is not None and seen.state != AttemptState.ENDED:
+            yield AttemptFound(job=name, number=number)
+        if seen.state == AttemptState.RUNNING and attempt.started_s is None:
+            started_s = now_s if seen.started_s is None else steady_s(seen.started_s)
+            yield AttemptRunning(job=name, number=number, started_s=started_s, gpu_ids=dict(seen.gpu_ids))
+        elif seen.state == AttemptState.ENDED:
+            yield _ended(job, attempt, seen, now_s, steady_s)
+
+
+def node_news(state: State, statuses: Sequence[NodeStatus]) -> Iterator[NodeSeen]:
+    """Events for nodes that came, went, or changed."""
+    there = {status.node.name: status for status in statuses}
+    for name, status in there.items():
+        known = state.nodes.get(name)
+        if known is None or (known.usable, known.reason) != (status.usable, status.reason):
+            yield NodeSeen(node=name, usable=status.usable, reason=status.reason)
+    for name, known in state.nodes.items():
+        if name not in there and (known.usable or known.reason != GONE):
+            yield NodeSeen(node=name, usable=False, reason=GONE)
+
+
+GONE = "it is no longer among the nodes"
+
+
+def _ended(
+    job: LiveJob, attempt: Attempt, seen: Observation, now_s: float, steady_s: Callable[[float], float]
+) -> AttemptEnded:
+    ended_s = now_s if seen.ended_s is None else steady_s(seen.ended_s)
+    began_s = attempt.started_s
+    if began_s is None and seen.started_s is not None:
+        began_s = min(ended_s, steady_s(seen.started_s))
+        attempt = replace(attempt, started_s=began_s)
+    status = seen.exit_status
+    if status == 0:
+        left_s = 0.0
+    elif began_s is None:
+        left_s = attempt.work_s
+    else:
+        left_s = work_left_s(job.submission, attempt, seen.progress, ended_s, saved=status == SAVED_AND_STOPPED)
+    return AttemptEnded(
+        job=attempt.key.job, number=attempt.key.number, exit_status=status, reason=seen.reason, started_s=began_s,
+        ended_s=ended_s, left_s=left_s, progress=seen.progress, output=seen.output,
+        peak_memory_gib=seen.peak_memory_gib, cpu_s=seen.cpu_s,
+    )

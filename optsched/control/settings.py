@@ -1,0 +1,153 @@
+"""cluster.toml: what `optsched run` drives, and how."""
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from ..cluster import Cluster, Node, Tenant
+from ..duration import parse_duration
+from ..errors import InputError
+from ..hostlist import MAX_NODES, expand_hostlist
+from ..objectives import parse as parse_objective
+
+FORMAT = "optsched-cluster/1"
+
+
+def _duration(text: str | float) -> float:
+    if isinstance(text, str):
+        return parse_duration(text)
+    if not (math.isfinite(text) and text >= 0):
+        raise ValueError("must be a number of seconds, or a text as 90s, 5m, 2h")
+    return float(text)
+
+
+Time = Annotated[str | float, AfterValidator(_duration)]
+
+
+class Part(BaseModel):
+    """A table of the file; unknown keys are faults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NodeSettings(Part):
+    """A node, or several of one kind (`name = "gpu-[0-3]"`). With `emulate` its GPUs need not exist."""
+
+    name: str
+    gpu_type: str | None = None
+    gpus: int = Field(default=0, ge=0)
+    gpu_memory_gib: float | None = Field(default=None, gt=0)
+    cpus: int | None = Field(default=None, ge=0)
+    memory_gib: float | None = Field(default=None, gt=0)
+    rack: str | None = None
+    emulate: bool = False
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes of this table. Raises ValueError for a faulty name."""
+        return tuple(
+            Node(
+                name=name, gpu_type=self.gpu_type, gpus=self.gpus, gpu_memory_gib=self.gpu_memory_gib, cpus=self.cpus,
+                memory_gib=self.memory_gib, rack=self.rack,
+            )
+            for name in expand_hostlist(self.name)
+        )
+
+
+class TenantSettings(Part):
+    """A tenant: its quota, and who belongs to it (user names; without any, everybody may name it)."""
+
+    name: str
+    gpu_quota: int | None = Field(default=None, ge=0)
+    borrow_gpus: int = Field(default=0, ge=0)
+    weight: float = Field(default=1.0, gt=0)
+    users: tuple[str, ...] = ()
+
+    def tenant(self) -> Tenant:
+        """The noun."""
+        return Tenant(
+            name=self.name, gpu_quota=self.gpu_quota, borrow_gpus=self.borrow_gpus, weight=self.weight
+        )
+
+
+class ApiSettings(Part):
+    """Where commands reach the controller: a unix socket in the state folder, and a loopback port where one is given.
+    `administrators` (user names) may change everybody's jobs; root and the controller's own user always may."""
+
+    port: int | None = Field(default=None, ge=0, le=65535)
+    administrators: tuple[str, ...] = ()
+
+
+class Settings(Part):
+    """The whole file. `state` is the folder of journal and attempts, relative to the file.
+
+    A round is decided whenever something has changed, and at the latest `every` after the one before; `budget` is its
+    wall clock. `length` is the time over which a round's options are valued. `grace` is how long a job may save, and
+    `runs` how long one whose duration nobody states is believed to run, unless it says otherwise.
+    """
+
+    format: Literal["optsched-cluster/1"]
+    name: str = "cluster"
+    state: Path = Path("state")
+    executor: str = "local"
+    objective: str = "wct"
+    solver: str = "price"
+    every: Time = 60.0
+    length: Time = 300.0
+    budget: Time = 1.0
+    grace: Time = 60.0
+    runs: Time = 3600.0
+    nodes: tuple[NodeSettings, ...] = ()
+    tenants: tuple[TenantSettings, ...] = ()
+    resources: dict[str, float] = Field(default_factory=dict)
+    api: ApiSettings = ApiSettings()
+
+    @property
+    def cluster(self) -> Cluster:
+        """What all nodes share, and the nodes that the file names."""
+        return Cluster(nodes=tuple(node for part in self.nodes for node in part.nodes()), resources=self.resources)
+
+
+def read_settings(path: Path) -> Settings:
+    """Read and check cluster.toml. Raises InputError naming every fault."""
+    try:
+        with path.open("rb") as file:
+            parsed: dict[str, Any] = tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is no TOML: {error}") from None
+    if not parsed:
+        raise InputError(f'{path}: is empty; such a file starts with format = "{FORMAT}"')
+    try:
+        settings = Settings.model_validate(parsed)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(one) for one in fault['loc']) or 'file'}: {fault['msg']}"
+            for fault in error.errors(include_url=False, include_context=False, include_input=False)
+        )
+        raise InputError(f"{path}: {faults}") from None
+    _check(path, settings)
+    return settings.model_copy(update={"state": (path.parent / settings.state).absolute()})
+
+
+def _check(path: Path, settings: Settings) -> None:
+    try:
+        names = [node.name for part in settings.nodes for node in part.nodes()]
+    except ValueError as error:
+        raise InputError(f"{path}: nodes: {error}") from None
+    if len(names) > MAX_NODES:
+        raise InputError(f"{path}: nodes: there are more than {MAX_NODES}")
+    for what, found in (("nodes", names), ("tenants", [tenant.name for tenant in settings.tenants])):
+        twice = {name for name in found if found.count(name) > 1} if len(set(found)) < len(found) else set()
+        if twice:
+            raise InputError(f"{path}: {what}: {min(twice)!r} appears more than once; rename or remove one")
+    for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget)):
+        if not float(seconds) > 0:
+            raise InputError(f"{path}: {what}: must be longer than 0 s")
+    try:
+        parse_objective(settings.objective)
+    except InputError as error:
+        raise InputError(f"{path}: objective: {error}") from None

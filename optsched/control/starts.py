@@ -1,0 +1,71 @@
+"""Which claims can be started now: beside all that is still held, by the independent checker of rounds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..cluster import Cluster, Tenant
+from ..executors.base import AttemptKey, NodeStatus, Progress
+from ..instance import Instance, Running, Suspended
+from ..job import Job
+from ..physics import placed_rate
+from ..plan import Decision
+from ..round.plan import JobRound
+from ..round.verify import verify_round
+from .events import Claim
+from .present import LEAST_WORK_S, as_running, as_waiting, may_start, ran_before
+from .state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A claim that can be started, and the rate at which it will run."""
+
+    claim: Claim
+    rate: float
+
+
+def starts(
+    state: State, cluster: Cluster, tenants: tuple[Tenant, ...], statuses: Sequence[NodeStatus],
+    progress: Mapping[AttemptKey, Progress], now_s: float,
+) -> list[Start]:
+    """Claims whose place is free now and on usable nodes, in order; each counts for those after it.
+
+    Whatever is still there counts as held: attempts that are being stopped, and those nobody has an answer for.
+    """
+    usable = {status.node.name for status in statuses if status.usable}
+    wanted = [
+        claim for claim in state.claims.values()
+        if may_start(state, state.jobs[claim.job], now_s) and all(slot.node in usable for slot in claim.placement)
+    ]
+    if not wanted:
+        return []
+    nodes = {status.node.name: status.node for status in statuses}
+    jobs: list[Job] = []
+    running: list[Running] = []
+    suspended: list[Suspended] = []
+    for live_job in state.open.values():
+        attempt = live_job.live
+        if attempt is not None and all(slot.node in nodes for slot in attempt.placement):
+            job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
+            jobs.append(job)
+            running.append(entry)
+    for claim in wanted:
+        live_job = state.jobs[claim.job]
+        jobs.append(as_waiting(live_job))
+        if ran_before(live_job):
+            suspended.append(Suspended(job=claim.job, remaining_s=max(LEAST_WORK_S, live_job.left_s)))
+    instance = Instance(
+        now_s=now_s, cluster=replace(cluster, nodes=tuple(nodes.values())), tenants=tenants, jobs=tuple(jobs),
+        running=tuple(running), suspended=tuple(suspended),
+    )
+    going_on = [
+        JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement) for entry in running
+    ]
+    found: list[Start] = []
+    for claim in wanted:
+        begins: Decision = "resume" if claim.job in instance.suspended_job else "start"
+        begun = JobRound(id=claim.job, decision=begins, mode=claim.mode, placement=claim.placement)
+        if not verify_round(instance, [*going_on, begun]):
+            going_on.append(begun)
+            found.append(Start(claim, placed_rate(instance, instance.job[claim.job], claim.mode, claim.placement)))
+    return found

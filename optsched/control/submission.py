@@ -1,0 +1,28 @@
+"""What a user submits: a job, and the command that does its work."""
+
+from dataclasses import dataclass, field
+
+from ..job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job with what is needed to run it.
+
+    `job` has the demands and the profile; its `duration_s` is the reference work as far as it is known, stated by the
+    user or estimated as `estimate` says (None: stated). `argv` runs in `directory` with `environment` added to the
+    executor's. `user_id` is whose process it is, None for the controller's own user. `grace_s` is how long it may take
+    to save, `retries` how often it is started again after failing. `total_steps` are the steps of the whole job,
+    where it was told.
+    """
+
+    job: Job
+    argv: tuple[str, ...]
+    directory: str
+    environment: dict[str, str] = field(default_factory=dict)
+    user_id: int | None = None
+    grace_s: float = 60.0
+    retries: int = 0
+    total_steps: int | None = None
+    estimate: str | None = None
+    hold: bool = False

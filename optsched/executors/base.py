@@ -1,0 +1,171 @@
+"""What a controller asks of whatever starts processes on nodes.
+
+Every call is idempotent and bounded in time. `observe` is the only truth: that a call returned says that it was taken,
+not that anything happened.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from ..cluster import Node
+from ..errors import OptschedError
+from ..instance import Placement
+
+SAVED_AND_STOPPED = 85
+"""Exit status of a command that was asked to stop, has saved, and wants to be started again from what it saved."""
+JOB_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+"""Names of jobs: also names of folders, labels and jobs of cluster managers."""
+KEY = re.compile(rf"optsched:({JOB_NAME.pattern}):([1-9][0-9]{{0,8}})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AttemptKey:
+    """One attempt of one job; its text `optsched:<job>:<number>` marks whatever the executor makes for it."""
+
+    job: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"optsched:{self.job}:{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> "AttemptKey | None":
+        """The key whose text this is, None if it is none."""
+        found = KEY.fullmatch(text)
+        return None if found is None else cls(found.group(1), int(found.group(2)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be started: one command on each node of `placement`, all or none.
+
+    `environment` is added to what the executor sets itself: OPTSCHED_JOB, OPTSCHED_ATTEMPT, OPTSCHED_KEY,
+    OPTSCHED_CHECKPOINT_DIR, OPTSCHED_PROGRESS (where the command of rank 0 reports its steps), OPTSCHED_NODES (names,
+    comma between), OPTSCHED_NODE, OPTSCHED_NODE_RANK, OPTSCHED_GPUS_PER_NODE, CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS
+    where cores are given, MASTER_ADDR and MASTER_PORT for more than one node. `memory_gib` is what it takes of each
+    node's memory, in the order of `placement`, 0 for no limit. `beside` is the attempt on whose GPUs it runs, None for
+    GPUs of its own. `user` is the user id whose process it is, None for that of the executor.
+    """
+
+    key: AttemptKey
+    placement: Placement
+    argv: tuple[str, ...]
+    directory: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    memory_gib: tuple[float, ...] = ()
+    checkpoint_directory: str = ""
+    beside: AttemptKey | None = None
+    user: int | None = None
+
+
+class AttemptState(StrEnum):
+    """Where an attempt is: `starting` until its commands run, `ended` when nothing of it is left on any node,
+    `unreachable` while nobody can tell."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a command reports of itself, in Unix time and seconds.
+
+    `step` steps of `total_steps` (None: it does not know) are done at `at_s`; `first_step` is where this attempt began,
+    at `began_s`. `saved_step` is in the last checkpoint, which took `checkpoint_s`; reading the one it began from
+    took `restore_s`.
+    """
+
+    step: int
+    at_s: float
+    first_step: int = 0
+    began_s: float | None = None
+    total_steps: int | None = None
+    saved_step: int | None = None
+    saved_at_s: float | None = None
+    checkpoint_s: float | None = None
+    restore_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is seen of an attempt: times are Unix times, None where not yet or unknown.
+
+    `exit_status` is that of the first command that failed, else 0; the negative number of a signal that ended it.
+    `reason` says in a clause what nobody asked for, as "its memory limit of 2 GiB was exceeded". `output` is the file
+    with what rank 0 prints. `peak_memory_gib` is host memory over all nodes, `cpu_s` processor time.
+    """
+
+    key: AttemptKey
+    state: AttemptState
+    gpu_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    started_s: float | None = None
+    ended_s: float | None = None
+    exit_status: int | None = None
+    reason: str | None = None
+    progress: Progress | None = None
+    output: str | None = None
+    peak_memory_gib: float | None = None
+    cpu_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """A node as the executor finds it: `usable` unless it is down or drained, for the reason given."""
+
+    node: Node
+    usable: bool = True
+    reason: str | None = None
+
+
+class Refused(OptschedError):
+    """The executor certainly did not do it; the message says why."""
+
+
+class NoAnswer(OptschedError):
+    """Nobody knows whether it was done: only a later observation tells."""
+
+
+class Executor(Protocol):
+    """Starts, stops and watches attempts on nodes."""
+
+    name: str
+    title: str
+
+    def inventory(self) -> tuple[NodeStatus, ...]:
+        """All nodes, in a fixed order. Raises NoAnswer."""
+        ...
+
+    def start(self, order: Order) -> None:
+        """Start an attempt; nothing if one of this key was ever started or killed. Raises Refused, NoAnswer."""
+        ...
+
+    def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
+        """Ask an attempt to save and stop, and kill it where it has not ended after `grace_s`; nothing if it was asked
+        before or has ended. Raises NoAnswer."""
+        ...
+
+    def kill(self, key: AttemptKey) -> None:
+        """End an attempt now; one that was never started never will be. Raises NoAnswer."""
+        ...
+
+    def observe(self) -> tuple[Observation, ...]:
+        """All attempts that were started or killed and are not forgotten. Raises NoAnswer."""
+        ...
+
+    def forget(self, key: AttemptKey) -> None:
+        """Drop what is kept of an attempt that has ended, its output excepted. Raises NoAnswer."""
+        ...
+
+    def changes(self, timeout_s: float) -> None:
+        """Return once something may have changed, at the latest after `timeout_s`; may be called from a thread of its
+        own."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what this process holds; attempts go on."""
+        ...
