@@ -1,6 +1,6 @@
 """The controller: observe, decide, write down, act. Its loop holds no state that the journal does not."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,6 +83,7 @@ class Controller:
         self.last_instance: Instance | None = None
         self.decided_s = -float("inf")
         self._due = True
+        self.listeners: list[Callable[[float, Event], None]] = []
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
         self._forgotten: set[AttemptKey] = set()
@@ -99,6 +100,8 @@ class Controller:
     def _take_in(self, now_s: float, events: Iterable[Event]) -> None:
         for event in events:
             self.state.apply(now_s, event)
+            for listener in self.listeners:
+                listener(now_s, event)
             if isinstance(event, TURNING):
                 self._due = True
 

@@ -15,7 +15,7 @@ Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "drain"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerStarted:
-    """A controller took over; `previous_s` is when the one before last wrote."""
+    """A controller took over."""
 
     version: str
     pid: int

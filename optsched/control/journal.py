@@ -146,6 +146,11 @@ class Journal:
             raise JournalFault(f"journal {self.path}: it has no round {number}; `optsched rounds` lists them")
         return gzip.decompress(row[0]).decode(), gzip.decompress(row[1]).decode()
 
+    def last_s(self) -> float:
+        """When the last event was written (Unix time), 0 where there is none."""
+        with self._faults("read"):
+            return float(self._file.execute("SELECT coalesce(max(at_s), 0) FROM events").fetchone()[0])
+
     def last_round(self) -> int:
         """The number of the last round, 0 where there is none."""
         with self._faults("read"):

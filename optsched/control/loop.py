@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from .controller import Controller
+from .journal import JournalFault
 
 Answer = TypeVar("Answer")
 LONGEST_S = 60.0
@@ -27,7 +28,7 @@ class Loop:
         self.controller = controller
         self._asked: deque[tuple[Callable[[Controller], Any], Future[Any]]] = deque()
         self._wake = threading.Event()
-        self._stopping = threading.Event()
+        self._stopping = False
         self._watcher = threading.Thread(target=self._watch, name="executor", daemon=True)
 
     def ask(self, call: Callable[[Controller], Answer], timeout_s: float = 30.0) -> Answer:
@@ -38,26 +39,26 @@ class Loop:
         answer: Future[Answer] = Future()
         self._asked.append((call, answer))
         self._wake.set()
-        if self._stopping.is_set():
+        if self._stopping:
             raise Stopped
         return answer.result(timeout_s)
 
     def stop(self) -> None:
-        """Have `run` return after the present turn; may be called from a signal handler."""
-        self._stopping.set()
-        self._wake.set()
+        """Have `run` return after the present turn, within a second; may be called from a signal handler, which must
+        take no lock."""
+        self._stopping = True
 
     def run(self) -> None:
         """Turn until `stop`. Raises what a turn raises (JournalFault)."""
         self._watcher.start()
         try:
-            while not self._stopping.is_set():
+            while not self._stopping:
                 self._wake.clear()
                 self._answer()
                 wait_s = self.controller.step()
                 self._wake.wait(min(wait_s, LONGEST_S))
         finally:
-            self._stopping.set()
+            self._stopping = True
             while self._asked:
                 self._asked.popleft()[1].set_exception(Stopped())
 
@@ -68,10 +69,13 @@ class Loop:
                 continue
             try:
                 answer.set_result(call(self.controller))
+            except JournalFault as error:
+                answer.set_exception(error)
+                raise
             except Exception as error:
                 answer.set_exception(error)
 
     def _watch(self) -> None:
-        while not self._stopping.is_set():
+        while not self._stopping:
             self.controller.executor.changes(1.0)
             self._wake.set()

@@ -1,0 +1,104 @@
+"""One line for each event, as an operator reads it."""
+
+from datetime import datetime
+
+from ..duration import human
+from ..instance import Placement
+from .events import (
+    AttemptEnded,
+    AttemptFound,
+    AttemptLost,
+    AttemptRunning,
+    Cancelled,
+    ControllerStarted,
+    Event,
+    Held,
+    KillIntended,
+    NodeSeen,
+    Noted,
+    Released,
+    RoundDecided,
+    StartIntended,
+    StartRefused,
+    StopIntended,
+    Submitted,
+)
+
+STOPS = {
+    "preempt": "preempted", "migrate": "to move", "resize": "to change its size", "hold": "held", "cancel": "cancelled",
+    "drain": "to leave its node",
+}
+
+
+def line(at_s: float, event: Event) -> str | None:
+    """The event in one line with its local time; None where it says nothing new to anybody."""
+    text = sentence(event)
+    if text is None:
+        return None
+    return f"{datetime.fromtimestamp(at_s).strftime('%H:%M:%S')}  {text}"
+
+
+def sentence(event: Event) -> str | None:
+    """The event without its time."""
+    match event:
+        case ControllerStarted():
+            return f"controller {event.version} started, process {event.pid}"
+        case Submitted(submission=submission):
+            job = submission.job
+            gpus = job.gpus if isinstance(job.gpus, int) else f"{job.gpus.min}-{job.gpus.max}"
+            by = f" by {job.user}" if job.user else ""
+            length = human(job.work_s) + (" (estimated)" if submission.estimate else "")
+            return f"{job.id}: submitted{by}, {gpus} GPUs, {length}"
+        case Held():
+            return f"{event.job}: held: {event.reason or event.by}"
+        case Released():
+            return f"{event.job}: released by {event.by}"
+        case Cancelled():
+            return f"{event.job}: cancelled: {event.reason or event.by}"
+        case RoundDecided(claims=claims):
+            return f"round {event.round}: {', '.join(claim.job for claim in claims)} to start" if claims else None
+        case StartIntended():
+            return f"{event.job}: attempt {event.number} starts on {place(event.placement)}"
+        case StartRefused():
+            return f"{event.job}: attempt {event.number} was refused: {event.reason}"
+        case AttemptRunning():
+            return f"{event.job}: attempt {event.number} runs"
+        case StopIntended():
+            return f"{event.job}: {STOPS[event.why]}, asked to save within {human(event.grace_s)}"
+        case KillIntended():
+            return f"{event.job}: attempt {event.number} is killed: {event.reason}"
+        case AttemptLost():
+            return f"{event.job}: attempt {event.number} is lost: {event.reason}"
+        case AttemptFound():
+            return f"{event.job}: attempt {event.number} is seen again"
+        case AttemptEnded():
+            return f"{event.job}: attempt {event.number} {_end(event)}"
+        case NodeSeen():
+            state = "is usable" if event.usable else f"takes no jobs: {event.reason}"
+            return f"node {event.node} {state}"
+        case Noted():
+            return event.text
+    return None
+
+
+def place(placement: Placement) -> str:
+    """Nodes with their GPUs or cores: `a100-0 (8 GPUs), a100-1 (8 GPUs)`."""
+    if not placement:
+        return "no node"
+    return ", ".join(
+        f"{slot.node} ({slot.gpus} GPU{'s' * (slot.gpus != 1)})" if slot.gpus else f"{slot.node} ({slot.cpus} cores)"
+        for slot in placement
+    )
+
+
+def _end(event: AttemptEnded) -> str:
+    reason = f": {event.reason}" if event.reason else ""
+    ran = "" if event.started_s is None or event.ended_s is None else f" after {human(event.ended_s - event.started_s)}"
+    if event.exit_status == 0:
+        return f"completed{ran}{reason}"
+    if event.exit_status == 85:
+        return f"saved and stopped{ran}, {human(event.left_s)} of work left{reason}"
+    if event.exit_status is None:
+        return f"ended{ran}{reason or ', nobody knows how'}"
+    how = f"signal {-event.exit_status}" if event.exit_status < 0 else f"exit status {event.exit_status}"
+    return f"ended{ran} with {how}{reason}"

@@ -1,0 +1,50 @@
+"""A controller over a cluster.toml: its folder, lock, journal and executor."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .. import __version__
+from ..errors import InputError
+from ..executors.opening import open_executor
+from .clock import SteadyClock
+from .controller import Controller
+from .events import ControllerStarted
+from .journal import Journal
+from .settings import Settings
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[Controller]:
+    """The controller of `settings.state`, alone there until it is left; what it started goes on after that.
+
+    Raises InputError where the folder cannot be used or another controller has it, JournalFault where the journal is
+    damaged.
+    """
+    try:
+        settings.state.mkdir(parents=True, exist_ok=True, mode=0o711)
+        lock = os.open(settings.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError(
+            f"{settings.state}: cannot be used: {error.strerror}; name a folder that can be written as state"
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise InputError(f"{settings.state}: another controller runs on it; stop that one first") from None
+    try:
+        journal = Journal(settings.state / "journal")
+        try:
+            executor = open_executor(settings)
+            try:
+                controller = Controller(settings, executor, journal, SteadyClock(journal.last_s()))
+                controller.record(ControllerStarted(version=__version__, pid=os.getpid()))
+                yield controller
+            finally:
+                executor.close()
+        finally:
+            journal.close()
+    finally:
+        os.close(lock)

@@ -1,0 +1,6 @@
+"""Runs jobs as processes of this host."""
+
+from .executor import LocalExecutor
+from .gpus import LocalNode
+
+__all__ = ["LocalExecutor", "LocalNode"]

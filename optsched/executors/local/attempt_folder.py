@@ -1,0 +1,160 @@
+"""What is kept of one attempt on disk, and what that says about where it is.
+
+`attempts/<job>/<number>/` holds `spec.json` (there before anything starts), `stop.json` (it is to end),
+`failed.json` (which node of a gang failed first), `progress/progress.json` (written by the command) and a folder a
+node with `pid.json`, `exit.json`, `stdout` and `stderr`. Only `progress` belongs to the command's user: nobody else's
+decisions hang on files that a user can change.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ..base import AttemptKey, Progress
+from . import cgroups, processes, records
+
+RESTARTED = "the host was restarted"
+SUPERVISOR_KILLED = "its supervisor was killed"
+NEVER_STARTED = "was never started"
+
+
+def keys(folder: Path) -> Iterator[AttemptKey]:
+    """Attempts that were started or killed below `folder` and are not forgotten."""
+    for job in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)):
+        numbers = (entry.name for entry in os.scandir(folder / job) if entry.is_dir(follow_symlinks=False))
+        for number in sorted(int(name) for name in numbers if name.isdecimal()):
+            key = AttemptKey.parse(f"optsched:{job}:{number}")
+            made = any((folder / job / str(number) / name).exists() for name in ("spec.json", "stop.json"))
+            if key is not None and made:
+                yield key
+
+
+class AttemptFolder:
+    """The files of one attempt."""
+
+    def __init__(self, attempts: Path, key: AttemptKey) -> None:
+        self.key = key
+        self.path = attempts / key.job / str(key.number)
+        self.spec: dict[str, Any] | None = records.read(str(self.path / "spec.json"))
+        self.damaged = self.spec is None and (self.path / "spec.json").exists()
+
+    @property
+    def nodes(self) -> list[dict[str, Any]]:
+        return [] if self.spec is None else list(self.spec["nodes"])
+
+    @property
+    def progress_path(self) -> Path:
+        return self.path / "progress" / "progress.json"
+
+    def output(self) -> str | None:
+        """Where rank 0 prints."""
+        return str(self.path / self.nodes[0]["name"] / "stdout") if self.nodes else None
+
+    def prepare(self, spec: dict[str, Any], mode: int) -> None:
+        """Make folders, take room on the disk, and last write `spec`, from where on the attempt exists.
+
+        Raises OSError; then nothing is left.
+        """
+        try:
+            for folder in (self.path.parent, self.path, *(self.path / node["name"] for node in spec["nodes"])):
+                folder.mkdir(mode=mode, exist_ok=True)
+            for node in spec["nodes"]:
+                records.reserve(str(self.path / node["name"] / "pid.json"))
+                records.reserve(str(self.path / node["name"] / "exit.json"))
+            self.progress_path.parent.mkdir(mode=0o700, exist_ok=True)
+            if spec["user"] is not None:
+                os.chown(self.progress_path.parent, spec["user"]["uid"], spec["user"]["gid"])
+            records.reserve(str(self.path / "stop.json"))
+            records.write(str(self.path / "spec.json"), spec)
+            records.sync_folder(str(self.path.parent))
+        except OSError:
+            self.remove(outputs=True)
+            raise
+        self.spec = spec
+
+    def stop_record(self) -> dict[str, Any] | None:
+        return records.read(str(self.path / "stop.json"))
+
+    def write_stop(self, record: dict[str, Any], mode: int) -> None:
+        """Say that the attempt is to end. Raises OSError."""
+        self.path.parent.mkdir(mode=mode, exist_ok=True)
+        self.path.mkdir(mode=mode, exist_ok=True)
+        records.write_reserved(str(self.path / "stop.json"), record)
+
+    def failed(self) -> dict[str, Any] | None:
+        return records.read(str(self.path / "failed.json"))
+
+    def pid(self, node: str) -> dict[str, Any] | None:
+        return records.read(str(self.path / node / "pid.json"))
+
+    def exit(self, node: str) -> dict[str, Any] | None:
+        return records.read(str(self.path / node / "exit.json"))
+
+    @contextmanager
+    def locked(self, node: str) -> Iterator[bool]:
+        """Keep supervisors of a node from beginning; False while there is one."""
+        descriptor = os.open(self.path / node, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield True
+        except BlockingIOError:
+            yield False
+        finally:
+            os.close(descriptor)
+
+    def write_exit(self, node: str, reason: str | None, started_s: float | None) -> None:
+        """Say in its supervisor's stead how a command ended. Raises OSError."""
+        ending = {"status": None, "reason": reason, "asked": False, "started_s": started_s, "ended_s": time.time()}
+        records.write_reserved(str(self.path / node / "exit.json"), ending)
+
+    def kill_leftovers(self, node: dict[str, Any], shim: processes.Identity | None) -> bool:
+        """Kill what runs on although its supervisor is gone; True once nothing does."""
+        marks = (f"OPTSCHED_PROGRESS={self.progress_path}", f"OPTSCHED_NODE={node['name']}")
+        groups = cgroups.Groups(dict(node["cgroups"]))
+        found = dict.fromkeys(groups.pids())
+        if shim is not None:
+            found.update(dict.fromkeys(processes.in_session(shim)))
+        found.update(dict.fromkeys(processes.marked(*(mark.encode() for mark in marks))))
+        groups.kill()
+        processes.send_all(list(found), signal.SIGKILL)
+        if found:
+            return False
+        groups.remove()
+        return True
+
+    def progress(self) -> Progress | None:
+        """What the command last reported; None where that is nothing or makes no sense."""
+        try:
+            record = records.read(str(self.progress_path))
+        except OSError:
+            return None
+        if record is None:
+            return None
+        given = {name: record[name] for name in Progress.__slots__ if record.get(name) is not None}
+        for name, value in given.items():
+            whole = name in ("step", "first_step", "total_steps", "saved_step")
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not 0 <= value < 1e18:
+                return None
+        return Progress(**given) if "step" in given and "at_s" in given else None
+
+    def remove(self, outputs: bool) -> None:
+        """Remove it all; without `outputs` what the command printed stays."""
+        kept = () if outputs else ("stdout", "stderr")
+        shutil.rmtree(self.progress_path.parent, ignore_errors=True)  # another user's: safe against links put there
+        for folder, folders, files in os.walk(self.path, topdown=False):
+            for name in files:
+                if name not in kept or folder == str(self.path):
+                    with suppress(OSError):
+                        os.unlink(os.path.join(folder, name))
+            for name in folders:
+                with suppress(OSError):
+                    os.rmdir(os.path.join(folder, name))
+        for folder_path in (self.path, self.path.parent):
+            with suppress(OSError):
+                folder_path.rmdir()

@@ -1,0 +1,184 @@
+"""Control groups for an attempt, of version 2, of version 1 or of both, as the host has them.
+
+Processes of an attempt are put in one group of each of up to three kinds: `memory` (limit), `cpuset` (cores) and `kill`
+(all processes at once; version 2 only). In version 2 these are one and the same folder.
+The shim imports this file by itself, without the package: standard library only, and little of it.
+
+Source: Linux kernel documentation, admin-guide/cgroup-v2.rst and admin-guide/cgroup-v1.
+"""
+
+import os
+import time
+from contextlib import suppress
+
+PATIENCE_S = 1.0
+"""A group of which all processes have ended may be busy for a moment more."""
+
+
+def parents() -> dict[str, str]:
+    """Folders below which groups can be made, by kind; a kind that nobody here may use is left out."""
+    found: dict[str, str] = {}
+    own = _own()
+    for kind, point, mine in _mounts():
+        folders = [point + own[mine], os.path.dirname(point + own[mine]), point] if mine in own else [point]
+        for folder in folders:
+            if not folder.startswith(point) or not os.access(folder, os.W_OK) or not os.path.isdir(folder):
+                continue
+            if kind != "unified":
+                found.setdefault(kind, folder)
+                break
+            kinds = _delegated(folder)
+            if kinds == ["kill"] and folder != folders[-1]:
+                continue  # one further up may have more
+            for each in kinds:
+                found[each] = folder
+            break
+    return found
+
+
+def _mounts() -> list[tuple[str, str, str]]:
+    """Kind, where it is mounted, and the key of our own group in it; version 2 first."""
+    found = []
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            left, right = line.split(" - ")
+            kind, _, options = right.split()[:3]
+            point = left.split()[4]
+            if kind == "cgroup2":
+                found.append(("unified", point, ""))
+            elif kind == "cgroup":
+                found += [(name, point, name) for name in options.split(",") if name in ("memory", "cpuset")]
+    return sorted(found, key=lambda entry: entry[0] != "unified")
+
+
+def _own() -> dict[str, str]:
+    """The group of this process by controller, "" for version 2, as a path below the mount ("" for its top)."""
+    found = {}
+    with open("/proc/self/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            for name in controllers.split(","):
+                found[name] = path.rstrip("/")
+    return found
+
+
+def _delegated(folder: str) -> list[str]:
+    """What groups below a folder of version 2 can do; controllers that are there are switched on."""
+    kinds = ["kill"]
+    try:
+        offered = _read(f"{folder}/cgroup.controllers").split()
+        for name in ("memory", "cpuset"):
+            if name in offered:
+                _write(f"{folder}/cgroup.subtree_control", f"+{name}")
+                kinds.append(name)
+    except OSError:  # it holds processes itself, or is not ours to change
+        pass
+    return kinds
+
+
+class Groups:
+    """The groups of one attempt on one node."""
+
+    def __init__(self, folders: dict[str, str]) -> None:
+        """`folders`: where the group of each kind is (to be made)."""
+        self.folders = folders
+
+    def make(self, memory_bytes: int, cores: "list[int] | None") -> None:
+        """Make them; one that cannot be made is left out. `memory_bytes` 0 is no limit."""
+        wanted = {"kill": True, "memory": memory_bytes > 0, "cpuset": cores is not None}
+        for kind in list(self.folders):
+            try:
+                if not wanted[kind]:
+                    del self.folders[kind]
+                    continue
+                folder = self.folders[kind]
+                os.makedirs(folder, exist_ok=True)
+                if kind == "memory":
+                    _limit_memory(folder, memory_bytes)
+                elif kind == "cpuset" and cores is not None:
+                    if not os.path.exists(f"{folder}/cgroup.controllers"):  # version 1 begins empty
+                        _write(f"{folder}/cpuset.mems", _read(f"{os.path.dirname(folder)}/cpuset.mems"))
+                    _write(f"{folder}/cpuset.cpus", ",".join(map(str, cores)))
+            except OSError:
+                lost = self.folders.pop(kind)
+                if lost not in self.folders.values():
+                    _remove(lost)
+
+    def limits_memory(self) -> bool:
+        """Whether the kernel holds the memory limit."""
+        return "memory" in self.folders
+
+    def add(self, pid: int) -> None:
+        """Put a process, and with it what it will start, into all groups."""
+        for kind, folder in list(self.folders.items()):
+            try:
+                _write(f"{folder}/cgroup.procs", str(pid))
+            except OSError:
+                del self.folders[kind]
+                if folder not in self.folders.values():
+                    _remove(folder)
+
+    def memory_exceeded(self) -> bool:
+        """Whether the kernel killed a process for the memory limit."""
+        for name in ("memory.events", "memory.oom_control"):
+            try:
+                lines = _read(f"{self.folders['memory']}/{name}").splitlines()
+            except (OSError, KeyError):
+                continue
+            return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
+        return False
+
+    def pids(self) -> list[int]:
+        """Processes in any of the groups."""
+        found: dict[int, None] = {}
+        for folder in self.folders.values():
+            try:
+                found.update(dict.fromkeys(map(int, _read(f"{folder}/cgroup.procs").split())))
+            except OSError:
+                continue
+        return list(found)
+
+    def kill(self) -> None:
+        """SIGKILL to all processes of the group at once, where the kernel can."""
+        if "kill" in self.folders:
+            with suppress(OSError):  # before Linux 5.14, or the group is gone
+                _write(f"{self.folders['kill']}/cgroup.kill", "1")
+
+    def remove(self) -> None:
+        """Remove the groups, whose processes have ended."""
+        for folder in dict.fromkeys(self.folders.values()):
+            _remove(folder)
+
+
+def _limit_memory(folder: str, limit_bytes: int) -> None:
+    if os.path.exists(f"{folder}/memory.max"):
+        _write(f"{folder}/memory.max", str(limit_bytes))
+        settings = {"memory.swap.max": "0", "memory.oom.group": "1"}
+    else:
+        _write(f"{folder}/memory.limit_in_bytes", str(limit_bytes))
+        settings = {"memory.memsw.limit_in_bytes": str(limit_bytes)}
+    for name, value in settings.items():
+        with suppress(OSError):  # kernels without accounting of swap
+            _write(f"{folder}/{name}", value)
+
+
+def _remove(folder: str) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while os.path.isdir(folder) and time.monotonic() < until_s:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            time.sleep(0.005)
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,185 @@
+"""Jobs as processes of this host, which go on whatever becomes of the controller."""
+
+import fcntl
+import os
+import select
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ...errors import InputError
+from ..base import KEY, AttemptKey, NoAnswer, NodeStatus, Observation, Order, Refused
+from . import cgroups, processes
+from .attempt import KILL_NOW, LOOK, Attempt
+from .attempt_folder import keys
+from .gpus import LocalNode, driver_gpus, shares
+from .spec import Held, specification
+
+
+class LocalExecutor:
+    """Runs attempts below `folder`, on nodes that are all this host."""
+
+    name = "local"
+    title = "processes of this host"
+
+    def __init__(self, folder: Path, nodes: Sequence[LocalNode]) -> None:
+        """Take `folder` and the attempts that go on there.
+
+        Raises InputError where the nodes cannot be had or another process has the folder.
+        """
+        self._shares = shares(nodes)
+        self._mode = 0o711 if os.geteuid() == 0 else 0o700  # below root's folders users reach their own output
+        self._attempts_folder = folder.absolute() / "attempts"
+        try:
+            self._attempts_folder.mkdir(parents=True, exist_ok=True, mode=self._mode)
+            self._lock_fd = os.open(self._attempts_folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise InputError(f"{folder} cannot be used: {error.strerror}; name a folder that can be written") from error
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock_fd)
+            raise InputError(f"{folder} is in use by another controller; stop that or name another folder") from None
+        self._lock = threading.RLock()
+        self._boot = processes.boot_id()
+        self._groups = cgroups.parents()
+        self._children: list[int] = []
+        self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        found = keys(self._attempts_folder)
+        self._attempts = {key: Attempt(self._attempts_folder, key, self._boot) for key in found}
+
+    def inventory(self) -> tuple[NodeStatus, ...]:
+        """All nodes as declared; one whose real GPUs the driver no longer lists is not usable."""
+        seen: set[str] = set()
+        silent: str | None = None
+        if any(share.gpu_ids and not share.local.emulate for share in self._shares.values()):
+            try:
+                seen.update(driver_gpus())
+            except LookupError as error:
+                silent = str(error)
+        found = []
+        for share in self._shares.values():
+            lost = [] if share.local.emulate else [gpu for gpu in share.gpu_ids if gpu not in seen]
+            reason = None if not lost else silent or f"the driver no longer lists {', '.join(lost)}"
+            found.append(NodeStatus(node=share.local.node, usable=reason is None, reason=reason))
+        return tuple(found)
+
+    def start(self, order: Order) -> None:
+        """Start an attempt; nothing if one of this key was ever started or killed. Raises Refused."""
+        if not KEY.fullmatch(str(order.key)):
+            raise Refused(f"{str(order.key)!r} is no name of an attempt")
+        with self._lock:
+            attempt = self._attempts.get(order.key)
+            if attempt is None:
+                attempt = self._record(order)
+            self._children += attempt.spawn()
+
+    def _record(self, order: Order) -> Attempt:
+        attempt = Attempt(self._attempts_folder, order.key, self._boot)
+        others = list(self._attempts.values())
+        for other in others:
+            other.look()  # what has just ended holds nothing any more
+        beside = None if order.beside is None else self._attempts.get(order.beside)
+        if order.beside is not None and (beside is None or beside.ended is not None):
+            raise Refused(f"{order.beside}, on whose GPUs it is to run, does not run")
+        held = Held(
+            gpu_ids={gpu for other in others for gpu in other.held("gpu_ids")},
+            cores={core for other in others for core in other.held("cores")},
+            ports={other.folder.spec["port"] for other in others if other.ended is None and other.folder.spec},
+            beside=None if beside is None else {node["name"]: tuple(node["gpu_ids"]) for node in beside.folder.nodes},
+        )
+        spec = specification(order, self._shares, held, self._groups, attempt.folder, self._boot)
+        try:
+            attempt.folder.prepare(spec, self._mode)
+        except OSError as error:
+            raise Refused(f"its record cannot be written below {self._attempts_folder}: {error.strerror}") from error
+        self._attempts[order.key] = attempt
+        return attempt
+
+    def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
+        """Send SIGTERM to the attempt's process groups, and SIGKILL to all that is left after `grace_s`.
+
+        Its supervisors keep the deadline, not this process. Raises NoAnswer where it cannot be recorded.
+        """
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if attempt is None or attempt.ended is not None or attempt.folder.stop_record() is not None:
+                return
+            overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
+            self._write_stop(attempt, grace_s, overdue)
+            attempt.signal(LOOK)
+
+    def kill(self, key: AttemptKey) -> None:
+        """SIGKILL to all of the attempt; one that was never started never will be. Raises NoAnswer."""
+        if not KEY.fullmatch(str(key)):
+            raise InputError(f"{str(key)!r} is no name of an attempt")
+        with self._lock:
+            attempt = self._attempts.get(key) or Attempt(self._attempts_folder, key, self._boot)
+            if attempt.ended is not None:
+                return
+            try:
+                self._write_stop(attempt, None, None)
+            finally:
+                attempt.signal(KILL_NOW)
+            self._attempts[key] = attempt
+
+    def _write_stop(self, attempt: Attempt, grace_s: float | None, overdue: str | None) -> None:
+        until_s = 0.0 if grace_s is None else time.monotonic() + grace_s
+        record = {"asked_s": time.time(), "grace_s": grace_s, "until_monotonic_s": until_s, "overdue": overdue}
+        try:
+            attempt.folder.write_stop(record, self._mode)
+        except OSError as error:
+            raise NoAnswer(f"that {attempt.key} is to stop cannot be recorded: {error.strerror}") from error
+
+    def observe(self) -> tuple[Observation, ...]:
+        """All attempts that were started or killed and are not forgotten."""
+        with self._lock:
+            seen = tuple([attempt.look() for attempt in self._attempts.values()])
+            self._reap()
+            return seen
+
+    def changes(self, timeout_s: float) -> None:
+        """Wait until a supervisor ends, `wake` is called, or time is up: then `observe` may see something new."""
+        with self._lock:
+            watched = [descriptor for attempt in self._attempts.values() for descriptor in attempt.pidfds()]
+        poll = select.poll()
+        for descriptor in (self._woken, *watched):
+            poll.register(descriptor, select.POLLIN)
+        poll.poll(max(0.0, timeout_s) * 1000)
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._woken)
+
+    def wake(self) -> None:
+        """End `changes` in another thread, or the next one."""
+        os.eventfd_write(self._woken, 1)
+
+    def forget(self, key: AttemptKey) -> None:
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer if it has not."""
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if attempt is None:
+                return
+            if attempt.look().state != "ended":
+                raise NoAnswer(f"{key} has not ended")
+            attempt.folder.remove(outputs=False)
+            del self._attempts[key]
+
+    def close(self) -> None:
+        """Let go of the folder; attempts go on."""
+        with self._lock:
+            for attempt in self._attempts.values():
+                attempt.close()
+            self._reap()
+            for descriptor in (self._lock_fd, self._woken):
+                os.close(descriptor)
+            self._attempts.clear()
+
+    def _reap(self) -> None:
+        left = []
+        for pid in self._children:
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    left.append(pid)
+        self._children = left

@@ -1,0 +1,15 @@
+"""The local executor of a cluster.toml."""
+
+from typing import TYPE_CHECKING
+
+from .executor import LocalExecutor
+from .gpus import LocalNode
+
+if TYPE_CHECKING:
+    from ...control.settings import Settings
+
+
+def open_local(settings: "Settings") -> LocalExecutor:
+    """Attempts below the state folder, on the nodes that the file declares. Raises InputError."""
+    nodes = [LocalNode(node=node, emulate=part.emulate) for part in settings.nodes for node in part.nodes()]
+    return LocalExecutor(settings.state, nodes)

@@ -1,0 +1,126 @@
+"""Small JSON files that are there whole or not at all.
+
+The shim imports this file by itself, without the package: standard library only, and little of it.
+"""
+
+import errno
+import json
+import os
+import stat
+from contextlib import suppress
+
+TYPE_CHECKING = False  # importing `typing` would cost each shim milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+RESERVE_BYTES = 4096
+"""Written beforehand for each record that must be writable when the disk is full; a record is padded to it."""
+LARGEST_BYTES = 1 << 20
+"""A record that is longer is none: jobs write records too."""
+
+
+def write(path: str, record: "dict[str, Any]", durable: bool = True) -> None:
+    """Put `record` at `path` at once, in place of what was there; `durable` survives a power failure.
+
+    Raises OSError; then nothing has changed.
+    """
+    made = f"{path}.{os.getpid()}.tmp"
+    try:
+        _fill(made, json.dumps(record, indent=1).encode(), durable)
+        os.rename(made, path)
+    except OSError:
+        _remove(made)
+        raise
+    if durable:
+        sync_folder(os.path.dirname(path))
+
+
+def write_first(path: str, record: "dict[str, Any]") -> bool:
+    """Put `record` at `path` unless something is there; False then. Raises OSError."""
+    made = f"{path}.{os.getpid()}.tmp"
+    try:
+        _fill(made, json.dumps(record, indent=1).encode(), durable=False)
+        os.link(made, path)
+    except FileExistsError:
+        return False
+    finally:
+        _remove(made)
+    return True
+
+
+def reserve(path: str) -> None:
+    """Take the room on the disk that `write_reserved` needs. Raises OSError."""
+    _fill(f"{path}.reserve", b" " * RESERVE_BYTES, durable=False)
+
+
+def write_reserved(path: str, record: "dict[str, Any]", durable: bool = True) -> None:
+    """As `write`, in the room taken by `reserve` where it is there, so that a full disk does not matter."""
+    text = json.dumps(record, indent=1).encode().ljust(RESERVE_BYTES)
+    made = f"{path}.reserve"
+    try:
+        descriptor = os.open(made, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        write(path, record, durable)
+        return
+    try:
+        _write_all(descriptor, text)
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(made, path)
+    if durable:
+        sync_folder(os.path.dirname(path))
+
+
+def read(path: str) -> "dict[str, Any] | None":
+    """The record at `path`; None where there is none or what is there is no record. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        text = b""
+        while len(text) <= LARGEST_BYTES and (more := os.read(descriptor, LARGEST_BYTES)):
+            text += more
+    finally:
+        os.close(descriptor)
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and len(text) <= LARGEST_BYTES else None
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in `folder` survive a power failure. Raises OSError."""
+    descriptor = os.open(folder or ".", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _fill(path: str, text: bytes, durable: bool) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        _write_all(descriptor, text)
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, text: bytes) -> None:
+    while text:
+        text = text[os.write(descriptor, text) :]
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)

@@ -1,0 +1,166 @@
+"""From an order to what is written down before anything starts: who gets which GPUs and cores, and all variables."""
+
+import hashlib
+import os
+import pwd
+import re
+import socket
+import time
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...instance import Slot
+from ..base import Order, Refused
+from .attempt_folder import AttemptFolder
+from .gpus import Share, free
+
+PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+"""Variables that commands get from the executor's own environment; the rest may hold what is not theirs to know."""
+VARIABLE = re.compile(r"[^=\0]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What other attempts hold; `beside` are the GPU ids to use, by node, where it shares those of another."""
+
+    gpu_ids: Set[str]
+    cores: Set[int]
+    ports: Set[int]
+    beside: Mapping[str, tuple[str, ...]] | None
+
+
+def specification(
+    order: Order,
+    shares: Mapping[str, Share],
+    held: Held,
+    group_parents: Mapping[str, str],
+    folder: AttemptFolder,
+    boot: str,
+) -> dict[str, Any]:
+    """The record of an attempt to be started. Raises Refused."""
+    _check(order)
+    user = _user(order.user)
+    names = [slot.node for slot in order.placement]
+    port = _free_port(held.ports) if len(names) > 1 else None
+    name, home, shell = _account(os.geteuid() if order.user is None else order.user)
+    environment = {name: os.environ[name] for name in PASSED if name in os.environ}
+    environment |= {"HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell, **order.environment}
+    environment |= {
+        "OPTSCHED_JOB": order.key.job,
+        "OPTSCHED_ATTEMPT": str(order.key.number),
+        "OPTSCHED_KEY": str(order.key),
+        "OPTSCHED_PROGRESS": str(folder.progress_path),
+        "OPTSCHED_NODES": ",".join(names),
+    }
+    if order.checkpoint_directory:
+        environment["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory
+    if port is not None:
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return {
+        "key": str(order.key),
+        "made_s": time.time(),
+        "boot": boot,
+        "argv": list(order.argv),
+        "directory": order.directory,
+        "checkpoint_directory": order.checkpoint_directory,
+        "user": user,
+        "port": port,
+        "beside": None if order.beside is None else str(order.beside),
+        "environment": environment,
+        "nodes": [
+            _node(order, rank, shares.get(slot.node), held, group_parents, folder.path)
+            for rank, slot in enumerate(order.placement)
+        ],
+    }
+
+
+def _node(
+    order: Order, rank: int, share: Share | None, held: Held, group_parents: Mapping[str, str], folder: Path
+) -> dict[str, Any]:
+    slot = order.placement[rank]
+    if share is None:
+        raise Refused(f"node {slot.node} is not one of this executor")
+    gpu_ids, cores = _gpu_ids(order, slot, share, held), None
+    if share.cores is not None and slot.cpus:
+        cores = free(share.cores, held.cores, slot.cpus)
+        if cores is None:
+            raise Refused(f"node {slot.node} has fewer than {slot.cpus} cores free")
+    variables = {
+        "OPTSCHED_NODE": slot.node,
+        "OPTSCHED_NODE_RANK": str(rank),
+        "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu_ids),
+    }
+    if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
+        variables["OMP_NUM_THREADS"] = str(slot.cpus)
+    tag = hashlib.sha256(f"{folder}/{slot.node}".encode()).hexdigest()[:10]
+    return {
+        "name": slot.node,
+        "gpu_ids": gpu_ids,
+        "cores": cores,
+        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
+        "environment": variables,
+        "cgroups": {kind: f"{parent}/optsched-{order.key.job}-{tag}" for kind, parent in group_parents.items()},
+    }
+
+
+def _gpu_ids(order: Order, slot: Slot, share: Share, held: Held) -> tuple[str, ...]:
+    if held.beside is not None:
+        beside = held.beside.get(slot.node, ())
+        if len(beside) != slot.gpus:
+            raise Refused(f"{order.beside}, whose GPUs it shares, has {len(beside)} on {slot.node}, not {slot.gpus}")
+        return beside
+    gpu_ids = free(share.gpu_ids, held.gpu_ids, slot.gpus)
+    if gpu_ids is None:
+        left = len([gpu for gpu in share.gpu_ids if gpu not in held.gpu_ids])
+        raise Refused(f"node {slot.node} has {left} of its {len(share.gpu_ids)} GPUs free, not {slot.gpus}")
+    return gpu_ids
+
+
+def _check(order: Order) -> None:
+    if not order.placement:
+        raise Refused("its placement names no node")
+    names = [slot.node for slot in order.placement]
+    if len(set(names)) < len(names):
+        raise Refused("its placement names a node twice")
+    if not order.argv or not order.argv[0]:
+        raise Refused("its command is empty")
+    if order.memory_gib and len(order.memory_gib) != len(names):
+        raise Refused(f"its memory is given for {len(order.memory_gib)} nodes, its placement has {len(names)}")
+    for path in (order.directory, order.checkpoint_directory or "/"):
+        if not os.path.isabs(path):
+            raise Refused(f"{path!r} is not an absolute path")
+    texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
+    if any("\0" in text for text in texts) or not all(map(VARIABLE.fullmatch, order.environment)):
+        raise Refused("its command, environment or directories hold what no process can be given (NUL, = in a name)")
+
+
+def _user(uid: int | None) -> dict[str, Any] | None:
+    if uid is None or uid == os.geteuid():
+        return None
+    if os.geteuid() != 0:
+        raise Refused(f"it is to run as user {uid}, which only a controller that runs as root can do")
+    try:
+        account = pwd.getpwuid(uid)
+    except KeyError:
+        raise Refused(f"user {uid} does not exist on this host") from None
+    return {"uid": uid, "gid": account.pw_gid, "groups": os.getgrouplist(account.pw_name, account.pw_gid)}
+
+
+def _account(uid: int) -> tuple[str, str, str]:
+    try:
+        account = pwd.getpwuid(uid)
+    except KeyError:  # as in containers
+        return str(uid), "/", "/bin/sh"
+    return account.pw_name, account.pw_dir, account.pw_shell or "/bin/sh"
+
+
+def _free_port(held: Set[int]) -> int:
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port not in held:
+            return port

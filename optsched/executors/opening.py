@@ -1,0 +1,23 @@
+"""Executors, found by entry point."""
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+from .base import Executor
+
+if TYPE_CHECKING:
+    from ..control.settings import Settings
+
+
+def executor_names() -> tuple[str, ...]:
+    """Registered names, sorted."""
+    return tuple(sorted(entry.name for entry in entry_points(group="optsched.executors")))
+
+
+def open_executor(settings: "Settings") -> Executor:
+    """The executor that `settings` names. Raises InputError where it is unknown or cannot serve these settings."""
+    for entry in entry_points(group="optsched.executors", name=settings.executor):
+        opened: Executor = entry.load()(settings)
+        return opened
+    raise InputError(f"executor {settings.executor!r} is unknown; choose from {', '.join(executor_names())}")
