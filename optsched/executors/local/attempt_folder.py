@@ -101,10 +101,12 @@ class AttemptFolder:
         """Keep supervisors of a node from beginning; False while there is one."""
         descriptor = os.open(self.path / node, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield True
-        except BlockingIOError:
-            yield False
+            alone = True
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                alone = False
+            yield alone
         finally:
             os.close(descriptor)
 
