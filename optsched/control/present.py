@@ -109,7 +109,7 @@ def ran_before(job: LiveJob) -> bool:
 
 def start_setup_s(job: LiveJob) -> float:
     """Seconds that a start of it takes before work goes on."""
-    return setup_s(job.submission.job, ran_before(job))
+    return setup_s(replace(job.submission.job, profile=job.profile), ran_before(job))
 
 
 def memory_of(job: Job, mode: Mode, placement: Placement) -> tuple[float, ...]:
@@ -122,8 +122,9 @@ def _suspended(job: LiveJob) -> Suspended:
 
 
 def _known(live_job: LiveJob, left_s: float) -> Job:
-    job = live_job.submission.job
-    profile = job.profile if job.profile.sharing is None else replace(job.profile, sharing=None)
+    job, profile = live_job.submission.job, live_job.profile
+    if profile.sharing is not None:
+        profile = replace(profile, sharing=None)
     work_s = max(LEAST_WORK_S, job.work_s, left_s)
     return replace(job, after=(), duration_s=work_s, profile=profile, submit_s=live_job.submit_s)
 

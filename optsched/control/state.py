@@ -7,6 +7,7 @@ from typing import Literal
 from ..executors.base import SAVED_AND_STOPPED, AttemptKey
 from ..instance import Placement
 from ..job import Mode
+from ..profile import Profile
 from .events import (
     AttemptEnded,
     AttemptFound,
@@ -26,6 +27,7 @@ from .events import (
     Submitted,
     Why,
 )
+from .learned import learned
 from .submission import Submission
 
 Status = Literal["waiting", "held", "starting", "running", "stopping", "lost", "completed", "failed", "cancelled"]
@@ -66,11 +68,13 @@ class Attempt:
 
 @dataclass(slots=True)
 class LiveJob:
-    """One job: what was submitted, what became of it so far, and what it has to do yet."""
+    """One job: what was submitted, what became of it so far, what it has to do yet, and its profile as its attempts
+    have measured it."""
 
     submission: Submission
     submit_s: float
     left_s: float
+    profile: Profile
     held: str | None = None
     cancelled: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
@@ -131,7 +135,7 @@ class State:
         self.now_s = max(self.now_s, at_s)
         match event:
             case Submitted(submission=submission):
-                job = LiveJob(submission, at_s, submission.job.work_s)
+                job = LiveJob(submission, at_s, submission.job.work_s, submission.job.profile)
                 if submission.hold:
                     job.held = "it was submitted on hold"
                 self.jobs[job.id] = self.open[job.id] = job
@@ -193,6 +197,7 @@ class State:
         assert ended is not None
         status = ended.exit_status
         job.left_s = ended.left_s
+        job.profile = learned(job.profile, ended.progress, ended.started_s)
         self.stay -= {job.id}
         if status == 0:
             self._finish(job, "completed", at_s, ended.reason)

@@ -1,0 +1,25 @@
+"""What an attempt teaches about its job: seconds of start-up, restore and checkpoint as they really were."""
+
+from dataclasses import replace
+
+from ..executors.base import Progress
+from ..profile import Profile
+
+LEAST_S = 0.01
+"""Seconds that differ by less are not worth another profile."""
+
+
+def learned(profile: Profile, progress: Progress | None, started_s: float | None) -> Profile:
+    """The profile with what an attempt that began at `started_s` measured of itself; the same object where that is
+    nothing new. A cost that was measured replaces what was stated before."""
+    if progress is None:
+        return profile
+    found: dict[str, float] = {}
+    if progress.checkpoint_s is not None:
+        found["checkpoint_s"] = progress.checkpoint_s
+    if progress.restore_s is not None:
+        found["restore_s"] = progress.restore_s
+    if progress.began_s is not None and started_s is not None and progress.step > progress.first_step:
+        found["startup_s"] = max(0.0, progress.began_s - started_s - (progress.restore_s or 0.0))
+    new = {name: seconds for name, seconds in found.items() if abs(getattr(profile, name) - seconds) >= LEAST_S}
+    return replace(profile, **new) if new else profile
