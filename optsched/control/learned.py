@@ -1,6 +1,7 @@
 """What an attempt teaches about its job: seconds of start-up, restore and checkpoint as they really were."""
 
 from dataclasses import replace
+from typing import Any
 
 from ..executors.base import Progress
 from ..profile import Profile
@@ -14,7 +15,7 @@ def learned(profile: Profile, progress: Progress | None, started_s: float | None
     nothing new. A cost that was measured replaces what was stated before."""
     if progress is None:
         return profile
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     if progress.checkpoint_s is not None:
         found["checkpoint_s"] = progress.checkpoint_s
     if progress.restore_s is not None:
