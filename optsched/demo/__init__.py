@@ -1,0 +1,1 @@
+"""The demonstration: a small emulated cluster on which real processes are started, preempted and resumed."""

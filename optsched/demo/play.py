@@ -1,0 +1,51 @@
+"""Plays the scenario: real processes on an emulated cluster, driven by the controller."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..control.controller import Controller
+from ..control.events import Event, Submitted
+from ..control.opening import opened
+from ..control.settings import read_settings
+from ..errors import OptschedError
+from ..files import write_text
+from .scenario import ARRIVALS, CLUSTER
+
+LONGEST_S = 240.0
+"""A machine that needs longer is too slow to show anything."""
+
+
+def play(folder: Path, listener: Callable[[float, Event], None] | None = None) -> Controller:
+    """Run all jobs of the scenario below `folder` to their end; the controller as it is then, closed.
+
+    Raises InputError where the folder cannot be used, OptschedError where the jobs take far too long.
+    """
+    write_text(folder / "cluster.toml", CLUSTER)
+    with opened(read_settings(folder / "cluster.toml")) as controller:
+        if listener is not None:
+            controller.listeners.append(listener)
+        controller.step()
+        controller.decide()  # loads what deciding needs, before the clock of the scenario starts
+        begun_s = time.monotonic()
+        try:
+            _turn(controller, folder, begun_s)
+        finally:
+            for attempt in controller.state.live_attempts():  # interrupted: nothing of a demonstration goes on
+                controller.executor.kill(attempt.key)
+        return controller
+
+
+def _turn(controller: Controller, folder: Path, begun_s: float) -> None:
+    """Turns until all that comes has come and ended."""
+    coming = list(ARRIVALS)
+    while coming or controller.state.open:
+        passed_s = time.monotonic() - begun_s
+        if passed_s > LONGEST_S:
+            raise OptschedError(f"the jobs of the demo did not end within {LONGEST_S:g} s; is this machine very busy?")
+        due = [one for one in coming if one.at_s <= passed_s]
+        controller.record(*(Submitted(submission=one.submission(folder)) for one in due))
+        coming = [one for one in coming if one not in due]
+        wait_s = controller.step()
+        next_s = min((one.at_s for one in coming), default=LONGEST_S) - (time.monotonic() - begun_s)
+        controller.executor.changes(max(0.0, min(wait_s, next_s, 1.0)))

@@ -1,0 +1,51 @@
+"""Many short jobs: all complete, and nothing of them stays: no process, no open file, no record, no memory."""
+
+import gc
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from .lab import Lab, lab
+
+MOST_GROWTH_MIB = 60.0
+"""What a controller may grow by from its first quarter of jobs to its last."""
+
+
+@pytest.mark.parametrize("jobs", [40, pytest.param(1000, marks=pytest.mark.slow)])
+def test_all_complete_and_nothing_stays(tmp_path: Path, jobs: int, capsys: pytest.CaptureFixture[str]) -> None:
+    me = psutil.Process()
+    with lab(tmp_path, gpus=8) as here:
+        for i in range(jobs):
+            here.submit(f"job-{i}", "/bin/sleep", f"{(i % 5) * 0.05:g}", gpus=1 + i % 3, believed_s=0.2)
+        here.controller.step()
+        begun_s, cpu_s = time.monotonic(), time.process_time()
+        here.until(lambda: done(here) >= jobs // 4, 1200.0)
+        gc.collect()
+        open_files, memory_mib = me.num_fds(), me.memory_info().rss / 2**20
+        here.until(lambda: done(here) == jobs, 1200.0)
+        took_s, cpu_s = time.monotonic() - begun_s, time.process_time() - cpu_s
+        here.controller.step()
+        gc.collect()
+        assert all(job.status == "completed" for job in here.controller.state.jobs.values())
+        assert all(len(job.attempts) == 1 for job in here.controller.state.jobs.values())
+        assert me.num_fds() <= open_files
+        assert me.memory_info().rss / 2**20 - memory_mib < MOST_GROWTH_MIB
+        assert not [one for one in me.children(recursive=True) if str(tmp_path) in " ".join(one.cmdline())]
+        assert not list((tmp_path / "state" / "attempts").rglob("*.json"))
+        assert here.controller.executor.observe() == ()
+        rounds_s = [entry.wall_s for entry in here.controller.journal.rounds()]
+    with capsys.disabled():
+        print(
+            f"\n{jobs} jobs in {took_s:.1f} s; {len(rounds_s)} rounds: median {np.median(rounds_s) * 1000:.0f} ms, "
+            f"p99 {np.percentile(rounds_s, 99) * 1000:.0f} ms; "
+            f"controller {cpu_s / jobs * 1000:.0f} ms of processor a job"
+        )
+    assert os.path.getsize(tmp_path / "state" / "journal") > 0
+
+
+def done(here: Lab) -> int:
+    return len(here.controller.state.jobs) - len(here.controller.state.open)
