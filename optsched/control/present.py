@@ -12,6 +12,8 @@ from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
 from .state import Attempt, LiveJob, State
 from .work_left import work_left_s
 
+PATIENCE_S, PATIENCE_RUNS = 86400.0, 20.0
+MOST_DOUBLINGS = 30.0
 LEAST_WORK_S = 0.001
 """No job that runs has less to do."""
 
@@ -32,7 +34,8 @@ def present(
     """Jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all times of a live instance).
 
     `cluster` has what all nodes share; its nodes are those of `statuses`. Jobs that are held, are being stopped, have a
-    claim, or wait for others to complete are not among the jobs. No job shares GPUs with another.
+    claim, or wait for others to complete are not among the jobs. No job shares GPUs with another. Jobs that have
+    waited very long weigh more than they say (`impatience`).
     """
     nodes = tuple(status.node for status in statuses)
     order = {node.name: i for i, node in enumerate(nodes)}
@@ -50,7 +53,8 @@ def present(
             else:
                 _add(taken, attempt.placement)
         elif may_start(state, live_job, now_s) and live_job.id not in state.claims:
-            jobs.append(as_waiting(live_job))
+            job = as_waiting(live_job)
+            jobs.append(replace(job, weight=job.weight * impatience(live_job, now_s)))
             if ran_before(live_job):
                 suspended.append(_suspended(live_job))
     claimed: dict[str, list[int]] = {}
@@ -78,6 +82,18 @@ def may_start(state: State, job: LiveJob, now_s: float) -> bool:
         job.live is None and job.held is None and job.finished is None and job.ready_s <= now_s
         and all(name in state.jobs and state.jobs[name].finished == "completed" for name in job.submission.job.after)
     )
+
+
+def impatience(job: LiveJob, now_s: float) -> float:
+    """By how much the weight of a waiting job is raised: 1 until it has waited, since it last held anything,
+    `PATIENCE_S` and `PATIENCE_RUNS` times the work it has to do; doubled with each `PATIENCE_S` after that.
+
+    So nobody waits for ever, however much is asked for: of two jobs the one that came long enough before the other
+    weighs more."""
+    last = job.attempts[-1].ended_s if job.attempts else None
+    waited_s = now_s - (job.submit_s if last is None else last)
+    over_s = waited_s - PATIENCE_S - PATIENCE_RUNS * job.left_s
+    return 2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S))
 
 
 def as_waiting(live_job: LiveJob) -> Job:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Job, Node, Profile
+from optsched.control import present
 from optsched.control.controller import Controller
 from optsched.control.events import Cancelled, Event, Held, Released, Submitted
 from optsched.control.journal import Journal
@@ -239,6 +240,19 @@ def test_refusals_are_tried_again_later_and_less_often_and_then_held(lab: Lab) -
     lab.controller.record(Released(job="a", by="me"))
     lab.run(30)
     assert lab.status() == {"a": "completed"}
+
+
+@pytest.mark.parametrize(("patience_s", "starts"), [(300.0, True), (1e9, False)])
+def test_nobody_waits_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch, patience_s: float, starts: bool) -> None:
+    """A long gang over the whole cluster, with an endless stream of shorter jobs that would fill it."""
+    monkeypatch.setattr(present, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(present, "PATIENCE_RUNS", 0.0)
+    lab.submit("gang", 8, 1000.0)
+    for i in range(12):
+        for k in range(3):
+            lab.submit(f"short-{i}-{k}", 4, 150.0)
+        lab.run(200, turn_s=50.0)
+    assert bool(lab.controller.state.jobs["gang"].attempts) == starts
 
 
 ACTIONS = st.lists(
