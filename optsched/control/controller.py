@@ -270,8 +270,9 @@ class Controller:
     def _start_claimed(self) -> None:
         now_s = self.clock.now_s()
         for attempt in [*self.state.live_attempts()]:
-            unseen = attempt.key not in self.observed and attempt.started_s is None and not attempt.leaving
-            if unseen and now_s - self._asked_s.get(attempt.key, -float("inf")) >= AGAIN_S:
+            seen = self.observed.get(attempt.key)
+            half_done = attempt.started_s is None and (seen is None or seen.state == AttemptState.STARTING)
+            if half_done and not attempt.leaving and now_s - self._asked_s.get(attempt.key, -float("inf")) >= AGAIN_S:
                 self._start(attempt)
         for start in starts(self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s):
             self._start_new(start)

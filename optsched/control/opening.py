@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,9 @@ from .controller import Controller
 from .events import ControllerStarted
 from .journal import Journal
 from .settings import Settings
+
+LOCK_S = 2.0
+"""A process that is being spawned holds copies of its parent's locks for a moment."""
 
 
 @contextmanager
@@ -29,11 +33,9 @@ def opened(settings: Settings) -> Iterator[Controller]:
         raise InputError(
             f"{settings.state}: cannot be used: {error.strerror}; name a folder that can be written as state"
         ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not _locked(lock):
         os.close(lock)
-        raise InputError(f"{settings.state}: another controller runs on it; stop that one first") from None
+        raise InputError(f"{settings.state}: another controller runs on it; stop that one first")
     try:
         journal = Journal(settings.state / "journal")
         try:
@@ -48,3 +50,15 @@ def opened(settings: Settings) -> Iterator[Controller]:
             journal.close()
     finally:
         os.close(lock)
+
+
+def _locked(descriptor: int) -> bool:
+    until_s = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() > until_s:
+                return False
+            time.sleep(0.05)

@@ -42,7 +42,7 @@ class AttemptKey:
 class Order:
     """What is to be started: one command on each node of `placement`, all or none.
 
-    `environment` is added to what the executor sets itself: OPTSCHED_JOB, OPTSCHED_ATTEMPT, OPTSCHED_KEY,
+    `environment` is added to what the executor sets itself, which goes before it except for OMP_NUM_THREADS: OPTSCHED_JOB, OPTSCHED_ATTEMPT, OPTSCHED_KEY,
     OPTSCHED_CHECKPOINT_DIR, OPTSCHED_PROGRESS (where the command of rank 0 reports its steps), OPTSCHED_NODES (names,
     comma between), OPTSCHED_NODE, OPTSCHED_NODE_RANK, OPTSCHED_GPUS_PER_NODE, CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS
     where cores are given, MASTER_ADDR and MASTER_PORT for more than one node. `memory_gib` is what it takes of each

@@ -120,20 +120,26 @@ class Attempt:
                 return self._seen_alive(name)
             os.close(self._pidfds.pop(name))
             gone = True
+        if self._seen_ended(name):
+            return AttemptState.ENDED
         begun = self._begun.get(name) or self.folder.pid(name)
         if begun is not None and begun["boot"] == self.boot:
             adopted = processes.open_pidfd(_shim(begun))
             if adopted is not None:
                 self._pidfds[name] = adopted
                 return self._seen_alive(name)
-        ending = self.folder.exit(name)  # after its supervisor is seen gone: none will be written any more
-        if ending is not None:
-            self._endings[name] = ending
+        if self._seen_ended(name):  # its supervisor is seen gone: now none will be written any more
             return AttemptState.ENDED
         with self.folder.locked(name) as alone:
             if not alone:  # one that does not say yet who it is
                 return AttemptState.STARTING
             return self._look_unsupervised(node, begun, gone)
+
+    def _seen_ended(self, name: str) -> bool:
+        ending = self.folder.exit(name)
+        if ending is not None:
+            self._endings[name] = ending
+        return ending is not None
 
     def _seen_alive(self, name: str) -> AttemptState:
         if name not in self._begun:

@@ -1,6 +1,5 @@
 """Jobs as processes of this host, which go on whatever becomes of the controller."""
 
-import fcntl
 import os
 import select
 import threading
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from ...errors import InputError
 from ..base import KEY, AttemptKey, NoAnswer, NodeStatus, Observation, Order, Refused
-from . import cgroups, processes
+from . import cgroups, processes, records
 from .attempt import KILL_NOW, LOOK, Attempt
 from .attempt_folder import keys
 from .gpus import LocalNode, driver_gpus, shares
@@ -37,11 +36,9 @@ class LocalExecutor:
             self._lock_fd = os.open(self._attempts_folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise InputError(f"{folder} cannot be used: {error.strerror}; name a folder that can be written") from error
-        try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not records.lock(self._lock_fd):
             os.close(self._lock_fd)
-            raise InputError(f"{folder} is in use by another controller; stop that or name another folder") from None
+            raise InputError(f"{folder} is in use by another controller; stop that or name another folder")
         self._lock = threading.RLock()
         self._boot = processes.boot_id()
         self._groups = cgroups.parents()

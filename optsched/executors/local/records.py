@@ -4,9 +4,11 @@ The shim imports this file by itself, without the package: standard library only
 """
 
 import errno
+import fcntl
 import json
 import os
 import stat
+import time
 from contextlib import suppress
 
 TYPE_CHECKING = False  # importing `typing` would cost each shim milliseconds
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 RESERVE_BYTES = 4096
 """Written beforehand for each record that must be writable when the disk is full; a record is padded to it."""
+LOCK_PATIENCE_S = 0.5
 LARGEST_BYTES = 1 << 20
 """A record that is longer is none: jobs write records too."""
 
@@ -94,6 +97,22 @@ def read(path: str) -> "dict[str, Any] | None":
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and len(text) <= LARGEST_BYTES else None
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file or folder against all who open it anew; False if somebody else has it and keeps it.
+
+    A lock may seem taken for a moment: a process that is just being started holds copies of its parent's descriptors.
+    """
+    until_s = time.monotonic() + LOCK_PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= until_s:
+                return False
+            time.sleep(0.01)
 
 
 def sync_folder(folder: str) -> None:

@@ -5,7 +5,6 @@ In the attempt's folder above: `spec.json` (what to run), `stop.json` (that it i
 `failed.json` (which node of a gang failed first).
 """
 
-import fcntl
 import os
 import resource
 import signal
@@ -51,9 +50,10 @@ def supervise(folder: str) -> None:
     os.closerange(3, 1 << 20)
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return  # forgotten, or another shim is at it
+        return  # forgotten
+    if not records.lock(lock):
+        return  # another shim is at it
     above = os.path.dirname(folder)
     spec = records.read(f"{above}/spec.json")
     if spec is None or any(os.path.lexists(f"{folder}/{name}.json") for name in ("pid", "exit")):
@@ -101,7 +101,7 @@ class Supervisor:
             self.reason = command.go()
         while self.status is None:
             self.step(watch)
-        if self.reason is None and self.groups.memory_exceeded():
+        if self.reason is None and self.groups.memory_exceeded():  # seen only now
             self.reason = watch.exceeded(self.limit_bytes)
         self.fail_gang()
         left = self.clear()
@@ -131,7 +131,7 @@ class Supervisor:
             processes.send_all(processes.descendants(os.getpid()), signal.SIGKILL)
             self.wait(KILL_EVERY_S)
             return
-        if now_s >= watch.due_s and watch.look(os.getpid()):
+        if (now_s >= watch.due_s and watch.look(os.getpid())) or self.groups.memory_exceeded():
             self.reason, self.kill_at_s = watch.exceeded(self.limit_bytes), 0
             return
         self.wait(min(watch.due_s, self.kill_at_s, now_s + LOOK_EVERY_S) - now_s)
@@ -145,7 +145,7 @@ class Supervisor:
         if told.si_signo in PASSED_ON and self.running:
             self.command.signal(told.si_signo)
         elif told.si_signo == KILL_NOW:
-            self.kill_at_s, self.overdue = 0, None
+            self.asked, self.kill_at_s, self.overdue = True, 0, None
 
     def look(self) -> None:
         """Whether somebody wants it to end."""
