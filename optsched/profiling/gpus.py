@@ -1,0 +1,113 @@
+"""What NVML sees of the GPUs that a command is given."""
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """One look at one GPU; `busy` is the share of the last moment in which a kernel ran, None where NVML cannot say."""
+
+    at_s: float
+    gpu: int
+    busy: float | None
+    used_bytes: int
+
+
+@dataclass(slots=True)
+class Gpus:
+    """GPUs of this host that a command is given; `in_use` are those that others were using before."""
+
+    nvml: Any
+    handles: list[Any]
+    ids: tuple[str, ...]
+    name: str
+    total_bytes: int
+    used_before: list[int]
+    in_use: tuple[str, ...]
+
+    def sample(self, at_s: float) -> list[GpuSample]:
+        """A look at each GPU; one that does not answer is left out."""
+        found = []
+        for i, handle in enumerate(self.handles):
+            with contextlib.suppress(self.nvml.NVMLError):
+                used = int(self.nvml.nvmlDeviceGetMemoryInfo(handle).used)
+                busy = None
+                with contextlib.suppress(self.nvml.NVMLError):  # MIG has no utilisation
+                    busy = self.nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+                found.append(GpuSample(at_s, i, busy, max(0, used - self.used_before[i])))
+        return found
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        with contextlib.suppress(self.nvml.NVMLError):
+            self.nvml.nvmlShutdown()
+
+
+def open_gpus(count: int) -> Gpus | None:
+    """The first `count` GPUs of CUDA_VISIBLE_DEVICES, or of this host, idle ones first. None where there is no NVML or
+    no GPU at all. Raises InputError where there are fewer."""
+    if count == 0:
+        return None
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    nvml: Any = pynvml
+    handles = _visible(nvml)
+    if not handles:
+        nvml.nvmlShutdown()
+        return None
+    if len(handles) < count:
+        nvml.nvmlShutdown()
+        raise InputError(f"--gpus {count}: there are only {len(handles)} GPUs here; ask for at most that many")
+    used = {i: int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for i, handle in enumerate(handles)}
+    others = {i: _processes(nvml, handle) for i, handle in enumerate(handles)}
+    chosen = sorted(sorted(used, key=lambda i: (others[i] > 0, i))[:count])
+    ids = tuple(_text(nvml.nvmlDeviceGetUUID(handles[i])) for i in chosen)
+    return Gpus(
+        nvml=nvml,
+        handles=[handles[i] for i in chosen],
+        ids=ids,
+        name=_text(nvml.nvmlDeviceGetName(handles[chosen[0]])),
+        total_bytes=min(int(nvml.nvmlDeviceGetMemoryInfo(handles[i]).total) for i in chosen),
+        used_before=[used[i] for i in chosen],
+        in_use=tuple(gpu_id for gpu_id, i in zip(ids, chosen, strict=True) if others[i]),
+    )
+
+
+def _visible(nvml: Any) -> list[Any]:
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    handles = []
+    for word in filter(None, (part.strip() for part in named.split(","))):
+        try:
+            if word.isdigit():
+                handles.append(nvml.nvmlDeviceGetHandleByIndex(int(word)))
+            else:
+                handles.append(nvml.nvmlDeviceGetHandleByUUID(word))
+        except nvml.NVMLError:
+            break  # CUDA, too, ignores what follows a name that is none
+    return handles
+
+
+def _processes(nvml: Any, handle: Any) -> int:
+    try:
+        return len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    except nvml.NVMLError:
+        return 0
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

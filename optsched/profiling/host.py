@@ -1,0 +1,105 @@
+"""What the host sees of the processes of a command."""
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """One look at all processes of a command: processor time so far, and memory (shared pages counted once)."""
+
+    at_s: float
+    cpu_s: float
+    memory_bytes: int
+
+
+def require_psutil() -> None:
+    """Raises InputError where psutil is not installed."""
+    if find_spec("psutil") is None:
+        raise InputError("profiling needs psutil, which is not installed; pip install 'optsched[live]'")
+
+
+def sample(root: Any, at_s: float) -> tuple[HostSample, int] | None:
+    """A look at the tree of `root`, a psutil.Process, and the largest peak that the kernel kept of one process; None
+    when it has ended."""
+    import psutil
+
+    try:
+        tree = [root, *root.children(recursive=True)]
+    except psutil.Error:
+        return None
+    cpu_s, memory, largest = 0.0, 0, 0
+    for process in tree:
+        with contextlib.suppress(psutil.Error, OSError):
+            times = process.cpu_times()
+            cpu_s += times.user + times.system + times.children_user + times.children_system
+            memory += _resident_bytes(process.pid)
+            largest = max(largest, _peak_bytes(process.pid))
+    return HostSample(at_s, cpu_s, memory), largest
+
+
+def _resident_bytes(pid: int) -> int:
+    """Proportional set size, which counts what processes share once; resident set size where that may not be read."""
+    with contextlib.suppress(OSError):
+        return _field(f"/proc/{pid}/smaps_rollup", "Pss:")
+    return _field(f"/proc/{pid}/status", "VmRSS:")
+
+
+def _peak_bytes(pid: int) -> int:
+    return _field(f"/proc/{pid}/status", "VmHWM:")
+
+
+def _field(path: str, name: str) -> int:
+    with open(path) as lines:
+        for line in lines:
+            if line.startswith(name):
+                return int(line.split()[1]) * KIB
+    return 0
+
+
+def end_group(pid: int) -> None:
+    """SIGKILL to the process group of a command; nothing where none is left."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def end_marked(name: str, value: str) -> int:
+    """SIGKILL to all processes in whose environment `name` has this value, those that left their process group, too;
+    how many."""
+    import psutil
+
+    found = 0
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(name) == value:
+                process.kill()
+                found += 1
+    return found
+
+
+def usable_cores() -> list[int]:
+    """The cores that this process may use, as many as its CPU quota allows."""
+    cores = sorted(os.sched_getaffinity(0))
+    quota = _cpu_quota()
+    return cores if quota is None else cores[: max(1, int(quota))]
+
+
+def _cpu_quota() -> float | None:
+    """Cores that the control group of a container allows, None for no limit or where it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    with contextlib.suppress(OSError, ValueError):
+        quota_us = int(Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").read_text())
+        period_us = int(Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us").read_text())
+        return None if quota_us <= 0 else quota_us / period_us
+    return None

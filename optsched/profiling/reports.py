@@ -1,0 +1,93 @@
+"""What a command says of itself: the file of its steps, and the files of the hook in its Python processes."""
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..executors.base import Progress
+from .steps import Mark
+
+HOOK = Path(__file__).parent / "hook"
+"""The folder that goes on PYTHONPATH."""
+COUNTS = ("step", "first_step", "total_steps", "saved_step")
+TIMES = ("at_s", "began_s", "saved_at_s", "checkpoint_s", "restore_s")
+
+
+def read_progress(path: Path) -> Progress | None:
+    """The report in a file; None where there is none or it is not one. What is not a number is taken as not said."""
+    try:
+        said: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    known: dict[str, Any] = {}
+    for name in (*COUNTS, *TIMES):
+        value = said.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15:
+            if name in COUNTS and value != math.floor(value):
+                continue
+            known[name] = int(value) if name in COUNTS else float(value)
+    return Progress(**known) if "step" in known and "at_s" in known else None
+
+
+@dataclass(slots=True)
+class HookReport:
+    """What one process that loaded torch reported: steps of its busiest optimizer, what it saved and loaded (began,
+    seconds, bytes or None), and the most that torch had reserved on one GPU."""
+
+    rank: int
+    marks: list[Mark] = field(default_factory=list)
+    optimizers: int = 0
+    saves: list[tuple[float, float, int | None]] = field(default_factory=list)
+    loads: list[tuple[float, float, int | None]] = field(default_factory=list)
+    reserved_bytes: int | None = None
+
+
+def read_hook(folder: Path) -> HookReport | None:
+    """What the process that stepped most reported, of several the one of the lowest rank; the GPU memory is the most of
+    any. None where none reported."""
+    reports = [_report(path) for path in sorted(folder.glob("*.jsonl"))]
+    if not reports:
+        return None
+    chosen = min(reports, key=lambda one: (-len(one.marks), one.rank))
+    reserved = [one.reserved_bytes for one in reports if one.reserved_bytes is not None]
+    chosen.reserved_bytes = max(reserved, default=None)
+    return chosen
+
+
+def steps_of_hook(folder: Path) -> int:
+    """The steps that any one process has reported so far."""
+    return max((len(_report(path).marks) for path in folder.glob("*.jsonl")), default=0)
+
+
+def _report(path: Path) -> HookReport:
+    found = HookReport(rank=0)
+    times: dict[int, list[float]] = {}
+    for line in _lines(path):
+        match line:
+            case ["process", int(), str(rank)] if rank.isdigit():
+                found.rank = int(rank)
+            case ["step", float(at_s), int(optimizer)]:
+                times.setdefault(optimizer, []).append(at_s)
+            case ["save", float(at_s), float(took_s), size]:
+                found.saves.append((at_s, took_s, size))
+            case ["load", float(at_s), float(took_s), size]:
+                found.loads.append((at_s, took_s, size))
+            case ["gpu", int(), int(reserved), int()]:
+                found.reserved_bytes = max(reserved, found.reserved_bytes or 0)
+    found.optimizers = len(times)
+    busiest = max(times.values(), key=len, default=[])
+    found.marks = [(at_s, count) for count, at_s in enumerate(busiest, 1)]
+    return found
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    with contextlib.suppress(OSError), path.open("rb") as lines:
+        for line in lines:
+            with contextlib.suppress(ValueError):  # the last line of a process that was killed
+                yield json.loads(line)

@@ -1,0 +1,212 @@
+"""Runs a command for a limited time and watches it from outside."""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..executors.base import SAVED_AND_STOPPED, Progress
+from .gpus import Gpus, GpuSample
+from .host import HostSample, end_group, end_marked, sample
+from .reports import HOOK, HookReport, read_hook, read_progress, steps_of_hook
+
+LOOK_EVERY_S = 0.02
+SAMPLE_EVERY_S = 0.2
+"""How often processes and GPUs are looked at, less often where a look takes more than a twentieth of that."""
+TAIL_BYTES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How a command is run: on these `cores`, its checkpoints in a folder of their own, for at most `for_s` until it is
+    asked to stop and `grace_s` more until it is killed."""
+
+    argv: tuple[str, ...]
+    for_s: float
+    grace_s: float
+    cores: tuple[int, ...]
+    gpus: int
+    nvml: Gpus | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched:
+    """What was seen of one run; times are of the monotonic clock, `progress` has them beside each report.
+
+    `asked_s` is None where the command ended by itself, `killed` says that it was still there after the grace, and
+    `left_behind` how many of its processes outlived it and were killed.
+    """
+
+    started_s: float
+    ended_s: float = 0.0
+    asked_s: float | None = None
+    killed: bool = False
+    exit_status: int = 0
+    progress: list[tuple[float, Progress]] = field(default_factory=list)
+    hook: HookReport | None = None
+    host: list[HostSample] = field(default_factory=list)
+    peak_bytes: int = 0
+    gpus: list[GpuSample] = field(default_factory=list)
+    saved_bytes: int | None = None
+    left_behind: int = 0
+    output: str = ""
+
+    @property
+    def saved_and_stopped(self) -> bool:
+        """Whether it was asked to stop and did so as the contract says."""
+        return self.asked_s is not None and not self.killed and self.exit_status == SAVED_AND_STOPPED
+
+
+def run(setting: Setting, scratch: Path, checkpoints: Path, attempt: int, until_steps: int | None = None) -> Watched:
+    """Run the command once; `scratch` is an empty folder for what is reported. Where `until_steps` is given it is asked
+    to stop after so many already. Nothing of it is left when this returns or raises. Raises InputError where it cannot
+    be started."""
+    reported, output = scratch / "progress.json", scratch / "output"
+    hook = scratch / "hook"
+    hook.mkdir()
+    checkpoints.mkdir(exist_ok=True)
+    environment = _environment(setting, reported, hook, checkpoints, attempt)
+    with output.open("wb") as out:
+        started_s, offset_s = time.monotonic(), time.time() - time.monotonic()
+        process = _start(setting, environment, out)
+    found = Watched(started_s=started_s)
+    try:
+        with _ended(process.pid) as ended:
+            _watch(setting, process, ended, found, reported, hook, offset_s, until_steps)
+    finally:
+        end_group(process.pid)
+        process.wait()
+        found.left_behind = end_marked("OPTSCHED_PROFILE", str(hook))
+    found.exit_status = process.returncode
+    found.hook = read_hook(hook)
+    if found.asked_s is not None:
+        found.saved_bytes = _written_since(checkpoints, found.asked_s + offset_s)
+    found.output = _tail(output)
+    return found
+
+
+def _watch(
+    setting: Setting, process: "subprocess.Popen[bytes]", ended: Any, found: Watched, reported: Path, hook: Path,
+    offset_s: float, until_steps: int | None,
+) -> None:
+    import psutil
+
+    root = psutil.Process(process.pid)
+    deadline_s, sample_at_s = found.started_s + setting.for_s, found.started_s
+    latest: Progress | None = None
+    steps = 0
+    while True:
+        gone = bool(ended.poll(LOOK_EVERY_S * 1000))
+        now_s = time.monotonic()
+        progress = read_progress(reported)
+        if progress is not None and progress != latest:
+            latest = progress
+            found.progress.append((min(progress.at_s - offset_s, now_s), progress))
+        if gone:
+            found.ended_s = now_s
+            return
+        if now_s >= sample_at_s:
+            seen = sample(root, now_s)
+            if seen is not None:
+                found.host.append(seen[0])
+                found.peak_bytes = max(found.peak_bytes, seen[0].memory_bytes, seen[1])
+            if setting.nvml is not None:
+                found.gpus.extend(setting.nvml.sample(now_s))
+            took_s = time.monotonic() - now_s
+            sample_at_s = now_s + max(SAMPLE_EVERY_S, 20 * took_s)
+            if until_steps is not None and steps < until_steps:
+                steps = max(steps, steps_of_hook(hook))
+        if latest is not None:
+            steps = max(steps, latest.step - latest.first_step)
+        if found.asked_s is None:
+            if now_s >= deadline_s or (until_steps is not None and steps >= until_steps):
+                found.asked_s, deadline_s = now_s, now_s + setting.grace_s
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+        elif now_s >= deadline_s and not found.killed:
+            found.killed = True
+            end_group(process.pid)
+
+
+def _environment(setting: Setting, reported: Path, hook: Path, checkpoints: Path, attempt: int) -> dict[str, str]:
+    """What an executor would set, and what the hook needs."""
+    found = {**os.environ, **setting.environment}
+    path = found.get("PYTHONPATH")
+    host = socket.gethostname()
+    found |= {
+        "OPTSCHED_JOB": "profile",
+        "OPTSCHED_ATTEMPT": str(attempt),
+        "OPTSCHED_KEY": f"optsched:profile:{attempt}",
+        "OPTSCHED_CHECKPOINT_DIR": str(checkpoints),
+        "OPTSCHED_PROGRESS": str(reported),
+        "OPTSCHED_NODES": host,
+        "OPTSCHED_NODE": host,
+        "OPTSCHED_NODE_RANK": "0",
+        "OPTSCHED_GPUS_PER_NODE": str(setting.gpus),
+        "OPTSCHED_PROFILE": str(hook),
+        "OMP_NUM_THREADS": str(len(setting.cores)),
+        "PYTHONPATH": str(HOOK) + (os.pathsep + path if path else ""),
+    }
+    if setting.nvml is not None:
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(setting.nvml.ids)
+    elif setting.gpus == 0:
+        found["CUDA_VISIBLE_DEVICES"] = ""
+    return found
+
+
+def _start(setting: Setting, environment: dict[str, str], output: Any) -> "subprocess.Popen[bytes]":
+    program = setting.argv[0]
+    if os.sep not in program and shutil.which(program, path=environment.get("PATH")) is None:
+        raise InputError(f"the command {program!r} is not found; give the path of a program, or a name on PATH")
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, setting.cores)  # of this thread only; what it starts inherits it
+    try:
+        return subprocess.Popen(
+            setting.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"the command {program!r} cannot be started: {reason}") from None
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextlib.contextmanager
+def _ended(pid: int) -> Iterator[Any]:
+    """A poll object that is ready once the process has ended."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        yield poll
+    finally:
+        os.close(descriptor)
+
+
+def _written_since(folder: Path, since_s: float) -> int | None:
+    """Bytes of the files written since a Unix time; None where there are none. What was written before is an earlier
+    checkpoint."""
+    sizes = []
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            seen = path.lstat()
+            if path.is_file() and seen.st_mtime >= since_s - 0.01:
+                sizes.append(seen.st_size)
+    return sum(sizes) if sizes else None
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        return file.read().decode(errors="replace").strip()

@@ -1,0 +1,223 @@
+"""Profiles kept over time: one JSON file a name, with every version it ever had."""
+
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import InputError
+from ..files import NOUNS, parse_file, plain, read_bytes, write_text
+from ..profile import Profile
+from ..quantity import PositiveCount
+from .learn import learned
+from .measured import Measured
+from .result import Result, six_digits
+
+STORE_FORMAT = "optsched-profile/1"
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+SUFFIX = ".json"
+KEPT_RUNS = 200
+"""The measurements of so many runs are kept; every version is."""
+PROBE, BY_HAND = "measured by probe", "edited by hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A profile as it was from a time on, where it came from, and what that changed, as a person reads it."""
+
+    version: PositiveCount
+    at: str
+    source: str
+    notes: tuple[str, ...] = ()
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What was measured of one run; `source` says which run it was."""
+
+    source: str
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A profile with its past. `profile` is the present one and may be edited in the file; fields edited by hand are
+    listed in `by_hand` and no run changes them until they are taken out of that list. `user` and `command` are those of
+    the first run and say which jobs are like it."""
+
+    format: Literal["optsched-profile/1"] = "optsched-profile/1"
+    name: str
+    user: str | None = None
+    command: str | None = None
+    profile: Profile
+    by_hand: tuple[str, ...] = ()
+    versions: tuple[Version, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The number of the present version."""
+        return self.versions[-1].version
+
+
+STORED_NOUNS = (*NOUNS, Measured, Version, Run, Stored)
+
+
+class Store:
+    """A folder of profiles. Files are written whole, under a lock that other processes keep to as well."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"the profile store {folder} is not a directory; name one, it is made where there is none")
+
+    def names(self) -> list[str]:
+        """The names of the profiles, sorted; none where there is no folder yet."""
+        if not self.folder.is_dir():
+            return []
+        found = (path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}"))
+        return sorted(name for name in found if NAME.fullmatch(name))
+
+    def read(self, name: str) -> Stored:
+        """The profile of a name; one whose `profile` was edited in the file gets a version that says so, which the next
+        change writes. Raises InputError where there is none, or naming every fault of the file."""
+        check_name(name)
+        path = self._path(name)
+        if not path.is_file():
+            raise InputError(f"no profile {name!r} in {self.folder}; there {_those(self.names())}")
+        found: Stored = parse_file(Stored, read_bytes(path), str(path), STORE_FORMAT, STORED_NOUNS)
+        _check(found, name, path)
+        return _with_edit(found, path)
+
+    def add(self, name: str, result: Result) -> Stored:
+        """Keep what a probe measured: its profile is the present one, but for what was edited by hand. Raises
+        InputError."""
+        return self._change(name, PROBE, result.measured, result.profile)
+
+    def learn(self, name: str, measured: Measured, attempt: str) -> Stored:
+        """Merge what was measured of a real run, `attempt` being its key, as `optsched:job:1`; the same attempt twice
+        counts once. Raises InputError."""
+        return self._change(name, f"learned from attempt {attempt}", measured, None)
+
+    def _change(self, name: str, source: str, measured: Measured, probed: Profile | None) -> Stored:
+        check_name(name)
+        with self._locked():
+            if self._path(name).is_file():
+                before = self.read(name)
+            else:
+                before = Stored(name=name, user=measured.user, command=measured.command, profile=Profile(name=name))
+            if probed is None and any(run.source == source for run in before.runs):
+                return before
+            runs = (*before.runs, Run(source=source, measured=measured))[-KEPT_RUNS:]
+            base = before.profile if probed is None else replace(before.profile, **{**_given(probed), "name": name})
+            profile, notes = learned(base, [run.measured for run in runs])
+            profile = replace(profile, **{field: getattr(before.profile, field) for field in before.by_hand})
+            after = replace(before, profile=profile, runs=runs)
+            if not before.versions or profile != before.profile:
+                what = tuple(note for field, note in notes.items() if field not in before.by_hand)
+                version = Version(
+                    version=len(before.versions) + 1, at=_now(), source=source, notes=what, profile=profile
+                )
+                after = replace(after, versions=(*before.versions, version))
+            write_text(self._path(name), dump_stored(after))
+        return after
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}{SUFFIX}"
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise InputError(f"the profile store {self.folder} cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def check_name(name: str) -> None:
+    """Raises InputError for what cannot be the name of a profile."""
+    if not NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot name a profile; use up to 100 letters, digits, dots, dashes and underscores, a letter or "
+            "digit first and last"
+        )
+
+
+def dump_stored(stored: Stored) -> str:
+    """The file's text: the present profile over several lines, to be edited; each version and run on one."""
+    shown: dict[str, Any] = {"format": STORE_FORMAT, **plain(stored)}
+    shown["runs"] = [{**run, "measured": six_digits(run["measured"])} for run in shown.get("runs", [])]
+    rows = []
+    for key, value in shown.items():
+        if key in ("versions", "runs"):
+            inner = ",\n".join("    " + json.dumps(item) for item in value)
+            rows.append(f'  "{key}": [\n{inner}\n  ]' if value else f'  "{key}": []')
+        else:
+            text = json.dumps(value, indent=2).replace("\n", "\n  ")
+            rows.append(f"  {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def _given(profile: Profile) -> dict[str, Any]:
+    """The fields of a profile that say anything."""
+    unknown = Profile()
+    values = {field.name: getattr(profile, field.name) for field in fields(Profile)}
+    return {name: value for name, value in values.items() if value != getattr(unknown, name)}
+
+
+def _with_edit(found: Stored, path: Path) -> Stored:
+    """The same where the present profile is the last version, else with one more that says who changed it."""
+    last = found.versions[-1].profile
+    if found.profile == last:
+        return found
+    names = [field.name for field in fields(Profile)]
+    changed = [name for name in names if getattr(found.profile, name) != getattr(last, name)]
+    edited_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(path.stat().st_mtime))
+    return replace(
+        found,
+        by_hand=tuple(dict.fromkeys((*found.by_hand, *changed))),
+        versions=(*found.versions, Version(
+            version=len(found.versions) + 1, at=edited_at, source=BY_HAND, profile=found.profile,
+            notes=(f"changed: {', '.join(changed)}",),
+        )),
+    )
+
+
+def _check(found: Stored, name: str, path: Path) -> None:
+    """Raises InputError for what the shape of the file does not show."""
+    if found.name != name:
+        raise InputError(f"{path}: name is {found.name!r}; write {name!r}, as the file is called")
+    if not found.versions:
+        raise InputError(f"{path}: versions is empty; take back the edit that removed them")
+    for i, version in enumerate(found.versions, 1):
+        if version.version != i:
+            raise InputError(f"{path}: versions[{i - 1}].version is {version.version}; write {i}")
+    known = {field.name for field in fields(Profile)}
+    for i, field_name in enumerate(found.by_hand):
+        if field_name not in known:
+            raise InputError(
+                f"{path}: by_hand[{i}] is {field_name!r}, which is no field of a profile; choose from "
+                f"{', '.join(sorted(known))}"
+            )
+
+
+def _those(names: list[str]) -> str:
+    if not names:
+        return "are none yet"
+    return f"are {', '.join(names[:8])}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,72 @@
+/* Stands in for NVIDIA's management library: GPU_COUNT GPUs, the state of each in the file GPU_STATE-<index> as
+   "busy% used_mib processes"; without the file an idle GPU. Signatures are those of the public nvml.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { int index; } Device;
+typedef struct { unsigned long long total, free, used; } Memory;
+typedef struct { unsigned gpu, memory; } Utilization;
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
+static Device devices[64];
+
+static int count(void) { return atoi(getenv("GPU_COUNT")); }
+
+static void state(Device *device, int *busy, int *used_mib, int *processes) {
+    char path[4096];
+    *busy = *used_mib = *processes = 0;
+    snprintf(path, sizeof path, "%s-%d", getenv("GPU_STATE"), device->index);
+    FILE *file = fopen(path, "r");
+    if (file) {
+        if (fscanf(file, "%d %d %d", busy, used_mib, processes) < 3) *busy = 0;
+        fclose(file);
+    }
+}
+
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return count() ? SUCCESS : NOT_FOUND; }
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+int nvmlShutdown(void) { return SUCCESS; }
+const char *nvmlErrorString(int code) { (void)code; return "stand-in"; }
+int nvmlDeviceGetCount_v2(unsigned *found) { *found = count(); return SUCCESS; }
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **found) {
+    if ((int)index >= count()) return NOT_FOUND;
+    devices[index].index = index;
+    *found = &devices[index];
+    return SUCCESS;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *id, Device **found) {
+    return strncmp(id, "GPU-", 4) ? NOT_FOUND : nvmlDeviceGetHandleByIndex_v2(atoi(id + 4), found);
+}
+
+int nvmlDeviceGetUUID(Device *device, char *text, unsigned size) { snprintf(text, size, "GPU-%d", device->index); return SUCCESS; }
+int nvmlDeviceGetName(Device *device, char *text, unsigned size) { (void)device; snprintf(text, size, "Model T"); return SUCCESS; }
+
+int nvmlDeviceGetMemoryInfo(Device *device, Memory *found) {
+    int busy, used_mib, processes;
+    state(device, &busy, &used_mib, &processes);
+    found->total = 16ull << 30;
+    found->used = (unsigned long long)used_mib << 20;
+    found->free = found->total - found->used;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(Device *device, Utilization *found) {
+    int busy, used_mib, processes;
+    state(device, &busy, &used_mib, &processes);
+    if (busy < 0) return NOT_SUPPORTED;
+    found->gpu = busy;
+    found->memory = 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *found, void *infos) {
+    int busy, used_mib, processes;
+    state(device, &busy, &used_mib, &processes);
+    int enough = (int)*found >= processes;
+    *found = processes;
+    if (!enough) return INSUFFICIENT_SIZE;
+    if (processes) memset(infos, 0, 24 * processes);
+    return SUCCESS;
+}

@@ -1,0 +1,95 @@
+"""What NVML says of GPUs, asked through nvidia-ml-py of a small library that stands in for the driver's."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler to build the stand-in for NVML"),
+    pytest.mark.skipif(find_spec("pynvml") is None, reason="nvidia-ml-py is not installed"),
+]
+
+TRAIN = """
+import json, os, time
+print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+to = os.environ["OPTSCHED_PROGRESS"]
+state = os.environ["GPU_STATE"]
+ids = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+for i, gpu in enumerate(ids):
+    open(f"{state}-{gpu[4:]}", "w").write(f"60 {3072 + 1024 * i} 1")
+began = time.time()
+for step in range(1, 10**6):
+    time.sleep(0.02)
+    open(to + ".tmp", "w").write(json.dumps({"step": step, "at_s": time.time(), "began_s": began}))
+    os.replace(to + ".tmp", to)
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory) -> Path:
+    made: Path = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", made, Path(__file__).with_name("nvml.c")], check=True)
+    return made
+
+
+@pytest.fixture
+def profile(library, tmp_path, python):
+    """Run `optsched profile --json` on a host with so many GPUs, in the states given by index."""
+
+    def go(*options, gpus=4, states=(), visible=None, good=lambda measured: True):
+        for time_s in ("1s", "8s", "60s"):
+            for old in tmp_path.glob("state-*"):
+                old.unlink()
+            for index, state in dict(states).items():
+                (tmp_path / f"state-{index}").write_text(state)
+            environment = {
+                **os.environ, "LD_LIBRARY_PATH": str(library.parent), "GPU_COUNT": str(gpus),
+                "GPU_STATE": str(tmp_path / "state"),
+            }
+            environment.pop("CUDA_VISIBLE_DEVICES", None)
+            if visible is not None:
+                environment["CUDA_VISIBLE_DEVICES"] = visible
+            words = ["profile", "--for", time_s, "--json", *options, "--", *python(TRAIN)]
+            done = subprocess.run(
+                [sys.executable, "-m", "optsched", *words], capture_output=True, text=True, env=environment
+            )
+            found = json.loads(done.stdout) if done.returncode == 0 else None
+            if found is None or good(found["measured"]):
+                break
+        return found, done.stderr
+
+    return go
+
+
+def test_memory_and_duty_are_measured(profile) -> None:
+    """GPU 0 is in use by others, so 1 and 2 are taken; GPU 2 had 1 GiB in use before, and takes 4 GiB then."""
+    found, _ = profile(
+        "--gpus", "2", states={0: "90 8000 1", 2: "0 1024 0"}, good=lambda measured: measured.get("steps", 0) > 10
+    )
+    measured = found["measured"]
+    assert measured["gpu_type"] == "Model T"
+    assert measured["gpu_memory_gib"] == 3, "3 GiB of GPU 1, and 4 - 1 of GPU 2"
+    assert measured["gpu_memory_total_gib"] == 16
+    assert measured["gpu_duty"] == pytest.approx(0.6)
+    assert found["profile"]["sharing"] == {"duty": 0.6}
+    assert found["profile"]["gpu_memory_gib"] == 3.3
+
+
+def test_gpus_in_use_are_not_measured(profile) -> None:
+    found, _ = profile(states={0: "90 8000 1"}, gpus=1)
+    assert "gpu_memory_gib" not in found["measured"] and "gpu_duty" not in found["measured"]
+    assert found["measured"]["absent"]["gpu_memory_gib"] == "others use the GPU: GPU-0"
+    assert "gpu_memory_gib" not in found["profile"]
+
+
+def test_cuda_visible_devices_is_kept_to(profile) -> None:
+    found, error = profile("--gpus", "2", visible="3,GPU-1,none,0", good=lambda one: one.get("gpu_memory_gib"))
+    assert found["measured"]["gpu_memory_gib"] == 4
+    none, error = profile("--gpus", "3", visible="3,GPU-1,none,0")
+    assert none is None and "--gpus 3: there are only 2 GPUs here" in error
