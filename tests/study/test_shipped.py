@@ -9,6 +9,7 @@ from optsched.errors import InputError
 from optsched.files import read_instance
 from optsched.study.choice import chosen
 from optsched.study.design import Across, Run, Study, read_study, runs
+from optsched.study.optima import Optimum, OptimumSpec, held_against, is_reached, optima_in
 from optsched.study.results import Result
 from optsched.study.summary import across_markdown, summaries, summary_markdown
 from optsched.traces.checkpoint_cost import with_checkpoint_cost
@@ -36,16 +37,26 @@ def test_published_optima_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / "known-optima" / folder).mkdir(parents=True)
         for name in names:
             (tmp_path / "known-optima" / folder / name).touch()
+    with pytest.raises(InputError, match=r"optimum/optimum\.csv: cannot be read"):
+        chosen(study)
+    table = tmp_path / "known-optima" / "psplib-j30" / "optimum" / "optimum.csv"
+    table.parent.mkdir()
+    table.write_text("problem,optimum\nj301_1.sm,43\nj301_2.sm,\nj301_10.sm,45\n")
+    (tmp_path / "known-optima" / "psplib-mm-j10" / "optimum.csv").write_text("instance,objective\nj10 a,17\n")
     found = runs(chosen(study))
     assert [(run.instance, run.group) for run in found][:4] == [
         ("j30 j301_1", "j30"), ("j30 j301_2", "j30"), ("j30 j301_10", "j30"),
         ("j10 multi-mode j10 a", "j10 multi-mode"),
     ]
     assert found[3].make == f"import psplib '{tmp_path}/known-optima/psplib-mm-j10/j10 a.mm'"
-    assert {run.method for run in found[:4]} == {"makespan"} and {run.method for run in found[4:]} == {"wct"}
-    assert len(found) == 3 + 1 + 6
+    assert [run.optimum for run in found[:4]] == [
+        Optimum("makespan", 43.0), None, Optimum("makespan", 45.0), Optimum("makespan", 17.0)]
+    assert {run.method for run in found[:4]} == {"makespan"} and {run.method for run in found[4:10]} == {"wct"}
+    assert all(run.optimum is not None and run.optimum.objective == "wct" for run in found[4:10])
+    planted = found[10:]
+    assert {run.optimum for run in planted} == {Optimum("makespan", 36000.0)} and len(planted) == 3 * 3 * 3
     few = runs(chosen(study, limit=2))
-    assert [run.instance for run in few][:2] == ["j30 j301_1", "j30 j301_2"] and len(few) == 2 + 1 + 2
+    assert [run.instance for run in few][:2] == ["j30 j301_1", "j30 j301_2"] and len(few) == 2 + 1 + 2 + 27
 
 
 @pytest.mark.parametrize("path", POLYNOMIAL, ids=lambda path: path.stem)
@@ -62,6 +73,8 @@ def test_stated_optima_of_polynomial_instances(path: Path) -> None:
     else:
         assert {weight for _, weight in jobs} == {1}
         value = sum(d * (1 + k // gpus) for k, d in enumerate(sorted((d for d, _ in jobs), reverse=True)))
+    table = OptimumSpec(objective="wct", file="optima.csv")
+    assert optima_in(table, path.parent / "optima.csv")[path.stem] == Optimum("wct", value)
     assert f"| {path.stem} | {value:,.0f} |" in (ROOT / "instances" / "studies" / "README.md").read_text()
 
 
@@ -93,6 +106,48 @@ def test_summaries_count_what_is_proved() -> None:
     assert "| `m` | 4 | 1 | 2 (50.0 %) | 16.67 | 0.00 | 50.00 | 2.0 | 4.0 |" in summary_markdown([one])
 
 
+def _against(optimum: float, status: str, value: float | None, bound: float | None, name: str = "makespan") -> Result:
+    run = Run("one", "m", (), None, "f", "solve", "g", Optimum("makespan", optimum))
+    goal = {"name": name, "status": status, "value": value, "bound": bound, "gap": 0.0}
+    return held_against(Result(run, {"objective": goal}, None, 0.0, 1.0, 0.0))
+
+
+@pytest.mark.parametrize(("status", "value", "bound", "said"), [
+    ("optimal", 43.0, 43.0, None), ("feasible", 45.0, 40.0, None), ("feasible", 43.0, 40.0, None),
+    ("optimal", 42.0, 42.0, "the value 42 is below it"), ("feasible", 45.0, 44.0, "the bound 44 is above it"),
+    ("optimal", 45.0, 43.0, "45 is said to be optimal"), ("feasible", 42.0, 44.0, "is below it and the bound 44"),
+    ("unknown", None, 44.0, "the bound 44 is above it"), ("optimal", 43 + 1e-9, 43 + 1e-9, None),
+])
+def test_runs_that_contradict_a_known_optimum_are_errors(
+    status: str, value: float | None, bound: float | None, said: str | None
+) -> None:
+    result = _against(43.0, status, value, bound)
+    assert (result.reason is None) == (said is None) and (result.answer is None) == (said is not None)
+    assert said is None or said in (result.reason or "")
+    assert is_reached(result) == (said is None and value is not None and abs(value - 43) < 1e-6)
+    text = summary_markdown(summaries([result]))
+    assert ("**Error**: `m`, one: contradicts the known optimum 43 of makespan" in text) == (said is not None)
+    assert f"| {int(is_reached(result))} of 1 |" in text
+
+
+def test_an_optimum_is_that_of_one_objective() -> None:
+    result = _against(43.0, "optimal", 9.0, 9.0, name="wct")
+    assert result.reason is None and not is_reached(result)
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("a,b\n1,2\n", "has no column instance; its columns are a, b"), ("instance,b\nx,2\n", "has no column optimum"),
+    ("instance,optimum\nx,many\n", "line 2: optimum of x is 'many', no number"),
+    ("instance,optimum\nx,nan\n", "no number"),
+    ("instance,optimum\nx.sm,1\nx,2\n", "line 3: x is there with two values"),
+])
+def test_faults_of_tables_of_optima(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "optima.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        optima_in(OptimumSpec(objective="makespan", file="optima.csv"), path)
+
+
 def test_tables_across_a_parameter() -> None:
     results = [_result(None, "feasible", 0.0, 1.0, jct, x=x, seed=seed)
                for x, seed, jct in ((1, 1, 2.0), (1, 2, 4.0), (9, 1, 5.0), (9, 2, 6.0))]
@@ -110,7 +165,10 @@ def test_one_checkpoint_cost_for_all() -> None:
 def test_faults_of_files() -> None:
     base = {"format": "optsched-study/1", "name": "a", "title": "b", "policies": ["fifo"]}
     for spec, said in (({"files": "*.sm", "command": "generate --jobs 2"}, "no command but import FORMAT"),
-                       ({"files": "*.sm", "file": "a"}, "give no file"), ({"files": "{x}"}, "takes no parameter")):
+                       ({"files": "*.sm", "file": "a"}, "give no file"), ({"files": "{x}"}, "takes no parameter"),
+                       ({"file": "a", "optimum": {"objective": "wct"}}, "give value, a number, or the file"),
+                       ({"file": "a", "optimum": {"objective": "wct", "file": "b"}}, "goes with files"),
+                       ({"files": "a", "optimum": {"objective": "wct", "file": "b", "value": 3}}, "names a column")):
         text = json.dumps({**base, "instances": [{"name": "i", **spec}], "parameters": {"x": [1]}})
         with pytest.raises(ValueError, match=said):
             Study.model_validate_json(text)

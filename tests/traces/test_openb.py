@@ -27,7 +27,7 @@ n3,48000,376832,4,V100M32
 """
 
 
-def read(tmp_path: Path, *rows: str, nodes: str = NODES, **options: str | int) -> Imported:
+def read(tmp_path: Path, *rows: str, nodes: str = NODES, **options: str | int | bool) -> Imported:
     (tmp_path / "openb_node_list_all_node.csv").write_text(nodes)
     path = tmp_path / "pods.csv"
     path.write_text(PODS + "\n".join(rows) + "\n")
@@ -209,3 +209,24 @@ def test_the_published_list_of_gpu_nodes() -> None:
     assert files.load_instance(files.dump_instance(imported.instance)) == imported.instance
     with pytest.raises(InputError, match="expected a header with the columns sn"):
         openb.read(folder / "openb_pod_list_default.csv.gz", nodes=folder / "v2026_spot_nodes.csv.gz")
+
+
+def test_cores_in_thousandths(tmp_path: Path) -> None:
+    imported = read(
+        tmp_path, "p,11300,1024,1,1000,,LS,Running,0,10,0", "q,500,1024,0,0,,LS,Running,0,10,0", whole_cores=False
+    )
+    gpu, cpu = imported.instance.jobs
+    assert gpu.profile.cpus_per_gpu == {11300: 1.0}
+    assert cpu.cpus == 500
+    assert [node.cpus for node in imported.instance.cluster.nodes] == [32000, 96000, 32500, 48000]
+
+
+def test_pods_that_never_ran_can_be_kept(tmp_path: Path) -> None:
+    rows = (
+        "p,1000,1024,1,470,,LS,Pending,7,,", "q,1000,1024,0,0,,LS,Failed,7,9,9",
+        "r,1000,1024,1,1000,,LS,Running,7,20,9",
+    )
+    assert [job.id for job in read(tmp_path, *rows).instance.jobs] == ["r"]
+    kept = read(tmp_path, *rows, with_times=False)
+    assert [(job.id, job.duration_s) for job in kept.instance.jobs] == [("p", 1), ("q", 1), ("r", 11)]
+    assert kept.dropped == {}

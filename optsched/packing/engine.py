@@ -1,0 +1,145 @@
+"""Jobs arrive one by one, each is placed at once on a node that can take it, and stays."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from .problem import ENDLESS, WHOLE, Array, Problem, room_of
+
+IMPOSSIBLE = -(1 << 60)
+
+
+class Room:
+    """What is left on each node, and which kinds of jobs fit where."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        requests = problem.requests
+        self.ask_cpus = np.array([one.cpus for one in requests], dtype=np.int64)
+        self.ask_memory = np.array([one.memory_kib for one in requests], dtype=np.int64)
+        self.ask_gpus = np.array([0 if one.part else one.gpus for one in requests], dtype=np.int64)
+        self.ask_part = np.array([one.part for one in requests], dtype=np.int64)
+        self.ask_units = np.array([one.gpu_units for one in requests], dtype=np.int64)
+        rooms = [room_of(node) for node in problem.nodes]
+        self.cpus = [cpus for cpus, _ in rooms]
+        self.memory = [memory for _, memory in rooms]
+        self.gpus = [[WHOLE] * node.gpus for node in problem.nodes]
+        shapes: dict[tuple[str | None, float | None], Array] = {}
+        self.allowed = []
+        for node in problem.nodes:
+            shape = node.gpu_type, node.gpu_memory_gib
+            if shape not in shapes:
+                shapes[shape] = np.array([one.allows(node) for one in requests])
+            self.allowed.append(shapes[shape])
+
+    def fitting(self, node: int, *, memory: bool = True) -> Array:
+        """Which kinds fit on a node now; without `memory` were it to have enough of that."""
+        gpus = self.gpus[node]
+        found: Array = (
+            self.allowed[node] & (self.ask_cpus <= self.cpus[node])
+            & (self.ask_memory <= (self.memory[node] if memory else ENDLESS))
+            & (self.ask_gpus <= gpus.count(WHOLE)) & (self.ask_part <= max(gpus, default=0))
+        )
+        return found
+
+    def take(self, kind: int, node: int, gpus: tuple[int, ...]) -> None:
+        """Place a job of a kind on a node and these of its GPUs."""
+        self.cpus[node] -= int(self.ask_cpus[kind])
+        self.memory[node] -= int(self.ask_memory[kind])
+        for gpu in gpus:
+            self.gpus[node][gpu] -= int(self.ask_part[kind]) or WHOLE
+
+
+class Rule(Protocol):
+    """Where a job goes. A rule sees what is left on the nodes and knows the shares of kinds among all jobs, but not
+    what arrives later."""
+
+    chooses_at_random: bool
+    """Whether all nodes that can take a job are equally good, and one is drawn."""
+
+    def scores(self, node: int, room: Room) -> Array:
+        """How much each kind of job likes a node as it is now; larger is better, whole numbers."""
+
+    def gpu_for(self, kind: int, node: int, room: Room) -> int:
+        """The GPU of a node for a job that asks for a part of one."""
+
+    def arrived(self, kind: int, room: Room) -> Iterable[int]:
+        """Told of every arrival before it is placed; the nodes whose scores are to be computed anew."""
+
+    def placed(self, kind: int, node: int, room: Room) -> None:
+        """Told of every placement, once the room is taken and before the node is scored anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What became of each arrival: `node` -1 where it failed. `units` are GPUs allocated after each arrival and
+    `arrived_units` those asked for until then, in millionths; `decision_s` is the time each decision took."""
+
+    order: Array
+    node: Array
+    gpus: list[tuple[int, ...]]
+    units: Array
+    arrived_units: Array
+    decision_s: Array = field(repr=False)
+
+
+def pack(problem: Problem, order: Array, rule: Rule, seed: int) -> Packing:
+    """Let the jobs arrive in `order` and place each by the rule. Of nodes with equal scores the first in a random order
+    of all nodes is taken, as in the published experiment."""
+    random = np.random.default_rng([seed, 1])
+    rank = random.permutation(len(problem.nodes))
+    room = Room(problem)
+    nodes = len(problem.nodes)
+    scores = np.empty((len(problem.requests), nodes), dtype=np.int64)
+
+    def score(node: int) -> None:
+        fitting = room.fitting(node)
+        scores[:, node] = np.where(fitting, rule.scores(node, room), IMPOSSIBLE) if fitting.any() else IMPOSSIBLE
+
+    for node in range(nodes):
+        score(node)
+    where = np.full(len(order), -1, dtype=np.int64)
+    taken: list[tuple[int, ...]] = []
+    units = np.zeros(len(order), dtype=np.int64)
+    asked = np.zeros(len(order), dtype=np.int64)
+    decision_s = np.zeros(len(order))
+    held = came = 0
+    for i, job in enumerate(order):
+        kind = int(problem.kinds[job])
+        started_s = time.perf_counter()
+        for node in rule.arrived(kind, room):
+            score(node)
+        row = scores[kind]
+        best = row.max()
+        gpus: tuple[int, ...] = ()
+        if best > IMPOSSIBLE:
+            if rule.chooses_at_random:
+                able = np.flatnonzero(row > IMPOSSIBLE)
+                node = int(able[random.integers(len(able))])
+            else:
+                node = int(rank[np.argmax(row[rank])])
+            left = room.gpus[node]
+            if room.ask_part[kind]:
+                gpus = (rule.gpu_for(kind, node, room),)
+            elif room.ask_gpus[kind]:
+                gpus = tuple(gpu for gpu, rest in enumerate(left) if rest == WHOLE)[: int(room.ask_gpus[kind])]
+            room.take(kind, node, gpus)
+            rule.placed(kind, node, room)
+            score(node)
+            where[i] = node
+            held += int(room.ask_units[kind])
+        decision_s[i] = time.perf_counter() - started_s
+        came += int(room.ask_units[kind])
+        taken.append(gpus)
+        units[i], asked[i] = held, came
+    return Packing(order=order, node=where, gpus=taken, units=units, arrived_units=asked, decision_s=decision_s)
+
+
+def allocated_at(packing: Packing, total_units: int, percent: int) -> float | None:
+    """GPUs allocated, in per cent of all, when `percent` of them have been asked for: the mean over the arrivals at
+    which the demand rounds to that, as published; None where there is no such arrival."""
+    here = np.rint(packing.arrived_units / total_units * 100) == percent
+    return float(packing.units[here].mean() / total_units * 100) if here.any() else None
