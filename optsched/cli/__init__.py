@@ -15,12 +15,13 @@ from .. import __version__
 from ..errors import OptschedError
 
 COMMANDS = {
-    "demo": ("demo", "Solve a small example and draw it: the place to start."),
+    "demo": ("demo", "Run jobs on an emulated cluster: the place to start."),
     "solve": ("solve", "Plan an instance: a checked plan with a proven gap."),
     "round": ("round", "Decide who runs now: a checked round with a proven gap."),
     "explain": ("explain", "Why each job runs, waits, moves or was preempted."),
     "simulate": ("simulate", "What a policy would do: simulated, checked and measured."),
-    "run": ("run", "Drive real nodes: start, preempt and resume jobs, survive crashes."),
+    "run": ("run", "Run jobs on real nodes, and survive crashes."),
+    "pack": ("pack", "How much of the GPUs jobs that come and stay can take."),
     "study": ("study", "Many runs over many instances: resumable, one table."),
     "verify": ("verify", "Check a plan independently of what made it."),
     "bound": ("bound", "Lower bounds that no plan can beat."),
@@ -30,10 +31,22 @@ COMMANDS = {
     "learn": ("learn", "Train what a policy learns, in the simulator."),
     "generate": ("generate", "Make an instance with jobs like those of a published trace."),
     "import": ("import_", "Turn a trace or benchmark file into an instance."),
+    "submit": ("submit", "Give a job to the controller."),
+    "queue": ("queue", "Jobs that wait, run, or have finished."),
+    "cancel": ("change:cancel", "Stop jobs for good."),
+    "hold": ("change:hold", "Keep jobs from running until they are released."),
+    "release": ("change:release", "Let held jobs run again."),
+    "output": ("output", "What a job prints."),
+    "what-if": ("what_if", "When a job will start, and what a change would bring."),
+    "rounds": ("rounds", "The rounds that a controller decided."),
+    "replay": ("replay", "Decide a past round again, offline."),
+    "regret": ("regret", "How far a period was from a proven bound, and why."),
+    "top": ("top", "The live cluster: nodes, jobs and the last round."),
     "list": ("list", "What is there: solvers, rounds, policies, formats, objectives."),
     "schema": ("schema", "JSON Schema of instance, plan, round and bound files."),
 }
-"""Name of each command, its module here, and its line in `optsched --help`."""
+"""Name of each command, its module here (with what it is called there, where that is not `command`), and its line in
+`optsched --help`."""
 
 GOOD, NO_PLAN_OR_CHECK_FAILED, BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 130, 141
 """Exit statuses; the last two are what a shell reports of a program stopped by these signals."""
@@ -52,7 +65,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __name__).command
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(f".{module}", __name__), attribute or "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

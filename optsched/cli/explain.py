@@ -32,10 +32,13 @@ if TYPE_CHECKING:
     "--budget", "budget_s", type=duration, default="1s", show_default=True, metavar="TIME",
     help="Wall clock for deciding the round, or for the prices where a plan is explained.",
 )
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE",
+              help="Of a live cluster: cluster.toml of its controller, found as by `optsched queue`.")
 @json_option
 @quiet_option
 def command(
-    instance: str, names: tuple[str, ...], objective: str, round_s: float, budget_s: float, as_json: bool, quiet: bool
+    instance: str, names: tuple[str, ...], objective: str, round_s: float, budget_s: float, config: Path | None,
+    as_json: bool, quiet: bool,
 ) -> int:
     """Say why each job of INSTANCE (or each JOB named) runs, waits, moves or was preempted, in a sentence each.
 
@@ -44,7 +47,11 @@ def command(
     capacity costs, is explained in docs/concepts.md, "The round". --json has all numbers. Jobs that can never run are
     told from waiting ones before anything is solved. Exit status 0, or 2 for bad input.
 
+    With the name of a job in place of a file, the controller of the live cluster is asked: what the job does or waits
+    for, what it would cost to run it now, who is ahead, and what would change that.
+
     \b
+    optsched explain bert-17
     optsched explain cluster.json
     optsched explain cluster.json round.json bert-17
     optsched explain cluster.json plan.json --json
@@ -53,6 +60,10 @@ def command(
     from ..objectives import parse
     from ..round.build import build
 
+    if config is not None or is_job(instance):
+        from .explain_live import explain_live
+
+        return explain_live(config, (instance, *names), as_json=as_json, quiet=quiet)
     source, wanted = _split(names)
     loaded = load(instance, accept_never=True)
     asked = list(dict.fromkeys(wanted)) or [job.id for job in loaded.jobs]
@@ -73,6 +84,13 @@ def command(
         for one in explanations:
             click.echo(one.sentence)
     return 0
+
+
+def is_job(name: str) -> bool:
+    """Whether a first argument is meant as the job of a live cluster: it is no file, and has no ending of one."""
+    from ..executors.base import JOB_NAME
+
+    return JOB_NAME.fullmatch(name) is not None and not name.endswith((".json", ".gz")) and not os.path.exists(name)
 
 
 def _split(names: Sequence[str]) -> tuple[Path | None, Sequence[str]]:

@@ -15,22 +15,24 @@ from .import_ import write_checked
 
 FITTED = ("philly", "helios", "acme", "openb")
 INVENTED = ("mixed", "llm")
+PLANTED = "planted"
 ONLY = {
     "arrivals": INVENTED, "running": INVENTED, "gpu_types": INVENTED,
-    "days": FITTED, "no_failures": FITTED, "quotas": FITTED, "cluster": FITTED, "gpus_per_node": FITTED, "fit": FITTED,
+    "days": FITTED, "no_failures": FITTED, "quotas": FITTED, "cluster": FITTED, "fit": FITTED,
+    "gpus_per_node": (*FITTED, PLANTED),
 }
 """Options that go with some kinds only."""
 
 
 @click.command("generate")
-@click.option("--like", type=click.Choice([*FITTED, *INVENTED]), default="philly", show_default=True,
+@click.option("--like", type=click.Choice([*FITTED, *INVENTED, PLANTED]), default="philly", show_default=True,
               help="philly, helios, acme, openb: fitted to that cluster. mixed, llm: invented, gangs mostly of one GPU "
-                   "or mostly of many.")
+                   "or mostly of many. planted: cut out of a full cluster, so that the least makespan is 36,000 s.")
 @click.option("--jobs", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="How many jobs.")
 @click.option("--gpus", type=click.IntRange(1, 200_000), metavar="G",
               help="About how many GPUs; rounded to whole nodes.")
 @click.option("--cluster", metavar="SPEC", help="Fitted: these nodes in place of the model's, as v100=288,p100=96.")
-@click.option("--gpus-per-node", type=click.IntRange(1, 1000), metavar="N", help="With --cluster (8).")
+@click.option("--gpus-per-node", type=click.IntRange(1, 1000), metavar="N", help="With --cluster, and planted (8).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S",
               help="Same seed, same instance.")
 @click.option("--load", type=click.FloatRange(0, 100, min_open=True), metavar="F",
@@ -65,7 +67,8 @@ def command(
     """Make a random instance of N jobs on about G GPUs.
 
     philly, helios, acme and openb have the nodes, arrivals, gang sizes, run times, users, commands and failures of
-    those clusters, as far as they are published. Without -o the instance goes to stdout and the summary to stderr.
+    those clusters, as far as they are published. planted has a known least makespan. Without -o the instance goes to
+    stdout and the summary to stderr.
     """
     given = {name: value for name, value in only.items() if value is not None}
     for name in given:
@@ -80,7 +83,14 @@ def command(
     check_outputs({"-o": None if output in (None, "-") else Path(str(output)), "--fit": fit}, "-")
     if fit is not None:
         can_draw(fit)
-    if like in FITTED:
+    if like == PLANTED:
+        for flag, value in (("--load", load), ("--uplinks", uplinks), ("--checkpoint", checkpoint_s)):
+            if value is not None:
+                raise InputError(f"{flag} does not go with --like planted, whose optimum it would change; leave it out")
+        from ..traces.planted import generate
+
+        instance = generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
+    elif like in FITTED:
         instance = _fitted(like, jobs, gpus, seed, load, not no_overheads, given)
     else:
         instance = _invented(like, jobs, gpus or 0, seed, load, not no_overheads, given)

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 @click.option("--workers", type=click.IntRange(1, 1024), metavar="N",
               help="Runs at a time (default: 1; with --on, as many as the cluster has cores).")
 @click.option("--on", metavar="ADDRESS",
-              help="Run on a cluster that is there: ray://HOST:PORT, ray://local, or tcp://HOST:PORT of a Dask "
-                   "scheduler. optsched must be installed on its workers as it is here.")
+              help="Run on a cluster that is there: ray://HOST:PORT (Ray Client), HOST:PORT (Ray, from one of its "
+                   "machines), ray://local, or tcp://HOST:PORT of a Dask scheduler. optsched must be installed on its "
+                   "workers as it is here.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N",
               help="At most N instances of each `files` of the study, evenly taken.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUES",

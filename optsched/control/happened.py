@@ -44,7 +44,8 @@ def _end_s(attempt: Attempt) -> float:
     return attempt.ended_s if attempt.ended.ended_s is None else attempt.ended.ended_s
 
 
-def _job(job: LiveJob, start_s: float) -> Job:
+def work_done_s(job: LiveJob) -> float:
+    """Reference work that the attempts of a job did, set-up and saving excepted; what was done twice counts twice."""
     work_s = 0.0
     for i, attempt in enumerate(job.attempts):
         if attempt.started_s is None or attempt.ended is None:
@@ -53,7 +54,11 @@ def _job(job: LiveJob, start_s: float) -> Job:
         setup_s = profile.startup_s + (profile.restore_s if i else 0.0)
         save_s = profile.checkpoint_s if attempt.leaving else 0.0
         work_s += max(0.0, _end_s(attempt) - attempt.started_s - setup_s - save_s) * attempt.rate
+    return max(LEAST_WORK_S, work_s)
+
+
+def _job(job: LiveJob, start_s: float) -> Job:
     return replace(
         job.submission.job, submit_s=job.submit_s - start_s, after=(), profile=replace(job.profile, sharing=None),
-        duration_s=max(LEAST_WORK_S, work_s),
+        duration_s=work_done_s(job),
     )

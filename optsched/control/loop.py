@@ -34,14 +34,20 @@ class Loop:
     def ask(self, call: Callable[[Controller], Answer], timeout_s: float = 30.0) -> Answer:
         """Have `call` done with the controller between two turns; its result or its exception.
 
-        Raises Stopped where the controller no longer turns, TimeoutError where it takes too long.
+        Raises Stopped where the controller no longer turns, TimeoutError where it does not get to it in time; then it
+        never will.
         """
         answer: Future[Answer] = Future()
         self._asked.append((call, answer))
         self._wake.set()
         if self._stopping:
             raise Stopped
-        return answer.result(timeout_s)
+        try:
+            return answer.result(timeout_s)
+        except TimeoutError:
+            if answer.cancel():  # it is not begun any more
+                raise
+            return answer.result()
 
     def stop(self) -> None:
         """Have `run` return after the present turn, within a second; may be called from a signal handler, which must
@@ -60,7 +66,9 @@ class Loop:
         finally:
             self._stopping = True
             while self._asked:
-                self._asked.popleft()[1].set_exception(Stopped())
+                _, answer = self._asked.popleft()
+                if answer.set_running_or_notify_cancel():
+                    answer.set_exception(Stopped())
 
     def _answer(self) -> None:
         while self._asked:

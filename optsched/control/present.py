@@ -93,7 +93,7 @@ def impatience(job: LiveJob, now_s: float) -> float:
     last = job.attempts[-1].ended_s if job.attempts else None
     waited_s = now_s - (job.submit_s if last is None else last)
     over_s = waited_s - PATIENCE_S - PATIENCE_RUNS * job.left_s
-    return 2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S))
+    return float(2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S)))
 
 
 def as_waiting(live_job: LiveJob) -> Job:

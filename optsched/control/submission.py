@@ -13,7 +13,7 @@ class Submission:
     user or estimated as `estimate` says (None: stated). `argv` runs in `directory` with `environment` added to the
     executor's. `user_id` is whose process it is, None for the controller's own user. `grace_s` is how long it may take
     to save, `retries` how often it is started again after failing. `total_steps` are the steps of the whole job,
-    where it was told.
+    where it was told. `request_id` is what the user called the request, so that the same one again is no second job.
     """
 
     job: Job
@@ -26,3 +26,4 @@ class Submission:
     total_steps: int | None = None
     estimate: str | None = None
     hold: bool = False
+    request_id: str | None = None

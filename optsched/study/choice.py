@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from .design import DATA, InstanceSpec, Scalar, Study, arguments
+from .optima import OptimumSpec, optima_in, without_ending
 
 
 def chosen(study: Study, *, settings: Sequence[tuple[str, str]] = (), limit: int | None = None) -> Study:
@@ -56,14 +57,30 @@ def _expanded(spec: InstanceSpec, limit: int | None) -> list[InstanceSpec]:
     if limit is not None and len(found) > limit:
         found = [found[i * len(found) // limit] for i in range(limit)]
     group = spec.group or spec.name
+    optima = _optima(spec.optimum, found, data)
     made = []
     for path in found:
+        optimum = optima.get(without_ending(path))
         name = re.sub(r"[^A-Za-z0-9 ._+:-]", "-", f"{spec.name} {Path(path).name.split('.')[0]}")[:80]
         if spec.command is None:
-            made.append(InstanceSpec(name=name, file=path, group=group))
+            made.append(InstanceSpec(name=name, file=path, group=group, optimum=optimum))
         else:
-            made.append(InstanceSpec(name=name, command=_with_file(spec.command, path), group=group))
+            command = _with_file(spec.command, path)
+            made.append(InstanceSpec(name=name, command=command, group=group, optimum=optimum))
     return made
+
+
+def _optima(spec: OptimumSpec | None, paths: Sequence[str], data: str) -> dict[str, OptimumSpec]:
+    """The optimum of each file that has one, by its name without ending."""
+    if spec is None or spec.file is None:
+        return {} if spec is None else {without_ending(path): spec for path in paths}
+    table = Path(spec.file.replace("{" + DATA + "}", data))
+    known = optima_in(spec, table)
+    found = {name: known[name] for path in paths if (name := without_ending(path)) in known}
+    if not found:
+        raise InputError(f"optima {table}: none is of any of the {len(paths)} instances; "
+                         f"column {spec.instance} needs their file names")
+    return {name: OptimumSpec(objective=one.objective, value=one.value) for name, one in found.items()}
 
 
 def _with_file(command: str, path: str) -> str:

@@ -3,12 +3,19 @@
 import contextlib
 import os
 import queue
+import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from ..errors import InputError
 
 CONNECT_S = 30
+EMPTY_S = 120.0
+"""How long a cluster may be without any worker."""
+LOOK_S = 5.0
+ADDRESSES = ("ray://HOST:PORT of a Ray Client server, HOST:PORT of a Ray cluster that this machine is part of, "
+             "ray://local, or tcp://HOST:PORT of a Dask scheduler")
 
 Carried = Callable[[dict[str, Any], bytes], dict[str, Any]]
 
@@ -22,10 +29,30 @@ class Cluster(Protocol):
         ...
     def submit(self, errand: dict[str, Any], shared: Any) -> Any: ...
     def next_done(self, pending: Sequence[Any]) -> Any:
-        """Wait for a task of these."""
+        """Wait for a task of these; None where none ended for some seconds."""
         ...
-    def result(self, task: Any) -> dict[str, Any]: ...
+    def result(self, task: Any) -> dict[str, Any]:
+        """What a task that ended returned; raises whatever became of it otherwise."""
+        ...
     def cancel(self, pending: Sequence[Any]) -> None: ...
+
+
+class Watch:
+    """Notices that a cluster stays without workers."""
+
+    def __init__(self) -> None:
+        self._empty_since_s: float | None = None
+
+    def see(self, cores: int) -> None:
+        """Raises InputError where there were none for `EMPTY_S`."""
+        now_s = time.monotonic()
+        if cores:
+            self._empty_since_s = None
+        elif self._empty_since_s is None:
+            self._empty_since_s = now_s
+        elif now_s - self._empty_since_s > EMPTY_S:
+            raise InputError(f"the cluster has had no worker for {EMPTY_S:.0f} s; what is finished is kept, and the "
+                             "same command goes on")
 
 
 def carried() -> Carried:
@@ -46,14 +73,15 @@ def carried() -> Carried:
 
 @contextlib.contextmanager
 def connected(on: str) -> Iterator[Cluster]:
-    """The cluster at `ray://HOST:PORT`, `ray://local` or `tcp://HOST:PORT` (a Dask scheduler; `tls://` too).
+    """The cluster at `ray://HOST:PORT` (a Ray Client server), `HOST:PORT` (of Ray, from one of its machines), `ray://local`
+    or `tcp://HOST:PORT` (a Dask scheduler; `tls://` too).
 
     Raises InputError for another address, a missing library, and a cluster that cannot be reached.
     """
-    scheme, found, place = on.partition("://")
-    if not found or not place or scheme not in ("ray", "tcp", "tls"):
-        raise InputError(f"--on {on}: is ray://HOST:PORT, ray://local or tcp://HOST:PORT of a Dask scheduler")
-    open_cluster = ray_cluster if scheme == "ray" else dask_cluster
+    scheme, _, place = on.rpartition("://")
+    if not (re.fullmatch(r".+:\d+", place) and scheme in ("", "ray", "tcp", "tls")) and on != "ray://local":
+        raise InputError(f"--on {on}: is {ADDRESSES}")
+    open_cluster = ray_cluster if scheme in ("", "ray") else dask_cluster
     with open_cluster(on) as cluster:
         yield cluster
 
@@ -63,7 +91,9 @@ class RayCluster:
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._run = ray.remote(carried()).options(num_cpus=1)
+        # A study tries a lost run again itself.
+        self._run = ray.remote(carried()).options(num_cpus=1, max_retries=0)
+        self._watch = Watch()
 
     def cores(self) -> int:
         return int(self._ray.cluster_resources().get("CPU", 1))
@@ -75,8 +105,11 @@ class RayCluster:
         return self._run.remote(errand, shared)
 
     def next_done(self, pending: Sequence[Any]) -> Any:
-        done, _ = self._ray.wait(list(pending), num_returns=1)
-        return done[0]
+        done, _ = self._ray.wait(list(pending), num_returns=1, timeout=LOOK_S)
+        if done:
+            return done[0]
+        self._watch.see(int(self._ray.cluster_resources().get("CPU", 0)))
+        return None
 
     def result(self, task: Any) -> dict[str, Any]:
         found: dict[str, Any] = self._ray.get(task)
@@ -95,12 +128,14 @@ class DaskCluster:
         self._client = client
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._run = carried()
+        self._watch = Watch()
 
     def cores(self) -> int:
         return sum(self._client.ncores().values())
 
     def share(self, data: bytes) -> Any:
-        return self._client.scatter(data)
+        # A task, not scattered: what is scattered is lost with its worker, and cannot be where there is none just now.
+        return self._client.submit(bytes, data, pure=False)
 
     def submit(self, errand: dict[str, Any], shared: Any) -> Any:
         task = self._client.submit(self._run, errand, shared, pure=False)
@@ -108,7 +143,12 @@ class DaskCluster:
         return task
 
     def next_done(self, pending: Sequence[Any]) -> Any:
-        return self._done.get()
+        with contextlib.suppress(queue.Empty):
+            return self._done.get(timeout=LOOK_S)
+        if self._client.status not in ("running", "connecting"):
+            raise InputError("the Dask scheduler is gone; what is finished is kept, and the same command goes on")
+        self._watch.see(self.cores())
+        return None
 
     def result(self, task: Any) -> dict[str, Any]:
         found: dict[str, Any] = task.result()
@@ -135,12 +175,26 @@ def ray_cluster(on: str) -> Iterator[RayCluster]:
             else:
                 ray.init(on, log_to_driver=False, logging_level="ERROR")
         except Exception as error:
-            raise InputError(f"--on {on}: cannot be reached: {str(error).strip().splitlines()[0]}") from None
+            raise InputError(f"--on {on}: cannot be reached: {_ray_fault(error)}") from None
     try:
         yield RayCluster(ray)
     finally:
         if not known:
             ray.shutdown()
+
+
+def _ray_fault(error: BaseException) -> str:
+    """The first line of the message; where a token is wanted, that."""
+    causes: list[str] = []
+    one: BaseException | None = error
+    while one is not None:
+        causes.append(str(one))
+        one = one.__cause__ or one.__context__
+    if any("InvalidAuthToken" in text for text in causes):
+        return "it asks for a token; set RAY_AUTH_MODE=token, with the token in RAY_AUTH_TOKEN or ~/.ray/auth_token"
+    if "ray client connection timeout" in causes[0]:
+        return "no answer of a Ray Client server; where it asks for a token, set RAY_AUTH_MODE=token"
+    return causes[0].strip().splitlines()[0]
 
 
 @contextlib.contextmanager

@@ -14,10 +14,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ..duration import parse_duration
 from ..errors import InputError
+from .optima import Optimum, OptimumSpec
 
 MAKES = ("generate", "import")
 """Commands that make an instance."""
-ANSWERS = ("simulate", "solve", "bound", "round")
+ANSWERS = ("simulate", "solve", "bound", "round", "pack")
 """Commands that a study runs over an instance; each prints one JSON object with --json."""
 DATA = "data"
 """The parameter that stands for the folder of public data: OPTSCHED_DATA, else ../shared/data."""
@@ -42,7 +43,7 @@ class InstanceSpec(Part):
 
     With `files`, a pattern as of the shell, it stands for one instance a file: the file itself, or what `command`, an
     `import FORMAT` to which the file is added, makes of it. Instances of one `group` are summarised together; those of
-    `files` are a group with the name of the pattern.
+    `files` are a group with the name of the pattern. `optimum` states the known optimal value.
     """
 
     name: Name
@@ -50,6 +51,7 @@ class InstanceSpec(Part):
     files: str | None = None
     command: str | None = None
     group: Name | None = None
+    optimum: OptimumSpec | None = None
 
     @model_validator(mode="after")
     def _one_of(self) -> "InstanceSpec":
@@ -61,6 +63,8 @@ class InstanceSpec(Part):
                 raise ValueError("files takes no parameter but {data}")
         elif (self.file is None) == (self.command is None):
             raise ValueError("give either file or command")
+        if self.optimum is not None and self.optimum.file is not None and self.files is None:
+            raise ValueError("optimum: a file of optima goes with files; give value, a number")
         _check_command(self.command, MAKES)
         return self
 
@@ -151,7 +155,7 @@ class Study(Part):
 class Run:
     """One command line of a study: `method` over `instance`, with the values of the parameters that either names.
 
-    `make` is the command that makes the instance, or None with `file`.
+    `make` is the command that makes the instance, or None with `file`; `optimum` is its known optimal value.
     """
 
     instance: str
@@ -161,6 +165,7 @@ class Run:
     file: str | None
     command: str
     group: str | None = None
+    optimum: Optimum | None = None
 
 
 def placeholders(text: str) -> list[str]:
@@ -204,6 +209,7 @@ def _runs(study: Study) -> Iterator[Run]:
                     instance=spec.name, method=method.name, parameters=tuple(given.items()),
                     make=made if spec.command else None, file=None if spec.command else made,
                     command=fill(method.command, given), group=spec.group,
+                    optimum=spec.optimum.stated() if spec.optimum is not None else None,
                 )
 
 

@@ -1,15 +1,9 @@
 """One run of a study in a process of its own: limited in time and memory, on one thread."""
 
-import ctypes
 import gzip
 import json
-import os
-import resource
 import signal
-import subprocess
-import sys
 import tempfile
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,22 +11,18 @@ from typing import Any
 from ..duration import human
 from .design import arguments
 from .machine import made_on
+from .process import Warm
 
-ONE_THREAD = {name: "1" for name in (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS",
-)}
 TRACE, PLAN = "trace.csv", "plan.json.gz"
 """Files that are kept beside an answer."""
-PR_SET_PDEATHSIG = 1
-GIB = 1 << 30
-POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a run left: `answer` is what the command printed, or None where it failed; `reason` then says why.
-    `wall_s` and `cpu_s` are the run's own, start of Python included; `memory_gib` is the most it held. `made_on` says
-    with which versions and machine; `kept` holds files that are kept beside the answer, by the ending of their name."""
+    `wall_s` and `cpu_s` are the run's own, start of Python not included; `memory_gib` is the most it held. `made_on`
+    says with which versions and machine; `kept` holds files that are kept beside the answer, by the ending of their
+    name."""
 
     answer: dict[str, Any] | None
     reason: str | None
@@ -47,12 +37,12 @@ class Outcome:
         return {name: value for name, value in asdict(self).items() if name != "kept"}
 
 
-def run_command(command: str, instance: Path | None, *, time_limit_s: float, memory_gib: float,
+def run_command(command: str, instance: Path | None, *, warm: Warm, time_limit_s: float, memory_gib: float,
                 output: Path | None = None, plans: bool = False) -> Outcome:
-    """Run `optsched COMMAND [INSTANCE]`; with `output` it writes an instance there, else its JSON is the answer,
-    without the plan that it may hold. With `plans` the plan is kept as a file."""
+    """Run `optsched COMMAND [INSTANCE]` as a fork of a warm process; with `output` it writes an instance there, else
+    its JSON is the answer, without the plan that it may hold. With `plans` the plan is kept as a file."""
     words = arguments(command)
-    line = [sys.executable, "-m", "optsched", words[0]]
+    line = [words[0]]
     if instance is not None:
         line.append(str(instance))
     line += words[1:]
@@ -64,19 +54,10 @@ def run_command(command: str, instance: Path | None, *, time_limit_s: float, mem
             line += ["--workers", "1"]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryDirectory() as beside:
         line += extras(words, Path(beside), plans)
-        started_s = time.perf_counter()
-        process = subprocess.Popen(
-            line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-            env={**os.environ, **ONE_THREAD}, preexec_fn=lambda: _limit(memory_gib),
-        )
-        try:
-            status, used = _wait(process, started_s + time_limit_s)
-        except BaseException:
-            _kill(process)
-            raise
+        ended = warm.run(line, out, err, time_limit_s=time_limit_s, memory_gib=memory_gib)
+        status = ended.status
         spent: dict[str, Any] = {
-            "wall_s": time.perf_counter() - started_s, "cpu_s": used.ru_utime + used.ru_stime,
-            "memory_gib": used.ru_maxrss * 1024 / GIB, "made_on": made_on(),
+            "wall_s": ended.wall_s, "cpu_s": ended.cpu_s, "memory_gib": ended.memory_gib, "made_on": made_on(),
         }
         for file in (out, err):
             file.seek(0)
@@ -118,35 +99,6 @@ def files_of(beside: Path) -> dict[str, bytes]:
             data = path.read_bytes()
             found[PLAN] = data if path.name == PLAN else gzip.compress(data, mtime=0)
     return found
-
-
-def _wait(process: subprocess.Popen[bytes], until_s: float) -> tuple[int | None, resource.struct_rusage]:
-    """The exit status, None for a run that had to be stopped, and what it has used with all its children."""
-    stopped = False
-    while True:
-        pid, status, used = os.wait4(process.pid, 0 if stopped else os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)  # so that nobody waits for it again
-            return (None if stopped else process.returncode), used
-        if time.perf_counter() > until_s:
-            _kill(process)
-            stopped = True
-        time.sleep(POLL_S)
-
-
-def _limit(memory_gib: float) -> None:
-    """In the child: die with the parent, and hold no more memory than allowed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    most = int(memory_gib * GIB)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the run with all that it has started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        process.kill()
 
 
 def _why(status: int, err: bytes, memory_gib: float) -> str:

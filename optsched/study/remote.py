@@ -5,7 +5,7 @@ as soon as it is: so the clusters' own futures are used.
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +18,75 @@ from .worker import Errand
 QUEUED = 64
 """At least so many tasks are with the cluster at a time, so that one that grows sees what there is to do."""
 PER_CORE = 4
+TRIES = 2
+MOST_LOST = 20
+"""So many runs lost one after another, and none done: then it is not the runs."""
+
+Task = tuple[int, str, Path, tuple[float, float]]
+"""Its position, command, instance and limits: seconds and GiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A run that the cluster lost each time it was tried: it says nothing of the run, and is tried anew by the next
+    study."""
+
+    reason: str
 
 
 def run_on(
-    cluster: Cluster, tasks: Sequence[tuple[int, str, Path, tuple[float, float]]], workers: int | None, *, plans: bool
-) -> Generator[tuple[int, Outcome]]:
-    """Outcomes as they come, at most `workers` runs at a time, else as many as the cluster has cores.
+    cluster: Cluster, tasks: Sequence[Task], workers: int | None, *, plans: bool
+) -> Generator[tuple[int, Outcome | Lost]]:
+    """Outcomes as they come, at most `workers` runs at a time, else as many as the cluster has cores. A run that is
+    lost, as with its worker, is tried once more.
 
-    Raises InputError where a worker has no optsched or another one, or is lost with its run; what was finished stays.
+    Raises InputError where a worker has no optsched or another one, where the cluster is gone or stays without workers,
+    and where it loses one run after another; what was finished stays.
     """
     at_once = workers or max(QUEUED, PER_CORE * cluster.cores())
     shared: dict[Path, Any] = {}
     waiting = iter(tasks)
-    pending: dict[Any, int] = {}
+    pending: dict[Any, tuple[Task, int]] = {}
+    lost_in_a_row = 0
+
+    def submit(task: Task, tries: int) -> None:
+        _, command, path, (time_limit_s, memory_gib) = task
+        if path not in shared:
+            shared[path] = cluster.share(path.read_bytes())
+        errand = Errand(
+            command=command, instance=str(path), time_limit_s=time_limit_s, memory_gib=memory_gib, plans=plans,
+            version=code_version(),
+        )
+        pending[cluster.submit(asdict(errand), shared[path])] = task, tries
+
     try:
         while True:
             while len(pending) < at_once and (task := next(waiting, None)) is not None:
-                i, command, path, (time_limit_s, memory_gib) = task
-                if path not in shared:
-                    shared[path] = cluster.share(path.read_bytes())
-                errand = Errand(
-                    command=command, instance=str(path), time_limit_s=time_limit_s, memory_gib=memory_gib, plans=plans,
-                    version=code_version(),
-                )
-                pending[cluster.submit(asdict(errand), shared[path])] = i
+                submit(task, 1)
             if not pending:
                 return
             done = cluster.next_done(list(pending))
-            i = pending.pop(done)
+            if done is None:
+                continue
+            task, tries = pending.pop(done)
             try:
                 found = cluster.result(done)
             except Exception as error:
-                raise InputError(f"the cluster lost a run: {_last_line(error)}; what is finished is kept, and the same "
-                                 "command goes on") from error
+                if tries < TRIES:
+                    shared.pop(task[2], None)  # the instance may have been lost with the worker
+                    submit(task, tries + 1)
+                    continue
+                lost_in_a_row += 1
+                if lost_in_a_row >= MOST_LOST:
+                    raise InputError(f"the cluster lost {MOST_LOST} runs one after another, the last one so: "
+                                     f"{_last_line(error)}; what is finished is kept, and the same command goes on"
+                                     ) from error
+                yield task[0], Lost(f"the cluster lost it {TRIES} times: {_last_line(error)}")
+                continue
+            lost_in_a_row = 0
             if "unfit" in found:
                 raise InputError(found["unfit"])
-            yield i, Outcome(**found)
+            yield task[0], Outcome(**found)
     finally:
         cluster.cancel(list(pending))
 

@@ -12,7 +12,9 @@ from .choice import chosen
 from .clusters import Cluster, connected
 from .design import Run, Study, runs
 from .execute import Outcome, run_command
-from .remote import run_on
+from .optima import held_against
+from .process import WarmProcesses
+from .remote import Lost, run_on
 from .results import Result, Results
 
 MAKE_LIMIT_S = 3600.0
@@ -56,7 +58,7 @@ def _run_study(
         address = results.address(run, instance_hash, limits, study.plans)
         known = results.find(run, address)
         if known is not None:
-            found[i] = known
+            found[i] = held_against(known)
         else:
             open_runs.append((i, run, path, address))
     if on_start is not None:
@@ -67,10 +69,14 @@ def _run_study(
         _in_parallel(tasks, workers or 1, plans=study.plans) if cluster is None
         else run_on(cluster, tasks, workers, plans=study.plans)
     ) as outcomes:
-        for i, outcome in outcomes:
+        for i, ended in outcomes:
             run, address = addresses[i]
-            found[i] = Result(run=run, address=address, **outcome.as_dict())
-            results.keep(found[i], outcome.kept)
+            if isinstance(ended, Lost):  # kept nowhere: the next study tries it again
+                found[i] = Result(run, None, ended.reason, 0.0, 0.0, 0.0)
+            else:
+                told = Result(run=run, address=address, **ended.as_dict())
+                results.keep(told, ended.kept)
+                found[i] = held_against(told)
             if on_result is not None:
                 on_result(found[i])
     return [found[i] for i in range(len(todo))]
@@ -106,15 +112,22 @@ def _in_parallel(
     from joblib import Parallel, delayed
 
     parallel: Any = Parallel(n_jobs=workers, backend="threading", return_as="generator_unordered", batch_size=1)
-    yield from parallel(delayed(_one)(task, makes, plans) for task in tasks)
+    with WarmProcesses() as processes:
+        yield from parallel(delayed(_one)(task, makes, plans, processes) for task in tasks)
 
 
-def _one(task: tuple[int, str, Path, tuple[float, float]], makes: bool, plans: bool) -> tuple[int, Outcome]:
+def _one(
+    task: tuple[int, str, Path, tuple[float, float]], makes: bool, plans: bool, processes: WarmProcesses
+) -> tuple[int, Outcome]:
     i, command, path, (time_limit_s, memory_gib) = task
-    return i, run_command(
-        command, None if makes else path, time_limit_s=time_limit_s, memory_gib=memory_gib,
-        output=path if makes else None, plans=plans,
-    )
+    warm = processes.take()
+    try:
+        return i, run_command(
+            command, None if makes else path, warm=warm, time_limit_s=time_limit_s, memory_gib=memory_gib,
+            output=path if makes else None, plans=plans,
+        )
+    finally:
+        processes.give_back(warm)
 
 
 def _hash_of(path: Path) -> str:

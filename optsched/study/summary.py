@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .design import Across, Scalar
+from .optima import CONTRADICTS, is_reached
 from .results import Result
 from .table import COLUMNS, Column, level, number
 
@@ -17,7 +18,8 @@ ALL = "all instances"
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Runs of a method with given parameters (without the seed and what the instance is made with) over a group of
-    instances; gaps are fractions, times processor seconds of the runs that did not fail."""
+    instances; gaps are fractions, times processor seconds of the runs that did not fail. Of the runs, `known` have an
+    instance whose optimum is known, and `reached` found it; `wrong` are the reasons of those that contradict it."""
 
     group: str
     method: str
@@ -27,6 +29,9 @@ class Summary:
     proved: int
     gaps: tuple[float, ...]
     seconds: tuple[float, ...]
+    known: int = 0
+    reached: int = 0
+    wrong: tuple[str, ...] = ()
 
 
 def summaries(results: Sequence[Result]) -> list[Summary]:
@@ -44,7 +49,9 @@ def summaries(results: Sequence[Result]) -> list[Summary]:
         gaps = [gap for one in done if (gap := level("gap")(one)) is not None]
         found.append(Summary(
             group, method, rest, len(runs), len(runs) - len(done), sum(map(is_proved, done)), tuple(gaps),
-            tuple(one.cpu_s for one in done),
+            tuple(one.cpu_s for one in done), sum(one.run.optimum is not None for one in runs),
+            sum(map(is_reached, done)),
+            tuple(f"{one.run.instance}: {one.reason}" for one in runs if (one.reason or "").startswith(CONTRADICTS)),
         ))
     return found
 
@@ -57,26 +64,37 @@ def is_proved(result: Result) -> bool:
     return all(state == "optimal" for state in states) if states else answer.get("status") == "optimal"
 
 
-def summary_markdown(found: Sequence[Summary]) -> str:
-    """The summaries as a table a group."""
+def summary_table(here: Sequence[Summary]) -> tuple[list[str], list[list[str]], int]:
+    """The summaries of one group: heads, lines of cells, and how many columns are words."""
+    extra = list(dict.fromkeys(name for one in here for name, _ in one.parameters))
+    optima = any(one.known for one in here)
+    heads = ["method", *extra, "runs", "failed", "proved optimal", *(["known optimum found"] if optima else []),
+             "gap %: mean", "median", "max", "CPU s: median", "worst"]
     lines = []
+    for one in here:
+        own = dict(one.parameters)
+        lines.append([
+            one.method, *(str(own.get(name, "")) for name in extra), f"{one.runs:,}", f"{one.failed:,}",
+            f"{one.proved:,} ({100 * one.proved / one.runs:.1f} %)",
+            *([f"{one.reached:,} of {one.known:,}"] if optima else []),
+            *_spread(one.gaps, 100.0, 2, ("mean", "median", "max")), *_spread(one.seconds, 1.0, 1, ("median", "max")),
+        ])
+    return heads, lines, 1 + len(extra)
+
+
+def summary_markdown(found: Sequence[Summary]) -> str:
+    """The summaries as a table a group; below it the runs that contradict a known optimum."""
+    parts = []
     for group in dict.fromkeys(one.group for one in found):
         here = [one for one in found if one.group == group]
-        extra = list(dict.fromkeys(name for one in here for name, _ in one.parameters))
-        heads = ["method", *extra, "runs", "failed", "proved optimal", "gap %: mean", "median", "max",
-                 "CPU s: median", "worst"]
-        lines += [f"### {group}", "", f"| {' | '.join(heads)} |", "|---|" + "---|" * len(extra) + "--:|" * 8]
-        for one in here:
-            own = dict(one.parameters)
-            proved = f"{one.proved:,} ({100 * one.proved / one.runs:.1f} %)"
-            lines.append("| " + " | ".join([
-                f"`{one.method}`", *(str(own.get(name, "")) for name in extra),
-                f"{one.runs:,}", f"{one.failed:,}", proved,
-                *_spread(one.gaps, 100.0, 2, ("mean", "median", "max")),
-                *_spread(one.seconds, 1.0, 1, ("median", "max")),
-            ]) + " |")
-        lines.append("")
-    return "\n".join(lines)
+        heads, lines, words = summary_table(here)
+        parts += [f"### {group}", "", f"| {' | '.join(heads)} |", "|---|" + "---|" * (words - 1)
+                  + "--:|" * (len(heads) - words)]
+        parts += [f"| `{name}` | {' | '.join(cells)} |" for name, *cells in lines]
+        parts.append("")
+        wrong = [f"- **Error**: `{one.method}`, {said}" for one in here for said in one.wrong]
+        parts += [*wrong, ""] if wrong else []
+    return "\n".join(parts)
 
 
 def across_markdown(results: Sequence[Result], across: Across) -> str:

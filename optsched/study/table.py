@@ -10,6 +10,7 @@ from typing import Any
 
 from ..registry import listed
 from .design import Method, arguments
+from .optima import optimum_of
 from .results import Result
 
 H = 3600.0
@@ -74,8 +75,12 @@ COLUMNS = (
     Column("energy", "kWh", 0, at("energy_kwh", "total")),
     Column("decision, mean", "ms", 2, at("decision_wall_s", "mean", over=1e-3)),
     Column("decision, p99", "ms", 2, at("decision_wall_s", "p99", over=1e-3)),
+    Column("GPUs allocated", "%", 2, at("allocated_percent")),
+    Column("no rule exceeds", "%", 2, at("bound_percent")),
+    Column("short of that", "%", 2, at("gap_percent")),
     Column("value", "", 4, level("value")),
     Column("bound", "", 4, level("bound")),
+    Column("optimum", "", 4, optimum_of),
     Column("gap", "%", 1, _percent(level("gap"))),
     Column("run", "s", 1, lambda result: result.cpu_s),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from .address import code_version
 from .execute import run_command
+from .process import Warm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +31,12 @@ def run_errand(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
     if own != asked.version:
         return {"unfit": f"worker {socket.gethostname()} has optsched {own}, this machine has {asked.version}; "
                          "install the same on both"}
-    with tempfile.TemporaryDirectory(prefix="optsched-study-") as folder:
+    with tempfile.TemporaryDirectory(prefix="optsched-study-") as folder, Warm() as warm:
         path = Path(folder) / Path(asked.instance).name
         path.write_bytes(instance)
         found = run_command(
-            asked.command, path, time_limit_s=asked.time_limit_s, memory_gib=asked.memory_gib, plans=asked.plans
+            asked.command, path, warm=warm, time_limit_s=asked.time_limit_s, memory_gib=asked.memory_gib,
+            plans=asked.plans,
         )
         reason = found.reason and found.reason.replace(str(path), asked.instance)
     made_on = {**found.made_on, "optsched": own}

@@ -20,6 +20,7 @@ from optsched.study.design import InstanceSpec, Method, Run, Study, read_study
 from optsched.study.latex import as_latex
 from optsched.study.report import behaviour, quality, write_report
 from optsched.study.report.compare import compare
+from optsched.study.report.foot import busy, commands, in_common
 from optsched.study.report.model import TELLS, Heat, Intervals, Line
 from optsched.study.report.statistics import benjamini_hochberg, paired_bootstrap, pareto, profile, ratios
 from optsched.study.results import Result, Results
@@ -148,13 +149,14 @@ def test_values_of_different_objectives_are_not_compared() -> None:
 
 
 def test_differences_are_taken_over_the_seeds_both_have() -> None:
-    study = study_of(["a", "b", "c"], ["one"], [1, 2, 3, 4])
-    results = [simulated("a", "one", seed, 1.0 + seed) for seed in (1, 2, 3, 4)]
-    results += [simulated("b", "one", seed, 2.0 + seed if seed > 1 else None) for seed in (1, 2, 3, 4)]
-    results += [simulated("c", "one", seed, 9.0 if seed > 2 else None) for seed in (1, 2, 3, 4)]
+    seeds = range(1, 10)
+    study = study_of(["a", "b", "c"], ["one"], list(seeds))
+    results = [simulated("a", "one", seed, 1.0 + seed) for seed in seeds]
+    results += [simulated("b", "one", seed, 2.0 + seed if seed > 1 else None) for seed in seeds]
+    results += [simulated("c", "one", seed, 9.0 if seed > 2 else None) for seed in seeds]  # 7 seeds are too few
     pairs = quality.differences(compare(study, results))
-    assert [(pair[1], pair[2], pair[3].pairs, pair[3].mean) for pair in pairs] == [("b", "a", 3, pytest.approx(1.0))]
-    assert pairs[0][4] == 0.25
+    assert [(pair[1], pair[2], pair[3].pairs, pair[3].mean) for pair in pairs] == [("b", "a", 8, pytest.approx(1.0))]
+    assert pairs[0][4] == 2 / 2**8
     line = next(csv.DictReader(io.StringIO(quality.significance_csv(pairs, compare(study, results)))))
     assert (line["method"], line["against"], line["difference"], line["measure"]) == ("b", "a", "1", "mean JCT h")
 
@@ -205,7 +207,7 @@ def test_many_instances_are_gathered_in_the_table_of_gaps() -> None:
 # ------------------------------------------------------------------------------------------------ pages and figures
 
 
-def many(count: int, seeds: int = 4) -> tuple[Study, list[Result]]:
+def many(count: int, seeds: int = 8) -> tuple[Study, list[Result]]:
     """A study of so many methods with curves."""
     names = [f"method-{k}" for k in range(count)]
     results = []
@@ -221,7 +223,7 @@ def many(count: int, seeds: int = 4) -> tuple[Study, list[Result]]:
 
 @draws
 def test_the_report_of_fifty_methods_stands_alone_and_can_be_read(tmp_path: Path) -> None:
-    study, found = many(50, seeds=3)
+    study, found = many(50, seeds=8)
     folder = Results(tmp_path / "out")
     assert write_report(study, tmp_path / "study.toml", "optsched study study.toml -o out", found, folder) == []
     figures = {path.name: path.read_bytes() for path in (tmp_path / "out" / "figures").iterdir()}
@@ -239,7 +241,7 @@ def test_the_report_of_fifty_methods_stands_alone_and_can_be_read(tmp_path: Path
 
 @draws
 def test_the_same_results_give_the_same_files(tmp_path: Path) -> None:
-    study, found = many(2, seeds=3)
+    study, found = many(2, seeds=8)
     written = []
     for name in ("first", "second"):
         write_report(study, tmp_path / "study.toml", "again", found, Results(tmp_path / name))
@@ -334,3 +336,33 @@ def test_tables_for_papers_are_plain_latex() -> None:
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
     widths = {line.count("&") for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line}
     assert len(widths) == 1
+
+
+@draws
+def test_too_few_seeds_are_said(tmp_path: Path) -> None:
+    study, found = many(2, seeds=4)
+    write_report(study, tmp_path / "study.toml", "again", found, Results(tmp_path / "out"))
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "that takes 8 seeds at least, and here no instance has more than 4" in page and "0.12" in page  # 2 / 2^4
+    assert 'id="significance"' not in page and not (tmp_path / "out" / "figures" / "significance.csv").exists()
+    assert quality.too_few_seeds(compare(*many(1, seeds=4))) is None  # there is nothing to compare
+    assert quality.too_few_seeds(compare(*many(2))) is None
+
+
+def test_commands_of_many_instances_are_told_by_what_they_share() -> None:
+    instances = [InstanceSpec(name=f"j {k}", command=f"import psplib j30{k}_1.sm", group="j30") for k in range(480)]
+    instances.append(InstanceSpec(name="own", file="own.json"))
+    study = Study(format="optsched-study/1", name="a", title="b", instances=tuple(instances), policies=("fifo",))
+    assert commands(study) == [
+        "# j30: 480 instances, of files like these", "optsched import psplib j30*_1.sm -o INSTANCE",
+        "INSTANCE=own.json", "optsched simulate INSTANCE --policy fifo --timing --json",
+    ]
+    assert in_common(["aXb", "aYYb", "ab"]) == "a*b" and in_common(["aa", "a"]) == "a*"
+
+
+def test_a_busy_machine_is_said() -> None:
+    run = simulated("a", "one", 1, 1.0).run
+    quick, slow = Result(run, {}, None, 10.0, 9.0, 0.1), Result(run, {}, None, 30.0, 3.0, 0.1)
+    assert busy([quick]) == "" == busy([])
+    assert "runs had 30% of a core" in busy([quick, slow])  # 12 of 40 s
+    assert busy([quick, Result(run, None, "stopped", 30.0, 3.0, 0.1)]) == ""  # says nothing of the machine

@@ -48,7 +48,8 @@ def write_report(study: Study, path: Path, again: str, found: Sequence[Result], 
         from .page import page
 
         gantts = write_gantts(found, results)
-        text = page(study, found, table, charts, below, commands(study), gantts, files_of)
+        untested = quality.too_few_seeds(table)
+        text = page(study, found, table, charts, below, commands(study), gantts, files_of, untested)
         files.write_text(results.folder / PAGE, text)
     return notes
 

@@ -1,14 +1,17 @@
 """What reproduces a figure: study, versions, machine, commands."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..design import Study, placeholders
+from ..design import InstanceSpec, Study, placeholders
 from ..results import Result
 
 MACHINE = "machine"
-MOST_MADE = 40
-"""Most instances whose commands are told."""
+IDLE = 0.8
+"""Runs that had at least this share of a core had one to themselves; the rest is waiting for files."""
+MOST_MADE = 4
+"""Most instances of a group whose commands are told one by one."""
 
 
 def foot(study: Study, path: Path, again: str, results: Sequence[Result]) -> tuple[str, ...]:
@@ -22,14 +25,26 @@ def foot(study: Study, path: Path, again: str, results: Sequence[Result]) -> tup
     machines = list(versions.get(MACHINE, {}))
     more_machines = f" and {len(machines) - 3} more machines" if len(machines) > 3 else ""
     where = f" Run on {'; '.join(machines[:3])}{more_machines}."
+    where += busy(results)
     first = study.all_methods[0].command
     more = len(study.all_methods) - 1
+    told = "." if not more else f"; 1 more method is in {path.name}." if more == 1 else (
+        f"; {more} more methods are in {path.name}.")
     return (
         f"Study {path.name}: {study.title}. {', '.join(said) or 'Versions were not written down'}."
         + (where if machines else ""),
-        f"Again: {again}. One run: optsched {with_instance(first, 'INSTANCE')} --json"
-        + (f"; {more} more methods are in {path.name}." if more else "."),
+        f"Again: {again}. One run: optsched {with_instance(first, 'INSTANCE')} --json{told}",
     )
+
+
+def busy(results: Sequence[Result]) -> str:
+    """The sentence that there was no core for each run, where there was none: then what depends on wall clock is worse
+    than it would be."""
+    solved = [one for one in results if one.answer is not None and one.wall_s > 1]
+    wall_s = math.fsum(one.wall_s for one in solved)
+    share = math.fsum(one.cpu_s for one in solved) / wall_s if wall_s else 1.0
+    return "" if share >= IDLE else (
+        f" The machine was busy: on average runs had {share:.0%} of a core, and less came of their time than could.")
 
 
 def with_instance(command: str, instance: str) -> str:
@@ -39,14 +54,31 @@ def with_instance(command: str, instance: str) -> str:
 
 
 def commands(study: Study) -> list[str]:
-    """The commands of all runs, those that make instances first, parameters in braces; then what these are. Of many
-    instances only the first ones."""
-    made = [
-        f"optsched {spec.command} -o INSTANCE" if spec.command else f"INSTANCE={spec.file}" for spec in study.instances
-    ]
-    if len(made) > MOST_MADE:
-        made[MOST_MADE:] = [f"# and {len(made) - MOST_MADE:,} more"]
+    """The commands of all runs, those that make instances first, parameters in braces; then what these are. Many
+    instances of a group are told by what their commands have in common, and their number."""
+    members: dict[str, list[InstanceSpec]] = {}
+    for spec in study.instances:
+        members.setdefault(spec.group or spec.name, []).append(spec)
+    made = []
+    for group, specs in members.items():
+        lines = [f"optsched {one.command} -o INSTANCE" if one.command else f"INSTANCE={one.file}" for one in specs]
+        if len(specs) > MOST_MADE:
+            lines = [f"# {group}: {len(specs):,} instances, of files like these", in_common(lines)]
+        made += lines
     run = [f"optsched {with_instance(method.command, 'INSTANCE')} --json" for method in study.all_methods]
     used = {name for line in (*made, *run) for name in placeholders(line)}
     values = {**study.parameters, "seed": study.seeds}
     return [*made, *run, *(f"{{{name}}} = {', '.join(map(str, values[name]))}" for name in values if name in used)]
+
+
+def in_common(lines: Sequence[str]) -> str:
+    """What all lines begin and end with, a star for what is different."""
+    first = _prefix(lines)
+    last = _prefix([line[len(first):][::-1] for line in lines])[::-1]
+    return f"{first}*{last}"
+
+
+def _prefix(lines: Sequence[str]) -> str:
+    low, high = min(lines), max(lines)
+    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    return low[:same]

@@ -6,7 +6,7 @@ from typing import Any
 from ...picture.gantt import FONT
 from ...picture.palette import GRID, INK, MUTED, PAPER
 from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
-from .paper import SCALE
+from .paper import SCALE, WORST
 
 PX_PER_IN, ABOVE_PX, BELOW_PX, BETWEEN_PX = 105, 34, 52, 84
 AXIS = {"gridcolor": GRID, "zeroline": False, "color": MUTED, "automargin": True}
@@ -115,7 +115,8 @@ def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set
             fig.add_heatmap(
                 x=list(panel.x.names), y=list(panel.y.names), z=[list(row) for row in mark.values],
                 text=[list(row) for row in mark.texts], texttemplate="%{text}", textfont={"size": 10.5, "color": INK},
-                zmin=0, colorscale=[list(one) for one in SCALE], xgap=1, ygap=1, showscale=False,
+                zmin=0, zmax=max([WORST, *(value for row in mark.values for value in row if value is not None)]),
+                colorscale=[list(one) for one in SCALE], xgap=1, ygap=1, showscale=False,
                 hovertemplate=f"%{{y}} on %{{x}}: {name} %{{text}}<extra></extra>", **where,
             )
 

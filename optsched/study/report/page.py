@@ -1,5 +1,6 @@
 """The offline page of a study: figures, what reproduces them, tables, and every run with its picture."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -9,23 +10,29 @@ from ...picture.gantt import CONFIG
 from ...picture.page import STYLE
 from ..design import Study
 from ..results import Result
+from ..summary import summaries, summary_table
 from ..table import COLUMNS, number, rows, used_columns
 from .compare import GAP, MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
 from .interactive import figure
 from .model import Chart
 
 MOST_RUNS = 5000
+CODE, WORDS = r"`([^`]+)`", r"<code>\1</code>"
 
 
 def page(
     study: Study, results: Sequence[Result], found: Comparison, charts: Sequence[Chart], foot: Sequence[str],
-    commands: Sequence[str], gantts: dict[str, str], files_of: dict[str, list[str]],
+    commands: Sequence[str], gantts: dict[str, str], files_of: dict[str, list[str]], untested: str | None = None,
 ) -> str:
     """The whole document, which needs no network. `gantts` has the link of each run that has a picture, by address;
-    `files_of` the names of the files of each figure, by its key."""
+    `files_of` the names of the files of each figure, by its key; `untested` says why differences are not tested."""
     title = escape(study.title)
-    about = "".join(f"<p class=about>{escape(part)}</p>" for part in (study.about or "").strip().split("\n\n") if part)
+    parts = [re.sub(CODE, WORDS, escape(part)) for part in (study.about or "").strip().split("\n\n") if part]
+    about = "".join(f"<p class=about>{part}</p>" for part in parts)
     sections = [_figure(chart, k == 0, foot, files_of.get(chart.key, [])) for k, chart in enumerate(charts)]
+    if untested is not None:
+        sections.append('<section class="picture" id="untested"><h2>Differences over seeds</h2>'
+                        f"<p>{escape(untested)}</p></section>")
     links = "".join(f'<a href="#{chart.key}">{escape(chart.title)}</a>' for chart in charts)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -46,9 +53,10 @@ def page(
 def _tiles(study: Study, results: Sequence[Result]) -> list[str]:
     failed = sum(one.answer is None for one in results)
     cpu_s = sum(one.cpu_s for one in results)
+    groups = list(dict.fromkeys(one.group or one.name for one in study.instances))
     told = [
         ("runs", f"{len(results):,}", f"{failed:,} failed"),
-        ("instances", f"{len(study.instances):,}", ", ".join(one.name for one in study.instances[:4])),
+        ("instances", f"{len(study.instances):,}", ", ".join(groups[:4]) + (", ..." if len(groups) > 4 else "")),
         ("methods", f"{len(study.all_methods):,}", ""),
         ("seeds", f"{len(study.seeds):,}", ""),
         ("processor time", human(cpu_s), "of all runs"),
@@ -87,9 +95,18 @@ def _row(cells: Sequence[str], tag: str = "td", text_columns: int = 1) -> str:
 
 
 def _numbers(results: Sequence[Result]) -> str:
-    """The tables of table.md."""
-    found = rows(results)
+    """The tables of table.md: summaries of groups, and the methods over each instance of none."""
+    found = [row for row in rows(results) if row.group is None]
     parts = []
+    summed = summaries(results)
+    for group in dict.fromkeys(one.group for one in summed):
+        here_too = [one for one in summed if one.group == group]
+        heads, cells_of, words = summary_table(here_too)
+        wrong = "".join(f"<p><em>Error: {escape(one.method)}, {escape(said)}</em></p>"
+                        for one in here_too for said in one.wrong)
+        lines = [_row(heads, "th", words), *(_row(cells, "td", words) for cells in cells_of)]
+        table = f"<div class=scroll><table>{''.join(lines)}</table></div>"
+        parts.append(f"<details open><summary>{escape(group)}</summary>{table}{wrong}</details>")
     for instance in dict.fromkeys(row.instance for row in found):
         here = [row for row in found if row.instance == instance]
         shown = used_columns(here)

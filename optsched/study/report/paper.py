@@ -148,7 +148,7 @@ def _heat(figure: Any, ax: Any, mark: Heat) -> None:
 
     values = np.array([[np.nan if value is None else value for value in row] for row in mark.values], dtype=float)
     colours = LinearSegmentedColormap.from_list("gap", [colour for _, colour in SCALE])
-    ax.imshow(values, aspect="auto", cmap=colours, vmin=0, vmax=max(1e-9, float(np.nanmax(values))))
+    ax.imshow(values, aspect="auto", cmap=colours, vmin=0, vmax=max(WORST, float(np.nanmax(values))))
     for i, row in enumerate(mark.texts):
         for k, text in enumerate(row):
             ax.text(k, i, text, ha="center", va="center", fontsize=6.5, color=INK)
@@ -156,3 +156,5 @@ def _heat(figure: Any, ax: Any, mark: Heat) -> None:
 
 SCALE = ((0.0, "#e9f5ee"), (0.35, "#fdf3d3"), (0.7, "#f6c79c"), (1.0, "#e88d7a"))
 """From no gap to the largest."""
+WORST = 5.0
+"""The least value, in percent, that has the last colour: a largest gap of 0.1 % is not shown as a bad one."""

@@ -58,9 +58,14 @@ def gaps(found: Comparison) -> Chart | None:
         "run without a bound or without an answer." + more,
         (Panel("", Axis(names=tuple(names)), Axis(names=tuple(rows)), (Heat(
             "gap, %", [[None if value is None else 100 * value for value in row] for row in values],
-            [["-" if value is None else f"{100 * value:.1f}" for value in row] for row in values],
+            [["-" if value is None else _percent(value) for value in row] for row in values],
         ),)),), columns=1, panel_in=0.7 + 0.19 * len(rows),
     )
+
+
+def _percent(value: float) -> str:
+    """Three digits."""
+    return f"{100 * value:.2f}" if abs(value) < 0.1 else f"{100 * value:.1f}"
 
 
 def _mean(values: list[float]) -> float | None:
@@ -145,13 +150,12 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
     colour = colours(methods)
     cases = tuple(case for case in found.cases if any(key[0] == case for key in curves))
     shown = cases if 1 < len(cases) < MOST_PANELS else ()
-    panels, highest = [], 0.0
-    lowest = 0.0
     drawn: dict[str, list[Line]] = {}
+    reach: dict[str, tuple[float, float]] = {}
     table: list[tuple[str, ...]] = [("method", "runs", *(f"{s:g} s: above best / gap" for s in MARKS_S if s <= last_s))]
     for title, members in [(f"all {len(cases)} instances" if len(cases) > 1 else cases[0], cases),
                            *((case, (case,)) for case in shown)]:
-        drawn[title] = []
+        drawn[title], highest, lowest = [], 0.0, 0.0
         for k, method in reversed(list(enumerate(methods))):
             mine = [pair for case in members for pair in curves.get((case, method), [])]
             if not mine:
@@ -171,10 +175,11 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
             if members == cases:
                 told = (_quality(pairs, times_s, s) for s in MARKS_S if s <= last_s)
                 table.insert(1, (method, str(len(mine)), *told))
-    span = max(1.0, highest - lowest)
-    y = Axis("% above the best value known", low=max(-105.0, lowest - 0.08 * span), high=highest + 0.08 * span)
+        span = max(1.0, highest - lowest)
+        reach[title] = max(-105.0, lowest - 0.08 * span), highest + 0.08 * span
     ticks = tuple((s, f"{s:g} s") for s in (0.1, *MARKS_S, 300.0, 900.0, 3600.0) if s <= 1.01 * last_s)
-    panels = [Panel(title, Axis("wall clock", log=True, low=FIRST_S, high=last_s, ticks=ticks), y, tuple(lines))
+    panels = [Panel(title, Axis("wall clock", log=True, low=FIRST_S, high=last_s, ticks=ticks),
+                    Axis("% above the best value known", low=reach[title][0], high=reach[title][1]), tuple(lines))
               for title, lines in drawn.items()]
     return Chart(
         "anytime", "Value and bound over time",
@@ -197,6 +202,17 @@ def _quality(pairs: list[tuple[Floats, Floats, float]], times_s: Floats, at_s: f
 
 Pair = tuple[str, str, str, Difference, float]
 """Case, two methods, the difference of the first minus the second in the unit of the measure, and its q-value."""
+
+
+def too_few_seeds(found: Comparison) -> str | None:
+    """The sentence that stands for the figure where no case has seeds enough, and several methods."""
+    compared = [problem[0] for k, problem in enumerate(found.problems) if (~np.isnan(found.values[:, k])).sum() > 1]
+    most = max((compared.count(case) for case in found.cases), default=0)
+    if not 0 < most < FEWEST_SEEDS:
+        return None
+    return (f"Not tested: that takes {FEWEST_SEEDS} seeds at least, and here no instance has more than {most}. With so "
+            f"few, p cannot be below 2 / 2^{most} = {min(1.0, 2.0 ** (1 - most)):.2g}, whatever the runs say. "
+            "Differences in the tables may be chance.")
 
 
 def differences(found: Comparison) -> list[Pair]:
@@ -222,6 +238,9 @@ def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
     if not cases:
         return None
     shown, rest = panels_of(cases)
+    without = len({case for case, _ in found.problems}) - len(cases)
+    if without:
+        rest += f" {without} instances without {FEWEST_SEEDS} seeds on which two methods succeed are not tested."
     panels, most = [], 0
     for case in shown:
         best = next(pair[2] for pair in pairs if pair[0] == case)
@@ -246,7 +265,7 @@ def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
     return Chart(
         "significance", "Differences over seeds",
         "Mean difference to the best method of the instance, in percent of the best method's mean, with 95 % intervals "
-        "of the paired bootstrap over seeds (10,000 resamples); with few seeds they are too narrow. Filled where the "
+        "of the paired bootstrap over seeds (10,000 resamples). Filled where the "
         f"share of false discoveries over all {len(pairs):,} pairs of methods can be held below {SIGNIFICANT:.0%} "
         "(Benjamini-Hochberg; p is at least 2 / 2^n of n seeds). significance.csv has all pairs." + rest,
         tuple(panels), panel_in=0.7 + 0.17 * most,

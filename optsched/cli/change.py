@@ -1,0 +1,63 @@
+"""`optsched cancel`, `optsched hold`, `optsched release`: change jobs that were submitted."""
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from .arguments import json_option, quiet_option
+from .controller import asks_controller
+
+if TYPE_CHECKING:
+    from ..control.api.client import Client
+
+NOT_ALL = 1
+DONE = {"cancel": "is cancelled", "hold": "is held", "release": "is released"}
+
+
+def _change(client: "Client", jobs: tuple[str, ...], change: str, as_json: bool, quiet: bool) -> int:
+    """Change each job; those that cannot be are told on stderr, and make the status 1."""
+    from ..control.api.client import ApiRefused
+
+    changed = []
+    for name in jobs:
+        try:
+            changed.append(client.post(client.job_path(name, change)))
+        except ApiRefused as error:
+            click.echo(f"optsched: {error}", err=True)
+            continue
+        if not as_json and not quiet:
+            click.echo(f"{name} {DONE[change]}")
+    if as_json:
+        click.echo(json.dumps(changed))
+    return 0 if len(changed) == len(jobs) else NOT_ALL
+
+
+@click.command("cancel")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@json_option
+@quiet_option
+@asks_controller
+def cancel(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) -> int:
+    """Stop each JOB for good; one that runs may save first."""
+    return _change(client, jobs, "cancel", as_json, quiet)
+
+
+@click.command("hold")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@json_option
+@quiet_option
+@asks_controller
+def hold(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) -> int:
+    """Keep each JOB from running until it is released; one that runs saves and stops."""
+    return _change(client, jobs, "hold", as_json, quiet)
+
+
+@click.command("release")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@json_option
+@quiet_option
+@asks_controller
+def release(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) -> int:
+    """Let each JOB that is held run again, from where it saved."""
+    return _change(client, jobs, "release", as_json, quiet)

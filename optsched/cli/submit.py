@@ -1,0 +1,176 @@
+"""`optsched submit`: gives a job to the controller."""
+
+import json
+import os
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..duration import parse_duration
+from ..errors import InputError
+from .arguments import json_option, quiet_option
+from .controller import asks_controller
+from .duration import cost, duration
+
+if TYPE_CHECKING:
+    from ..control.api.client import Client
+
+
+def gpu_count(value: str) -> int | dict[str, int]:
+    """The type of `--gpus`: a number, or two with a dash between."""
+    least, dash, most = value.partition("-")
+    if not least.isdecimal() or (dash and not most.isdecimal()) or len(value) > 20:
+        raise click.BadParameter(f"{value!r} is no count of GPUs; write 8, or 1-8 for a job that runs on fewer too")
+    return {"min": int(least), "max": int(most)} if dash else int(least)
+
+
+def deadline(value: str) -> float:
+    """The type of `--deadline`: a time from now on, or a date; the command gets Unix time."""
+    try:
+        return time.time() + parse_duration(value)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise click.BadParameter(f"{value!r} is neither a time from now (2h) nor a date (2030-01-31T18:00)") from None
+
+
+@click.command("submit", context_settings={"allow_interspersed_args": False})
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--name", metavar="NAME", help="What it is called; else the command with a number.")
+@click.option("--gpus", type=gpu_count, default="1", show_default=True, metavar="N|MIN-MAX",
+              help="GPUs, a range for a job that runs on any count between; 0 for a job without.")
+@click.option("--gpu-type", "gpu_types", multiple=True, metavar="NAME", help="Only on GPUs of this type; repeatable.")
+@click.option("--cpus", type=click.IntRange(1), metavar="N", help="Cores for each GPU; without GPUs, in all.")
+@click.option("--memory", type=click.FloatRange(0), metavar="GIB", help="Host memory for each GPU; without, in all.")
+@click.option("--gpu-memory", type=click.FloatRange(0), metavar="GIB", help="Memory it takes of each GPU.")
+@click.option("--time", "time_s", type=duration, metavar="TIME", help="How long it runs on what it asks for.")
+@click.option("--steps", type=click.IntRange(1), metavar="N", help="Steps of the whole job, if it reports them.")
+@click.option("--tenant", metavar="NAME", help="Whose quota it counts against.")
+@click.option("--weight", type=click.FloatRange(0), metavar="X", help="What its waiting costs, against 1 for others.")
+@click.option("--priority", type=int, metavar="N", help="Higher goes first, under policies that look at it.")
+@click.option("--deadline", "deadline_s", type=deadline, metavar="WHEN", help="2h from now, or 2030-01-31T18:00.")
+@click.option("--after", multiple=True, metavar="JOB",
+              help="Start after this has completed; repeatable, or with commas.")
+@click.option("--resource", "resources", multiple=True, metavar="NAME=N",
+              help="Of the cluster's resources; repeatable.")
+@click.option("--retries", type=click.IntRange(0, 1000), metavar="N", help="Start it so often again if it fails.")
+@click.option("--grace", "grace_s", type=cost, metavar="TIME", help="How long it may save when asked to stop.")
+@click.option("--no-preempt", is_flag=True, help="Never stop it for others once it runs.")
+@click.option("--hold", is_flag=True, help="Do not start it before `optsched release`.")
+@click.option("--profile", type=click.Path(path_type=Path), metavar="FILE", help="Its profile, of `optsched profile`.")
+@click.option("--env", "variables", multiple=True, metavar="NAME[=VALUE]",
+              help="A variable for it, without a value that of this shell; repeatable.")
+@click.option("--wait", is_flag=True, help="Show what it prints until it ends, and exit with its status.")
+@json_option
+@quiet_option
+@asks_controller
+def command(
+    client: "Client", words: tuple[str, ...], wait: bool, as_json: bool, quiet: bool, **asked: Any
+) -> int:
+    """Give COMMAND, to be run in this directory, to the controller; prints the name of the job.
+
+    \b
+    optsched submit --gpus 2 --time 2h -- python train.py
+    optsched submit --gpus 1-8 --after prepare --wait -- ./train.sh
+    """
+    body = body_of(words, asked)
+    job = client.post("/v1/jobs", body)
+    if not wait:
+        if as_json:
+            click.echo(json.dumps(job))
+        elif not quiet:
+            click.echo(job["id"])
+        return 0
+    from .output import ended, exit_status, follow
+
+    name = str(job["id"])
+    if not as_json and not quiet:
+        click.echo(name, err=True)
+    try:
+        for text, is_error in follow(client, name):
+            if not as_json and not quiet:
+                click.echo(text, nl=False, err=is_error)
+    except KeyboardInterrupt:
+        click.echo(f"optsched: {name} goes on; stop it by: optsched cancel {name}", err=True)
+        raise
+    found = ended(client, name)
+    if as_json:
+        click.echo(json.dumps(found))
+    elif found["status"] != "completed":
+        click.echo(f"optsched: {name} {said(found)}", err=True)
+    return exit_status(found)
+
+
+def said(job: dict[str, Any]) -> str:
+    """How a job ended, in words."""
+    was = "was cancelled" if job["status"] == "cancelled" else str(job["status"])
+    return f"{was}: {job['reason']}" if job["reason"] else was
+
+
+def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
+    """The request that the options make. Raises InputError."""
+    on_gpus = asked["gpus"] != 0
+    try:
+        directory = os.getcwd()
+    except OSError:
+        raise InputError("this directory does not exist any more; go to another one") from None
+    body: dict[str, Any] = {
+        "argv": list(words), "directory": directory, "name": asked["name"], "gpus": asked["gpus"],
+        "gpu_types": list(asked["gpu_types"]) or None, "cpus_per_gpu" if on_gpus else "cpus": asked["cpus"],
+        "memory_gib_per_gpu" if on_gpus else "memory_gib": asked["memory"], "gpu_memory_gib": asked["gpu_memory"],
+        "duration_s": asked["time_s"], "total_steps": asked["steps"], "tenant": asked["tenant"],
+        "weight": asked["weight"], "priority": asked["priority"], "deadline_s": asked["deadline_s"],
+        "after": [name for names in asked["after"] for name in names.split(",") if name] or None,
+        "resources": _resources(asked["resources"]) or None, "retries": asked["retries"], "grace_s": asked["grace_s"],
+        "preemptible": False if asked["no_preempt"] else None, "hold": asked["hold"] or None,
+        "environment": _environment(asked["variables"]) or None,
+        "profile": None if asked["profile"] is None else _profile(asked["profile"]),
+    }
+    texts = [*words, directory, *(body["environment"] or {}).values()]
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{text!r} is no UTF-8 text; rename the file, or put the command into a script") from None
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _environment(variables: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in variables:
+        name, equals, value = one.partition("=")
+        if not equals and name not in os.environ:
+            raise InputError(f"--env {name}: this shell has no such variable; write {name}=VALUE")
+        found[name] = value if equals else os.environ[name]
+    return found
+
+
+def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for pair in pairs:
+        name, _, amount = pair.partition("=")
+        try:
+            found[name] = float(amount)
+        except ValueError:
+            raise InputError(f"--resource {pair!r} has no amount; write {name or 'NAME'}=1") from None
+    return found
+
+
+def _profile(path: Path) -> Any:
+    """The profile in a file: the object itself, or what `optsched profile` and the store of profiles write."""
+    from ..files import read_bytes
+
+    try:
+        found = json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is no JSON: {error}") from None
+    if isinstance(found, dict) and "profile" in found:
+        found = found["profile"]
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: holds no profile; write {{...}} as in instance files, or use `optsched profile -o`")
+    return found

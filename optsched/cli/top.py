@@ -1,0 +1,139 @@
+"""`optsched top`: the cluster as it is, refreshed."""
+
+import json
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..duration import human
+from .arguments import json_option
+from .controller import all_jobs, asks_controller
+from .duration import duration
+from .queue import jobs_table
+from .table import show, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..control.api.client import Client
+
+MOST_NODES = 16
+MOST_JOBS = 200
+BAR = 40
+STATUSES = ("running", "starting", "stopping", "waiting", "held", "lost")
+
+
+@click.command("top")
+@click.option("--every", "every_s", type=duration, default="2s", show_default=True, metavar="TIME",
+              help="How often it is drawn again.")
+@click.option("--once", is_flag=True, help="Print it once.")
+@json_option
+@asks_controller
+def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
+    """Show nodes, jobs and the last round; jobs of others only to administrators. Ctrl-C ends it.
+
+    \b
+    optsched top
+    optsched top --once
+    """
+    found = look(client)
+    if as_json:
+        click.echo(json.dumps(found))
+        return 0
+    if once or not sys.stdout.isatty():
+        for part in parts(found, MOST_JOBS):
+            show(part)
+        return 0
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from ..control.api.client import NoController
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        try:
+            while True:
+                room = shutil.get_terminal_size().lines - min(MOST_NODES, len(found["nodes"])) - 12
+                live.update(Group(*parts(found, max(3, room))), refresh=True)
+                time.sleep(every_s)
+                try:
+                    found = look(client)
+                except NoController as error:
+                    live.update(Group(f"{error}", "waiting for it"), refresh=True)
+                    time.sleep(every_s)
+        except KeyboardInterrupt:
+            return 0
+
+
+def look(client: "Client") -> dict[str, Any]:
+    """State, nodes and jobs, of all users for those who may see them."""
+    from ..control.api.client import ApiRefused
+
+    everybody = True
+    try:
+        jobs, total = all_jobs(client, everybody=True, finished=False, most=MOST_JOBS)
+    except ApiRefused as error:
+        if error.status != 403:
+            raise
+        everybody = False
+        jobs, total = all_jobs(client, everybody=False, finished=False, most=MOST_JOBS)
+    return {
+        "state": client.get("/v1/state"), "nodes": client.get("/v1/nodes")["nodes"], "jobs": jobs, "total": total,
+        "everybody": everybody,
+    }
+
+
+def parts(found: dict[str, Any], most_jobs: int) -> "list[str | Table]":
+    """What is drawn, from the top down."""
+    state, jobs = found["state"], found["jobs"]
+    counts = [f"{state['jobs'][name]:,} {name}" for name in STATUSES if name in state["jobs"]]
+    use = state["gpus_in_use"] / state["gpus"] if state["gpus"] else 0.0
+    nodes = f"{state['nodes_usable']} of {state['nodes']} nodes usable"
+    lines: list[str | Table] = [
+        f"{state['cluster']}   {nodes}   {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(state['now_s']))}",
+        f"GPUs   {bar(use)} {state['gpus_in_use']:,} of {state['gpus']:,} in use",
+        f"jobs   {', '.join(counts) or 'none'}; {state['finished']:,} finished",
+        f"round  {round_line(state)}",
+        "",
+        nodes_table(found["nodes"]),
+    ]
+    if len(found["nodes"]) > MOST_NODES:
+        lines.append(f"and {len(found['nodes']) - MOST_NODES} more")
+    if jobs:
+        ahead = sorted(jobs, key=lambda job: (job["status"] in ("waiting", "held"), job["submit_s"]))
+        lines += ["", jobs_table(ahead[:most_jobs], users=found["everybody"])]
+        if found["total"] > most_jobs:
+            lines.append(f"and {found['total'] - most_jobs:,} more")
+    return lines
+
+
+def bar(share: float) -> str:
+    """A bar of which so much is full."""
+    full = min(BAR, round(share * BAR))
+    return "█" * full + "░" * (BAR - full)
+
+
+def round_line(state: dict[str, Any]) -> str:
+    """The last round in short, and what is scarce."""
+    last = state["round"]
+    if last is None:
+        return "none yet"
+    gap = "gap unknown" if last["gap"] is None else f"gap {last['gap']:.2%}"
+    scarce = ", ".join(row["name"] for row in state["prices"][:3])
+    return (f"{last['number']:,}, {human(max(0.0, state['now_s'] - last['at_s']))} ago, {last['jobs']:,} jobs in "
+            f"{human(last['wall_s'])}, {gap}" + (f"; scarce: {scarce}" if scarce else ""))
+
+
+def nodes_table(nodes: list[dict[str, Any]]) -> "Table":
+    """The first nodes: those that cannot be used, then those with jobs, before the others."""
+    found = table("node", "type", "GPUs in use", "jobs", numeric=("GPUs in use",), folded=("jobs",))
+    for node in sorted(nodes, key=lambda node: (node["usable"], not node["holders"]))[:MOST_NODES]:
+        names = [f"{one['job'] or 'another user'} ({one['gpus']})" for one in node["holders"]]
+        if not node["usable"]:
+            names.insert(0, f"takes no jobs: {node['reason'] or 'drained'}")
+        found.add_row(node["name"], node["gpu_type"] or "-", f"{node['gpus_in_use']} of {node['gpus']}",
+                      ", ".join(names) or "-")
+    return found

@@ -1,0 +1,111 @@
+"""Requests in, answers out: what every request has in common."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route as HttpRoute
+
+from ...files import adapter
+from .bodies import MOST_BYTES, parse_body, parse_query
+from .refusal import Refusal
+from .routes import ROUTES, Asked, Route
+from .service import Service
+from .views import VIEWS, Fault
+
+THREADS, SLOW_THREADS = 64, 8
+"""So many requests wait for the controller at once, or compute; further ones wait for these."""
+SENTENCES = {404: "there is nothing at this address; /v1/openapi.json lists what there is"}
+
+
+def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
+    """The application that answers `routes`."""
+    limiters: dict[bool, CapacityLimiter] = {}
+    service.routes = tuple(routes)
+    paths: dict[str, dict[str, Route]] = {}
+    for one in routes:
+        paths.setdefault(one.path, {})[one.method] = one
+
+    def endpoint(methods: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            route = methods["GET" if request.method == "HEAD" else request.method]
+            if route.slow not in limiters:  # they belong to the event loop, which runs only now
+                limiters[route.slow] = CapacityLimiter(SLOW_THREADS if route.slow else THREADS)
+            given = await _body(request)
+            return await to_thread.run_sync(_done, service, route, request, given, limiter=limiters[route.slow])
+
+        return answer
+
+    app = Starlette(
+        routes=[HttpRoute(path, endpoint(methods), methods=[*methods]) for path, methods in paths.items()],
+        exception_handlers={Refusal: _refused, HTTPException: _not_routed, ClientDisconnect: _gone, Exception: _bug},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _done(service: Service, route: Route, request: Request, given: bytes) -> Response:
+    caller = service.access.of_request(request.scope["state"].get("uid"), request.headers)
+    pairs = request.query_params.multi_items()
+    query = None
+    if route.query is not None:
+        query = parse_query(route.query, pairs)
+    elif pairs:
+        raise Refusal(422, f"{pairs[0][0][:64]}: this request takes no query; leave it out")
+    body = None
+    if route.body is not None:
+        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Refusal(415, "the body must be JSON: Content-Type: application/json")
+        body = parse_body(route.body, given)
+    elif given.strip() not in (b"", b"{}"):
+        raise Refusal(422, "this request takes no body; leave it out")
+    found = route.does(service, Asked(caller, request.path_params.get("job", ""), query, body))
+    if isinstance(found, Response):
+        return found
+    status, view = found if isinstance(found, tuple) else (route.statuses[0], found)
+    return as_json(status, view)
+
+
+def as_json(status: int, view: Any, headers: dict[str, str] | None = None) -> Response:
+    """A view as the body of a response."""
+    kind: type = type(view)
+    return Response(adapter(kind, VIEWS).dump_json(view), status, headers, "application/json")
+
+
+async def _body(request: Request) -> bytes:
+    """The body, refused as soon as it is known to be too large."""
+    stated = request.headers.get("content-length", "")
+    too_large = Refusal(413, f"the body is larger than {MOST_BYTES} bytes")
+    if stated.isdecimal() and (len(stated) > 18 or int(stated) > MOST_BYTES):
+        raise too_large
+    found = bytearray()
+    async for piece in request.stream():
+        found += piece
+        if len(found) > MOST_BYTES:
+            raise too_large
+    return bytes(found)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(error.status)
+    return as_json(error.status, Fault(error=str(error)), headers)
+
+
+def _not_routed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    sentence = SENTENCES.get(error.status_code, f"{request.method} is not done here: {error.detail}")
+    return as_json(error.status_code, Fault(error=sentence), dict(error.headers or {}))
+
+
+def _gone(request: Request, error: Exception) -> Response:
+    return as_json(400, Fault(error="the request ended early"))  # nobody reads it
+
+
+def _bug(request: Request, error: Exception) -> Response:
+    return as_json(500, Fault(error=f"a bug in optsched, not in your request: {type(error).__name__}"))

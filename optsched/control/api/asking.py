@@ -1,0 +1,92 @@
+"""Why, and what if: answered on the request's own thread from a copy of the present, so that the loop goes on."""
+
+import threading
+from typing import Any
+
+from ...errors import InputError
+from ...job import Job
+from ...profile import Profile
+from ..explaining import explain_job
+from ..foresight import outlook
+from ..foretelling import NoForecast, foretell
+from ..scene import Scene, scene
+from ..what_if import HYPOTHETICAL, Change
+from .bodies import Hypothetical, WhatIfBody
+from .peer import Caller
+from .refusal import Refusal
+from .service import Service
+from .views import Explained, Foretold
+
+MOST_FORECASTS = 2
+"""So many at once, as each is a process that computes."""
+TURN_S = 20.0
+"""So long may one wait for its turn."""
+_forecasts = threading.BoundedSemaphore(MOST_FORECASTS)
+
+
+def explained(service: Service, caller: Caller, name: str) -> Explained:
+    """Why a job is where it is. Jobs that the caller does not see are counted, not named."""
+    now = service.ask(scene)
+    _see(now, caller, name)
+    found = explain_job(now, name, names=caller.all_jobs)
+    return Explained(
+        job=found.job, status=now.state.jobs[name].status, sentences=found.sentences, facts=_finite(found.facts)
+    )
+
+
+def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
+    """What would become of the present jobs. Raises Refusal: 404 for jobs that the caller does not see, 422 for what
+    makes no sense here, 503 where too many ask at once."""
+    now = service.ask(scene)
+    for name in (body.job, body.without):
+        if name is not None:
+            _see(now, caller, name)
+    shown = None if caller.all_jobs else frozenset(
+        name for name, job in now.state.open.items() if job.submission.job.user == caller.name
+    )
+    change = Change(
+        job=body.job, gpus=body.gpus, gpu_type=body.gpu_type, no_preemption=body.no_preemption, without=body.without,
+        down=body.down, submit=None if body.submit is None else _job(body.submit, caller),
+    )
+    if not _forecasts.acquire(timeout=TURN_S):
+        raise Refusal(503, "others are asking what if; ask again later")
+    try:
+        found = foretell(
+            outlook(now), change, objective=now.objective, round_s=now.round_s, time_limit_s=body.time_limit_s,
+            shown=shown,
+        )
+    except InputError as error:
+        raise Refusal(422, str(error).replace("\n", " ")) from None
+    except NoForecast as error:
+        raise Refusal(503, str(error)) from None
+    finally:
+        _forecasts.release()
+    return Foretold(
+        asked=found["asked"], sentences=tuple(found["sentences"]), rows=tuple(found["rows"]), jobs=found["jobs"],
+        before=found["before"], after=found["after"], notes=tuple(found["notes"]), limits=found["limits"],
+    )
+
+
+def _see(now: Scene, caller: Caller, name: str) -> None:
+    job = now.state.jobs.get(name)
+    if job is None or not (caller.all_jobs or job.submission.job.user == caller.name):
+        raise Refusal(404, f"there is no job {name[:80]!r}")
+
+
+def _job(asked: Hypothetical, caller: Caller) -> Job:
+    if asked.gpus and asked.cpus is not None:
+        raise Refusal(422, "submit.cpus is for a job without GPUs; leave one of the two out")
+    rates = {} if asked.gpu_types is None else dict.fromkeys(asked.gpu_types, 1.0)
+    return Job(
+        id=HYPOTHETICAL, user=caller.name, gpus=asked.gpus, cpus=0 if asked.gpus else asked.cpus or 1,
+        duration_s=asked.duration_s, weight=asked.weight, profile=Profile(rate=rates),
+    )
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and value in (float("inf"), float("-inf")) else value

@@ -1,0 +1,212 @@
+"""What requests carry: their fields, the bounds of each, and the faults in words."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from ...executors.base import JOB_NAME
+from ...file_faults import WORDS, duplicate_keys
+from ...files import NOUNS, adapter
+from ...job import Elastic
+from ...profile import Profile
+from ...quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
+from .refusal import Refusal
+
+MOST_BYTES = 1 << 20
+"""Larger bodies are refused unread."""
+MOST_WORD_BYTES = 128 * 1024 - 1
+"""Linux gives a process no longer argument or variable (MAX_ARG_STRLEN)."""
+MOST_FAULTS = 3
+
+Text = Annotated[str, Field(max_length=MOST_WORD_BYTES, pattern=r"^[^\x00]*$")]
+Short = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
+Name = Annotated[str, Field(max_length=63, pattern=f"^{JOB_NAME.pattern}$")]
+Variable = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+PAGE = rf"^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?,{JOB_NAME.pattern}$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitBody:
+    """A job to be run: `argv` in `directory` (absolute) with `environment` added to the controller's.
+
+    `name` None makes one. `duration_s` is how long it is believed to run on what it asks for; None: nobody knows.
+    `cpus_per_gpu` and `memory_gib_per_gpu` are for jobs with GPUs, `cpus` and `memory_gib` for those without (`gpus`
+    0). `gpu_types` are the only ones it may run on. `profile` is as in instance files; the fields here go before it.
+    `deadline_s` is Unix time. `tenant` None: the one that lists the user, if any. A repeated `request_id` of the same
+    user is answered as it was the first time, and makes no second job.
+    """
+
+    argv: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
+    directory: Annotated[str, Field(min_length=1, max_length=4095, pattern=r"^/[^\x00]*$")]
+    name: Name | None = None
+    environment: Annotated[dict[Variable, Text], Field(max_length=1024)] = field(default_factory=dict)
+    gpus: Count | Elastic = 1
+    cpus_per_gpu: PositiveCount | None = None
+    cpus: PositiveCount | None = None
+    memory_gib_per_gpu: Gib | None = None
+    memory_gib: Gib | None = None
+    gpu_memory_gib: Gib | None = None
+    gpu_types: Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)] | None = None
+    duration_s: Duration | None = None
+    total_steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    weight: Weight = 1.0
+    priority: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
+    tenant: Short | None = None
+    deadline_s: Instant | None = None
+    after: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    resources: Annotated[dict[Short, Amount], Field(max_length=64)] = field(default_factory=dict)
+    preemptible: bool = True
+    retries: Annotated[int, Field(ge=0, le=1000)] = 0
+    grace_s: Annotated[float, Field(ge=0, le=86400)] | None = None
+    hold: bool = False
+    profile: Profile | None = None
+    request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*$")] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothetical:
+    """A job that is only asked about: `duration_s` on `gpus` GPUs, or on `cpus` cores where that is 0."""
+
+    gpus: Count = 1
+    cpus: PositiveCount | None = None
+    duration_s: Duration
+    gpu_types: Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)] | None = None
+    weight: Weight = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfBody:
+    """What is to be otherwise, all of it at once, and the `job` asked about: so many more GPUs (of `gpu_type`), no
+    preemption, without a job, a node down, one more job. The answer takes at most about `time_limit_s`."""
+
+    job: Name | None = None
+    gpus: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    gpu_type: Short | None = None
+    no_preemption: bool = False
+    without: Name | None = None
+    down: Short | None = None
+    submit: Hypothetical | None = None
+    time_limit_s: Annotated[float, Field(ge=0.1, le=30)] = 10.0
+
+
+Limit = Annotated[int, Field(ge=1, le=1000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsQuery:
+    """Which jobs: the caller's or everybody's, those that have not finished or those that have. `page` is the `next` of
+    the answer before."""
+
+    all: bool = False
+    finished: bool = False
+    limit: Limit = 100
+    page: Annotated[str, Field(max_length=200, pattern=PAGE)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsQuery:
+    """The newest rounds, with `before` those of smaller numbers."""
+
+    limit: Limit = 20
+    before: Annotated[int, Field(ge=1, le=10**12)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputQuery:
+    """The last `tail` KiB of what an attempt (the last one) printed, or with `start` what follows from that byte on."""
+
+    stream: Literal["stdout", "stderr"] = "stdout"
+    attempt: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    tail: Annotated[int, Field(ge=1, le=1024)] = 64
+    start: Annotated[int, Field(ge=0, le=2**62)] | None = None
+
+
+BODIES = (*NOUNS, SubmitBody, Hypothetical, WhatIfBody)
+QUERIES = (JobsQuery, RoundsQuery, OutputQuery)
+MORE_WORDS = {
+    "string_too_long": ("is longer than {max_length} characters", "shorten it"),
+    "string_too_short": ("is empty", "write a text"),
+    "too_long": ("has more than {max_length} entries", "shorten it"),
+    "too_short": ("is empty", "give it an entry"),
+    "bool_parsing": ("should be true or false", "write true or false"),
+    "int_parsing": ("should be a whole number", "write a whole number"),
+    "int_parsing_size": ("should be a smaller number", "write a number in range"),
+    "int_from_float": ("should be a whole number", "write a whole number"),
+    "string_unicode": ("is no sound UTF-8 text", "write it as UTF-8"),
+}
+PATTERNS = {
+    "name": "takes letters, digits, dots, dashes and underscores, at most 63, with a letter or digit at both ends",
+    "directory": "must be an absolute path",
+    "page": "is not what an answer gave as `next`",
+    "environment": "takes variable names of letters, digits and underscores, and values without NUL",
+}
+
+
+def parse_body(kind: type, data: bytes) -> Any:
+    """The body of a request. Raises Refusal: 400 for what is no JSON, 422 for faulty fields."""
+    try:
+        found = adapter(kind, BODIES).validate_json(data)
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        if faults[0]["type"] == "json_invalid":
+            raise Refusal(400, f"the body is no JSON: {faults[0]['ctx']['error']}") from None
+        raise Refusal(422, in_words(faults, _raw(data))) from None
+    twice = duplicate_keys(data)
+    if twice:
+        raise Refusal(422, str(twice[0]))
+    return found
+
+
+def parse_query(kind: type, pairs: Iterable[tuple[str, str]]) -> Any:
+    """The query of a request; a name alone (`?all`) is true. Raises Refusal 422."""
+    given: dict[str, str] = {}
+    for name, value in pairs:
+        if name in given:
+            raise Refusal(422, f"{name[:64]}: is given twice; give it once")
+        given[name] = value or "true"
+    try:
+        return adapter(kind, QUERIES).validate_python(given, strict=False)
+    except ValidationError as error:
+        raise Refusal(422, in_words(error.errors(include_url=False), given)) from None
+
+
+def in_words(errors: Iterable[Mapping[str, Any]], raw: Any) -> str:
+    """The first faults that a validator found, in one sentence."""
+    said: list[str] = []
+    for error in errors:
+        kind, loc = str(error["type"]), [step for step in error["loc"] if step != "[key]"]
+        if len(loc) > 1 and loc[0] == "gpus":  # a number or an object: the faults of the one that was meant
+            given = raw.get("gpus") if isinstance(raw, dict) else None
+            if isinstance(given, dict) != (loc[1] == "Elastic"):
+                continue
+            if kind == "int_type" and not isinstance(given, float | dict):
+                kind = "gang"
+            loc = [loc[0], *loc[2:]]
+        where = _path(loc)
+        if kind == "string_pattern_mismatch":
+            said.append(f"{where} {PATTERNS.get(str(loc[0]), 'holds characters that are not allowed there')}")
+            continue
+        problem, remedy = MORE_WORDS.get(kind) or WORDS.get(kind) or (_lower(str(error["msg"])), "correct it")
+        said.append(f"{where} {problem.format(**error.get('ctx', {}))}; {remedy}")
+    said = list(dict.fromkeys(said))
+    more = f", and {len(said) - MOST_FAULTS} more" if len(said) > MOST_FAULTS else ""
+    return ". ".join(said[:MOST_FAULTS]) + more
+
+
+def _path(loc: list[int | str]) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step[:64]}" for step in loc)
+    return text.removeprefix(".") or "the body"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _raw(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,64 @@
+"""Who is calling, and what they may see and change."""
+
+import hmac
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..settings import Settings
+from .refusal import Refusal
+
+OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+"""Names by which a browser page may call the port; any other is a page whose name was bent to this host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A user. `all_jobs`: sees and changes everybody's jobs. `all_output`: also reads what they print."""
+
+    uid: int
+    name: str
+    all_jobs: bool
+    all_output: bool
+
+
+class Access:
+    """Tells callers: by the credentials of a unix socket's peer, or by the token on a port."""
+
+    def __init__(self, settings: Settings, token: str | None) -> None:
+        self._administrators = frozenset(settings.api.administrators)
+        self._token = token
+        self.own_uid = os.geteuid()
+        self.own_name = user_name(self.own_uid)
+
+    def of_user(self, uid: int) -> Caller:
+        """The caller that is this user."""
+        name = user_name(uid)
+        trusted = uid in (0, self.own_uid)
+        return Caller(uid, name, trusted or name in self._administrators, trusted)
+
+    def of_request(self, uid: int | None, headers: Mapping[str, str]) -> Caller:
+        """The caller of a request that came from user `uid` over the socket, or None over the port.
+
+        Raises Refusal (401, 403).
+        """
+        if uid is not None:
+            return self.of_user(uid)
+        host = headers.get("host", "")
+        if host.rpartition(":")[0] not in OWN_HOSTS and host not in OWN_HOSTS:
+            raise Refusal(403, "the Host header names another host; call the port as 127.0.0.1 or localhost")
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        same = hmac.compare_digest(given.strip().encode(errors="replace"), (self._token or "").encode())
+        if self._token is None or kind.lower() != "bearer" or not same:
+            raise Refusal(401, "this needs the header 'Authorization: Bearer TOKEN', with the text of the file `token` "
+                               "in the controller's state folder")
+        return self.of_user(self.own_uid)
+
+
+def user_name(uid: int) -> str:
+    """The name of a user; the number where the host knows none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

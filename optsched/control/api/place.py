@@ -1,0 +1,22 @@
+"""Where a controller's socket and token are."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SOCKET, TOKEN = "api.sock", "token"
+"""Names in the state folder."""
+
+
+@contextmanager
+def short(path: Path) -> Iterator[str]:
+    """The address of a socket at `path`, by a link in /proc, as addresses may have no more than 107 bytes.
+
+    Raises OSError where its folder cannot be opened.
+    """
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,11 @@
+"""What a request is answered that is not done."""
+
+from ...errors import OptschedError
+
+
+class Refusal(OptschedError):
+    """An HTTP status, and one sentence that says why."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status

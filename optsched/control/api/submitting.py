@@ -1,0 +1,185 @@
+"""A request to run a job: made into a submission, or refused with what is wrong about it."""
+
+import re
+import shlex
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from ...cluster import Cluster
+from ...errors import InputError
+from ...executors.base import JOB_NAME
+from ...file_faults import FaultyFile
+from ...files import dump_instance, load_instance
+from ...instance import Instance
+from ...job import Elastic, Job
+from ...never import why_never
+from ...profile import UNMEASURED, Profile
+from ..controller import Controller
+from ..submission import Submission
+from .bodies import MOST_WORD_BYTES, SubmitBody
+from .peer import Caller
+from .refusal import Refusal
+
+MOST_COMMAND = 1000
+"""Characters of the command line that are kept as the job's `command`."""
+SET_BY_EXECUTOR = re.compile(r"OPTSCHED_.*|CUDA_VISIBLE_DEVICES")
+INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|bash|sh|zsh|env|torchrun|Rscript)[0-9.]*")
+
+
+def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Controller, own_uid: int) -> Submission:
+    """What is to be written down of a request by `caller`; `own_uid` is the controller's user.
+
+    Raises Refusal: 403 for what the caller may not ask for, 422 for what is wrong or can never run here.
+    """
+    _check_texts(body)
+    settings = controller.settings
+    user_id = caller.uid if own_uid == 0 and caller.uid != 0 else None
+    if user_id is None and not caller.all_jobs:
+        raise Refusal(403, "this controller does not run as root, so it can start nothing as another user; ask its "
+                           "administrator to run it as root")
+    stated_s = body.duration_s
+    job = Job(
+        id=name, tenant=_tenant(body, caller, controller), user=caller.name,
+        command=shlex.join(body.argv)[:MOST_COMMAND], weight=body.weight, priority=body.priority,
+        deadline_s=_deadline_s(body, controller), after=_after(body, caller, controller), gpus=body.gpus,
+        cpus=_cpus(body), memory_gib=_memory_gib(body),
+        duration_s=float(settings.runs) if stated_s is None else stated_s, resources=body.resources,
+        preemptible=body.preemptible, profile=_profile(body),
+    )
+    _check_job(job, controller)
+    return Submission(
+        job=job, argv=body.argv, directory=body.directory, environment=body.environment, user_id=user_id,
+        grace_s=float(settings.grace) if body.grace_s is None else body.grace_s, retries=body.retries,
+        total_steps=body.total_steps,
+        estimate=None if stated_s is not None else "nobody stated how long it runs", hold=body.hold,
+        request_id=body.request_id,
+    )
+
+
+def stem_of(argv: tuple[str, ...]) -> str:
+    """What a job without a name is called after: the script where an interpreter runs one, else the command."""
+    words = [PurePosixPath(word).name for word in argv]
+    stem = words[0]
+    if INTERPRETER.fullmatch(stem) and len(words) > 1 and not argv[1].startswith("-"):
+        stem = words[1]
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", stem.rpartition(".")[0] or stem).strip("-_")[:48].rstrip("-_")
+    return stem if JOB_NAME.fullmatch(stem) else "job"
+
+
+def _check_texts(body: SubmitBody) -> None:
+    if not body.argv[0]:
+        raise Refusal(422, "argv[0] is empty; name the program to run")
+    for what, text in (*(("argv", word) for word in body.argv), *body.environment.items()):
+        if len(text.encode()) + len(what) + 1 > MOST_WORD_BYTES:
+            raise Refusal(422, f"{what} has an entry longer than {MOST_WORD_BYTES} bytes; put it into a file")
+    if ".." in PurePosixPath(body.directory).parts:
+        raise Refusal(422, "directory must be written without ..")
+    for variable in body.environment:
+        if SET_BY_EXECUTOR.fullmatch(variable):
+            raise Refusal(422, f"environment.{variable} is set by whoever starts the job; leave it out")
+
+
+def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | None:
+    tenants = controller.settings.tenants
+    if body.tenant is None:
+        return next((tenant.name for tenant in tenants if caller.name in tenant.users), None)
+    found = next((tenant for tenant in tenants if tenant.name == body.tenant), None)
+    if found is None:
+        names = ", ".join(tenant.name for tenant in tenants[:20])
+        remedy = f"there are {names}" if names else "leave it out"
+        raise Refusal(422, f"there is no tenant {body.tenant!r}; {remedy}")
+    if found.users and caller.name not in found.users and not caller.all_jobs:
+        raise Refusal(403, f"{caller.name} is not among the users of tenant {found.name}")
+    return found.name
+
+
+def _deadline_s(body: SubmitBody, controller: Controller) -> float | None:
+    if body.deadline_s is not None and body.deadline_s <= controller.clock.now_s():
+        raise Refusal(422, "deadline_s has passed; give a Unix time to come")
+    return body.deadline_s
+
+
+def _after(body: SubmitBody, caller: Caller, controller: Controller) -> tuple[str, ...]:
+    for name in body.after:
+        job = controller.state.jobs.get(name)
+        if job is None or not (caller.all_jobs or job.submission.job.user == caller.name):
+            raise Refusal(422, f"after: there is no job {name!r}")
+        if job.finished in ("failed", "cancelled"):
+            raise Refusal(422, f"after: {name} {_was(job.finished)}, so this would never start")
+    return tuple(dict.fromkeys(body.after))
+
+
+def _was(finished: str) -> str:
+    return "was cancelled" if finished == "cancelled" else finished
+
+
+def _cpus(body: SubmitBody) -> int:
+    if body.gpus == 0:
+        if body.cpus_per_gpu is not None:
+            raise Refusal(422, "cpus_per_gpu is for jobs with GPUs; give cpus")
+        return body.cpus or 1
+    if body.cpus is not None:
+        raise Refusal(422, "cpus is for jobs without GPUs; give cpus_per_gpu")
+    return 0
+
+
+def _memory_gib(body: SubmitBody) -> float:
+    if body.gpus == 0:
+        if body.memory_gib_per_gpu is not None or body.gpu_memory_gib is not None:
+            raise Refusal(422, "memory_gib_per_gpu and gpu_memory_gib are for jobs with GPUs; give memory_gib")
+        return body.memory_gib or 0.0
+    if body.memory_gib is not None:
+        raise Refusal(422, "memory_gib is for jobs without GPUs; give memory_gib_per_gpu")
+    return 0.0
+
+
+def _profile(body: SubmitBody) -> Profile:
+    profile = body.profile or UNMEASURED
+    if body.cpus_per_gpu is not None:
+        rate = profile.cpus_per_gpu.get(body.cpus_per_gpu, 1.0)
+        profile = replace(profile, cpus_per_gpu={body.cpus_per_gpu: rate})
+    if body.gpu_types is not None:
+        types = dict.fromkeys(body.gpu_types)
+        rates = {name: profile.rate.get(name, 0.0 if profile.rate else 1.0) for name in types}
+        rates = {name: rate for name, rate in rates.items() if rate > 0}
+        if not rates:
+            raise Refusal(422, "gpu_types names none of the GPU types that the profile has a rate for")
+        profile = replace(profile, rate=rates)
+    if body.gpu_memory_gib is not None:
+        profile = replace(profile, gpu_memory_gib=body.gpu_memory_gib)
+    if body.memory_gib_per_gpu is not None:
+        profile = replace(profile, memory_gib_per_gpu=body.memory_gib_per_gpu)
+    return profile
+
+
+def _check_job(job: Job, controller: Controller) -> None:
+    """The job as a round will see it, so that no round ever meets a faulty one. Raises Refusal 422."""
+    nodes = tuple(status.node for status in controller.statuses) or controller.settings.cluster.nodes
+    cluster = replace(controller.cluster, nodes=nodes)
+    alone = Instance(
+        name="submission", cluster=Cluster(resources=cluster.resources), tenants=controller.tenants,
+        jobs=(replace(job, after=()),),
+    )
+    try:
+        load_instance(dump_instance(alone), alone.name, accept_never=True)
+    except FaultyFile as error:
+        said = [f"{_field(fault.path)} {fault.problem.removeprefix(f'job {job.id}: ')}; {fault.remedy}"
+                for fault in error.faults[:3]]
+        raise Refusal(422, ". ".join(said)) from None
+    except InputError as error:
+        raise Refusal(422, str(error).replace("\n", " ")) from None
+    if isinstance(job.gpus, Elastic) and job.gpus.min > job.gpus.max:
+        raise Refusal(422, f"gpus.min {job.gpus.min} is above gpus.max {job.gpus.max}; swap them")
+    model = job.profile
+    if model.fetch_s and model.name is not None:
+        for other in (job.profile for job in controller.state.open.values()):
+            if other.fetch_s and other.name == model.name and other.model_gib != model.model_gib:
+                raise Refusal(422, f"profile.model_gib: model {model.name} has {other.model_gib:g} GiB in another job; "
+                                   "give it that size, or another name")
+    never = why_never(cluster, controller.tenants, job)
+    if never is not None:
+        raise Refusal(422, f"it can never run here: {never}")
+
+
+def _field(path: str) -> str:
+    return path.removeprefix("jobs[0].").removeprefix("jobs[0]") or "the job"

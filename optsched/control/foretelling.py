@@ -1,0 +1,194 @@
+"""What if, in a process of its own: the controller's is never kept from its turns, and it ends when its time is up."""
+
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+from ..duration import human
+from ..errors import InputError, OptschedError
+from ..files import plain
+from .foresight import Outlook
+from .what_if import LIMITS, Answer, Change, Course, what_if
+
+TIME_LIMIT_S = 20.0
+"""Wall clock for an answer; what is reached by then is told."""
+GRACE_S = 20.0
+"""So long after its time limit the process is ended: Python has to start, and a round is not interrupted."""
+
+
+class NoForecast(OptschedError):
+    """No answer came."""
+
+
+def foretell(
+    ahead: Outlook, change: Change, *, objective: str, round_s: float, time_limit_s: float = TIME_LIMIT_S,
+    shown: frozenset[str] | None = None,
+) -> dict[str, Any]:
+    """`what_if`, computed beside this process at a low priority, as `told` puts it.
+
+    Raises InputError as that, NoForecast where no answer came.
+    """
+    request = pickle.dumps((ahead, change, objective, round_s, time_limit_s, shown), protocol=pickle.HIGHEST_PROTOCOL)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__], input=request, capture_output=True, timeout=time_limit_s + GRACE_S,
+            start_new_session=True, check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise NoForecast(f"no answer within {human(time_limit_s + GRACE_S)}; ask for a longer time limit") from None
+    if done.returncode != 0:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"status {done.returncode}"]
+        raise NoForecast(f"it could not be simulated: {last[0]}")
+    kind, found = pickle.loads(done.stdout)  # from a child of this process, over a pipe of its own
+    if kind == "input":
+        raise InputError(found)
+    if kind == "failed":
+        raise NoForecast(found)
+    answer: dict[str, Any] = found
+    return answer
+
+
+def told(answer: Answer, now_s: float, shown: frozenset[str] | None = None) -> dict[str, Any]:
+    """The answer for machines, with sentences and a table for people. Only the jobs in `shown` are named, None: all."""
+    if shown is not None:
+        answer = _masked(answer, shown)
+    job = answer.change.job
+    return {
+        "asked": plain(answer.change),
+        "sentences": _sentences(answer),
+        "rows": [{"what": what, "before": before, "after": after} for what, before, after in _rows(answer)],
+        "jobs": answer.jobs,
+        "before": _course(answer.before, answer.mean_jct_s[0], job, now_s),
+        "after": None if answer.after is None else _course(answer.after, answer.mean_jct_s[1], job, now_s),
+        "notes": [*answer.notes],
+        "limits": LIMITS,
+    }
+
+
+def _masked(answer: Answer, shown: frozenset[str]) -> Answer:
+    def masked(course: Course) -> Course:
+        named = {name: why for name, why in course.never.items() if name in shown or name == answer.change.job}
+        return replace(course, never=named)
+
+    return replace(
+        answer, before=masked(answer.before), after=None if answer.after is None else masked(answer.after),
+    )
+
+
+def _course(course: Course, mean_jct_s: float | None, job: str | None, now_s: float) -> dict[str, Any]:
+    found = {
+        "complete": course.complete, "mean_jct_s": mean_jct_s, "last_end_s": _last_s(course), "gpus": course.gpus,
+        "gpu_use": course.gpu_use, "preemptions": course.preemptions, "never": course.never,
+    }
+    if job is not None:
+        found |= {"start_s": _at(course.start_s.get(job), now_s), "end_s": _at(course.end_s.get(job), now_s)}
+    return found
+
+
+def _at(seconds: float | None, now_s: float) -> float | None:
+    return None if seconds is None else now_s + seconds
+
+
+def _last_s(course: Course) -> float | None:
+    return max(course.end_s.values(), default=0.0) if course.complete else None
+
+
+def _rows(answer: Answer) -> list[tuple[str, str, str]]:
+    """Name, before and after of each figure, in words."""
+    courses = (answer.before, answer.after)
+    rows: list[tuple[str, list[str]]] = []
+    job = answer.change.job
+    if job is not None:
+        rows.append((f"{job} starts", [_start(one, job) for one in courses]))
+        rows.append((f"{job} ends", [_end(one, job) for one in courses]))
+    if answer.after is not None:
+        rows.append((f"mean completion time of {answer.jobs} jobs",
+                     ["-" if one is None else human(one) for one in answer.mean_jct_s]))
+        rows.append(("last job ends in", [_length(None if one is None else _last_s(one)) for one in courses]))
+        rows.append(("GPUs", ["-" if one is None else f"{one.gpus}" for one in courses]))
+        rows.append(("GPUs held until then",
+                     ["-" if one is None or one.gpu_use is None else f"{one.gpu_use:.1%}" for one in courses]))
+        rows.append(("preemptions", ["-" if one is None else f"{one.preemptions}" for one in courses]))
+    return [(what, texts[0], texts[1]) for what, texts in rows]
+
+
+def _length(seconds: float | None) -> str:
+    return "-" if seconds is None else human(seconds)
+
+
+def _start(course: Course | None, job: str) -> str:
+    if course is None:
+        return "-"
+    if job in course.never:
+        return "never"
+    start_s = course.start_s.get(job)
+    if start_s is None:
+        return "-"
+    return "now" if start_s <= 0 else f"in {human(start_s)}"
+
+
+def _end(course: Course | None, job: str) -> str:
+    if course is None or job not in course.end_s:
+        return "never" if course is not None and job in course.never else "-"
+    return f"in {human(course.end_s[job])}"
+
+
+def _sentences(answer: Answer) -> list[str]:
+    job, after = answer.change.job, answer.after
+    if after is None:
+        return [_when(answer.before, job)] if job is not None else []
+    said = []
+    if job is not None and answer.change.submit is not None:
+        said.append(_when(after, job))
+    elif job is not None and job in answer.before.end_s and job in after.end_s:
+        said.append(f"{job} would end {_sooner(answer.before.end_s[job], after.end_s[job])}.")
+    elif job is not None:
+        said.append(_when(after, job))
+    before_s, after_s = answer.mean_jct_s
+    if before_s is not None and after_s is not None:
+        said.append(f"The {answer.jobs} jobs there are would complete {_sooner(before_s, after_s)} on average.")
+    able = [name for name in answer.before.never if name not in after.never]
+    if able:
+        said.append(f"Jobs that can never run as things are would run: {', '.join(able)}.")
+    lost = [name for name in after.never if name not in answer.before.never and name != job]
+    if lost:
+        said.append(f"These could never run: {', '.join(lost)}.")
+    return said
+
+
+def _when(course: Course, job: str) -> str:
+    if job in course.never:
+        return f"{job} can never run: {course.never[job]}."
+    start, end = _start(course, job), _end(course, job)
+    if start == "-":
+        return f"{job} does not start in the time that was simulated."
+    if start == "now":
+        return f"{job} runs now or starts at once" + (f"; it is expected to end {end}." if end != "-" else ".")
+    return f"{job} is expected to start {start}" + (f", and to end {end}." if end != "-" else ".")
+
+
+def _sooner(before_s: float, after_s: float) -> str:
+    if abs(before_s - after_s) < 0.5:
+        return "at the same time"
+    return f"{human(abs(before_s - after_s))} {'sooner' if after_s < before_s else 'later'}"
+
+
+def main() -> None:
+    """Answer the one question on standard input."""
+    os.nice(10)
+    ahead, change, objective, round_s, time_limit_s, shown = pickle.load(sys.stdin.buffer)
+    try:
+        answer = what_if(ahead, change, objective=objective, round_s=round_s, time_limit_s=time_limit_s)
+        reply: tuple[str, Any] = "answer", told(answer, ahead.instance.now_s, shown)
+    except InputError as error:
+        reply = "input", str(error)
+    except OptschedError as error:
+        reply = "failed", str(error)
+    sys.stdout.buffer.write(pickle.dumps(reply))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Looking back at what a controller did, from its journal alone."""

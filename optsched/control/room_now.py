@@ -1,0 +1,95 @@
+"""What is free on the live nodes now, and what comes free by itself when."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..cluster import Node
+from ..modes import Option
+from .present import as_running
+from .scene import Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """GPUs of some kinds: `total` are free, on `nodes` nodes, at most `most` on one; `there` are so many."""
+
+    total: int
+    most: int
+    nodes: int
+    there: int
+
+
+class RoomNow:
+    """Free is what no attempt holds and no claim waits for, on nodes that take jobs."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._usable = [status.node for status in scene.statuses if status.usable]
+        self.closed = len(scene.statuses) - len(self._usable)
+        self._nodes = [status.node for status in scene.statuses]
+        self._free = {node.name: node.gpus for node in self._usable}
+        self._coming: list[tuple[float, str, int]] = []
+        for one in scene.state.live_attempts():
+            job = scene.state.jobs[one.key.job]
+            until_s = float("inf")
+            if one.stop_s is not None:
+                until_s = max(0.0, one.stop_s + one.grace_s - scene.now_s)
+            elif one.lost is None and all(slot.node in self._free for slot in one.placement):
+                _, entry = as_running(job, one, scene.progress.get(one.key), scene.now_s)
+                until_s = entry.setup_s + entry.remaining_s / one.rate
+            for slot in one.placement:
+                if slot.node in self._free:
+                    self._free[slot.node] -= slot.gpus
+                    self._coming.append((until_s, slot.node, slot.gpus))
+        for claim in scene.state.claims.values():
+            for slot in claim.placement:
+                if slot.node in self._free:
+                    self._free[slot.node] -= slot.gpus
+        self._coming.sort()
+
+    def free(self, able: Sequence[Option]) -> Free:
+        """GPUs that some of the options can use."""
+        kinds = {one.mode.gpu_type for one in able}
+        free = [max(0, self._free[node.name]) for node in _of(self._usable, kinds)]
+        return Free(
+            sum(free), max(free, default=0), sum(1 for gpus in free if gpus),
+            sum(node.gpus for node in _of(self._nodes, kinds)),
+        )
+
+    def soonest_s(self, able: Sequence[Option]) -> float | None:
+        """In how many seconds some option finds its GPUs if nobody else gets any; None for never, or without GPUs.
+        Cores and memory are not looked at."""
+        found = [self._when_s(one) for one in able if one.mode.gpus]
+        return min((one for one in found if one is not None), default=None)
+
+    def _when_s(self, option: Option) -> float | None:
+        free = {node.name: self._free[node.name] for node in _of(self._usable, {option.mode.gpu_type})}
+        regions = self._regions(option, free)
+        if any(_sum(free, region) >= option.mode.gpus for region in regions):
+            return 0.0
+        for at_s, node, gpus in self._coming:
+            if at_s == float("inf"):
+                return None
+            if node in free:
+                free[node] += gpus
+                if any(_sum(free, region) >= option.mode.gpus for region in regions if node in region):
+                    return at_s
+        return None
+
+    def _regions(self, option: Option, free: dict[str, int]) -> list[list[str]]:
+        if option.spread == "cluster":
+            return [[*free]]
+        if option.spread == "node":
+            return [[name] for name in free]
+        racks: dict[str | None, list[str]] = {}
+        for node in self._usable:
+            if node.name in free:
+                racks.setdefault(node.rack, []).append(node.name)
+        return [*racks.values()]
+
+
+def _of(nodes: Iterable[Node], kinds: set[str | None]) -> list[Node]:
+    return [node for node in nodes if node.gpus and (None in kinds or node.gpu_type in kinds)]
+
+
+def _sum(free: dict[str, int], region: list[str]) -> int:
+    return sum(max(0, free[name]) for name in region)

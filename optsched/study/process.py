@@ -1,0 +1,127 @@
+"""Processes for runs: one that is warm is kept and forks each run, limited in time and memory, on one thread."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import IO, Any
+
+from ..errors import InputError
+from .warm import MOST_BYTES, kill_run
+
+ONE_THREAD = {name: "1" for name in (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS",
+)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a run: its exit status, negative for a signal, None where it had to be stopped; its times, start
+    of Python not included, and the most memory it held, its children included."""
+
+    status: int | None
+    wall_s: float
+    cpu_s: float
+    memory_gib: float
+
+
+class Warm:
+    """A warm process, for one run at a time; a context manager. A run dies with it, and it with this process."""
+
+    def __init__(self) -> None:
+        self._control, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with there:
+            # In a session of its own, so that Ctrl-C reaches this process, which then closes the other.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "optsched.study.warm", str(there.fileno())], pass_fds=(there.fileno(),),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                start_new_session=True, env={**os.environ, **ONE_THREAD},
+            )
+        self._ready = False
+
+    def __enter__(self) -> "Warm":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def run(self, words: list[str], out: IO[bytes], err: IO[bytes], *, time_limit_s: float, memory_gib: float) -> Ended:
+        """Run `optsched WORDS` with its output in these files, and wait for its end.
+
+        Raises InputError where Python here cannot start optsched.
+        """
+        if not self._ready and not self._hear():
+            raise InputError(f"{sys.executable} cannot import optsched in a process of its own")
+        self._ready = True
+        request = json.dumps({"words": words, "memory_gib": memory_gib}).encode()
+        started_s = time.perf_counter()
+        with suppress(BrokenPipeError):
+            socket.send_fds(self._control, [request], [out.fileno(), err.fileno()])
+        pid = self._hear().get("pid")
+        stopped, said = False, None
+        while pid is not None and said is None:
+            left_s = started_s + time_limit_s - time.perf_counter()
+            if not stopped and left_s <= 0:
+                kill_run(pid)
+                stopped = True
+            self._control.settimeout(None if stopped else left_s)
+            with suppress(TimeoutError):
+                said = self._hear()
+        self._control.settimeout(None)
+        wall_s = time.perf_counter() - started_s
+        if not said:  # the warm process has been killed, and the run with it
+            return Ended(-9, wall_s, 0.0, 0.0)
+        return Ended(None if stopped else said["status"], wall_s, said["cpu_s"], said["memory_gib"])
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End it, with its run where there is one."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # also wakes whoever waits for an answer
+        self._process.wait()
+        self._control.close()
+
+    def _hear(self) -> dict[str, Any]:
+        """The next answer; empty where the other end is gone."""
+        try:
+            data = self._control.recv(MOST_BYTES)
+        except ConnectionResetError:
+            data = b""
+        return json.loads(data) if data else {}
+
+
+class WarmProcesses:
+    """Warm processes for threads that run at the same time; a context manager that ends them all."""
+
+    def __init__(self) -> None:
+        self._all: list[Warm] = []
+        self._idle: SimpleQueue[Warm] = SimpleQueue()
+
+    def __enter__(self) -> "WarmProcesses":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for one in self._all:
+            one.close()
+
+    def take(self) -> Warm:
+        """One that nobody uses; give it back."""
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            one = Warm()
+            self._all.append(one)
+            return one
+
+    def give_back(self, one: Warm) -> None:
+        if one.alive:
+            self._idle.put(one)

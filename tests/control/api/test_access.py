@@ -1,0 +1,227 @@
+"""Who sees and changes what: other users' processes over the socket, and the port with and without its token."""
+
+import json
+import os
+import pwd
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optsched.control.api import connection
+from optsched.control.api.bodies import SubmitBody
+from optsched.control.api.peer import Access
+from optsched.control.api.refusal import Refusal
+from optsched.control.api.server import read_token
+from optsched.control.api.service import Service
+from optsched.control.settings import ApiSettings, TenantSettings
+from optsched.errors import InputError
+
+from .live import Live, connect
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+NOBODY = pwd.getpwnam("nobody").pw_uid
+OTHER = 54321
+"""A user that this host has no name for."""
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Live]:
+    with tempfile.TemporaryDirectory(prefix="api") as name:
+        Path(name).chmod(0o711)
+        found = Live(
+            Path(name), api=ApiSettings(port=0, administrators=("daemon",)), tenants=(
+                TenantSettings(name="open"), TenantSettings(name="theirs", users=("nobody",), gpu_quota=2),
+                TenantSettings(name="closed", users=("someone",)),
+            ),
+        )
+        yield found
+        found.close()
+
+
+def as_user(uid: int, call: Callable[[], Any]) -> Any:
+    """What `call` returns in a process of that user."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(uid)
+            os.write(writing, json.dumps(call()).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        data = file.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return json.loads(data)
+
+
+@as_root
+def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
+    shared.submit(1000.0, name="of-root", gpus=2)
+    shared.wait("of-root", "running")
+    mine = as_user(NOBODY, lambda: shared.submit(1000.0, name="of-nobody"))
+    assert mine[0] == 201 and mine[1]["user"] == "nobody"
+    made = shared.loop.ask(lambda controller: controller.state.jobs["of-nobody"].submission)
+    assert made.user_id == NOBODY
+    assert shared.loop.ask(lambda controller: controller.state.jobs["of-root"].submission).user_id is None
+    asked = [("GET", ""), ("POST", "/cancel"), ("POST", "/hold"), ("POST", "/release"), ("GET", "/output")]
+    for uid in (NOBODY, OTHER):
+        absent, *foreign, everything, behind, listed, nodes = as_user(uid, lambda: [
+            shared.ask("GET", "/v1/jobs/absent"),
+            *(shared.ask(method, f"/v1/jobs/of-root{path}") for method, path in asked),
+            shared.ask("GET", "/v1/jobs?all"), shared.submit(after=["of-root"]), shared.ask("GET", "/v1/jobs"),
+            shared.ask("GET", "/v1/nodes"),
+        ])
+        assert absent[0] == 404
+        assert foreign == [[404, {"error": absent[1]["error"].replace("absent", "of-root")}]] * len(asked)
+        assert (everything[0], behind[0]) == (403, 422)
+        assert [job["id"] for job in listed[1]["jobs"]] == (["of-nobody"] if uid == NOBODY else [])
+        assert "of-root" not in json.dumps(nodes) and any(node["gpus_in_use"] for node in nodes[1]["nodes"])
+    assert {job["id"] for job in shared.ask("GET", "/v1/jobs?all")[1]["jobs"]} == {"of-root", "of-nobody"}
+    assert [job["id"] for job in shared.ask("GET", "/v1/jobs")[1]["jobs"]] == ["of-root"]
+    assert as_user(NOBODY, lambda: shared.ask("POST", "/v1/jobs/of-nobody/cancel"))[0] == 200
+    shared.ask("POST", "/v1/jobs/of-root/cancel")
+    shared.wait("of-root", "cancelled")
+
+
+@as_root
+def test_administrators_change_everything_but_read_no_output(shared: Live) -> None:
+    uid = pwd.getpwnam("daemon").pw_uid
+    shared.submit(hold=True, name="administered")
+    assert as_user(uid, lambda: shared.ask("GET", "/v1/jobs/administered"))[0] == 200
+    status, answer = as_user(uid, lambda: shared.ask("GET", "/v1/jobs/administered/output"))
+    assert status == 403 and "only its user" in answer["error"]
+    assert as_user(uid, lambda: shared.ask("POST", "/v1/jobs/administered/cancel"))[0] == 200
+    assert as_user(uid, lambda: shared.ask("GET", "/v1/jobs?all&finished"))[1]["total"] >= 1
+
+
+@as_root
+def test_tenants_are_named_by_their_users(shared: Live) -> None:
+    def tenant_of(name: str | None) -> Any:
+        given = {} if name is None else {"tenant": name}
+        return as_user(NOBODY, lambda: shared.submit(hold=True, **given))
+
+    assert tenant_of("open")[1]["tenant"] == "open"
+    assert tenant_of(None)[1]["tenant"] == "theirs"
+    assert tenant_of("closed") == [403, {"error": "nobody is not among the users of tenant closed"}]
+    status, answer = as_user(NOBODY, lambda: shared.submit(gpus=3, hold=True))
+    assert status == 422 and "the quota of theirs is 2" in answer["error"]
+    assert shared.submit(hold=True, tenant="closed")[0] == 201
+    assert shared.submit(hold=True)[1]["tenant"] is None
+
+
+@as_root
+def test_output_is_read_only_where_it_is_the_owners_file(shared: Live, folder: Path) -> None:
+    path, secret = folder / "stdout", folder / "secret"
+    secret.write_text("of root")
+    path.write_bytes("line ü\n".encode() * 10_000)
+    os.chown(path, NOBODY, NOBODY)
+    shared.executor.outputs["prints"] = str(path)
+    as_user(NOBODY, lambda: shared.submit(0.2, name="prints"))
+    shared.wait("prints", "completed")
+
+    def read(query: str = "") -> Any:
+        return as_user(NOBODY, lambda: shared.ask("GET", f"/v1/jobs/prints/output{query}"))
+
+    status, tail = read("?tail=1")
+    assert status == 200 and tail["ended"] and tail["size"] == tail["next"] == path.stat().st_size
+    assert tail["text"].encode() == path.read_bytes()[tail["start"]:] and 1020 <= len(tail["text"].encode()) <= 1024
+    parts, at = b"", 0
+    while True:
+        part = read(f"?start={at}")[1]
+        if not part["text"]:
+            break
+        parts, at = parts + part["text"].encode(), part["next"]
+    assert parts == path.read_bytes()
+    assert shared.ask("GET", "/v1/jobs/prints/output")[0] == 200  # root reads every file anyway
+    assert as_user(OTHER, lambda: shared.ask("GET", "/v1/jobs/prints/output"))[0] == 404
+    path.unlink()
+    assert read()[0] == 404
+    path.symlink_to(secret)
+    assert read()[0] == 404
+    path.unlink()
+    os.link(secret, path)
+    assert read()[0] == 404
+    path.unlink()
+    os.mkfifo(path)
+    os.chown(path, NOBODY, NOBODY)
+    assert read()[0] == 404
+
+
+def test_whoever_is_not_root_starts_nothing_as_another_user(shared: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: OTHER)
+    access = Access(shared.settings, None)
+    monkeypatch.undo()
+    assert (access.own_uid, access.of_user(OTHER).all_jobs, access.of_user(NOBODY).all_jobs) == (OTHER, True, False)
+    service = Service(shared.loop, access)
+    body = SubmitBody(argv=("x",), directory="/", hold=True)
+    with pytest.raises(Refusal, match="does not run as root") as refused:
+        service.submit(access.of_user(NOBODY), body)
+    assert refused.value.status == 403
+    assert service.submit(access.of_user(OTHER), body)[1]
+
+
+def test_the_port_needs_the_token(shared: Live) -> None:
+    path = shared.settings.state / "token"
+    token = path.read_text().strip()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and len(token) >= 40
+    right = {"Authorization": f"Bearer {token}"}
+    assert shared.ask("GET", "/v1/jobs?all", headers=right, port=True)[0] == 200
+    status, job = shared.ask("POST", "/v1/jobs", {"argv": ["x"], "directory": "/", "hold": True}, right, port=True)
+    assert status == 201 and job["user"] == pwd.getpwuid(os.geteuid()).pw_name
+    for headers in ({}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"Authorization": f"Bearer {token}x"},
+                    {"Authorization": f"Bearer {token[:-1]}"}, {"Authorization": f"Basic {token}"},
+                    {"Authorization": token}, {"Authorization": "Bearer \xfc"}):
+        for target in ("/v1/state", "/v1/jobs", "/v1/openapi.json"):
+            assert shared.ask("GET", target, headers=headers, port=True)[0] == 401
+    assert shared.ask("POST", "/v1/jobs", {"argv": ["x"], "directory": "/"}, port=True)[0] == 401
+
+
+@pytest.mark.parametrize(("host", "status"), [
+    ("localhost", 200), ("127.0.0.1:80", 200), ("[::1]:9", 200), ("evil.example", 403), ("evil.example:80", 403),
+    ("127.0.0.1.evil.example", 403), ("", 403),
+])
+def test_the_port_answers_to_its_own_names_only(shared: Live, host: str, status: int) -> None:
+    token = (shared.settings.state / "token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}", "Host": host}
+    assert shared.ask("GET", "/v1/state", headers=headers, port=True)[0] == status
+
+
+def test_the_token_is_kept_and_must_be_secret(folder: Path) -> None:
+    token = read_token(folder / "token")
+    assert read_token(folder / "token") == token != read_token(folder / "another")
+    (folder / "token").chmod(0o640)
+    with pytest.raises(InputError, match="others may read the token"):
+        read_token(folder / "token")
+    (folder / "short").write_text("abc")
+    (folder / "short").chmod(0o600)
+    with pytest.raises(InputError, match="holds no token"):
+        read_token(folder / "short")
+    (folder / "link").symlink_to(folder / "another")
+    with pytest.raises(InputError, match="cannot be read or made"):
+        read_token(folder / "link")
+
+
+@as_root
+def test_one_user_cannot_take_all_connections(shared: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MOST_OF_ONE_USER", 5)
+    request = b"GET /v1/state HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    def answers() -> list[str]:
+        found, taken = [], []
+        for _ in range(8):
+            taken.append(connect(shared.path))
+            taken[-1].sendall(request)
+            found.append(taken[-1].recv(12).decode())
+        return found
+
+    assert as_user(NOBODY, answers) == ["HTTP/1.1 200"] * 5 + ["HTTP/1.1 503"] * 3
+    assert shared.ask("GET", "/v1/state")[0] == 200

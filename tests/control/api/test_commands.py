@@ -1,0 +1,189 @@
+"""The commands against a controller that answers: what they print, and their exit statuses."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optsched.cli import main
+from optsched.control.api.client import Client
+
+from .live import Live
+
+Run = Any
+
+
+@pytest.fixture
+def run(live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process: its status, stdout and stderr."""
+    monkeypatch.setenv("OPTSCHED_URL", f"unix:{live.path}")
+
+    def running(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+        out = capsys.readouterr()
+        return int(ended.value.code or 0), out.out, out.err
+
+    return running
+
+
+def test_submit_prints_the_name_and_carries_every_option(live: Live, run: Run, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps({"profile": {"checkpoint_s": 7, "rate": {"a": 0.5}}}))
+    status, out, err = run(
+        "submit", "--name", "full", "--gpus", "1-4", "--gpu-type", "a", "--cpus", "2", "--memory", "3", "--time",
+        "1h30m", "--steps", "100", "--weight", "2", "--priority", "5", "--deadline", "2d", "--retries", "1", "--grace",
+        "90s", "--no-preempt", "--hold", "--profile", str(profile), "--env", "A=1", "--env", "HOME", "--", "train",
+        "--gpus", "9",
+    )
+    assert (status, out, err) == (0, "full\n", "")
+    made = live.loop.ask(lambda controller: controller.state.jobs["full"].submission)
+    job = made.job
+    assert made.argv == ("train", "--gpus", "9") and made.directory == os.getcwd()
+    assert made.environment == {"A": "1", "HOME": os.environ["HOME"]}
+    assert (job.gpus.min, job.gpus.max, job.duration_s, job.weight, job.priority) == (1, 4, 5400.0, 2.0, 5)
+    assert (made.total_steps, made.retries, made.grace_s, made.hold, job.preemptible) == (100, 1, 90.0, True, False)
+    assert job.profile.cpus_per_gpu == {2: 1.0} and job.profile.memory_gib_per_gpu == 3.0
+    assert (job.profile.checkpoint_s, job.profile.rate) == (7.0, {"a": 0.5})
+    assert 2 * 86400 - 600 < job.deadline_s - live.clock.now_s() <= 2 * 86400
+    status, out, _ = run("submit", "--hold", "--json", "--gpus", "0", "--cpus", "2", "--after", "full", "--", "x")
+    assert status == 0 and json.loads(out)["after"] == ["full"] and json.loads(out)["cpus"] == 2
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (("--gpus", "x", "--", "y"), "'x' is no count of GPUs"),
+    (("--time", "soon", "--", "y"), "no duration"),
+    (("--deadline", "soon", "--", "y"), "neither a time from now"),
+    (("--env", "NOT_THERE_AT_ALL", "--", "y"), "this shell has no such variable"),
+    (("--profile", "/none", "--", "y"), "/none: cannot be read"),
+    (("--resource", "licence", "--", "y"), "has no amount"),
+    (("--gpus", "9", "--", "y"), "it can never run here: it needs 9 GPUs"),
+    (("--name", "a/b", "--", "y"), "name takes letters"),
+    (("--after", "none", "--", "y"), "after: there is no job 'none'"),
+    (("--", "\udcff"), "is no UTF-8 text"),
+    ((), "Missing argument"),
+])
+def test_submit_refuses_with_one_sentence(run: Run, words: tuple[str, ...], sentence: str) -> None:
+    status, out, err = run("submit", *words)
+    assert (status, out) == (2, "") and sentence in err and "Traceback" not in err
+
+
+def test_queue_lists_and_changes_change(run: Run) -> None:
+    run("submit", "--name", "q1", "--hold", "--", "work", "1000", "0", "0")
+    status, out, _ = run("queue")
+    row = next(line for line in out.splitlines() if line.startswith("q1 "))
+    assert status == 0 and "held" in row and "it was submitted on hold" in row and "~1 h" in row
+    assert run("release", "q1") == (0, "q1 is released\n", "")
+    status, out, err = run("cancel", "none", "q1")
+    assert (status, out, err) == (1, "q1 is cancelled\n", "optsched: there is no job 'none'\n")
+    assert run("hold", "q1")[0] == 1
+    status, out, _ = run("cancel", "q1", "--json")
+    assert status == 0 and [job["id"] for job in json.loads(out)] == ["q1"]
+    status, out, _ = run("queue", "--finished", "--all", "--json")
+    assert status == 0 and "q1" in [job["id"] for job in json.loads(out)["jobs"]]
+    status, out, _ = run("queue", "--finished", "--all")
+    assert "root" in out or os.geteuid() != 0
+
+
+def test_queue_goes_through_all_pages_up_to_the_limit(live: Live, run: Run) -> None:
+    for i in range(4):
+        live.submit(name=f"many-{i}", hold=True)
+    total = live.ask("GET", "/v1/jobs?limit=1")[1]["total"]
+    status, out, _ = run("queue", "--limit", "2")
+    assert status == 0 and f"and {total - 2:,} more" in out
+    assert len(json.loads(run("queue", "--json")[1])["jobs"]) == total
+
+
+def test_top_once(live: Live, run: Run) -> None:
+    live.submit(1000.0, name="seen", gpus=3)
+    live.wait("seen", "running")
+    status, out, _ = run("top")
+    assert status == 0 and "3 of 8 in use" in out and "seen (3)" in out and "2 of 2 nodes usable" in out
+    found = json.loads(run("top", "--json")[1])
+    assert found["state"]["gpus_in_use"] == 3 and "seen" in [job["id"] for job in found["jobs"]]
+    run("cancel", "seen")
+    live.wait("seen", "cancelled")
+
+
+def test_no_controller_is_told_in_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPTSCHED_URL", f"unix:{tmp_path}/api.sock")
+    status, out, err = run("queue")
+    assert (status, out) == (1, "") and err.count("\n") == 1 and "no controller answers at" in err
+    monkeypatch.setenv("OPTSCHED_URL", "http://127.0.0.1:1")
+    assert "no controller answers at http://127.0.0.1:1" in run("submit", "--", "x")[2]
+    monkeypatch.setenv("OPTSCHED_URL", "ftp://x")
+    assert run("queue")[0] == 2
+    monkeypatch.delenv("OPTSCHED_URL")
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run("queue")
+    assert status == 2 and "cluster.toml: there is no such file" in err
+    (tmp_path / "cluster.toml").write_text('format = "optsched-cluster/1"\nstate = "here"\n')
+    status, _, err = run("queue")
+    assert status == 1 and f"no controller answers at {tmp_path}/here/api.sock" in err
+
+
+def test_over_the_port_with_the_token(live: Live, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert live.server.url is not None
+    monkeypatch.setenv("OPTSCHED_URL", live.server.url)
+    status, _, err = run("queue")
+    assert status == 2 and "Authorization" in err
+    monkeypatch.setenv("OPTSCHED_TOKEN", (live.settings.state / "token").read_text().strip())
+    assert run("queue", "--json")[0] == 0
+
+
+# ------------------------------------------------------------------------------------- with real processes
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cluster.toml whose controller runs real processes on four emulated GPUs."""
+    import threading
+
+    from optsched.control.api.server import serve
+    from optsched.control.loop import Loop
+    from optsched.control.opening import opened
+    from optsched.control.settings import read_settings
+
+    folder = tmp_path_factory.mktemp("c")
+    config = folder / "cluster.toml"
+    config.write_text(
+        'format = "optsched-cluster/1"\nbudget = 5\n[[nodes]]\nname = "here"\ngpu_type = "a"\ngpus = 4\ncpus = 2\n'
+        "emulate = true\n"
+    )
+    settings = read_settings(config)
+    with opened(settings) as controller:
+        loop = Loop(controller)
+        thread = threading.Thread(target=loop.run, daemon=True)
+        thread.start()
+        server = serve(loop, settings)
+        yield config
+        client = Client(path=server.socket_path)
+        for job in client.get("/v1/jobs", all=True)["jobs"]:
+            client.post(client.job_path(job["id"], "cancel"))
+        loop.stop()
+        thread.join(60.0)
+        server.close()
+
+
+def optsched(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OPTSCHED_CONFIG": str(config)}
+    environment.pop("OPTSCHED_URL", None)
+    return subprocess.run([sys.executable, "-m", "optsched", *words], env=environment, text=True, timeout=120,
+                          capture_output=True)
+
+
+def test_submit_wait_shows_what_is_printed_and_exits_alike(cluster: Path) -> None:
+    done = optsched(cluster, "submit", "--wait", "--time", "1s", "--name", "talks", "--", "sh", "-c",
+                    "echo begun; sleep 0.3; echo aside >&2; printf ünde; exit 7")
+    assert done.returncode == 7
+    assert done.stdout == "begun\nünde"
+    assert "talks\n" in done.stderr and "aside\n" in done.stderr
+    assert "talks failed: its command ended with exit status 7" in done.stderr
+    again = optsched(cluster, "output", "talks", "--tail", "1")
+    assert (again.returncode, again.stdout) == (0, "begun\nünde")
+    assert optsched(cluster, "output", "talks", "--stderr", "-f").stdout.endswith("aside\n")
