@@ -79,6 +79,8 @@ class Training:
             self._restore()
         self._saved_at_s = time.monotonic()
         self._progress |= {"first_step": self.step, "began_s": time.time(), "total_steps": total_steps}
+        if save is not None:
+            self._progress["saves"] = True
 
     def steps(self) -> Iterator[int]:
         """The numbers of the steps to do, from 0 or where the last checkpoint was.

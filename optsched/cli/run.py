@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .arguments import quiet_option
+from .arguments import json_option, quiet_option
 
 if TYPE_CHECKING:
     from ..control.events import Event
@@ -18,19 +18,28 @@ CONFIG = "cluster.toml"
     "--config", type=click.Path(path_type=Path), default=CONFIG, show_default=True, envvar="OPTSCHED_CONFIG",
     metavar="FILE", help="The cluster and how to drive it.",
 )
+@click.option("--web", is_flag=True, help="Also serve the dashboard, on the port of [api] in FILE or a free one.")
+@json_option
 @quiet_option
-def command(config: Path, quiet: bool) -> int:
+def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
     """Run jobs on real nodes: decide who runs where, start, preempt and resume, until interrupted.
 
-    Jobs come from `optsched submit`. Everything is written to a journal before it is done: after a crash, or after
-    Ctrl-C, the same command goes on where it was, and jobs that run go on running in between. Exit status 0 after
-    SIGTERM or Ctrl-C, 1 where the journal cannot be written (nothing is started then), 2 for bad input.
+    Jobs come from `optsched submit`; `optsched queue`, `explain`, `what-if` and `top` look at them. Everything is
+    written to a journal before it is done: after a crash, or after Ctrl-C, the same command goes on where it was, and
+    jobs that run go on running in between. Exit status 0 after SIGTERM or Ctrl-C, 1 where the journal cannot be
+    written (nothing is started then), 2 for bad input.
 
     \b
     optsched run --config cluster.toml
+    optsched run --config cluster.toml --web
+    optsched run --config cluster.toml --json | jq 'select(.event == "AttemptEnded")'
     """
+    import json
     import signal
 
+    from ..control.api.place import TOKEN
+    from ..control.api.server import read_token, serve
+    from ..control.events import dump_event
     from ..control.journal import JournalFault
     from ..control.log import line
     from ..control.loop import Loop
@@ -38,20 +47,29 @@ def command(config: Path, quiet: bool) -> int:
     from ..control.settings import read_settings
 
     settings = read_settings(config)
+    if web and settings.api.port is None:
+        settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0})})
     with opened(settings) as controller:
         def show(at_s: float, event: "Event") -> None:
             text = line(at_s, event)
-            if text is not None:
+            if as_json:
+                click.echo(json.dumps({"at_s": at_s, "event": type(event).__name__, **json.loads(dump_event(event))}))
+            elif text is not None:
                 click.echo(text)
 
-        if not quiet:
+        if as_json or not quiet:
             controller.listeners.append(show)
+        loop = Loop(controller)
+        server = serve(loop, settings)
+        if not (quiet or as_json):
             gpus = sum(node.gpus for node in controller.cluster.nodes)
             click.echo(
                 f"{settings.name}: {len(controller.cluster.nodes)} nodes, {gpus} GPUs, "
                 f"{len(controller.state.open)} jobs not finished; state in {settings.state}"
             )
-        loop = Loop(controller)
+        if web and not quiet:
+            token = read_token(settings.state / TOKEN)
+            click.echo(f"dashboard: {server.url}/#{token}", err=as_json)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         try:
@@ -59,4 +77,6 @@ def command(config: Path, quiet: bool) -> int:
         except JournalFault as error:
             click.echo(f"Error: {error}; stopped, what runs goes on running", err=True)
             return 1
+        finally:
+            server.close()
     return 0

@@ -61,6 +61,7 @@ def deadline(value: str) -> float:
 @click.option("--retries", type=click.IntRange(0, 1000), metavar="N", help="Start it so often again if it fails.")
 @click.option("--grace", "grace_s", type=cost, metavar="TIME", help="How long it may save when asked to stop.")
 @click.option("--no-preempt", is_flag=True, help="Never stop it for others once it runs.")
+@click.option("--saves/--no-saves", default=None, help="Whether it saves when asked to stop; see docs/jobs.md.")
 @click.option("--hold", is_flag=True, help="Do not start it before `optsched release`.")
 @click.option("--profile", type=click.Path(path_type=Path), metavar="FILE", help="Its profile, of `optsched profile`.")
 @click.option("--env", "variables", multiple=True, metavar="NAME[=VALUE]",
@@ -128,6 +129,7 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         "after": [name for names in asked["after"] for name in names.split(",") if name] or None,
         "resources": _resources(asked["resources"]) or None, "retries": asked["retries"], "grace_s": asked["grace_s"],
         "preemptible": False if asked["no_preempt"] else None, "hold": asked["hold"] or None,
+        "saves": asked["saves"],
         "environment": _environment(asked["variables"]) or None,
         "profile": None if asked["profile"] is None else _profile(asked["profile"]),
     }

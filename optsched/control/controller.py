@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..executors.base import (
     AttemptKey,
@@ -46,12 +47,16 @@ from .settings import Settings
 from .starts import Start, starts
 from .state import Attempt, LiveJob, State
 
+if TYPE_CHECKING:
+    from .learning import Learning
+
 AGAIN_S = 5.0
 """How often a call is made again whose effect is not seen."""
 SILENT_S = 30.0
 """After so long without an answer from the executor its attempts are lost."""
 OVERTIME_S = 15.0
 """So long after its grace an attempt that has not ended is killed from here."""
+ENDED_AS = {"failed": "failed", "cancelled": "was cancelled"}
 TURNING = (Submitted, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
 """Events after which a new round is due."""
 
@@ -83,6 +88,7 @@ class Controller:
         self.last_instance: Instance | None = None
         self.decided_s = -float("inf")
         self._due = True
+        self.learning: Learning | None = None
         self.listeners: list[Callable[[float, Event], None]] = []
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
@@ -197,8 +203,8 @@ class Controller:
         for job in [*self.state.open.values()]:
             for name in job.submission.job.after:
                 before = self.state.jobs.get(name)
-                if before is None or before.finished in ("failed", "cancelled"):
-                    ended = "is unknown" if before is None else before.finished
+                ended = "is unknown" if before is None else ENDED_AS.get(before.status)
+                if ended is not None:
                     self.record(Cancelled(job=job.id, reason=f"{name}, which it comes after, {ended}"))
                     break
 

@@ -11,8 +11,9 @@ from ..errors import InputError
 from ..executors.opening import open_executor
 from .clock import SteadyClock
 from .controller import Controller
-from .events import ControllerStarted
+from .events import ControllerStarted, Noted
 from .journal import Journal
+from .learning import Learning
 from .settings import Settings
 
 LOCK_S = 2.0
@@ -42,6 +43,11 @@ def opened(settings: Settings) -> Iterator[Controller]:
             executor = open_executor(settings)
             try:
                 controller = Controller(settings, executor, journal, SteadyClock(journal.last_s()))
+                learning = Learning(
+                    settings.state / "profiles", controller.state, lambda text: controller.record(Noted(text=text))
+                )
+                controller.learning = learning
+                controller.listeners.append(learning.heard)
                 controller.record(ControllerStarted(version=__version__, pid=os.getpid()))
                 yield controller
             finally:

@@ -9,6 +9,8 @@ from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..instance import Instance, Placement, Running, Slot, Suspended
 from ..job import Job, Mode
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
+from ..profile import Profile
+from .learned import learned
 from .state import Attempt, LiveJob, State
 from .work_left import work_left_s
 
@@ -98,7 +100,7 @@ def impatience(job: LiveJob, now_s: float) -> float:
 
 def as_waiting(live_job: LiveJob) -> Job:
     """The job as a round sees it: no predecessors any more, alone on its GPUs, as long as it is believed to be."""
-    return _known(live_job, live_job.left_s)
+    return _known(live_job, live_job.left_s, live_job.profile)
 
 
 def as_running(live_job: LiveJob, attempt: Attempt, progress: Progress | None, now_s: float) -> tuple[Job, Running]:
@@ -115,7 +117,7 @@ def as_running(live_job: LiveJob, attempt: Attempt, progress: Progress | None, n
         remaining_s=left_s, setup_s=0.0 if setup_left_s < TIME_TOLERANCE_S else setup_left_s,
         last_checkpoint_s=None if saved_s is None else min(saved_s, now_s), preemptions=live_job.preemptions,
     )
-    return _known(live_job, left_s), entry
+    return _known(live_job, left_s, learned(live_job.profile, progress, attempt.started_s)), entry
 
 
 def ran_before(job: LiveJob) -> bool:
@@ -137,8 +139,8 @@ def _suspended(job: LiveJob) -> Suspended:
     return Suspended(job=job.id, remaining_s=max(LEAST_WORK_S, job.left_s), preemptions=job.preemptions)
 
 
-def _known(live_job: LiveJob, left_s: float) -> Job:
-    job, profile = live_job.submission.job, live_job.profile
+def _known(live_job: LiveJob, left_s: float, profile: Profile) -> Job:
+    job = live_job.submission.job
     if profile.sharing is not None:
         profile = replace(profile, sharing=None)
     work_s = max(LEAST_WORK_S, job.work_s, left_s)

@@ -1,7 +1,7 @@
 """What the controller knows: jobs and their attempts, rebuilt from the journal's events and from nothing else."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ..executors.base import SAVED_AND_STOPPED, AttemptKey
@@ -27,7 +27,7 @@ from .events import (
     Submitted,
     Why,
 )
-from .learned import learned
+from .learned import NEVER_S, learned
 from .submission import Submission
 
 Status = Literal["waiting", "held", "starting", "running", "stopping", "lost", "completed", "failed", "cancelled"]
@@ -198,6 +198,8 @@ class State:
         status = ended.exit_status
         job.left_s = ended.left_s
         job.profile = learned(job.profile, ended.progress, ended.started_s)
+        if status == SAVED_AND_STOPPED and job.profile.checkpoint_every_s == NEVER_S:
+            job.profile = replace(job.profile, checkpoint_every_s=None)
         self.stay -= {job.id}
         if status == 0:
             self._finish(job, "completed", at_s, ended.reason)

@@ -42,12 +42,13 @@ class AttemptKey:
 class Order:
     """What is to be started: one command on each node of `placement`, all or none.
 
-    `environment` is added to what the executor sets itself, which goes before it except for OMP_NUM_THREADS: OPTSCHED_JOB, OPTSCHED_ATTEMPT, OPTSCHED_KEY,
-    OPTSCHED_CHECKPOINT_DIR, OPTSCHED_PROGRESS (where the command of rank 0 reports its steps), OPTSCHED_NODES (names,
-    comma between), OPTSCHED_NODE, OPTSCHED_NODE_RANK, OPTSCHED_GPUS_PER_NODE, CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS
-    where cores are given, MASTER_ADDR and MASTER_PORT for more than one node. `memory_gib` is what it takes of each
-    node's memory, in the order of `placement`, 0 for no limit. `beside` is the attempt on whose GPUs it runs, None for
-    GPUs of its own. `user` is the user id whose process it is, None for that of the executor.
+    `environment` is added to what the executor sets itself, which goes before it except for OMP_NUM_THREADS:
+    OPTSCHED_JOB, OPTSCHED_ATTEMPT, OPTSCHED_KEY, OPTSCHED_CHECKPOINT_DIR, OPTSCHED_PROGRESS (where the command of
+    rank 0 reports its steps), OPTSCHED_NODES (names, comma between), OPTSCHED_NODE, OPTSCHED_NODE_RANK,
+    OPTSCHED_GPUS_PER_NODE, CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS where cores are given, MASTER_ADDR and MASTER_PORT
+    for more than one node. `memory_gib` is what it takes of each node's memory, in the order of `placement`, 0 for
+    no limit. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own. `user` is the user id whose
+    process it is, None for that of the executor.
     """
 
     key: AttemptKey
@@ -77,7 +78,7 @@ class Progress:
 
     `step` steps of `total_steps` (None: it does not know) are done at `at_s`; `first_step` is where this attempt began,
     at `began_s`. `saved_step` is in the last checkpoint, which took `checkpoint_s`; reading the one it began from
-    took `restore_s`.
+    took `restore_s`. `saves`: it saves and stops when it is asked to.
     """
 
     step: int
@@ -89,6 +90,7 @@ class Progress:
     saved_at_s: float | None = None
     checkpoint_s: float | None = None
     restore_s: float | None = None
+    saves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

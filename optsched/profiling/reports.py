@@ -32,6 +32,7 @@ def read_progress(path: Path) -> Progress | None:
             if name in COUNTS and value != math.floor(value):
                 continue
             known[name] = int(value) if name in COUNTS else float(value)
+    known["saves"] = said.get("saves") is True
     return Progress(**known) if "step" in known and "at_s" in known else None
 
 

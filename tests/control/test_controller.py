@@ -15,6 +15,7 @@ from optsched.control import present
 from optsched.control.controller import Controller
 from optsched.control.events import Cancelled, Event, Held, Released, Submitted
 from optsched.control.journal import Journal
+from optsched.control.learned import NEVER_S
 from optsched.control.settings import NodeSettings, Settings
 from optsched.control.state import State
 from optsched.control.submission import Submission
@@ -139,6 +140,18 @@ def test_who_would_lose_more_than_it_gains_is_not_preempted(lab: Lab) -> None:
     assert lab.controller.state.jobs["long"].preemptions == 0
     lab.run(80)
     assert set(lab.status().values()) == {"completed"}
+
+
+def test_who_may_not_save_loses_too_much_to_be_preempted(lab: Lab) -> None:
+    lab.submit("long", 8, 300.0, profile=Profile(checkpoint_every_s=NEVER_S))
+    lab.run(150)
+    lab.submit("short", 8, 100.0)
+    lab.run(20)
+    assert lab.status() == {"long": "running", "short": "waiting"}
+    lab.submit("urgent", 8, 5.0, job={"weight": 50.0})
+    lab.run(20)
+    assert lab.controller.state.jobs["long"].preemptions == 1 and lab.status()["urgent"] == "completed"
+    assert lab.controller.state.jobs["long"].profile.checkpoint_every_s is None  # it ended with 85
 
 
 def test_what_fails_is_tried_again_as_often_as_said(lab: Lab) -> None:

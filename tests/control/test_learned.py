@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optsched import Job, Mode, Profile
-from optsched.control.learned import learned
+from optsched.control.learned import NEVER_S, learned
 from optsched.control.state import Attempt
 from optsched.control.submission import Submission
 from optsched.control.work_left import OVERRUN, work_left_s
@@ -33,6 +33,16 @@ def test_what_was_not_measured_stays() -> None:
     assert learned(STATED, None, 1.0) is STATED
     assert learned(STATED, Progress(step=0, at_s=1.0), 1.0) is STATED
     assert learned(STATED, Progress(step=3, at_s=9.0, began_s=6.004, checkpoint_s=10.001), 1.0) is STATED
+
+
+def test_who_saves_is_found_out() -> None:
+    unknown = Profile(checkpoint_every_s=NEVER_S)
+    assert learned(unknown, Progress(step=3, at_s=9.0), 1.0) is unknown
+    assert learned(unknown, Progress(step=3, at_s=9.0, saves=True), 1.0) == Profile()
+    found = learned(unknown, Progress(step=3, at_s=9.0, saved_step=2, checkpoint_s=0.5), 1.0)
+    assert found == Profile(checkpoint_s=0.5)
+    periodic = Profile(checkpoint_every_s=600.0)
+    assert learned(periodic, Progress(step=3, at_s=9.0, saves=True), 1.0) is periodic
 
 
 def test_without_reports_time_counts_at_the_rate_of_the_mode() -> None:

@@ -12,6 +12,7 @@ from starlette.routing import Route as HttpRoute
 
 from ...files import adapter
 from .bodies import MOST_BYTES, parse_body, parse_query
+from .peer import NOBODY
 from .refusal import Refusal
 from .routes import ROUTES, Asked, Route
 from .service import Service
@@ -49,7 +50,9 @@ def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
 
 
 def _done(service: Service, route: Route, request: Request, given: bytes) -> Response:
-    caller = service.access.of_request(request.scope["state"].get("uid"), request.headers)
+    caller = NOBODY
+    if not route.public:
+        caller = service.access.of_request(request.scope["state"].get("uid"), request.headers)
     pairs = request.query_params.multi_items()
     query = None
     if route.query is not None:

@@ -33,10 +33,12 @@ class SubmitBody:
     """A job to be run: `argv` in `directory` (absolute) with `environment` added to the controller's.
 
     `name` None makes one. `duration_s` is how long it is believed to run on what it asks for; None: nobody knows.
-    `cpus_per_gpu` and `memory_gib_per_gpu` are for jobs with GPUs, `cpus` and `memory_gib` for those without (`gpus`
-    0). `gpu_types` are the only ones it may run on. `profile` is as in instance files; the fields here go before it.
-    `deadline_s` is Unix time. `tenant` None: the one that lists the user, if any. A repeated `request_id` of the same
-    user is answered as it was the first time, and makes no second job.
+    `cpus_per_gpu` and `memory_gib_per_gpu` are for jobs with GPUs, `cpus` and `memory_gib` for those without
+    (`gpus` 0). `gpu_types` are the only ones it may run on. `profile` is as in instance files; the fields here go
+    before it. `saves`: whether it saves and ends with exit status 85 when asked to stop; None: as jobs like it did,
+    else it is taken to lose all its work when preempted, until it is seen to save. `deadline_s` is Unix time.
+    `tenant` None: the one that lists the user, if any. A repeated `request_id` of the same user is answered as it
+    was the first time, and makes no second job.
     """
 
     argv: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
@@ -59,6 +61,7 @@ class SubmitBody:
     after: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
     resources: Annotated[dict[Short, Amount], Field(max_length=64)] = field(default_factory=dict)
     preemptible: bool = True
+    saves: bool | None = None
     retries: Annotated[int, Field(ge=0, le=1000)] = 0
     grace_s: Annotated[float, Field(ge=0, le=86400)] | None = None
     hold: bool = False
@@ -124,8 +127,15 @@ class OutputQuery:
     start: Annotated[int, Field(ge=0, le=2**62)] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryQuery:
+    """How far back."""
+
+    hours: Annotated[float, Field(gt=0, le=168)] = 2.0
+
+
 BODIES = (*NOUNS, SubmitBody, Hypothetical, WhatIfBody)
-QUERIES = (JobsQuery, RoundsQuery, OutputQuery)
+QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery)
 MORE_WORDS = {
     "string_too_long": ("is longer than {max_length} characters", "shorten it"),
     "string_too_short": ("is empty", "write a text"),

@@ -1,47 +1,11 @@
 """The last hours of the cluster: which attempt held what, and when it started up or saved."""
 
-from dataclasses import dataclass
-
 from ..controller import Controller
 from ..state import Attempt, LiveJob
+from .bodies import HistoryQuery
 from .peer import Caller
 from .service import Service
-from .views import HeldOnNode, placement_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryQuery:
-    """How far back."""
-
-    hours: float = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stay:
-    """One attempt on what it held; times are Unix times. `job` None: somebody else's.
-
-    Until `work_from_s` it started up or restored; from `asked_s` on, where it was asked to stop (`why`), it saved.
-    `ended_s` None: it is still there.
-    """
-
-    job: str | None
-    attempt: int
-    placement: tuple[HeldOnNode, ...]
-    started_s: float
-    work_from_s: float
-    asked_s: float | None
-    why: str | None
-    ended_s: float | None
-    exit_status: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """Attempts since `from_s`, in the order in which they began."""
-
-    from_s: float
-    now_s: float
-    stays: tuple[Stay, ...]
+from .views import History, Stay, placement_of
 
 
 def history(service: Service, caller: Caller, query: HistoryQuery) -> History:

@@ -62,12 +62,14 @@ def metrics(service: Service, caller: Caller) -> Response:
         ):
             found.append(CounterMetricFamily(name, text, value=amount))
         unreachable = sum(one.state == AttemptState.UNREACHABLE for one in controller.observed.values())
-        found.append(GaugeMetricFamily("optsched_attempts_unreachable", "Attempts nobody answers for.", value=unreachable))
+        found.append(
+            GaugeMetricFamily("optsched_attempts_unreachable", "Attempts nobody answers for.", value=unreachable)
+        )
         last = controller.last_round
         if last is not None:
             gap = GaugeMetricFamily("optsched_round_gap", "Proven gap of the last round.", value=last.gap)
             wall = GaugeMetricFamily("optsched_round_seconds", "Seconds the last round took.", value=last.wall_s or 0.0)
-            prices = GaugeMetricFamily("optsched_price", "Value that one unit of a capacity costs.", labels=["capacity"])
+            prices = GaugeMetricFamily("optsched_price", "What one unit of a capacity costs.", labels=["capacity"])
             for row in last.prices:
                 prices.add_metric([row.name], row.price)
             found += [gap, wall, prices]

@@ -23,6 +23,10 @@ class Caller:
     all_output: bool
 
 
+NOBODY = Caller(-1, "", False, False)
+"""Whoever asks for what is public."""
+
+
 class Access:
     """Tells callers: by the credentials of a unix socket's peer, or by the token on a port."""
 

@@ -2,15 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from .asking import explained, foretold
-from .bodies import JobsQuery, OutputQuery, RoundsQuery, SubmitBody, WhatIfBody
+from .bodies import HistoryQuery, JobsQuery, OutputQuery, RoundsQuery, SubmitBody, WhatIfBody
+from .history import history
+from .metrics import TEXT, metrics
 from .peer import Caller
 from .service import Service
-from .views import Explained, Foretold, JobDetail, JobPage, JobView, Nodes, Output, Rounds, StateView
+from .views import Explained, Foretold, History, JobDetail, JobPage, JobView, Nodes, Output, Rounds, StateView
+
+DASHBOARD = Path(__file__).with_name("dashboard.html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,8 @@ class Route:
     such an object), or by a response of its own, whose `media_type` is named then; `slow` ones only hold up each other.
     `refusals` are the statuses with
     which it may be refused beyond those of every request. Types of queries and bodies go into bodies.QUERIES and
-    bodies.BODIES, those of answers into views.VIEWS."""
+    bodies.BODIES, those of answers into views.VIEWS. A `public` one tells nothing that is anybody's, and needs no
+    caller."""
 
     method: str
     path: str
@@ -44,6 +50,7 @@ class Route:
     refusals: tuple[int, ...] = ()
     media_type: str = "application/json"
     slow: bool = False
+    public: bool = False
 
 
 def _submit(service: Service, asked: Asked) -> tuple[int, JobView]:
@@ -109,6 +116,18 @@ ROUTES: list[Route] = [
     Route(
         method="GET", path="/v1/state", name="state", summary="The cluster in short.", answer=StateView,
         does=lambda service, asked: service.state(),
+    ),
+    Route(
+        method="GET", path="/v1/history", name="history", summary="What was where in the last hours.", answer=History,
+        query=HistoryQuery, does=lambda service, asked: history(service, asked.caller, asked.query),
+    ),
+    Route(
+        method="GET", path="/metrics", name="metrics", summary="Numbers for Prometheus.", media_type=TEXT,
+        does=lambda service, asked: metrics(service, asked.caller),
+    ),
+    Route(
+        method="GET", path="/", name="dashboard", summary="The dashboard.", media_type="text/html", public=True,
+        does=lambda service, asked: FileResponse(DASHBOARD, media_type="text/html; charset=utf-8"),
     ),
     Route(
         method="GET", path="/v1/openapi.json", name="openapi", summary="This description.", does=_openapi,

@@ -15,6 +15,7 @@ from ...job import Elastic, Job
 from ...never import why_never
 from ...profile import UNMEASURED, Profile
 from ..controller import Controller
+from ..learned import NEVER_S
 from ..submission import Submission
 from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
@@ -37,21 +38,22 @@ def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Contr
     if user_id is None and not caller.all_jobs:
         raise Refusal(403, "this controller does not run as root, so it can start nothing as another user; ask its "
                            "administrator to run it as root")
-    stated_s = body.duration_s
+    command = shlex.join(body.argv)[:MOST_COMMAND]
+    work_s, estimate = _work(body, caller, command, controller)
     job = Job(
         id=name, tenant=_tenant(body, caller, controller), user=caller.name,
-        command=shlex.join(body.argv)[:MOST_COMMAND], weight=body.weight, priority=body.priority,
+        command=command, weight=body.weight, priority=body.priority,
         deadline_s=_deadline_s(body, controller), after=_after(body, caller, controller), gpus=body.gpus,
         cpus=_cpus(body), memory_gib=_memory_gib(body),
-        duration_s=float(settings.runs) if stated_s is None else stated_s, resources=body.resources,
-        preemptible=body.preemptible, profile=_profile(body),
+        duration_s=work_s, resources=body.resources, preemptible=body.preemptible,
+        profile=_profile(body, caller, command, controller),
     )
     _check_job(job, controller)
     return Submission(
         job=job, argv=body.argv, directory=body.directory, environment=body.environment, user_id=user_id,
         grace_s=float(settings.grace) if body.grace_s is None else body.grace_s, retries=body.retries,
         total_steps=body.total_steps,
-        estimate=None if stated_s is not None else "nobody stated how long it runs", hold=body.hold,
+        estimate=estimate, hold=body.hold,
         request_id=body.request_id,
     )
 
@@ -133,8 +135,24 @@ def _memory_gib(body: SubmitBody) -> float:
     return 0.0
 
 
-def _profile(body: SubmitBody) -> Profile:
-    profile = body.profile or UNMEASURED
+def _work(body: SubmitBody, caller: Caller, command: str, controller: Controller) -> tuple[float, str | None]:
+    """How long it is believed to run, and what that was taken from, None where the user states it."""
+    if body.duration_s is not None:
+        return body.duration_s, None
+    gpus = body.gpus if isinstance(body.gpus, int) else body.gpus.max
+    found = None if controller.learning is None else controller.learning.work(caller.name, command, gpus)
+    if found is None:
+        return float(controller.settings.runs), "nobody stated how long it runs"
+    return found.work_s, found.taken_from
+
+
+def _profile(body: SubmitBody, caller: Caller, command: str, controller: Controller) -> Profile:
+    profile = body.profile
+    if profile is None:
+        profile = UNMEASURED if controller.learning is None else controller.learning.costs(caller.name, command)
+        known = profile.checkpoint_s > 0 or profile.checkpoint_every_s is not None
+        if body.saves is False or (body.saves is None and not known):
+            profile = replace(profile, checkpoint_s=0.0, checkpoint_every_s=NEVER_S)
     if body.cpus_per_gpu is not None:
         rate = profile.cpus_per_gpu.get(body.cpus_per_gpu, 1.0)
         profile = replace(profile, cpus_per_gpu={body.cpus_per_gpu: rate})

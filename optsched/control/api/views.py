@@ -227,9 +227,37 @@ class Foretold:
     limits: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """One attempt on what it held; times are Unix times. `job` None: somebody else's.
+
+    Until `work_from_s` it started up or restored; from `asked_s` on, where it was asked to stop (`why`), it saved.
+    `ended_s` None: it is still there.
+    """
+
+    job: str | None
+    attempt: int
+    placement: tuple[HeldOnNode, ...]
+    started_s: float
+    work_from_s: float
+    asked_s: float | None
+    why: str | None
+    ended_s: float | None
+    exit_status: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Attempts since `from_s`, in the order in which they began."""
+
+    from_s: float
+    now_s: float
+    stays: tuple[Stay, ...]
+
+
 VIEWS = (
-    HeldOnNode, JobView, AttemptView, JobDetail, JobPage, Holder, NodeView, Nodes, RoundView, Rounds, Price, StateView,
-    Output, Fault, Explained, Foretold,
+    HeldOnNode, Stay, History, JobView, AttemptView, JobDetail, JobPage, Holder, NodeView, Nodes, RoundView, Rounds,
+    Price, StateView, Output, Fault, Explained, Foretold,
 )
 
 
