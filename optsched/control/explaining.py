@@ -112,11 +112,12 @@ def _running(scene: Scene, job: LiveJob, attempt: Attempt, facts: dict[str, Any]
     since_s = scene.now_s - attempt.started_s
     ends_s = entry.setup_s + entry.remaining_s / attempt.rate
     share = 1 - min(1.0, entry.remaining_s / max(known.work_s, entry.remaining_s))
-    facts.update(since_s=since_s, remaining_s=entry.remaining_s, expected_end_s=ends_s, share_done=share)
     steps = ""
     if progress is not None:
         total = progress.total_steps or job.submission.total_steps
         steps = f", step {progress.step:,}" + (f" of {total:,}" if total else "")
+        share = progress.step / total if total else share
+    facts.update(since_s=since_s, remaining_s=entry.remaining_s, expected_end_s=ends_s, share_done=share)
     doing = " (still starting up)" if entry.setup_s > 0 else ""
     said = [f"{job.id} runs since {human(since_s)} on {place(attempt.placement)}{doing}; {share:.0%} done{steps}, "
             f"expected to end in {human(ends_s)}{_sure(job, progress is not None)}."]

@@ -1,0 +1,142 @@
+"""`optsched run` and the commands around it, as people use them: real processes, sockets, and a browser."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOML = """
+format = "optsched-cluster/1"
+name = "live test"
+budget = "5s"
+[[nodes]]
+name = "n[0-1]"
+gpu_type = "a100"
+gpus = 4
+emulate = true
+"""
+JOB = str(Path(__file__).parents[2] / "examples" / "train_plain.py")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Live:
+    """A folder with a cluster, and a controller that may be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "cluster.toml").write_text(TOML)
+        self.controller: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        log = (self.folder / "log").open("w")
+        self.controller = subprocess.Popen(
+            [sys.executable, "-m", "optsched", "run", "--web"], cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
+            text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        log.close()
+        self.until(lambda: re.search(r"dashboard: (\S+)", self.log()))
+        found = re.search(r"dashboard: (\S+)", self.log())
+        assert found is not None
+        self.url = found.group(1)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def stop(self, number: int) -> int:
+        assert self.controller is not None
+        self.controller.send_signal(number)
+        return self.controller.wait(60)
+
+    def run(self, *words: str, status: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "optsched", *words], cwd=self.folder, capture_output=True, text=True, timeout=120,
+            check=False,
+        )
+        assert done.returncode == status, (words, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    def jobs(self) -> dict[str, str]:
+        found = [*json.loads(self.run("queue", "--json"))["jobs"],
+                 *json.loads(self.run("queue", "--finished", "--json"))["jobs"]]
+        return {job["id"]: job["status"] for job in found}
+
+    def until(self, done: object, timeout_s: float = 120.0) -> None:
+        end_s = time.monotonic() + timeout_s
+        while not done():  # type: ignore[operator]
+            assert time.monotonic() < end_s, self.log()
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    found = Live(tmp_path)
+    found.start()
+    yield found
+    subprocess.run(["pkill", "-9", "-f", str(tmp_path)], check=False)
+    if found.controller is not None and found.controller.poll() is None:
+        found.controller.kill()
+
+
+def test_a_day_in_short(live: Live) -> None:
+    train = (sys.executable, JOB, "--step-s", "0.1")
+    live.run("submit", "--name", "long", "--gpus", "8", "--time", "1h", "--", *train, "--steps", "400")
+    live.until(lambda: live.jobs() == {"long": "running"})
+    live.run("submit", "--name", "waits", "--gpus", "8", "--time", "2h", "--", *train, "--steps", "5")
+    assert "waits waits" in live.run("explain", "waits") and "long runs since" in live.run("explain", "long")
+    assert "expected to start" in live.run("what-if", "when", "waits")
+    live.run("submit", "--name", "short", "--gpus", "8", "--time", "5s", "--", *train, "--steps", "4")
+    live.until(lambda: live.jobs()["short"] == "completed")
+
+    assert live.stop(signal.SIGKILL) == -9
+    assert "optsched run" in live.run("queue", status=1)  # says what to do
+    live.start()
+    live.run("cancel", "waits")
+    assert live.jobs()["waits"] == "cancelled"
+    live.until(lambda: live.jobs()["long"] == "completed")
+    assert "weights" in live.run("output", "long")
+
+    host, _, token = live.url.partition("/#")
+    asked = urllib.request.Request(f"{host}/metrics", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        metrics = answer.read().decode()
+    assert 'optsched_gpus{gpu_type="a100",node="n0"} 4.0' in metrics
+    assert 'optsched_jobs_finished_total{status="completed"} 2.0' in metrics
+    assert re.search(r"^optsched_preemptions_total [1-9]", metrics, re.M)
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{host}/metrics", timeout=60)
+
+    assert live.stop(signal.SIGTERM) == 0
+    rounds = json.loads(live.run("rounds", "--json"))
+    assert len(rounds) >= 3
+    live.run("replay", str(rounds[0]["number"]))
+    regret = json.loads(live.run("regret", "--json"))
+    assert regret["gap"] is None or 0 <= regret["gap"] <= 1
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here to show the dashboard in")
+def test_the_dashboard_in_a_browser(live: Live) -> None:
+    live.run("submit", "--name", "runs", "--gpus", "6", "--", "sleep", "600")
+    live.until(lambda: live.jobs() == {"runs": "running"})
+    live.run("submit", "--name", "waits", "--gpus", "8", "--", "sleep", "600")
+    assert CHROMIUM is not None
+    shown = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-zygote",
+         f"--user-data-dir={live.folder / 'browser'}", "--virtual-time-budget=8000", "--dump-dom", live.url],
+        capture_output=True, text=True, timeout=180, check=False,
+    ).stdout
+    assert 'data-ready="yes"' in shown, shown[-2000:]
+    assert 'data-job="runs"' in shown and 'data-job="waits"' in shown
+    assert "live test: 6 of 8 GPUs" in shown  # the title
+    page = re.sub(r"<script>.*</script>", "", shown, flags=re.S)
+    assert page.count('class="gpu"') == 8 and page.count('class="gpu" title="runs') == 6
+    assert "does not answer" not in page
