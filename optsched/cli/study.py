@@ -50,6 +50,7 @@ def command(
     """
     from ..study.choice import chosen
     from ..study.design import read_study
+    from ..study.fallbacks import fallbacks_markdown
     from ..study.latex import as_latex
     from ..study.report import write_report
     from ..study.results import Results
@@ -63,7 +64,7 @@ def command(
         found = run_study(asked, results, workers=workers, on=on, on_start=on_start, on_result=on_result)
     table = "\n".join(part for part in (
         *(across_markdown(found, one) for one in asked.across), summary_markdown(summaries(found)),
-        as_markdown(rows(found), asked.all_methods),
+        as_markdown(rows(found), asked.all_methods), fallbacks_markdown(found),
     ) if part)
     about = f"{asked.about.strip()}\n\n" if asked.about else ""
     files.write_text(

@@ -9,6 +9,7 @@ from ...duration import human
 from ...picture.gantt import CONFIG
 from ...picture.page import STYLE
 from ..design import Study
+from ..fallbacks import fallbacks
 from ..results import Result
 from ..summary import summaries, summary_table
 from ..table import COLUMNS, number, rows, used_columns
@@ -107,6 +108,9 @@ def _numbers(results: Sequence[Result]) -> str:
         lines = [_row(heads, "th", words), *(_row(cells, "td", words) for cells in cells_of)]
         table = f"<div class=scroll><table>{''.join(lines)}</table></div>"
         parts.append(f"<details open><summary>{escape(group)}</summary>{table}{wrong}</details>")
+    answered = "".join(f"<li>{escape(one.replace('`', ''))}</li>" for one in fallbacks(results))
+    if answered:
+        parts.append(f"<details open><summary>Answers of heuristics</summary><ul>{answered}</ul></details>")
     for instance in dict.fromkeys(row.instance for row in found):
         here = [row for row in found if row.instance == instance]
         shown = used_columns(here)

@@ -1,0 +1,26 @@
+"""Runs in which a heuristic answered for the solver that was asked."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from .results import Result
+
+
+def fallbacks(results: Sequence[Result]) -> list[str]:
+    """A sentence for each method and reason, with the number of its runs that it applies to."""
+    runs = Counter(one.run.method for one in results)
+    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in results:
+        reason = (one.answer or {}).get("fallback")
+        if reason:
+            reasons[one.run.method][str(reason)] += 1
+    return [
+        f"`{method}`: in {count:,} of {runs[method]:,} runs a heuristic answered: {reason}"
+        for method, found in reasons.items() for reason, count in found.most_common()
+    ]
+
+
+def fallbacks_markdown(results: Sequence[Result]) -> str:
+    """The sentences under a heading, nothing where there are none."""
+    found = fallbacks(results)
+    return "\n".join(["### Answers of heuristics", "", *(f"- {one}" for one in found), ""]) if found else ""
