@@ -15,7 +15,7 @@ name = "small"
 title = "Too many jobs for one of them"
 [[instances]]
 name = "many"
-command = "generate --jobs 70 --gpus 16 --gpu-types 1"
+command = "generate --like mixed --jobs 70 --gpus 16"
 [[methods]]
 name = "milp"
 command = "solve --solver milp --time-limit 2s"
