@@ -42,7 +42,7 @@ COMMANDS = {
     "replay": ("replay", "Decide a past round again, offline."),
     "regret": ("regret", "How far a period was from a proven bound, and why."),
     "top": ("top", "The live cluster: nodes, jobs and the last round."),
-    "list": ("list", "What is there: solvers, rounds, policies, formats, objectives."),
+    "list": ("list", "What is there: solvers, policies, formats, executors, ..."),
     "schema": ("schema", "JSON Schema of instance, plan, round and bound files."),
 }
 """Name of each command, its module here (with what it is called there, where that is not `command`), and its line in

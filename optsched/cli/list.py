@@ -10,7 +10,7 @@ from .arguments import json_option, quiet_option
 if TYPE_CHECKING:
     from ..policy import Source
 
-KINDS = ("solvers", "rounds", "policies", "formats", "objectives")
+KINDS = ("solvers", "rounds", "policies", "formats", "objectives", "executors")
 
 
 @click.command("list")
@@ -27,6 +27,7 @@ def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
     policies     rules that decide now; simulated, they make a plan too   (solve --solver)
     formats      traces and benchmarks that `optsched import` reads
     objectives   what a plan can minimise                                 (solve --objective)
+    executors    what starts and watches jobs on real nodes               (run, `executor` in cluster.toml)
 
     A guarantee "exact" proves an optimum given time, "bound" proves a limit, "none" gives a plan alone. How sure it is
     that a policy is what was published: "verified" against public code or text, "derived" from a stated model, or
@@ -66,6 +67,10 @@ def entries(kind: str) -> list[dict[str, Any]]:
         from ..traces import FORMATS
 
         return [{"name": name, "what it is": found.title} for name, found in FORMATS.items()]
+    if kind == "executors":
+        from ..executors.opening import executor_titles
+
+        return [{"name": name, "what it is": title} for name, title in executor_titles().items()]
     from .. import registry
 
     group = cast(registry.Group, kind)

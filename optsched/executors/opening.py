@@ -15,6 +15,17 @@ def executor_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in entry_points(group="optsched.executors")))
 
 
+def executor_titles() -> dict[str, str]:
+    """What each is, in a line: the first of its opener's docstring; or why it cannot be loaded."""
+    found = {}
+    for entry in sorted(entry_points(group="optsched.executors"), key=lambda entry: entry.name):
+        try:
+            found[entry.name] = (entry.load().__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        except Exception as error:
+            found[entry.name] = f"cannot be loaded: {type(error).__name__}: {error}"
+    return found
+
+
 def open_executor(settings: "Settings") -> Executor:
     """The executor that `settings` names. Raises InputError where it is unknown or cannot serve these settings."""
     for entry in entry_points(group="optsched.executors", name=settings.executor):

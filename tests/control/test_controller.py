@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from optsched import Job, Node, Profile
 from optsched.control import present
 from optsched.control.controller import Controller
-from optsched.control.events import Cancelled, Event, Held, Released, Submitted
+from optsched.control.events import Cancelled, Event, Held, Noted, Released, Submitted
 from optsched.control.journal import Journal
 from optsched.control.learned import NEVER_S
 from optsched.control.settings import NodeSettings, Settings
@@ -232,6 +232,16 @@ def test_no_answer_is_lost_not_done(lab: Lab) -> None:
     lab.executor.silent = False
     lab.run(20)
     assert lab.status() == {"a": "completed", "b": "completed"}
+
+
+def test_a_clock_that_jumps_is_noted_and_nothing_else_happens(lab: Lab) -> None:
+    lab.submit("a", 8, 20.0)
+    lab.run(5)
+    lab.clock.jumps = [7200.0]
+    lab.run(30)
+    notes = [entry.event for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
+    assert [note.text for note in notes] == ["the clock of this host jumped by +7200.0 s; times here do not follow it"]
+    assert lab.status() == {"a": "completed"} and len(lab.controller.state.jobs["a"].attempts) == 1
 
 
 def test_a_lost_answer_starts_nothing_twice(lab: Lab) -> None:

@@ -147,6 +147,21 @@ def test_there_is_none(path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a disk needs root")
+def test_a_disk_that_becomes_read_only(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)], check=False).returncode:
+        pytest.skip("a disk cannot be mounted here")
+    try:
+        filled(disk / "journal")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with pytest.raises(JournalFault, match=r"cannot be (opened|written)"):
+            Journal(disk / "journal").append(1.0, SOME)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 def test_a_full_disk_and_then_room_again(tmp_path: Path) -> None:
     disk = tmp_path / "disk"

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 
 def open_local(settings: "Settings") -> LocalExecutor:
-    """Attempts below the state folder, on the nodes that the file declares. Raises InputError."""
+    """Processes of this host, as the nodes that the file declares.
+
+    Attempts are kept below the state folder. Raises InputError.
+    """
     nodes = [LocalNode(node=node, emulate=part.emulate) for part in settings.nodes for node in part.nodes()]
     return LocalExecutor(settings.state, nodes)

@@ -40,11 +40,11 @@ def specification(
     boot: str,
 ) -> dict[str, Any]:
     """The record of an attempt to be started. Raises Refused."""
-    _check(order)
-    user = _user(order.user)
+    check(order)
+    user = user_record(order.user)
     names = [slot.node for slot in order.placement]
     port = _free_port(held.ports) if len(names) > 1 else None
-    name, home, shell = _account(os.geteuid() if order.user is None else order.user)
+    name, home, shell = account(os.geteuid() if order.user is None else order.user)
     environment = {name: os.environ[name] for name in PASSED if name in os.environ}
     environment |= {"HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell, **order.environment}
     environment |= {
@@ -119,7 +119,8 @@ def _gpu_ids(order: Order, slot: Slot, share: Share, held: Held) -> tuple[str, .
     return gpu_ids
 
 
-def _check(order: Order) -> None:
+def check(order: Order) -> None:
+    """What no executor can start. Raises Refused."""
     if not order.placement:
         raise Refused("its placement names no node")
     names = [slot.node for slot in order.placement]
@@ -137,7 +138,8 @@ def _check(order: Order) -> None:
         raise Refused("its command, environment or directories hold what no process can be given (NUL, = in a name)")
 
 
-def _user(uid: int | None) -> dict[str, Any] | None:
+def user_record(uid: int | None) -> dict[str, Any] | None:
+    """Ids of another user than our own, None for our own. Raises Refused."""
     if uid is None or uid == os.geteuid():
         return None
     if os.geteuid() != 0:
@@ -149,12 +151,13 @@ def _user(uid: int | None) -> dict[str, Any] | None:
     return {"uid": uid, "gid": account.pw_gid, "groups": os.getgrouplist(account.pw_name, account.pw_gid)}
 
 
-def _account(uid: int) -> tuple[str, str, str]:
+def account(uid: int) -> tuple[str, str, str]:
+    """Name, home and shell."""
     try:
-        account = pwd.getpwuid(uid)
+        entry = pwd.getpwuid(uid)
     except KeyError:  # as in containers
         return str(uid), "/", "/bin/sh"
-    return account.pw_name, account.pw_dir, account.pw_shell or "/bin/sh"
+    return entry.pw_name, entry.pw_dir, entry.pw_shell or "/bin/sh"
 
 
 def _free_port(held: Set[int]) -> int:

@@ -70,6 +70,7 @@ class Supervisor:
     def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
         self.folder, self.spec, self.node = folder, spec, node
         self.above = os.path.dirname(folder)
+        self.failed_path = f"{self.above}/failed.json"
         self.groups = cgroups.Groups(dict(node["cgroups"]))
         self.limit_bytes = int(node["memory_gib"] * (1 << 30))
         self.status: int | None = None
@@ -149,16 +150,20 @@ class Supervisor:
 
     def look(self) -> None:
         """Whether somebody wants it to end."""
-        stop = records.read(f"{self.above}/stop.json")
+        stop = self.stop_record()
         if stop is not None and stop["until_monotonic_s"] < self.kill_at_s:
             self.asked, self.kill_at_s, self.overdue = True, stop["until_monotonic_s"], stop["overdue"]
-        failed = None if self.asked or self.stopping else records.read(f"{self.above}/failed.json")
+        failed = None if self.asked or self.stopping else records.read(self.failed_path)
         if failed is not None:
             self.kill_at_s = min(self.kill_at_s, time.monotonic() + GANG_GRACE_S)
         if (self.asked or failed is not None) and not self.stopping:
             self.stopping = True
             if self.running and self.kill_at_s > 0:
                 self.command.signal(signal.SIGTERM)
+
+    def stop_record(self) -> "dict[str, Any] | None":
+        """That it is to end, and until when."""
+        return records.read(f"{self.above}/stop.json")
 
     def reap(self) -> bool:
         """Take in those that ended; False when none is left."""
@@ -182,13 +187,13 @@ class Supervisor:
             return
         failure = {"node": self.node["name"], "status": self.status}
         try:
-            records.write_first(f"{self.above}/failed.json", failure)
+            records.write_first(self.failed_path, failure)
             told = LOOK
         except OSError:  # a full disk: no time for courtesies
             told = KILL_NOW
         for peer in peers:
             record = records.read(f"{self.above}/{peer}/pid.json")
-            if record is not None:
+            if record is not None and record["boot"] == processes.boot_id():
                 processes.send(tuple(record["shim"]), told)
 
     def clear(self) -> int:
