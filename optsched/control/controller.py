@@ -1,6 +1,7 @@
 """The controller: observe, decide, write down, act. Its loop holds no state that the journal does not."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,7 +130,7 @@ class Controller:
         try:
             self.statuses = self.executor.inventory()
             self.observed = {one.key: one for one in self.executor.observe()}
-        except NoAnswer as error:
+        except (NoAnswer, OSError) as error:
             self._silent(str(error))
             return
         now_s = self.clock.now_s()
@@ -142,8 +143,12 @@ class Controller:
                     self._strangers.add(key)
                     self.record(Noted(text=f"{key} is not in the journal; it is left alone"))
             elif seen.state == AttemptState.ENDED and key not in self._forgotten:
-                self.executor.forget(key)
-                self._forgotten.add(key)
+                self._forget(key)
+
+    def _forget(self, key: AttemptKey) -> None:
+        with suppress(NoAnswer, OSError):  # else tried again at the next turn
+            self.executor.forget(key)
+            self._forgotten.add(key)
 
     def _silent(self, why: str) -> None:
         if self.clock.now_s() - self._answered_s < SILENT_S:
@@ -270,7 +275,7 @@ class Controller:
                 self.executor.kill(attempt.key)
             else:
                 self.executor.checkpoint_stop(attempt.key, attempt.grace_s)
-        except NoAnswer:
+        except (NoAnswer, OSError):
             pass  # asked again until it is seen to have ended
 
     def _start_claimed(self) -> None:
@@ -297,7 +302,7 @@ class Controller:
         self._asked_s[attempt.key] = self.clock.now_s()
         try:
             self.executor.start(self._order(attempt))
-        except NoAnswer:
+        except (NoAnswer, OSError):
             pass  # made again until it is seen
         except Refused as error:
             self.record(StartRefused(job=attempt.key.job, number=attempt.key.number, reason=str(error)))

@@ -1,6 +1,7 @@
 """The thread on which a controller turns; others ask it to do things between turns."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -10,6 +11,8 @@ from .controller import Controller
 from .journal import JournalFault
 
 Answer = TypeVar("Answer")
+LOOK_S = 1.0
+"""How often to look where nothing seems to happen."""
 LONGEST_S = 60.0
 """So long at the most between two turns."""
 
@@ -85,5 +88,8 @@ class Loop:
 
     def _watch(self) -> None:
         while not self._stopping:
-            self.controller.executor.changes(1.0)
+            try:
+                self.controller.executor.changes(LOOK_S)
+            except Exception:  # what is wrong the next turn finds out
+                time.sleep(LOOK_S)
             self._wake.set()

@@ -80,6 +80,38 @@ class ApiSettings(Part):
     administrators: tuple[str, ...] = ()
 
 
+class SlurmSettings(Part):
+    """How the executor `slurm` reaches its nodes: those of `partition`, or of `reservation`, of which optsched is the
+    only user. `account` pays; `options` are further words for sbatch. Slurm is asked every `poll`, and each of its
+    programs may take `timeout`. `conf` is the slurm.conf, `programs` the folder of Slurm's programs and `python` the
+    interpreter on the nodes, where they are not the usual ones."""
+
+    partition: str | None = None
+    reservation: str | None = None
+    account: str | None = None
+    options: tuple[str, ...] = ()
+    poll: Time = Field(default=1.0, validate_default=True)
+    timeout: Time = Field(default=10.0, validate_default=True)
+    conf: Path | None = None
+    programs: Path | None = None
+    python: str | None = None
+
+
+class RaySettings(Part):
+    """Where Ray's head answers (`address`, with `headers` or the bearer token in `token_file`, each call within
+    `timeout`), how often it is asked (`poll`), the label whose values are the names of nodes, the Python of the nodes,
+    and for how long Ray may leave an attempt waiting."""
+
+    address: str = "http://127.0.0.1:8265"
+    headers: dict[str, str] = Field(default_factory=dict)
+    token_file: Path | None = None
+    timeout: Time = 10.0
+    poll: Time = 1.0
+    label: str = "optsched-node"
+    python: str = "python3"
+    start_timeout: Time = 60.0
+
+
 class Settings(Part):
     """The whole file. `state` is the folder of journal and attempts, relative to the file.
 
@@ -103,6 +135,8 @@ class Settings(Part):
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
     api: ApiSettings = ApiSettings()
+    ray: RaySettings = RaySettings()
+    slurm: SlurmSettings = SlurmSettings()
 
     @property
     def cluster(self) -> Cluster:
@@ -144,7 +178,10 @@ def _check(path: Path, settings: Settings) -> None:
         twice = {name for name in found if found.count(name) > 1} if len(set(found)) < len(found) else set()
         if twice:
             raise InputError(f"{path}: {what}: {min(twice)!r} appears more than once; rename or remove one")
-    for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget)):
+    for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget),
+                          ("slurm.poll", settings.slurm.poll), ("slurm.timeout", settings.slurm.timeout),
+                          ("ray.poll", settings.ray.poll), ("ray.timeout", settings.ray.timeout),
+                          ("ray.start_timeout", settings.ray.start_timeout)):
         if not float(seconds) > 0:
             raise InputError(f"{path}: {what}: must be longer than 0 s")
     try:

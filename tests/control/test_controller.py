@@ -244,6 +244,23 @@ def test_a_clock_that_jumps_is_noted_and_nothing_else_happens(lab: Lab) -> None:
     assert lab.status() == {"a": "completed"} and len(lab.controller.state.jobs["a"].attempts) == 1
 
 
+def test_a_broken_connection_is_no_answer(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ConnectionResetError("reset by peer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lab.executor, "start", broken)
+        lab.submit("a", 8, 20.0)
+        lab.run(10)
+        assert lab.status() == {"a": "starting"}
+    with monkeypatch.context() as patch:
+        patch.setattr(lab.executor, "observe", broken)
+        lab.run(40)
+        assert lab.status() == {"a": "lost"}
+    lab.run(40)
+    assert lab.status() == {"a": "completed"} and lab.executor.begun == [AttemptKey("a", 1)]
+
+
 def test_a_lost_answer_starts_nothing_twice(lab: Lab) -> None:
     lab.executor.deaf = True
     lab.submit("a", 8, 20.0)

@@ -11,6 +11,7 @@ from optsched.cluster import Node
 from optsched.executors.base import AttemptKey, AttemptState, Observation, Order
 from optsched.executors.local import LocalExecutor, LocalNode, processes
 from optsched.instance import Slot
+from tests.live.slurm_cluster import SlurmCluster, missing, slurm_cluster
 
 PATIENCE_S = 180.0
 """For what happens at once on any machine that is not on its knees."""
@@ -94,6 +95,16 @@ def _environment(pid: int) -> bytes:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return b""
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmCluster]:
+    """A cluster for all tests of Slurm of this process."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with slurm_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture
