@@ -55,7 +55,7 @@ def test_help_imports_nothing_heavy():
         ("--bogus",),
         ("solve",),
         ("solve", "x", "--bogus"),
-        ("list", "executors"),
+        ("list", "nodes"),
         ("schema", "cluster"),
         ("verify", "x"),
         ("solve", "x", "--workers", "0"),

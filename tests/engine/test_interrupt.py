@@ -87,7 +87,7 @@ def test_nothing_outlives_a_killed_engine(solver: str, number: int, tmp_path: Pa
     process.send_signal(number)
     process.communicate(timeout=60)
     assert all(gone(pid) for pid in started)
-    until_s = time.monotonic() + 5.0
+    until_s = time.monotonic() + 60.0
     while list(tmp_path.glob("optsched-*")) and time.monotonic() < until_s:
         time.sleep(0.02)
     assert list(tmp_path.glob("optsched-*")) == []

@@ -95,7 +95,7 @@ def test_after_waits_and_says_so(live: Live) -> None:
     assert status == 201 and job["reason"] == "it comes after before"
     assert live.submit(after=["nothing"])[1] == {"error": "after: there is no job 'nothing'"}
     live.ask("POST", "/v1/jobs/before/cancel")
-    assert live.wait("behind", "cancelled")["reason"] == "before, which it comes after, cancelled"
+    assert live.wait("behind", "cancelled")["reason"] == "before, which it comes after, was cancelled"
     assert live.submit(after=["before"])[1] == {"error": "after: before was cancelled, so this would never start"}
 
 

@@ -99,7 +99,7 @@ def test_a_model_has_one_size(live: Live) -> None:
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [
-    ("GET", "/", 404), ("GET", "/v1", 404), ("GET", "/v1/jobs/", 404), ("GET", "/v1/jobs/none", 404),
+    ("GET", "/index.html", 404), ("GET", "/v1", 404), ("GET", "/v1/jobs/", 404), ("GET", "/v1/jobs/none", 404),
     ("GET", "/v1/jobs/../../etc/passwd", 404), ("GET", "/v1/jobs/%2e%2e%2fetc", 404), ("GET", "/v1/jobs/%00", 404),
     ("GET", "/v1/jobs/a%0ab", 404), ("GET", "/v1/jobs/%FF/output", 404), ("GET", "/v1/jobs/" + "a" * 5000, 404),
     ("DELETE", "/v1/jobs", 405), ("PUT", "/v1/state", 405), ("POST", "/v1/jobs/none/cancel", 404),
