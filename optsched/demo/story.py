@@ -36,7 +36,8 @@ def tell(controller: Controller) -> Story:
     jobs = controller.state.jobs
     instance, plan = happened(controller.state, controller.cluster, (), name="optsched demo")
     asked = tuple(
-        replace(jobs[one.name].submission.job, submit_s=one.at_s, profile=jobs[one.name].profile) for one in ARRIVALS
+        replace(jobs[one.name].submission.job, submit_s=instance.job[one.name].submit_s, profile=jobs[one.name].profile)
+        for one in ARRIVALS
     )
     stated = Instance(name="demo", cluster=controller.cluster, jobs=asked)
     measured = {entry.id: entry.completion_s - instance.job[entry.id].submit_s for entry in plan.jobs}
