@@ -13,6 +13,7 @@ from optsched.executors.local import LocalExecutor, LocalNode, processes
 from optsched.instance import Slot
 from tests.live.slurm_cluster import SlurmCluster, missing, slurm_cluster
 
+pytest.register_assert_rewrite(f"{__package__}.conformance")
 PATIENCE_S = 180.0
 """For what happens at once on any machine that is not on its knees."""
 

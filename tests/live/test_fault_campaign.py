@@ -102,7 +102,7 @@ def test_without_a_fault(lab: Path) -> None:
 
 
 def test_killed_again_and_again(lab: Path) -> None:
-    campaign(lab, random.Random(1), 8)
+    campaign(lab, random.Random(1), 5)
 
 
 @pytest.mark.slow

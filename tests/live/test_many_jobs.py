@@ -34,7 +34,8 @@ def test_all_complete_and_nothing_stays(tmp_path: Path, jobs: int, capsys: pytes
         assert all(len(job.attempts) == 1 for job in here.controller.state.jobs.values())
         assert me.num_fds() <= open_files
         assert me.memory_info().rss / 2**20 - memory_mib < MOST_GROWTH_MIB
-        assert not [one for one in me.children(recursive=True) if str(tmp_path) in " ".join(one.cmdline())]
+        here.controller.executor.observe()  # takes leave of supervisors that have ended
+        assert not [one for one in me.children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
         assert not list((tmp_path / "state" / "attempts").rglob("*.json"))
         assert here.controller.executor.observe() == ()
         rounds_s = [entry.wall_s for entry in here.controller.journal.rounds()]

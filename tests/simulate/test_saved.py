@@ -14,11 +14,12 @@ from optsched import files
 from optsched.cli import simulate as simulate_command
 from optsched.errors import InputError
 from optsched.instance import Instance
-from optsched.registry import names, policy
+from optsched.registry import policy
 from optsched.simulate import saved
 from optsched.simulate.run import Simulation
 from optsched.simulate.saved import Interrupted, run_saving, take_up
 from optsched.traces.synth import generate
+from tests.policies.heavy import POLICIES
 
 ASKED = {"policy": "x", "round_s": None}
 
@@ -45,7 +46,7 @@ def die() -> None:
     raise Killed
 
 
-@pytest.mark.parametrize("name", names("policies"))
+@pytest.mark.parametrize("name", POLICIES)
 def test_killed_twice_it_ends_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved, "EVERY_S", 0.0)
     monkeypatch.setattr(saved, "MOST_OF_TIME", 1e9)

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance
-from optsched.registry import names, policy
+from optsched.registry import policy
 from optsched.simulate.estimates import learned
 from optsched.simulate.estimates.parse import parse
 from optsched.simulate.run import Simulation, Stalled
+from tests.policies.heavy import POLICIES
 
 from .believing import ALL, HERE, Heard, made, simulated, workload
 from .random_instances import instances
@@ -48,7 +49,7 @@ def test_estimates_do_not_depend_on_what_comes_later(kind: str, seed: int) -> No
         assert before.answers != after.answers  # they do depend on what came before
 
 
-@pytest.mark.parametrize("name", names("policies"))
+@pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("kind", ["none", "history"])
 def test_policies_know_no_more_than_the_estimates(name: str, kind: str) -> None:
     instance = workload(7, jobs=24, gpus=5)

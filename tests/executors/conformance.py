@@ -1,0 +1,398 @@
+"""What every executor must do. A test module derives from `Conformance` and gives it a `place`.
+
+Everything is asked through the interface, of real processes, at least two nodes of at least four GPUs each.
+"""
+
+import os
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optsched.executors.base import AttemptKey, AttemptState, Executor, NoAnswer, Observation, Order, Refused
+from optsched.executors.local import processes
+from optsched.instance import Slot
+
+PATIENCE_S = 120.0
+COUNTING_JOB = str(Path(__file__).parents[1] / "live" / "counting_job.py")
+
+
+def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
+    """What `true` returns once that is not false."""
+    end_s = time.monotonic() + patience_s
+    while not (found := true()):
+        assert time.monotonic() < end_s, "it never happened"
+        time.sleep(0.02)
+    return found
+
+
+class Place(ABC):
+    """An executor, the nodes it has, and what can happen to them. `folder` is empty and seen by all nodes."""
+
+    executor: Executor
+    folder: Path
+    nodes: tuple[str, ...]
+    not_for_others: str | None = None
+    """Why other users can run nothing here."""
+
+    @abstractmethod
+    def open(self) -> Executor:
+        """An executor on the same state as the last one."""
+
+    def reopen(self) -> None:
+        """As after `kill -9` of the controller: nothing of the old executor is left but what it wrote."""
+        self.executor.close()
+        self.executor = self.open()
+
+    def lose_node(self, node: str) -> None:
+        """Have a node go down with all that runs there."""
+        pytest.skip("its nodes cannot be lost one by one")
+
+    def return_node(self, node: str) -> None:
+        """Have it come back."""
+        raise NotImplementedError
+
+    def restart_manager(self) -> None:
+        """Kill what stands between executor and nodes, and start it again."""
+        pytest.skip("nothing stands between it and its nodes")
+
+    # ------------------------------------------------------------------------------------------- what tests ask
+
+    def order(
+        self, job: str, *argv: str, nodes: Sequence[str] = (), gpus: int = 1, number: int = 1, **more: Any
+    ) -> Order:
+        placement = tuple(Slot(node=node, gpus=gpus, cpus=1) for node in nodes or self.nodes[:1])
+        more.setdefault("directory", str(self.folder))
+        return Order(key=AttemptKey(job, number), placement=placement, argv=argv, **more)
+
+    def shell(self, job: str, script: str, **more: Any) -> AttemptKey:
+        order = self.order(job, "/bin/sh", "-c", script, **more)
+        self.executor.start(order)
+        return order.key
+
+    def see(self, key: AttemptKey) -> Observation:
+        return next(seen for seen in self.executor.observe() if seen.key == key)
+
+    def sees(self, key: AttemptKey) -> bool:
+        return any(seen.key == key for seen in self.executor.observe())
+
+    def reach(self, key: AttemptKey, state: AttemptState) -> Observation:
+        until(lambda: self.see(key).state in (state, AttemptState.ENDED))
+        seen = self.see(key)
+        assert seen.state is state, (seen.exit_status, seen.reason)
+        return seen
+
+    def end(self, key: AttemptKey) -> Observation:
+        return self.reach(key, AttemptState.ENDED)
+
+    def printed(self, key: AttemptKey) -> str:
+        output = self.see(key).output
+        return Path(output).read_text() if output is not None and Path(output).exists() else ""
+
+    def variables(self, key: AttemptKey) -> dict[str, str]:
+        return dict(line.split("=", 1) for line in self.printed(key).splitlines())
+
+    def processes(self, key: AttemptKey) -> list[int]:
+        return processes.marked(f"OPTSCHED_KEY={key}".encode(), f"PLACE={self.folder}".encode())
+
+    def clear(self) -> None:
+        for seen in self.executor.observe():
+            if seen.state is not AttemptState.ENDED:
+                self.executor.kill(seen.key)
+        until(lambda: all(seen.state is AttemptState.ENDED for seen in self.executor.observe()))
+        self.executor.close()
+
+
+class Conformance:
+    """The suite."""
+
+    def test_inventory(self, place: Place) -> None:
+        statuses = place.executor.inventory()
+        assert [status.node.name for status in statuses if status.usable] == list(place.nodes)
+        assert all(status.node.gpus >= 4 for status in statuses)
+        assert place.executor.observe() == ()
+
+    def test_exact_node_and_what_the_command_is_told(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("A_TOKEN", "secret")
+        saved = place.folder / "saved" / "env"
+        order = place.order(
+            "env", "env", nodes=place.nodes[1:2], gpus=2, checkpoint_directory=str(saved), environment={"MINE": "a=b"}
+        )
+        place.executor.start(order)
+        seen = place.end(order.key)
+        assert (seen.exit_status, seen.reason) == (0, None)
+        assert seen.started_s and seen.ended_s and 0 <= seen.ended_s - seen.started_s < 60
+        assert abs(time.time() - seen.ended_s) < 60
+        variables = place.variables(order.key)
+        expected = {
+            "OPTSCHED_JOB": "env", "OPTSCHED_ATTEMPT": "1", "OPTSCHED_KEY": "optsched:env:1",
+            "OPTSCHED_CHECKPOINT_DIR": str(saved), "OPTSCHED_NODES": place.nodes[1], "OPTSCHED_NODE": place.nodes[1],
+            "OPTSCHED_NODE_RANK": "0", "OPTSCHED_GPUS_PER_NODE": "2", "OMP_NUM_THREADS": "1", "MINE": "a=b",
+        }
+        assert {**variables, **expected} == variables
+        assert "MASTER_ADDR" not in variables and "secret" not in variables.values()
+        assert list(seen.gpu_ids) == [place.nodes[1]]
+        assert len(set(seen.gpu_ids[place.nodes[1]])) == 2
+        assert variables["CUDA_VISIBLE_DEVICES"].split(",") == list(seen.gpu_ids[place.nodes[1]])
+        assert saved.is_dir()
+
+    def test_no_gpu_is_given_twice(self, place: Place) -> None:
+        keys = [place.shell(f"half{i}", "sleep 600", gpus=2) for i in range(2)]
+        ids = [gpu for key in keys for gpu in place.reach(key, AttemptState.RUNNING).gpu_ids[place.nodes[0]]]
+        assert len(ids) == len(set(ids)) == 4
+
+    def test_a_command_without_gpus_sees_none(self, place: Place) -> None:
+        key = place.shell("cpu", "echo \"<$CUDA_VISIBLE_DEVICES>\"", gpus=0)
+        assert place.end(key).exit_status == 0
+        assert place.printed(key) == "<>\n"
+
+    def test_how_it_ended_is_told(self, place: Place) -> None:
+        cases = {
+            "status": (("sh", "-c", "exit 3"), 3, None),
+            "kill": (("sh", "-c", "kill -9 $$"), -9, None),
+            "usr2": (("sh", "-c", "kill -USR2 $$"), -12, None),
+            "absent": (("no-such-command",), 127, "its command no-such-command is not found"),
+        }
+        orders = {job: place.order(job, *argv) for job, (argv, _, _) in cases.items()}
+        for order in orders.values():
+            place.executor.start(order)
+        for job, (_, status, reason) in cases.items():
+            seen = place.end(orders[job].key)
+            assert (seen.exit_status, seen.reason) == (status, reason)
+
+    def test_gang(self, place: Place) -> None:
+        """Its commands meet, ranked as placed; the first to fail ends all."""
+        nodes = place.nodes[1::-1]
+        script = """
+        touch at-$OPTSCHED_NODE_RANK-$OPTSCHED_NODE; echo $MASTER_ADDR $MASTER_PORT
+        until test -e at-0-* -a -e at-1-*; do sleep 0.02; done
+        if [ $OPTSCHED_NODE_RANK = 1 ]; then until test -e go; do sleep 0.02; done; exit 4; fi
+        sleep 600
+        """
+        key = place.shell("gang", script, nodes=nodes, gpus=2, environment={"PLACE": str(place.folder)})
+        seen = place.reach(key, AttemptState.RUNNING)
+        assert {node: len(ids) for node, ids in seen.gpu_ids.items()} == dict.fromkeys(nodes, 2)
+        until(lambda: all((place.folder / f"at-{rank}-{node}").exists() for rank, node in enumerate(nodes)))
+        address, port = place.printed(key).split()
+        assert address and int(port) > 1023
+        (place.folder / "go").touch()
+        seen = place.end(key)
+        assert (seen.exit_status, seen.reason) == (4, f"on {nodes[1]} its command ended with exit status 4")
+        assert not place.processes(key)
+
+    def test_a_gang_ends_well(self, place: Place) -> None:
+        seen = place.end(place.shell("gang", "exit 0", nodes=place.nodes[:2]))
+        assert (seen.exit_status, seen.reason) == (0, None)
+
+    def test_a_gang_is_killed_whole(self, place: Place) -> None:
+        script = "trap '' TERM; touch $OPTSCHED_NODE; sleep 600"
+        key = place.shell("gang", script, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)})
+        until(lambda: all((place.folder / node).exists() for node in place.nodes[:2]))
+        for _ in range(3):
+            place.executor.kill(key)
+        seen = place.end(key)
+        assert (seen.exit_status, seen.reason) == (-9, None)
+        assert not place.processes(key)
+        place.executor.kill(key)
+        assert place.see(key) == seen
+
+    def test_starting_again_does_nothing(self, place: Place) -> None:
+        order = place.order("once", "sh", "-c", "echo run >> runs; sleep 0.3")
+        for _ in range(3):
+            place.executor.start(order)
+        place.reopen()
+        place.executor.start(order)
+        place.end(order.key)
+        place.executor.start(order)
+        place.reopen()
+        place.executor.start(order)
+        assert place.end(order.key).exit_status == 0
+        assert (place.folder / "runs").read_text() == "run\n"
+
+    def test_saved_and_resumed_elsewhere(self, place: Place) -> None:
+        """No step is lost and none is done twice, on another node and with more GPUs."""
+        log, steps = place.folder / "log", 10**6
+        words = (sys.executable, "-S", COUNTING_JOB, str(log))
+        saved = str(place.folder / "checkpoints")
+        first = place.order("count", *words, str(steps), "0.02", checkpoint_directory=saved)
+        place.executor.start(first)
+        until(lambda: log.exists() and len(log.read_text().splitlines()) > 5)
+        for _ in range(2):  # the second time it was asked before
+            place.executor.checkpoint_stop(first.key, 60)
+        seen = place.end(first.key)
+        assert (seen.exit_status, seen.reason) == (85, None)
+        done = int((Path(saved) / "step").read_text())
+        second = place.order(
+            "count", *words, str(done + 5), "0.02", nodes=place.nodes[1:2], gpus=2, number=2, checkpoint_directory=saved
+        )
+        place.executor.start(second)
+        assert place.end(second.key).exit_status == 0
+        lines = [line.split() for line in log.read_text().splitlines()]
+        assert "OVERLAP" not in {line[0] for line in lines}
+        counted = [(int(line[0]), int(line[1])) for line in lines if line[0] != "SAVED"]
+        assert counted == [(step, 1 if step <= done else 2) for step in range(1, done + 6)]
+
+    def test_a_gang_is_asked_to_save(self, place: Place) -> None:
+        script = 'test $OPTSCHED_NODE_RANK = 0 && trap "exit 85" TERM; touch r$OPTSCHED_NODE_RANK; sleep 600 & wait'
+        key = place.shell("gang", script, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)})
+        until(lambda: all((place.folder / f"r{rank}").exists() for rank in (0, 1)))
+        place.executor.checkpoint_stop(key, 60)
+        seen = place.end(key)
+        assert (seen.exit_status, seen.reason) == (85, None)
+        assert not place.processes(key)
+
+    def test_the_deadline_holds_without_a_controller(self, place: Place) -> None:
+        mine = {"PLACE": str(place.folder)}
+        key = place.shell("deaf", "trap '' TERM; touch ready; while :; do sleep 0.05; done", environment=mine)
+        until(lambda: (place.folder / "ready").exists())
+        place.executor.checkpoint_stop(key, 0.5)
+        place.executor.close()
+        try:
+            until(lambda: not place.processes(key))
+        finally:
+            place.executor = place.open()
+        seen = place.end(key)
+        assert (seen.exit_status, seen.reason) == (-9, "did not stop within the 0.5 s it was given, and was killed")
+
+    def test_killed_before_it_was_started(self, place: Place) -> None:
+        order = place.order("never", "touch", "ran")
+        place.executor.kill(order.key)
+        for _ in range(2):
+            place.executor.start(order)
+            seen = place.see(order.key)
+            assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, None, "was never started")
+            place.reopen()
+        assert not (place.folder / "ran").exists()
+
+    def test_killed_right_after_it_was_started(self, place: Place) -> None:
+        keys = [place.shell(f"job{i}", "echo ran >> runs; sleep 600", gpus=0) for i in range(4)]
+        for key in keys:
+            place.executor.kill(key)
+        for key in keys:
+            assert place.end(key).exit_status in (-9, None)
+
+    def test_what_is_left_behind_is_ended(self, place: Place) -> None:
+        script = "(setsid sh -c 'trap \"\" TERM; sleep 600' &); (sleep 600 &); exit 0"
+        key = place.shell("daemons", script, environment={"PLACE": str(place.folder)})
+        seen = place.end(key)
+        assert (seen.exit_status, seen.reason) == (0, "left 3 processes behind, which were killed")
+        assert not place.processes(key)
+
+    def test_a_controller_that_is_killed_finds_what_runs(self, place: Place) -> None:
+        key = place.shell("job", "until test -e go; do sleep 0.05; done; exit 7")
+        before = place.reach(key, AttemptState.RUNNING)
+        place.reopen()
+        assert place.see(key) == before
+        (place.folder / "go").touch()
+        assert place.end(key).exit_status == 7
+
+    def test_what_ended_meanwhile_is_told(self, place: Place) -> None:
+        key = place.shell("job", "touch ran; exit 7", environment={"PLACE": str(place.folder)})
+        place.executor.close()
+        try:
+            until(lambda: (place.folder / "ran").exists() and not place.processes(key))
+        finally:
+            place.executor = place.open()
+        seen = place.end(key)
+        place.reopen()
+        assert place.see(key) == seen
+        assert (seen.exit_status, seen.reason) == (7, None)
+
+    def test_forgotten(self, place: Place) -> None:
+        key = place.shell("job", "echo hello; until test -e go; do sleep 0.05; done")
+        place.reach(key, AttemptState.RUNNING)
+        with pytest.raises(NoAnswer):
+            place.executor.forget(key)
+        (place.folder / "go").touch()
+        output = place.end(key).output
+        for _ in range(2):
+            place.executor.forget(key)
+        assert not place.sees(key)
+        place.reopen()
+        assert not place.sees(key)
+        assert output is not None and Path(output).read_text() == "hello\n"
+
+    def test_progress_and_use(self, place: Place) -> None:
+        script = "import os; x = bytearray(200 << 20); print(open(os.environ['OPTSCHED_PROGRESS'], 'w').write("
+        script += """'{"step": 3, "at_s": 9.5}'))"""
+        order = place.order("job", sys.executable, "-S", "-c", script)
+        place.executor.start(order)
+        seen = place.end(order.key)
+        assert seen.progress is not None and (seen.progress.step, seen.progress.at_s) == (3, 9.5)
+        assert seen.peak_memory_gib is not None and 0.15 < seen.peak_memory_gib < 0.5
+        assert seen.cpu_s is not None and seen.cpu_s > 0
+
+    def test_too_much_memory(self, place: Place) -> None:
+        script = "import time; x = bytearray(b'x') * (400 << 20); time.sleep(600)"
+        order = place.order("job", sys.executable, "-S", "-c", script, memory_gib=(0.125,))
+        place.executor.start(order)
+        seen = place.end(order.key)
+        assert (seen.exit_status, seen.reason) == (-9, "its memory limit of 0.125 GiB was exceeded")
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"nodes": ("elsewhere",)}, "node elsewhere is not one of this executor"),
+            ({"gpus": 999}, "GPUs"),
+            ({"directory": "here"}, "'here' is not an absolute path"),
+            ({"environment": {"A=B": "c"}}, "NUL"),
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, place: Place, change: dict[str, Any], words: str) -> None:
+        with pytest.raises(Refused, match=words):
+            place.shell("job", "true", **change)
+        assert place.executor.observe() == ()
+        place.reopen()
+        assert place.executor.observe() == ()
+
+    def test_as_another_user(self, place: Place) -> None:
+        if os.geteuid() != 0:
+            pytest.skip("only root can start processes of others")
+        if place.not_for_others is not None:
+            pytest.skip(place.not_for_others)
+        (place.folder / "theirs").mkdir()
+        os.chown(place.folder / "theirs", 65534, 65534)
+        order = place.order(
+            "job", "sh", "-c", "id -u; id -g; echo mine > file; exit 3", user=65534, nodes=place.nodes[:2],
+            directory=str(place.folder / "theirs"),
+        )
+        place.executor.start(order)
+        seen = place.end(order.key)
+        assert (seen.exit_status, place.printed(order.key)) == (3, "65534\n65534\n"), seen.reason
+        assert (place.folder / "theirs" / "file").stat().st_uid == 65534
+
+    def test_a_lost_node(self, place: Place) -> None:
+        """What ran there ends, nobody knows how; what runs elsewhere goes on."""
+        lost, other = place.nodes[:2]
+        gone, stays = place.shell("gone", "sleep 600", nodes=[lost]), place.shell("stays", "sleep 600", nodes=[other])
+        for key in (gone, stays):
+            place.reach(key, AttemptState.RUNNING)
+        place.lose_node(lost)
+        try:
+            seen = place.end(gone)
+            assert seen.exit_status is None and seen.reason
+            found = until(lambda: [one for one in place.executor.inventory() if not one.usable])
+            assert [status.node.name for status in found] == [lost]
+            assert found[0].reason
+            assert place.see(stays).state is AttemptState.RUNNING
+        finally:
+            place.return_node(lost)
+        until(lambda: all(status.usable for status in place.executor.inventory()))
+        assert place.end(place.shell("again", "exit 0", nodes=[lost])).exit_status == 0
+
+    def test_a_manager_that_is_restarted(self, place: Place) -> None:
+        """What runs goes on, and ends meanwhile or later; both are told."""
+        later = place.shell("later", "until test -e go; do sleep 0.05; done; exit 7")
+        soon = place.shell("soon", "until test -e went; do sleep 0.05; done; exit 6")
+        for key in (later, soon):
+            place.reach(key, AttemptState.RUNNING)
+        (place.folder / "went").touch()
+        place.restart_manager()
+        assert place.end(soon).exit_status == 6
+        assert place.reach(later, AttemptState.RUNNING)
+        (place.folder / "go").touch()
+        assert place.end(later).exit_status == 7

@@ -1,0 +1,46 @@
+"""The Ray executor does what every executor must, on a real cluster."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from optsched.executors.ray import RayExecutor
+from tests.executors.conformance import Conformance, Place
+from tests.executors.ray.conftest import PATIENCE_S, RayCluster
+
+pytestmark = pytest.mark.slow
+
+
+class RayPlace(Place):
+    nodes = ("n1", "n2")
+
+    def __init__(self, folder: Path, cluster: RayCluster) -> None:
+        self.folder, self.cluster = folder, cluster
+        self.executor = self.open()
+
+    def open(self) -> RayExecutor:
+        return RayExecutor(self.folder / "state", self.cluster.server, poll_s=0.3, start_timeout_s=PATIENCE_S)
+
+    def lose_node(self, node: str) -> None:
+        self.cluster.kill(node)
+
+    def return_node(self, node: str) -> None:
+        self.cluster.start_node(node)
+
+    def restart_manager(self) -> None:
+        self.cluster.restart_job_server()
+
+
+@pytest.fixture
+def place(cluster: RayCluster) -> Iterator[RayPlace]:
+    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
+        Path(name).chmod(0o755)
+        made = RayPlace(Path(name), cluster)
+        yield made
+        made.clear()
+
+
+class TestRay(Conformance):
+    pass

@@ -1,0 +1,249 @@
+"""A real Slurm cluster on this host: munged, slurmctld and several slurmd with fake GPUs, all in one folder."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from optsched.executors.local import processes
+from optsched.executors.slurm.client import SlurmClient
+from optsched.executors.slurm.executor import SlurmExecutor
+from optsched.executors.slurm.site import Site
+
+PACKAGES = "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins"
+CONF = """
+ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/run/slurmctld.pid
+SlurmdPidFile={folder}/run/slurmd.%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd.%n.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerType=sched/builtin
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=2,default_queue_depth=2000
+PriorityType=priority/basic
+PreemptType=preempt/none
+ReturnToService=1
+JobRequeue=1
+KillWait=5
+MinJobAge=600
+MaxJobCount=20000
+SlurmctldTimeout=10
+SlurmdTimeout=10
+MessageTimeout=10
+MpiDefault=none
+SwitchType=switch/none
+GresTypes=gpu
+TreeWidth=256
+NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=32 Sockets=2 CoresPerSocket=16 \
+ThreadsPerCore=1 RealMemory=500000 Gres=gpu:h100:{gpus} State=UNKNOWN
+PartitionName=optsched Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=NO
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+"""
+
+
+def missing() -> str | None:
+    """Why no cluster can be had here, None if one can."""
+    absent = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name, path=_path()) is None]
+    if absent:
+        return f"{', '.join(absent)} not found; apt-get install --no-install-recommends {PACKAGES}"
+    return None if os.geteuid() == 0 else "only root can make fake GPUs and start slurmd"
+
+
+def _path() -> str:
+    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+
+
+class SlurmCluster:
+    """The daemons, and what a test does to them."""
+
+    def __init__(self, folder: Path, nodes: int, gpus: int) -> None:
+        self.folder, self.nodes, self.gpus = folder, nodes, gpus
+        self.conf = folder / "etc" / "slurm.conf"
+
+    def prepare(self) -> None:
+        """All files, and munged."""
+        for name in ("etc", "munge", "state", "log", "run", "dev", *(f"spool/n{i}" for i in self._numbers())):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
+        (self.folder / "munge").chmod(0o711)
+        for i in range(self.gpus):
+            os.mknod(self.folder / "dev" / f"nvidia{i}", 0o020666, os.makedev(195, i))
+        key = self.folder / "munge" / "key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        first = _free_ports(self.nodes + 1)
+        self.conf.write_text(CONF.format(
+            host=socket.gethostname().split(".")[0], port=first, folder=self.folder, nodes=self.nodes, gpus=self.gpus,
+            first=first + 1, last=first + self.nodes,
+        ))
+        (self.folder / "etc" / "gres.conf").write_text(
+            f"AutoDetect=off\nNodeName=n[1-{self.nodes}] Name=gpu Type=h100 "
+            f"File={self.folder}/dev/nvidia[0-{self.gpus - 1}]\n"
+        )
+        munge = self.folder / "munge"
+        self._run(
+            "munged", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
+            f"--log-file={munge}/log", f"--seed-file={munge}/seed",
+        )
+
+    def _numbers(self) -> range:
+        return range(1, self.nodes + 1)
+
+    def _run(self, *words: str) -> str:
+        done = subprocess.run(
+            words, env={"PATH": _path(), "SLURM_CONF": str(self.conf)}, capture_output=True, text=True, timeout=90,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def slurm(self, *words: str) -> str:
+        """What one of Slurm's programs prints, once the controller answers."""
+        return self._run(*words)
+
+    def start_controller(self) -> None:
+        self._run("slurmctld", "-f", str(self.conf))
+
+    def start_node(self, number: int) -> None:
+        self._run("slurmd", "-N", f"n{number}", "-f", str(self.conf))
+
+    def until_saved(self) -> None:
+        """Until the controller has written down all that it knows now, which it does every five seconds."""
+        mark = f"saved-{time.monotonic_ns()}"
+        job = self._run("sbatch", "--parsable", "--hold", f"--job-name={mark}", "--wrap=true").strip()
+        wait_until(lambda: mark.encode() in (self.folder / "state" / "job_state").read_bytes())
+        self._run("scancel", job)
+
+    def kill_controller(self) -> None:
+        """As in a crash."""
+        self._kill(self.folder / "run" / "slurmctld.pid", signal.SIGKILL)
+
+    def kill_node(self, number: int) -> None:
+        """A crash of the host: slurmd, its slurmstepd and all below them."""
+        self._kill(self.folder / "run" / f"slurmd.n{number}.pid", signal.SIGKILL)
+        ours = (f"SLURMD_NODENAME=n{number}".encode(), f"SLURM_CONF={self.conf}".encode())
+        agents = processes.marked(*ours)
+        above = [one.pid for pid in agents for one in psutil.Process(pid).parents() if one.name() == "slurmstepd"]
+        below = [pid for agent in agents for pid in processes.descendants(agent)]
+        processes.send_all(list(dict.fromkeys([*above, *agents, *below])), signal.SIGKILL)
+
+    def set_node(self, number: int, state: str) -> None:
+        """As an administrator does."""
+        self._run("scontrol", "update", f"nodename=n{number}", f"state={state}", "reason=a test")
+        if state == "resume":
+            wait_until(lambda: self._states(f"--nodes=n{number}") in (["idle"], ["mix"]))
+
+    def _states(self, *which: str) -> list[str]:
+        return self._run("sinfo", "-h", "-p", "optsched", "-N", *which, "-o", "%t").split()
+
+    def _kill(self, file: Path, number: int) -> None:
+        with suppress(OSError, ValueError):
+            pid = int(file.read_text())
+            os.kill(pid, number)
+            end_s = time.monotonic() + 20
+            while (who := processes.identity(pid)) and processes.alive(who) and time.monotonic() < end_s:
+                time.sleep(0.01)
+
+    def until_idle(self) -> None:
+        """Until all nodes take jobs, and a job has run: the first pass over the queue takes seconds."""
+        wait_until(lambda: self._states() == ["idle"] * self.nodes)
+        first = self._run("sbatch", "--parsable", "--output=/dev/null", "--mem=1M", "--wrap=true").strip()
+        wait_until(lambda: self._run("squeue", "-h", "--states=all", f"--jobs={first}", "-o", "%T") == "COMPLETED\n")
+
+    def down(self) -> None:
+        """End all, by the files that say who it is."""
+        with suppress(AssertionError, subprocess.TimeoutExpired):
+            self._run("scancel", "--user=root", "--signal=KILL", "--full")
+            self._run("scancel", "--user=root")
+            with suppress(TimeoutError):
+                wait_until(lambda: not self._run("squeue", "-h", "-o", "%i"), 15)
+        self.kill_controller()
+        for file in (*sorted((self.folder / "run").glob("slurmd.*.pid")), self.folder / "munge" / "pid"):
+            self._kill(file, signal.SIGTERM)
+
+    def executor(self, folder: Path, patience_s: float = 30.0, programs: Path | None = None) -> SlurmExecutor:
+        """One on this cluster, with its state in `folder`."""
+        client = SlurmClient(patience_s, self.conf, programs)
+        return SlurmExecutor(folder, client, Site(partition="optsched", poll_s=0.1, python=everybodys_python()), {})
+
+
+def everybodys_python() -> str | None:
+    """An interpreter that users who may not enter ours' folder can run."""
+    for name in (sys.executable, "/usr/bin/python3"):
+        at = Path(name).resolve()
+        if at.exists() and all(folder.stat().st_mode & 0o001 for folder in (at, *at.parents)):
+            return name
+    return None
+
+
+def wait_until(true: Callable[[], object], patience_s: float = 60.0) -> None:
+    """Raises TimeoutError where that does not come about."""
+    end_s = time.monotonic() + patience_s
+    while not true():
+        if time.monotonic() > end_s:
+            raise TimeoutError
+        time.sleep(0.05)
+
+
+def _free_ports(count: int) -> int:
+    """The first of so many that are free, one after the other."""
+    first = 17000 + os.getpid() % 500 * 30
+    while True:
+        with suppress(OSError):
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("", port))
+            return first
+        first += count
+
+
+@contextmanager
+def slurm_cluster(nodes: int = 4, gpus: int = 4) -> Iterator[SlurmCluster]:
+    """A cluster that is up."""
+    with tempfile.TemporaryDirectory(prefix="optsched-slurm-", ignore_cleanup_errors=True) as name:
+        cluster = SlurmCluster(Path(name), nodes, gpus)
+        try:
+            cluster.prepare()
+            cluster.start_controller()
+            for number in range(1, nodes + 1):
+                cluster.start_node(number)
+            cluster.until_idle()
+            yield cluster
+        finally:
+            cluster.down()
+
+
+def main() -> None:
+    """`python -m tests.live.slurm_cluster [NODES [GPUS]]`: a cluster to try things on, until a key is pressed."""
+    reason = missing()
+    if reason is not None:
+        sys.exit(reason)
+    with slurm_cluster(*map(int, sys.argv[1:])) as cluster:
+        input(f"export SLURM_CONF={cluster.conf}\nup; Enter ends it: ")
+
+
+if __name__ == "__main__":
+    main()
