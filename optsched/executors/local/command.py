@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 """Exit status where the command could not be run, as of a shell."""
-ALL_SIGNALS = range(1, signal.NSIG)
+ALL_SIGNALS = signal.valid_signals()
 
 
 class Command:
@@ -44,9 +44,9 @@ class Command:
 
     def cancel(self) -> None:
         """Do not let it."""
+        os.kill(self.pid, signal.SIGKILL)  # before the gate closes, which would end it too, with another status
         os.close(self._gate)
         os.close(self._said)
-        os.kill(self.pid, signal.SIGKILL)
 
     def signal(self, number: int) -> None:
         """Send a signal to its process group, stopped processes included."""
@@ -69,6 +69,7 @@ def _become(held: int, say: int, folder: str, spec: "dict[str, Any]", node: "dic
             os.sched_setaffinity(0, node["cores"])
         words = "its output files cannot be made"
         _open_output(folder, spec["user"])
+        os.get_exec_path(environment)  # imports what a search needs while Python's own files can be read
         words = "it cannot run as its user"
         if spec["user"] is not None:
             os.setgroups(spec["user"]["groups"])

@@ -1,0 +1,85 @@
+"""Ray's nodes as this project's: found by a label, checked against what the file declares."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...cluster import Node
+from ..base import NodeStatus
+from ..local.gpus import NODE_NAME
+
+GIB = 1 << 30
+ACCELERATOR = "ray.io/accelerator-type"
+"""The label in which Ray says what its GPUs are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayNode:
+    """One node by the name its label gives it: `ray_id` and `address` are None unless exactly one is alive."""
+
+    status: NodeStatus
+    ray_id: str | None = None
+    address: str | None = None
+
+
+def found_nodes(
+    listed: Iterable[Mapping[str, Any]], label: str, declared: Sequence[Node]
+) -> dict[str, RayNode]:
+    """Nodes by name, in the order of `declared`; without any declared, all that carry `label`, by name.
+
+    A declared node is usable if exactly one node of Ray that is alive carries its name and has the GPUs and cores
+    declared.
+    """
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    for each in listed:
+        name = (each.get("labels") or {}).get(label)
+        if isinstance(name, str):
+            by_name.setdefault(name, []).append(each)
+    wanted = {node.name: node for node in declared}
+    found = {}
+    for name in wanted or sorted(by_name):
+        if not _usable_name(name):
+            continue
+        alive = [each for each in by_name.get(name, []) if each.get("state") == "ALIVE"]
+        dead = [each for each in by_name.get(name, []) if each.get("state") != "ALIVE"]
+        node = wanted.get(name) or _described(name, (alive or dead)[-1])
+        reason = _why_not(node, alive, dead, label)
+        one = alive[0] if len(alive) == 1 else {}
+        found[name] = RayNode(
+            status=NodeStatus(node=node, usable=reason is None, reason=reason),
+            ray_id=one.get("node_id"), address=one.get("node_ip"),
+        )
+    return found
+
+
+def _usable_name(name: str) -> bool:
+    return NODE_NAME.fullmatch(name) is not None and not name.endswith(".json")
+
+
+def _described(name: str, each: Mapping[str, Any]) -> Node:
+    resources = each.get("resources_total") or {}
+    gpu_type = (each.get("labels") or {}).get(ACCELERATOR)
+    gpus = int(resources.get("GPU", 0))
+    memory = resources.get("memory")
+    return Node(
+        name=name, gpu_type=gpu_type if gpus else None, gpus=gpus, cpus=int(resources.get("CPU", 0)),
+        memory_gib=None if memory is None else memory / GIB,
+    )
+
+
+def _why_not(
+    node: Node, alive: Sequence[Mapping[str, Any]], dead: Sequence[Mapping[str, Any]], label: str
+) -> str | None:
+    if len(alive) > 1:
+        return f"{len(alive)} nodes of Ray have the label {label}={node.name}; give each its own"
+    if not alive and not dead:
+        return f"no node of Ray has the label {label}={node.name}"
+    if not alive:
+        said = " ".join(str(dead[-1].get("state_message") or "").split())[:200].rstrip(".")
+        return "its Ray node is dead" + (f": {said}" if said else "")
+    resources = alive[0].get("resources_total") or {}
+    for what, wanted in (("GPU", node.gpus), ("CPU", node.cpus or 0)):
+        if resources.get(what, 0) < wanted:
+            kind = "GPUs" if what == "GPU" else "cores"
+            return f"Ray knows {resources.get(what, 0):g} {kind} of it, {wanted} are declared"
+    return None

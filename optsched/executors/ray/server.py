@@ -1,0 +1,118 @@
+"""Ray's head as it answers over HTTP: the Jobs API and the list of nodes. Every call is bounded in time.
+
+Source: Ray documentation, "Ray Jobs REST API" and "State API" (Ray 2.60). Ray itself need not be installed here.
+"""
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..base import NoAnswer
+
+MOST_NODES = 10_000
+"""Ray lists no more at once."""
+PIECE_BYTES = 1 << 16
+SAID_CHARACTERS = 300
+
+
+class Rejected(Exception):
+    """The server understood and did not do it; the message is the last thing it said."""
+
+
+class JobServer:
+    """The job server of one Ray cluster, at `address` (`http://HOST:8265`).
+
+    `headers` go with each call; the text in `token_file`, read anew for each, goes as a bearer token. A call that has
+    not ended after `timeout_s` raises NoAnswer, as does one whose effect nobody knows.
+    """
+
+    def __init__(
+        self, address: str, headers: Mapping[str, str], token_file: Path | None, timeout_s: float
+    ) -> None:
+        self.address = address.rstrip("/")
+        self._headers = dict(headers)
+        self._token_file = token_file
+        self._timeout_s = timeout_s
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """All nodes that Ray knows, dead ones among them. Raises NoAnswer."""
+        try:
+            answer = self._call("GET", f"/api/v0/nodes?detail=true&limit={MOST_NODES}")
+            return [dict(node) for node in answer["data"]["result"]["result"]]
+        except (KeyError, TypeError, ValueError, Rejected) as error:
+            raise NoAnswer(f"Ray's head at {self.address} did not list its nodes: {error}") from None
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """All submitted jobs that Ray keeps, by submission id. Raises NoAnswer."""
+        try:
+            answer = self._call("GET", "/api/jobs/")
+            return {job["submission_id"]: dict(job) for job in answer if job.get("submission_id")}
+        except (AttributeError, KeyError, TypeError, ValueError, Rejected) as error:
+            raise NoAnswer(f"Ray's head at {self.address} did not list its jobs: {error}") from None
+
+    def submit(self, job: Mapping[str, Any]) -> None:
+        """Submit a job; nothing if its submission id is taken. Raises NoAnswer, Rejected."""
+        try:
+            self._call("POST", "/api/jobs/", job)
+        except (NoAnswer, Rejected) as error:  # which status it comes with depends on Ray's version
+            if f"{job['submission_id']} already exists" not in str(error):
+                raise
+
+    def stop(self, submission_id: str) -> None:
+        """Have Ray send SIGTERM to a job. Raises NoAnswer, Rejected."""
+        self._call("POST", f"/api/jobs/{urllib.parse.quote(submission_id, safe='')}/stop")
+
+    def delete(self, submission_id: str) -> None:
+        """Have Ray forget a job that has ended. Raises NoAnswer, Rejected."""
+        self._call("DELETE", f"/api/jobs/{urllib.parse.quote(submission_id, safe='')}")
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        until_s = time.monotonic() + self._timeout_s
+        request = urllib.request.Request(
+            self.address + path, None if body is None else json.dumps(body).encode(), self._all_headers(), method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+                text = b""
+                while piece := answer.read1(PIECE_BYTES):
+                    text += piece
+                    if time.monotonic() > until_s:
+                        raise TimeoutError("timed out")
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "reason", None) or error
+            raise NoAnswer(f"Ray's head at {self.address} does not answer: {why}") from None
+        try:
+            return json.loads(text) if text else None
+        except ValueError:
+            raise NoAnswer(f"what answers at {self.address} is no job server of Ray") from None
+
+    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
+        try:
+            lines = error.read(1 << 20).decode(errors="replace").splitlines()
+        except (OSError, http.client.HTTPException):
+            lines = []
+        words = [line.strip() for line in lines if len(line.strip()) > 1]  # tracebacks end in lines of one dot
+        said = (words[-1] if words else str(error.reason))[:SAID_CHARACTERS]
+        if error.code in (401, 403):
+            return NoAnswer(f"Ray's head at {self.address} wants another token ({said}); see token_file in [ray]")
+        if 400 <= error.code < 500 and error.code not in (408, 429):
+            return Rejected(said)
+        return NoAnswer(f"Ray's head at {self.address} answered with status {error.code}: {said}")
+
+    def _all_headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "User-Agent": "optsched", **self._headers}
+        if self._token_file is not None:
+            try:
+                headers["Authorization"] = f"Bearer {self._token_file.read_text().strip()}"
+            except (OSError, UnicodeDecodeError) as error:
+                raise NoAnswer(f"the token for Ray in {self._token_file} cannot be read: {error}") from None
+        return headers

@@ -1,0 +1,142 @@
+"""From an order to what is written down before anything is submitted, and to the job that Ray is given."""
+
+import os
+import pwd
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..base import AttemptKey, Order, Refused
+from ..local.attempt_folder import AttemptFolder
+from .nodes import RayNode
+
+VARIABLE = re.compile(r"[^=\0]+")
+STOP_WAIT_S = 100_000_000
+"""Ray kills a job so long after it was asked to stop (its own default: 3 s). Graces are kept by the supervisor."""
+NODE_ID = "ray.io/node-id"
+"""The label that Ray gives to each node by itself."""
+
+
+def submission_id(key: AttemptKey, rank: int, tag: str) -> str:
+    """Under which Ray knows one node's part of an attempt; `tag` tells one controller's from another's."""
+    return f"{key}:{rank}:{tag}"
+
+
+def attempt_of(text: str, tag: str) -> AttemptKey | None:
+    """The attempt to which a submission id belongs, None if it is not one of this tag."""
+    head, _, last = text.rpartition(":")
+    return AttemptKey.parse(head.rpartition(":")[0]) if last == tag else None
+
+
+def specification(
+    order: Order, nodes: Mapping[str, RayNode], used: Mapping[str, int], folder: AttemptFolder, grace_s: float,
+    start_timeout_s: float,
+) -> dict[str, Any]:
+    """The record of an attempt to be started; `used` are the GPUs that others hold, by node. Raises Refused."""
+    _check(order, nodes, used)
+    names = [slot.node for slot in order.placement]
+    environment = {
+        **order.environment,
+        "OPTSCHED_JOB": order.key.job,
+        "OPTSCHED_ATTEMPT": str(order.key.number),
+        "OPTSCHED_KEY": str(order.key),
+        "OPTSCHED_PROGRESS": str(folder.progress_path),
+        "OPTSCHED_NODES": ",".join(names),
+    }
+    if order.checkpoint_directory:
+        environment["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory
+    if len(names) > 1:
+        environment["MASTER_ADDR"] = str(nodes[names[0]].address)
+    return {
+        "key": str(order.key),
+        "job": order.key.job,
+        "made_s": time.time(),
+        "argv": list(order.argv),
+        "directory": order.directory,
+        "checkpoint_directory": order.checkpoint_directory,
+        "user": _user(order.user),
+        "environment": environment,
+        "grace_s": grace_s,
+        "start_timeout_s": start_timeout_s,
+        "nodes": [_node(order, rank, nodes[name]) for rank, name in enumerate(names)],
+    }
+
+
+def ray_job(spec: Mapping[str, Any], rank: int, python: str, entry: Path, folder: Path, tag: str) -> dict[str, Any]:
+    """The body with which one node's part is submitted."""
+    node, key = spec["nodes"][rank], AttemptKey.parse(spec["key"])
+    assert key is not None
+    command = [python, "-S", "-E", str(entry), str(folder / node["name"])]
+    return {
+        "submission_id": submission_id(key, rank, tag),
+        "entrypoint": f"exec {shlex.join(command)}",
+        "entrypoint_num_gpus": node["gpus"],
+        "entrypoint_num_cpus": node["cpus"],
+        "entrypoint_label_selector": {NODE_ID: node["ray_id"]},
+        "runtime_env": {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}},
+        "metadata": {"optsched": spec["key"], "node": node["name"]},
+    }
+
+
+def _node(order: Order, rank: int, ray: RayNode) -> dict[str, Any]:
+    slot = order.placement[rank]
+    variables = {
+        "OPTSCHED_NODE": slot.node,
+        "OPTSCHED_NODE_RANK": str(rank),
+        "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
+    }
+    if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
+        variables["OMP_NUM_THREADS"] = str(slot.cpus)
+    return {
+        "name": slot.node,
+        "ray_id": ray.ray_id,
+        "gpus": slot.gpus,
+        "cpus": slot.cpus,
+        "cores": None,
+        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
+        "environment": variables,
+    }
+
+
+def _check(order: Order, nodes: Mapping[str, RayNode], used: Mapping[str, int]) -> None:
+    if not order.placement:
+        raise Refused("its placement names no node")
+    names = [slot.node for slot in order.placement]
+    if len(set(names)) < len(names):
+        raise Refused("its placement names a node twice")
+    if not order.argv or not order.argv[0]:
+        raise Refused("its command is empty")
+    if order.beside is not None:
+        raise Refused("Ray gives a GPU to one job at a time, so that it cannot run beside another")
+    if order.memory_gib and len(order.memory_gib) != len(names):
+        raise Refused(f"its memory is given for {len(order.memory_gib)} nodes, its placement has {len(names)}")
+    for path in (order.directory, order.checkpoint_directory or "/"):
+        if not os.path.isabs(path):
+            raise Refused(f"{path!r} is not an absolute path")
+    texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
+    if any("\0" in text for text in texts) or not all(map(VARIABLE.fullmatch, order.environment)):
+        raise Refused("its command, environment or directories hold what no process can be given (NUL, = in a name)")
+    for slot in order.placement:
+        ray = nodes.get(slot.node)
+        if ray is None:
+            raise Refused(f"node {slot.node} is not one of this executor")
+        if ray.status.reason is not None:
+            raise Refused(f"node {slot.node} cannot be used: {ray.status.reason}")
+        left = ray.status.node.gpus - used.get(slot.node, 0)
+        if slot.gpus > left:
+            raise Refused(f"node {slot.node} has {left} of its {ray.status.node.gpus} GPUs free, not {slot.gpus}")
+
+
+def _user(uid: int | None) -> dict[str, Any] | None:
+    if uid is None or uid == os.geteuid():
+        return None
+    if os.geteuid() != 0:
+        raise Refused(f"it is to run as user {uid}, which only a controller and a Ray that run as root can do")
+    try:
+        account = pwd.getpwuid(uid)
+    except KeyError:
+        raise Refused(f"user {uid} does not exist on this host") from None
+    return {"uid": uid, "gid": account.pw_gid, "groups": os.getgrouplist(account.pw_name, account.pw_gid)}
