@@ -32,7 +32,7 @@ from tests.data import DATA
 REPOSITORY = Path(__file__).parents[1]
 PAGES = (
     "README.md", "CHANGELOG.md", "docs/concepts.md", "docs/formats.md", "docs/mathematics.md", "docs/studies.md",
-    "docs/live.md", "docs/jobs.md", "docs/profiling.md", "docs/ray.md",
+    "docs/live.md", "docs/jobs.md", "docs/profiling.md", "docs/ray.md", "docs/slurm.md",
     "solvers/README.md", "instances/README.md", "instances/examples/README.md",
 )
 SHORT_LIMIT = "2s"

@@ -31,6 +31,7 @@ COMMANDS = {
     "learn": ("learn", "Train what a policy learns, in the simulator."),
     "generate": ("generate", "Make an instance with jobs like those of a published trace."),
     "import": ("import_", "Turn a trace or benchmark file into an instance."),
+    "setup": ("setup", "What a site adds to its cluster manager."),
     "submit": ("submit", "Give a job to the controller."),
     "queue": ("queue", "Jobs that wait, run, or have finished."),
     "cancel": ("change:cancel", "Stop jobs for good."),

@@ -62,9 +62,10 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
         loop = Loop(controller)
         server = serve(loop, settings)
         if not (quiet or as_json):
-            gpus = sum(node.gpus for node in controller.cluster.nodes)
+            controller.observe()
+            gpus = sum(status.node.gpus for status in controller.statuses)
             click.echo(
-                f"{settings.name}: {len(controller.cluster.nodes)} nodes, {gpus} GPUs, "
+                f"{settings.name}: {len(controller.statuses)} nodes, {gpus} GPUs, "
                 f"{len(controller.state.open)} jobs not finished; state in {settings.state}"
             )
         if web and not quiet:

@@ -356,14 +356,14 @@ class Conformance:
             pytest.skip(place.not_for_others)
         (place.folder / "theirs").mkdir()
         os.chown(place.folder / "theirs", 65534, 65534)
+        script = "id -u; id -g; echo mine > $OPTSCHED_NODE_RANK; until test -e 0 -a -e 1; do sleep 0.02; done; exit 3"
         order = place.order(
-            "job", "sh", "-c", "id -u; id -g; echo mine > file; exit 3", user=65534, nodes=place.nodes[:2],
-            directory=str(place.folder / "theirs"),
+            "job", "sh", "-c", script, user=65534, nodes=place.nodes[:2], directory=str(place.folder / "theirs"),
         )
         place.executor.start(order)
         seen = place.end(order.key)
         assert (seen.exit_status, place.printed(order.key)) == (3, "65534\n65534\n"), seen.reason
-        assert (place.folder / "theirs" / "file").stat().st_uid == 65534
+        assert (place.folder / "theirs" / "1").stat().st_uid == 65534
 
     def test_a_lost_node(self, place: Place) -> None:
         """What ran there ends, nobody knows how; what runs elsewhere goes on."""

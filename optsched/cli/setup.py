@@ -1,0 +1,66 @@
+"""`optsched setup`: what a site adds to its cluster manager."""
+
+from pathlib import Path
+
+import click
+
+from .arguments import json_option, quiet_option
+
+NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+@click.command("setup")
+@click.argument("manager", type=click.Choice(["slurm"]), metavar="slurm")
+@click.option("--nodes", required=True, metavar="HOSTLIST", help="The nodes to give to optsched, as gpu-[0-3].")
+@click.option("--user", required=True, metavar="NAME", help="Whose `optsched run` it will be: root for jobs of all.")
+@click.option("--partition", default="optsched", show_default=True, metavar="NAME", help="A partition of their own.")
+@click.option("--reservation", metavar="NAME", help="Instead: a reservation, for which no file is changed.")
+@click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
+              help="The state folder, seen by all nodes under this name.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the lines as files there.")
+@json_option
+@quiet_option
+def command(
+    manager: str, nodes: str, user: str, partition: str, reservation: str | None, state: Path | None,
+    output: Path | None, as_json: bool, quiet: bool,
+) -> int:
+    """Print the few lines that make nodes of a Slurm cluster optsched's, and the cluster.toml that goes with them.
+
+    \b
+    optsched setup slurm --nodes gpu-[0-3] --user root --state /shared/optsched
+    optsched setup slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup
+    """
+    import json
+    import re
+
+    from ..errors import InputError
+    from ..executors.slurm.setup import setup
+    from ..executors.slurm.site import split_nodes
+
+    for what, text in (("--user", user), ("--partition", partition), ("--reservation", reservation or "x")):
+        if not re.fullmatch(NAMES, text):
+            words = f"{text!r} is no name; use letters, digits, dots, dashes and underscores"
+            raise click.BadParameter(words, None, None, what)
+    try:
+        split_nodes(nodes)
+    except ValueError as error:
+        raise click.BadParameter(str(error), None, None, "--nodes") from None
+    if re.search(r"[^A-Za-z0-9.,_\[\]-]", nodes):
+        raise click.BadParameter(f"{nodes!r} is no list of nodes; write gpu-[0-3,7]", None, None, "--nodes")
+    if reservation is not None and user == "root":
+        raise InputError("a reservation is for jobs of its own users only; for a controller of root make a partition")
+    files = setup(nodes, user, partition, reservation, str((state or Path("state")).absolute()))
+    if output is not None:
+        there = [name for name in files if (output / name).exists()]
+        if there:
+            raise InputError(f"{output / there[0]} is there already; name another folder")
+        output.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (output / name).write_text(text)
+    if as_json:
+        click.echo(json.dumps({"manager": manager, "files": files, "output": output and str(output)}))
+    elif output is None:
+        click.echo("\n".join(f"# ---- {name}\n{text}" for name, text in files.items()), nl=False)
+    elif not quiet:
+        click.echo("\n".join(str(output / name) for name in files))
+    return 0

@@ -1,0 +1,143 @@
+"""From an order to a Slurm job: what is written down before, and the words and the script that sbatch gets."""
+
+import hashlib
+import math
+import os
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...cluster import Node
+from ...instance import Slot
+from ..base import Order, Refused
+from ..local.attempt_folder import AttemptFolder
+from ..local.spec import PASSED, account, check, user_record
+from .nodes import SlurmNode
+
+AGENT = str(Path(__file__).with_name("agent.py"))
+PORTS = range(20000, 32000)
+"""Below those that kernels hand out by themselves (Linux: from 32768 on)."""
+MIB_PER_GIB = 1024
+
+
+def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptFolder) -> dict[str, Any]:
+    """The record of an attempt to be started. Raises Refused."""
+    check(order)
+    if order.beside is not None:
+        raise Refused(f"Slurm gives no two jobs the same GPUs, and it is to run on those of {order.beside}")
+    unknown = next((slot.node for slot in order.placement if slot.node not in known), None)
+    if unknown is not None:
+        raise Refused(f"node {unknown} is not one of this executor")
+    if len({slot.gpus for slot in order.placement}) > 1:
+        raise Refused("Slurm gives a job the same number of GPUs on each of its nodes, and its placement has several")
+    user = user_record(order.user)
+    names = [slot.node for slot in order.placement]
+    name, home, shell = account(os.geteuid() if order.user is None else order.user)
+    environment = {name: os.environ[name] for name in PASSED if name in os.environ}
+    environment |= {"HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell, **order.environment}
+    environment |= {
+        "OPTSCHED_JOB": order.key.job,
+        "OPTSCHED_ATTEMPT": str(order.key.number),
+        "OPTSCHED_KEY": str(order.key),
+        "OPTSCHED_PROGRESS": str(folder.progress_path),
+        "OPTSCHED_NODES": ",".join(names),
+    }
+    if order.checkpoint_directory:
+        environment["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory
+    if len(names) > 1:
+        port = PORTS[int.from_bytes(hashlib.sha256(str(folder.path).encode()).digest()[:4]) % len(PORTS)]
+        environment |= {"MASTER_ADDR": known[names[0]].address, "MASTER_PORT": str(port)}
+    places = [(slot, known[slot.node].status.node) for slot in order.placement]
+    over = next((slot for slot, node in places if slot.gpus > node.gpus), None)
+    if over is not None:
+        raise Refused(f"node {over.node} has {known[over.node].status.node.gpus} GPUs, not {over.gpus}")
+    nodes = [_node(order, rank, slot) for rank, slot in enumerate(order.placement)]
+    return {
+        "key": str(order.key),
+        "made_s": time.time(),
+        "argv": list(order.argv),
+        "directory": order.directory,
+        "checkpoint_directory": order.checkpoint_directory,
+        "user": user,
+        "environment": environment,
+        "nodes": nodes,
+        "cpus": max(_share(slot.cpus, slot, node, node.cpus) for slot, node in places),
+        "memory_mib": max(
+            _share(math.ceil(entry["memory_gib"] * MIB_PER_GIB), slot, node, _mib(node))
+            for entry, (slot, node) in zip(nodes, places, strict=True)
+        ),
+    }
+
+
+def _node(order: Order, rank: int, slot: Slot) -> dict[str, Any]:
+    variables = {
+        "OPTSCHED_NODE": slot.node,
+        "OPTSCHED_NODE_RANK": str(rank),
+        "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
+        "CUDA_VISIBLE_DEVICES": "",  # unless Slurm says more
+    }
+    if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
+        variables["OMP_NUM_THREADS"] = str(slot.cpus)
+    return {
+        "name": slot.node,
+        "gpus": slot.gpus,
+        "cores": None,
+        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
+        "environment": variables,
+        "cgroups": {},
+    }
+
+
+def _mib(node: Node) -> int | None:
+    return None if node.memory_gib is None else int(node.memory_gib * MIB_PER_GIB)
+
+
+def _share(asked: int, slot: Slot, node: Node, there: int | None) -> int:
+    """What is asked for; where that is nothing, as much of what is there as of its GPUs, for Slurm would else give it
+    one core and all of the memory."""
+    if asked or there is None:
+        return max(1, asked)
+    part = slot.gpus / node.gpus if slot.gpus else max(1, slot.cpus) / (node.cpus or 1)
+    return max(1, int(there * part))
+
+
+def words(spec: Mapping[str, Any], folder: AttemptFolder, more: Sequence[str]) -> list[str]:
+    """What sbatch is called with. `more` goes before it."""
+    nodes = spec["nodes"]
+    asked = [
+        *more,
+        "--parsable", "--no-requeue", f"--comment={spec['key']}", f"--job-name={job_name(folder)}",
+        "--dependency=singleton", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1",
+        f"--cpus-per-task={spec['cpus']}", f"--mem={spec['memory_mib']}M",
+        f"--nodelist={','.join(node['name'] for node in nodes)}",
+        f"--chdir={folder.path}", f"--output={folder.path / nodes[0]['name'] / 'slurm.out'}", "--open-mode=append",
+        "--input=/dev/null", "--export=ALL", "--propagate=NONE",
+    ]
+    if nodes[0]["gpus"]:
+        asked.append(f"--gres=gpu:{nodes[0]['gpus']}")
+    if spec["user"] is not None:
+        asked += [f"--uid={spec['user']['uid']}", f"--gid={spec['user']['gid']}"]
+    return asked
+
+
+def job_name(folder: AttemptFolder) -> str:
+    """The job's name: no two of one name and user run at once (`--dependency=singleton`), so that of a job which was
+    submitted twice because an answer was lost only one can ever run."""
+    place = hashlib.sha256(str(folder.path).encode()).hexdigest()[:8]
+    return f"{folder.key.job}.{folder.key.number}-{place}"
+
+
+def script(spec: Mapping[str, Any], folder: AttemptFolder, python: str | None) -> str:
+    """What the job runs: an agent on each node. A single one is the batch script itself, which can be
+    signalled alone."""
+    agent = shlex.join([python or sys.executable, "-S", "-E", AGENT, str(folder.path)])
+    if len(spec["nodes"]) == 1:
+        return f"#!/bin/sh\nexec {agent}\n"
+    return (
+        "#!/bin/sh\ntrap '' USR2\n"
+        f"srun --nodes={len(spec['nodes'])} --ntasks={len(spec['nodes'])} --ntasks-per-node=1 "
+        f"--cpus-per-task={spec['cpus']} --input=none --mpi=none --kill-on-bad-exit=0 --wait=0 {agent}\n"
+    )

@@ -1,0 +1,83 @@
+"""Slurm's own programs, each given a time to answer: some wait a minute for a controller that is down."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ...errors import InputError
+from ..base import NoAnswer, Refused
+
+PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
+UNSURE = (
+    "unable to contact", "timed out", "zero bytes", "communication", "connection", "connect failure", "transport",
+    "temporarily", "slurmctld", "slurm_load", "standby", "authentication", "resource busy",
+)
+"""Words of Slurm's messages after which nobody knows whether it was done."""
+DEAF_S = 5.0
+"""After no answer came for so long nobody is asked again."""
+
+
+class SlurmClient:
+    """Runs Slurm's programs. `patience_s` is what each gets."""
+
+    def __init__(self, patience_s: float, conf: Path | None = None, programs: Path | None = None) -> None:
+        """`conf` is the slurm.conf to use and `programs` the folder of Slurm's programs, where they are not to be
+        found as usual. Raises InputError where a program is missing."""
+        self.patience_s = patience_s
+        path = os.environ.get("PATH", os.defpath) if programs is None else str(programs)
+        found = {name: shutil.which(name, path=path) for name in PROGRAMS}
+        missing = [name for name, at in found.items() if at is None]
+        if missing:
+            raise InputError(
+                f"Slurm's programs {', '.join(missing)} are not found; install Slurm's client, or name their folder "
+                "as programs in [slurm]"
+            )
+        self._programs = {name: at for name, at in found.items() if at is not None}
+        self._environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+        named = conf or os.environ.get("SLURM_CONF")
+        if named is not None:
+            self._environment["SLURM_CONF"] = str(named)
+        self._deaf: tuple[float, str] | None = None
+
+    def ask(self, program: str, *words: str, given: str = "") -> str:
+        """What a program prints that reads `given`.
+
+        Raises NoAnswer where nobody knows whether it was done, Refused where it certainly was not.
+        """
+        if self._deaf is not None and time.monotonic() < self._deaf[0]:
+            raise NoAnswer(self._deaf[1])
+        try:
+            process = subprocess.Popen(
+                [self._programs[program], *words], env=self._environment, cwd="/", text=True, errors="replace",
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            )
+        except OSError as error:
+            raise NoAnswer(f"{program} cannot be run: {error.strerror}") from None
+        try:
+            printed, said = process.communicate(given, self.patience_s)
+        except subprocess.TimeoutExpired:
+            return self._give_up(program, process)
+        if process.returncode == 0:
+            self._deaf = None
+            return str(printed)
+        words_said = " ".join(line.partition("error: ")[2] or line for line in said.strip().splitlines())
+        told = words_said or f"it ended with exit status {process.returncode}"
+        if process.returncode < 0 or any(word in said.lower() for word in UNSURE):
+            raise NoAnswer(f"{program}: {told}")
+        raise Refused(f"{program}: {told}")
+
+    def _give_up(self, program: str, process: "subprocess.Popen[str]") -> str:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        process.wait()
+        told = f"{program} did not answer within {self.patience_s:g} s"
+        self._deaf = (time.monotonic() + DEAF_S, told)
+        raise NoAnswer(told)

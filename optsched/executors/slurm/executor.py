@@ -1,0 +1,298 @@
+"""Jobs as batch jobs of a Slurm cluster: one for each attempt, on exactly the nodes that were chosen."""
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ...cluster import Node
+from ...errors import InputError
+from ..base import KEY, AttemptKey, AttemptState, NoAnswer, NodeStatus, Observation, Order, Refused
+from ..local import records
+from ..local.attempt_folder import keys
+from . import batch
+from .attempt import ORPHAN_GRACE_S, SlurmAttempt
+from .client import SlurmClient
+from .jobs import SlurmJob, ask_jobs
+from .nodes import SlurmNode, ask_nodes
+from .site import Site
+
+NODES_EVERY = 5
+"""Looks at jobs for one at the nodes."""
+AGAIN_S = 5.0
+"""How often Slurm is told again what it has not done yet."""
+OVERTIME_S = 10.0
+"""So long after its time an attempt that its agents have not ended is cancelled in Slurm."""
+Jobs = Mapping[AttemptKey, list[SlurmJob]]
+
+
+class SlurmExecutor:
+    """Runs attempts below `folder`, which all nodes must see under the same name."""
+
+    name = "slurm"
+    title = "batch jobs of a Slurm cluster"
+
+    def __init__(self, folder: Path, client: SlurmClient, site: Site, declared: Mapping[str, Node]) -> None:
+        """Take `folder` and the attempts that go on there; `declared` nodes are used, or all if there are none.
+
+        Raises InputError where Slurm has no such nodes, or another process has the folder.
+        """
+        self.client, self.site, self._declared = client, site, declared
+        self._mode = 0o711 if os.geteuid() == 0 else 0o700  # below root's folders users reach their own output
+        self._attempts_folder = folder.absolute() / "attempts"
+        try:
+            self._attempts_folder.mkdir(parents=True, exist_ok=True, mode=self._mode)
+            self._lock_fd = os.open(self._attempts_folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise InputError(f"{folder} cannot be used: {error.strerror}; name a folder that can be written") from error
+        if not records.lock(self._lock_fd):
+            os.close(self._lock_fd)
+            raise InputError(f"{folder} is in use by another controller; stop that or name another folder")
+        self._lock = threading.RLock()
+        self._woken = threading.Event()
+        self._nodes: dict[str, SlurmNode] = {}
+        self._nodes_s = self._jobs_s = -float("inf")
+        self._jobs: Jobs = {}
+        found = keys(self._attempts_folder)
+        self._attempts = {key: SlurmAttempt(self._attempts_folder, key) for key in found}
+        with suppress(NoAnswer):
+            self._look_at_nodes()
+            if not self._nodes:
+                os.close(self._lock_fd)
+                raise InputError(f"Slurm has no nodes {site.describe(declared)}; see `sinfo`")
+
+    # ------------------------------------------------------------------------------------------------- to see
+
+    def inventory(self) -> tuple[NodeStatus, ...]:
+        """All nodes as Slurm has them, in its order. Raises NoAnswer."""
+        with self._lock:
+            if time.monotonic() >= self._nodes_s + NODES_EVERY * self.site.poll_s:
+                self._look_at_nodes()
+            return tuple(node.status for node in self._nodes.values())
+
+    def _look_at_nodes(self) -> None:
+        try:
+            names = self.site.reserved(self.client)
+            found = ask_nodes(self.client, self._declared, self.site.partition)
+        except Refused as error:
+            raise NoAnswer(str(error)) from None
+        self._nodes = {
+            node.status.node.name: node for node in found if names is None or node.status.node.name in names
+        }
+        self._nodes_s = time.monotonic()
+
+    def observe(self) -> tuple[Observation, ...]:
+        """All attempts that were started or killed and are not forgotten. Raises NoAnswer."""
+        with self._lock:
+            if any(attempt.ended is None and attempt.folder.nodes for attempt in self._attempts.values()):
+                self._look_at_jobs(self.site.poll_s / 2)
+            found = []
+            for key, attempt in self._attempts.items():
+                jobs = self._jobs.get(key, [])
+                found.append(attempt.look(self._own(attempt), self._mode))
+                self._see_to(attempt, jobs)
+            return tuple(found)
+
+    def _look_at_jobs(self, young_s: float = 0.0) -> None:
+        """Ask Slurm, unless that was done less than `young_s` ago. Raises NoAnswer."""
+        if time.monotonic() < self._jobs_s + young_s:
+            return
+        try:
+            found = ask_jobs(self.client, self.site.which_jobs())
+        except Refused as error:
+            raise NoAnswer(str(error)) from None
+        jobs: dict[AttemptKey, list[SlurmJob]] = {}
+        for job in found:
+            jobs.setdefault(job.key, []).append(job)
+        self._jobs, self._jobs_s = jobs, time.monotonic()
+
+    def _own(self, attempt: SlurmAttempt) -> list[SlurmJob]:
+        """Its jobs, the first submitted first: of others' that bear the same key neither owner nor folder agree."""
+        jobs = self._jobs.get(attempt.key, ())
+        mine = [job for job in jobs if job.uid == attempt.uid and job.directory == str(attempt.folder.path)]
+        return sorted(mine, key=lambda job: job.id)
+
+    # ------------------------------------------------------------------------------------------------- to act
+
+    def start(self, order: Order) -> None:
+        """Submit a job; nothing if one of this key was ever submitted or killed. Raises Refused, NoAnswer."""
+        if not KEY.fullmatch(str(order.key)):
+            raise Refused(f"{str(order.key)!r} is no name of an attempt")
+        with self._lock:
+            attempt = self._attempts.get(order.key)
+            if attempt is None:
+                attempt, fresh = self._record(order), True
+            elif attempt.ended or attempt.job_id is not None or attempt.folder.spec is None or attempt.stop_record():
+                return
+            else:  # it was submitted, or was about to be, and nobody knows what became of that
+                fresh = False
+                self._look_at_jobs()
+                jobs = self._own(attempt)
+                if jobs:
+                    self._submitted(attempt, jobs[0].id)
+                    return
+            self._submit(attempt, fresh)
+
+    def _record(self, order: Order) -> SlurmAttempt:
+        if not self._nodes:
+            self.inventory()
+        attempt = SlurmAttempt(self._attempts_folder, order.key)
+        spec = batch.specification(order, self._nodes, attempt.folder)
+        try:
+            attempt.folder.prepare(spec, self._mode)
+            if spec["user"] is not None:
+                _give(attempt, spec["user"])
+        except OSError as error:
+            raise Refused(f"its record cannot be written below {self._attempts_folder}: {error.strerror}") from error
+        self._attempts[order.key] = attempt
+        return attempt
+
+    def _submit(self, attempt: SlurmAttempt, fresh: bool) -> None:
+        spec = attempt.folder.spec
+        assert spec is not None
+        attempt.tried_s = time.monotonic()
+        try:
+            said = self.client.ask(
+                "sbatch", *batch.words(spec, attempt.folder, self.site.words()),
+                given=batch.script(spec, attempt.folder, self.site.python),
+            )
+        except Refused:
+            if fresh:
+                attempt.folder.remove(outputs=True)
+                del self._attempts[attempt.key]
+            else:  # an earlier submission may still be on its way
+                self._write_stop(attempt, None, None)
+            raise
+        self._jobs_s = -float("inf")
+        number = said.strip().partition(";")[0]  # with the cluster's name behind, where there are several
+        if not number.isdecimal():
+            raise NoAnswer(f"sbatch said {said.strip()[:200]!r} where a job's number was expected")
+        self._submitted(attempt, int(number))
+
+    def _submitted(self, attempt: SlurmAttempt, job_id: int) -> None:
+        try:
+            attempt.submitted(job_id)
+        except OSError as error:
+            raise NoAnswer(f"that {attempt.key} was submitted cannot be recorded: {error.strerror}") from error
+
+    def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
+        """Have the agents send SIGTERM to the attempt's processes, and SIGKILL to all that is left after `grace_s`.
+
+        Its agents keep the deadline, whether or not this process and Slurm still answer. Raises NoAnswer where it
+        cannot be recorded.
+        """
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if attempt is None or attempt.ended is not None or attempt.stop_record() is not None:
+                return
+            overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
+            self._write_stop(attempt, grace_s, overdue)
+            self._hasten(attempt, self._own(attempt))
+
+    def kill(self, key: AttemptKey) -> None:
+        """SIGKILL to all of the attempt; one that was never started never will be. Raises NoAnswer."""
+        if not KEY.fullmatch(str(key)):
+            raise InputError(f"{str(key)!r} is no name of an attempt")
+        with self._lock:
+            attempt = self._attempts.get(key) or SlurmAttempt(self._attempts_folder, key)
+            if attempt.ended is not None:
+                return
+            stop = attempt.stop_record()
+            if stop is None or stop["grace_s"] is not None:
+                self._write_stop(attempt, None, None)
+            self._attempts[key] = attempt
+            self._hasten(attempt, self._own(attempt))
+
+    def _write_stop(self, attempt: SlurmAttempt, grace_s: float | None, overdue: str | None) -> None:
+        try:
+            attempt.write_stop(grace_s, overdue, self._mode)
+        except OSError as error:
+            raise NoAnswer(f"that {attempt.key} is to stop cannot be recorded: {error.strerror}") from error
+
+    def _hasten(self, attempt: SlurmAttempt, jobs: list[SlurmJob]) -> None:
+        """Tell the agents to look at once, and Slurm not to begin what waits: they would find out by themselves."""
+        ids = {job.id for job in jobs if not job.over} | ({attempt.job_id} if attempt.job_id is not None else set())
+        if not ids or attempt.ended is not None:
+            return
+        attempt.hastened_s = time.monotonic()
+        self._jobs_s = -float("inf")
+        listed = [str(one) for one in sorted(ids)]
+        with suppress(NoAnswer, Refused):
+            if any(job.waits for job in jobs) or not jobs:
+                self.client.ask("scancel", "--quiet", "--state=PENDING", *listed)
+            if len(attempt.folder.nodes) == 1:
+                self.client.ask("scancel", "--quiet", "--batch", "--signal=USR2", *listed)
+
+    def _see_to(self, attempt: SlurmAttempt, jobs: list[SlurmJob]) -> None:
+        """End what Slurm should not have any more."""
+        own = [job for job in self._own(attempt) if not job.over]
+        if not own or time.monotonic() < attempt.hastened_s + AGAIN_S:
+            return
+        if attempt.ended is not None or attempt.overdue_s() > OVERTIME_S:
+            unwanted = own
+        else:
+            unwanted = [job for job in own if job.id != attempt.job_id]  # of one that was submitted twice
+            if attempt.stop_record() is not None:
+                unwanted += [job for job in own if job.waits]
+            elif any(job.waits for job in own) and self._cannot_start(attempt):
+                unwanted = own
+        if unwanted:
+            attempt.hastened_s = time.monotonic()
+            with suppress(NoAnswer, Refused):
+                self.client.ask("scancel", "--quiet", *(str(job.id) for job in unwanted))
+
+    def _cannot_start(self, attempt: SlurmAttempt) -> bool:
+        """Whether a node that it waits for takes no jobs any more; then it is given up. One that is silent is waited
+        for: it answers again soon, or else Slurm says that it is down."""
+        for node in attempt.folder.nodes:
+            known = self._nodes.get(node["name"])
+            if known is None or known.status.usable or known.silent:
+                continue
+            with suppress(OSError):
+                why = f"node {node['name']} {known.status.reason}"
+                attempt.write_stop(ORPHAN_GRACE_S, None, self._mode, lost=why)
+                return True
+        return False
+
+    # ------------------------------------------------------------------------------------------------- the rest
+
+    def changes(self, timeout_s: float) -> None:
+        """Wait until it is time to ask Slurm again, or `wake` is called."""
+        self._woken.wait(max(0.0, min(timeout_s, self.site.poll_s)))
+        self._woken.clear()
+
+    def wake(self) -> None:
+        """End `changes` in another thread, or the next one."""
+        self._woken.set()
+
+    def forget(self, key: AttemptKey) -> None:
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer if it has not."""
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if attempt is None:
+                return
+            if attempt.ended is None:
+                self._look_at_jobs(self.site.poll_s / 2)
+            if attempt.look(self._own(attempt), self._mode).state is not AttemptState.ENDED:
+                raise NoAnswer(f"{key} has not ended")
+            attempt.folder.remove(outputs=False)
+            del self._attempts[key]
+
+    def close(self) -> None:
+        """Let go of the folder; attempts go on."""
+        with self._lock:
+            os.close(self._lock_fd)
+            self._attempts.clear()
+
+
+def _give(attempt: SlurmAttempt, user: Mapping[str, Any]) -> None:
+    """Let agents that run as `user` read what to run, and write how it ended. Raises OSError."""
+    for node in attempt.folder.nodes:
+        folder = attempt.folder.path / node["name"]
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, user["uid"], user["gid"])
+    os.chown(attempt.folder.path / "spec.json", -1, user["gid"])
+    os.chmod(attempt.folder.path / "spec.json", 0o644)

@@ -1,0 +1,62 @@
+"""How optsched's jobs get to their nodes at a site."""
+
+import os
+import pwd
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ...hostlist import expand_hostlist
+from ..base import NoAnswer
+from .client import SlurmClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The nodes of a `partition`, or those of a `reservation` in it, are optsched's.
+
+    `account` is who pays, `options` are further words for sbatch. Slurm is asked every `poll_s` seconds. `python` runs
+    agents on the nodes, None for the controller's own.
+    """
+
+    partition: str | None = None
+    reservation: str | None = None
+    account: str | None = None
+    options: tuple[str, ...] = ()
+    poll_s: float = 1.0
+    python: str | None = None
+
+    def words(self) -> list[str]:
+        """What each sbatch is given."""
+        named = {"partition": self.partition, "reservation": self.reservation, "account": self.account}
+        return [*(f"--{name}={value}" for name, value in named.items() if value is not None), *self.options]
+
+    def which_jobs(self) -> tuple[str, ...]:
+        """Options of squeue that leave all jobs that can be ours: only root submits as others."""
+        if os.geteuid() == 0:
+            return () if self.partition is None else (f"--partition={self.partition}",)
+        return (f"--user={pwd.getpwuid(os.geteuid()).pw_name}",)
+
+    def reserved(self, client: SlurmClient) -> frozenset[str] | None:
+        """Nodes of the reservation, None where there is none named. Raises NoAnswer, Refused."""
+        if self.reservation is None:
+            return None
+        text = client.ask("scontrol", "--oneliner", "show", "reservation", self.reservation)
+        found = re.search(r"(?:^|\s)Nodes=(\S+)", text)
+        if found is None:
+            raise NoAnswer(f"scontrol does not say which nodes reservation {self.reservation} has")
+        return frozenset(split_nodes(found[1]))
+
+    def describe(self, declared: Collection[str]) -> str:
+        """A clause that says which nodes are meant."""
+        parts = [f"of partition {self.partition}"] if self.partition is not None else []
+        parts += [f"in reservation {self.reservation}"] if self.reservation is not None else []
+        parts += ["that [[nodes]] names"] if declared else []
+        return " ".join(parts) or "at all"
+
+
+def split_nodes(text: str) -> list[str]:
+    """Names in Slurm's hostlist, as "a[1-2,5],b7"."""
+    if text == "(null)":
+        return []
+    return [name for part in re.split(r",(?![^\[]*\])", text) for name in expand_hostlist(part)]
