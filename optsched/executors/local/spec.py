@@ -2,8 +2,6 @@
 
 import hashlib
 import os
-import pwd
-import re
 import socket
 import time
 from collections.abc import Mapping, Set
@@ -13,12 +11,12 @@ from typing import Any
 
 from ...instance import Slot
 from ..base import Order, Refused
+from ..orders import account, check, user_record
 from .attempt_folder import AttemptFolder
 from .gpus import Share, free
 
 PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables that commands get from the executor's own environment; the rest may hold what is not theirs to know."""
-VARIABLE = re.compile(r"[^=\0]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,47 +115,6 @@ def _gpu_ids(order: Order, slot: Slot, share: Share, held: Held) -> tuple[str, .
         left = len([gpu for gpu in share.gpu_ids if gpu not in held.gpu_ids])
         raise Refused(f"node {slot.node} has {left} of its {len(share.gpu_ids)} GPUs free, not {slot.gpus}")
     return gpu_ids
-
-
-def check(order: Order) -> None:
-    """What no executor can start. Raises Refused."""
-    if not order.placement:
-        raise Refused("its placement names no node")
-    names = [slot.node for slot in order.placement]
-    if len(set(names)) < len(names):
-        raise Refused("its placement names a node twice")
-    if not order.argv or not order.argv[0]:
-        raise Refused("its command is empty")
-    if order.memory_gib and len(order.memory_gib) != len(names):
-        raise Refused(f"its memory is given for {len(order.memory_gib)} nodes, its placement has {len(names)}")
-    for path in (order.directory, order.checkpoint_directory or "/"):
-        if not os.path.isabs(path):
-            raise Refused(f"{path!r} is not an absolute path")
-    texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
-    if any("\0" in text for text in texts) or not all(map(VARIABLE.fullmatch, order.environment)):
-        raise Refused("its command, environment or directories hold what no process can be given (NUL, = in a name)")
-
-
-def user_record(uid: int | None) -> dict[str, Any] | None:
-    """Ids of another user than our own, None for our own. Raises Refused."""
-    if uid is None or uid == os.geteuid():
-        return None
-    if os.geteuid() != 0:
-        raise Refused(f"it is to run as user {uid}, which only a controller that runs as root can do")
-    try:
-        account = pwd.getpwuid(uid)
-    except KeyError:
-        raise Refused(f"user {uid} does not exist on this host") from None
-    return {"uid": uid, "gid": account.pw_gid, "groups": os.getgrouplist(account.pw_name, account.pw_gid)}
-
-
-def account(uid: int) -> tuple[str, str, str]:
-    """Name, home and shell."""
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:  # as in containers
-        return str(uid), "/", "/bin/sh"
-    return entry.pw_name, entry.pw_dir, entry.pw_shell or "/bin/sh"
 
 
 def _free_port(held: Set[int]) -> int:

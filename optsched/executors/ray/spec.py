@@ -1,8 +1,5 @@
 """From an order to what is written down before anything is submitted, and to the job that Ray is given."""
 
-import os
-import pwd
-import re
 import shlex
 import time
 from collections.abc import Mapping
@@ -11,9 +8,9 @@ from typing import Any
 
 from ..base import AttemptKey, Order, Refused
 from ..local.attempt_folder import AttemptFolder
+from ..orders import check, user_record
 from .nodes import RayNode
 
-VARIABLE = re.compile(r"[^=\0]+")
 STOP_WAIT_S = 100_000_000
 """Ray kills a job so long after it was asked to stop (its own default: 3 s). Graces are kept by the supervisor."""
 NODE_ID = "ray.io/node-id"
@@ -57,7 +54,7 @@ def specification(
         "argv": list(order.argv),
         "directory": order.directory,
         "checkpoint_directory": order.checkpoint_directory,
-        "user": _user(order.user),
+        "user": user_record(order.user),
         "environment": environment,
         "grace_s": grace_s,
         "start_timeout_s": start_timeout_s,
@@ -102,23 +99,9 @@ def _node(order: Order, rank: int, ray: RayNode) -> dict[str, Any]:
 
 
 def _check(order: Order, nodes: Mapping[str, RayNode], used: Mapping[str, int]) -> None:
-    if not order.placement:
-        raise Refused("its placement names no node")
-    names = [slot.node for slot in order.placement]
-    if len(set(names)) < len(names):
-        raise Refused("its placement names a node twice")
-    if not order.argv or not order.argv[0]:
-        raise Refused("its command is empty")
+    check(order)
     if order.beside is not None:
         raise Refused("Ray gives a GPU to one job at a time, so that it cannot run beside another")
-    if order.memory_gib and len(order.memory_gib) != len(names):
-        raise Refused(f"its memory is given for {len(order.memory_gib)} nodes, its placement has {len(names)}")
-    for path in (order.directory, order.checkpoint_directory or "/"):
-        if not os.path.isabs(path):
-            raise Refused(f"{path!r} is not an absolute path")
-    texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
-    if any("\0" in text for text in texts) or not all(map(VARIABLE.fullmatch, order.environment)):
-        raise Refused("its command, environment or directories hold what no process can be given (NUL, = in a name)")
     for slot in order.placement:
         ray = nodes.get(slot.node)
         if ray is None:
@@ -128,15 +111,3 @@ def _check(order: Order, nodes: Mapping[str, RayNode], used: Mapping[str, int]) 
         left = ray.status.node.gpus - used.get(slot.node, 0)
         if slot.gpus > left:
             raise Refused(f"node {slot.node} has {left} of its {ray.status.node.gpus} GPUs free, not {slot.gpus}")
-
-
-def _user(uid: int | None) -> dict[str, Any] | None:
-    if uid is None or uid == os.geteuid():
-        return None
-    if os.geteuid() != 0:
-        raise Refused(f"it is to run as user {uid}, which only a controller and a Ray that run as root can do")
-    try:
-        account = pwd.getpwuid(uid)
-    except KeyError:
-        raise Refused(f"user {uid} does not exist on this host") from None
-    return {"uid": uid, "gid": account.pw_gid, "groups": os.getgrouplist(account.pw_name, account.pw_gid)}

@@ -14,7 +14,8 @@ from ...cluster import Node
 from ...instance import Slot
 from ..base import Order, Refused
 from ..local.attempt_folder import AttemptFolder
-from ..local.spec import PASSED, account, check, user_record
+from ..local.spec import PASSED
+from ..orders import account, check, user_record
 from .nodes import SlurmNode
 
 AGENT = str(Path(__file__).with_name("agent.py"))
