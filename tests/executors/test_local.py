@@ -246,8 +246,9 @@ def test_another_boot(host: Host) -> None:
         file.write_text(file.read_text().replace(processes.boot_id(), "00000000-0000-0000-0000-000000000000"))
     host.executor = LocalExecutor(host.folder, host.nodes)
     host.executor.start(host.order("job", "touch", "ran"))
+    until(lambda: host.see(key).state == AttemptState.ENDED)  # the supervisor's lock may outlive it for a moment
     seen = host.see(key)
-    assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, None, "the host was restarted")
+    assert (seen.exit_status, seen.reason) == (None, "the host was restarted")
     assert seen.started_s is not None
     assert not (host.folder / "ran").exists()
     for node in host.executor._attempts[key].folder.nodes:  # which a real restart would have done
