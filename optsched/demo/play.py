@@ -21,6 +21,7 @@ def play(folder: Path, listener: Callable[[float, Event], None] | None = None) -
 
     Raises InputError where the folder cannot be used, OptschedError where the jobs take far too long.
     """
+    folder = folder.absolute()
     write_text(folder / "cluster.toml", CLUSTER)
     with opened(read_settings(folder / "cluster.toml")) as controller:
         if listener is not None:

@@ -4,15 +4,17 @@ import json
 from pathlib import Path
 
 import psutil
+import pytest
 
 from optsched.control.journal import Journal
 from optsched.control.state import State
 from optsched.demo.scenario import ARRIVALS, CLUSTER
 
 
-def test_it_runs_tells_and_draws(run, tmp_path: Path) -> None:
+def test_it_runs_tells_and_draws(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "new" / "demo"
-    done = run("demo", "-o", folder, "--json")
+    done = run("demo", "-o", Path("new", "demo"), "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["jobs"] == len(ARRIVALS) == 6 and len(found["sentences"]) == 3
