@@ -10,7 +10,7 @@ from ..instance import Placement
 from ..job import Mode
 from .submission import Submission
 
-Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "drain"]
+Why = Literal["preempt", "migrate", "resize", "hold", "cancel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

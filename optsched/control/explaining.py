@@ -19,7 +19,7 @@ from .waiting import why_it_waits
 
 STOPPED_FOR = {
     "preempt": "to make room for others", "migrate": "to move elsewhere", "resize": "to go on with another size",
-    "hold": "because it is held", "cancel": "because it is cancelled", "drain": "to leave its node",
+    "hold": "because it is held", "cancel": "because it is cancelled",
 }
 
 

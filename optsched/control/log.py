@@ -26,7 +26,6 @@ from .events import (
 
 STOPS = {
     "preempt": "preempted", "migrate": "to move", "resize": "to change its size", "hold": "held", "cancel": "cancelled",
-    "drain": "to leave its node",
 }
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from .. import __version__
 from ..errors import InputError
-from ..executors.opening import open_executor
+from ..executors.opening import check_executor, open_executor
 from .clock import SteadyClock
 from .controller import Controller
 from .events import ControllerStarted, Noted
@@ -27,6 +27,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
     Raises InputError where the folder cannot be used or another controller has it, JournalFault where the journal is
     damaged.
     """
+    check_executor(settings.executor)  # before anything is written
     try:
         settings.state.mkdir(parents=True, exist_ok=True, mode=0o711)
         lock = os.open(settings.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -206,7 +206,7 @@ class State:
         elif job.cancelled is not None:
             self._finish(job, "cancelled", at_s, job.cancelled)
         elif status == SAVED_AND_STOPPED or attempt.leaving:
-            job.preemptions += attempt.stop_why in ("preempt", "migrate", "resize", "drain")
+            job.preemptions += attempt.stop_why in ("preempt", "migrate", "resize")
             job.faults = 0
             job.reason = None if status == SAVED_AND_STOPPED else "it did not save when it was asked to stop"
         elif status is None:

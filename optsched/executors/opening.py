@@ -28,7 +28,13 @@ def executor_titles() -> dict[str, str]:
 
 def open_executor(settings: "Settings") -> Executor:
     """The executor that `settings` names. Raises InputError where it is unknown or cannot serve these settings."""
-    for entry in entry_points(group="optsched.executors", name=settings.executor):
-        opened: Executor = entry.load()(settings)
-        return opened
-    raise InputError(f"executor {settings.executor!r} is unknown; choose from {', '.join(executor_names())}")
+    check_executor(settings.executor)
+    [entry] = entry_points(group="optsched.executors", name=settings.executor)
+    opened: Executor = entry.load()(settings)
+    return opened
+
+
+def check_executor(name: str) -> None:
+    """Raises InputError for an unknown name."""
+    if name not in executor_names():
+        raise InputError(f"executor {name!r} is unknown; choose from {', '.join(executor_names())}")

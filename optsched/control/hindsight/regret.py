@@ -19,7 +19,7 @@ from .spent import PARTS, Past, Spent
 HOUR_S = 3600.0
 LEAST_WORK_S = 0.001
 WCT = "wct"
-PREEMPTIONS = ("preempt", "migrate", "resize", "drain")
+PREEMPTIONS = ("preempt", "migrate", "resize")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
