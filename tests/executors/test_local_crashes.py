@@ -164,6 +164,7 @@ def test_killed_half_way_and_then_given_up(host: Host) -> None:
 def test_two_shims_run_one_command(host: Host) -> None:
     key = host.shell("job", "echo run >> runs; until test -e go; do sleep 0.05; done", gpus=0)
     folder = str(host.attempt(key) / "n0")
+    assert until((host.folder / "runs").exists)  # else one of the four may be the first, and waits for the end
     again = [subprocess.Popen([sys.executable, "-S", "-E", str(SHIM), folder]) for _ in range(4)]
     assert [shim.wait(60) for shim in again] == [0] * 4
     (host.folder / "go").touch()
