@@ -1,5 +1,7 @@
 # make demo    see it work          make test       the tests
 # make lint    ruff and mypy        make test-slow  the tests that take minutes
+# make test-kubernetes              the tests that need a Kubernetes API server, which is built once (Debian 12, root)
+# make test-ray                     those that need a Ray cluster, in an environment of their own
 # Uses the active virtual environment; without one it makes .venv here.
 
 ifneq ($(VIRTUAL_ENV),)
@@ -11,7 +13,7 @@ BIN := $(ENV)/bin
 PYTHON ?= python3
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow test-ray test-kubernetes lint clean
 .DEFAULT_GOAL := demo
 
 demo: $(ENV)/.optsched-all
@@ -23,12 +25,21 @@ test: $(ENV)/.optsched-dev
 test-slow: $(ENV)/.optsched-dev
 	$(BIN)/python -m pytest -m slow
 
+test-ray: .venv-ray/.optsched
+	.venv-ray/bin/python tests/executors/ray/alone.py .venv-ray/bin/python -m pytest -m '' $(or $(TESTS),tests/executors/ray)
+
+test-kubernetes: $(ENV)/.optsched-dev
+	$(PIP) -e '.[kubernetes]'
+	tests/live/build_kubernetes.sh
+	$(BIN)/python -c 'import sys; from tests.live.kubernetes_cluster import missing; sys.exit(missing())'
+	$(BIN)/python -m pytest -m '' tests/executors/kubernetes tests/kueue tests/test_deploy.py
+
 lint: $(ENV)/.optsched-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-ray demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -44,3 +55,8 @@ $(ENV)/.optsched-all: pyproject.toml | $(BIN)/python
 $(ENV)/.optsched-dev: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[all,dev]'
 	@touch $@ $(ENV)/.optsched-all
+
+.venv-ray/.optsched: pyproject.toml
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -e '.[live,ray,dev]'
+	@touch $@

@@ -97,7 +97,8 @@ def _show(found: "Regret") -> None:
             parts.add_row(MEANING[name], human(seconds), percent(seconds / found.mean_s if found.mean_s else 0.0))
     show(
         f"{clock_text(found.from_s)} to {clock_text(found.to_s)}: {found.jobs:,} jobs ran, {found.completed:,} "
-        f"completed, {found.preemptions:,} preemptions, {found.failures:,} failures"
+        f"completed, {found.preemptions:,} preemption{'s' * (found.preemptions != 1)}, {found.failures:,} "
+        f"failure{'s' * (found.failures != 1)}"
         + (f" (left out: {left})" if left else ""),
         f"  mean completion time  {human(found.mean_s)}",
         f"  bound                 {human(found.bound_s)} ({found.source}): no schedule does better, even one that knew "

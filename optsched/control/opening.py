@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
     damaged.
     """
     check_executor(settings.executor)  # before anything is written
+    fresh = not settings.state.exists()
     try:
         settings.state.mkdir(parents=True, exist_ok=True, mode=0o711)
         lock = os.open(settings.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -39,9 +41,14 @@ def opened(settings: Settings) -> Iterator[Controller]:
         os.close(lock)
         raise InputError(f"{settings.state}: another controller runs on it; stop that one first")
     try:
-        journal = Journal(settings.state / "journal")
         try:
             executor = open_executor(settings)
+        except InputError:
+            if fresh:
+                shutil.rmtree(settings.state, ignore_errors=True)
+            raise
+        try:
+            journal = Journal(settings.state / "journal")
             try:
                 controller = Controller(settings, executor, journal, SteadyClock(journal.last_s()))
                 learning = Learning(
@@ -52,9 +59,9 @@ def opened(settings: Settings) -> Iterator[Controller]:
                 controller.record(ControllerStarted(version=__version__, pid=os.getpid()))
                 yield controller
             finally:
-                executor.close()
+                journal.close()
         finally:
-            journal.close()
+            executor.close()
     finally:
         os.close(lock)
 

@@ -168,7 +168,7 @@ class Conformance:
         """Its commands meet, ranked as placed; the first to fail ends all."""
         nodes = place.nodes[1::-1]
         script = """
-        touch at-$OPTSCHED_NODE_RANK-$OPTSCHED_NODE; echo $MASTER_ADDR $MASTER_PORT
+        echo $MASTER_ADDR $MASTER_PORT; touch at-$OPTSCHED_NODE_RANK-$OPTSCHED_NODE
         until test -e at-0-* -a -e at-1-*; do sleep 0.02; done
         if [ $OPTSCHED_NODE_RANK = 1 ]; then until test -e go; do sleep 0.02; done; exit 4; fi
         sleep 600
@@ -276,7 +276,8 @@ class Conformance:
             assert place.end(key).exit_status in (-9, None)
 
     def test_what_is_left_behind_is_ended(self, place: Place) -> None:
-        script = "(setsid sh -c 'trap \"\" TERM; sleep 600' &); (sleep 600 &); exit 0"
+        script = "(setsid sh -c 'trap \"\" TERM; sleep 600 & touch up; wait' &); (sleep 600 &); "
+        script += "until test -e up; do sleep 0.02; done"
         key = place.shell("daemons", script, environment={"PLACE": str(place.folder)})
         seen = place.end(key)
         assert (seen.exit_status, seen.reason) == (0, "left 3 processes behind, which were killed")
