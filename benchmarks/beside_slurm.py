@@ -1,6 +1,7 @@
 """The same jobs on the same real Slurm cluster: Slurm's own backfill with preemption, and optsched.
 
-    python -m benchmarks.beside_slurm [--jobs 200] [--nodes 8] [--seed 0] [--speedup 60] [-o FOLDER]
+    python -m benchmarks.beside_slurm [--jobs 200] [--nodes 8] [--seed 0] [--speedup 60]
+                                     [--only slurm|optsched] [-o FOLDER]
 
 As root, with Slurm's packages (docs/slurm.md): 8 slurmd of 8 pretended GPUs each on this host. Jobs sleep where they
 would train, so time runs `--speedup` times as fast as in the workload (`optsched generate`, arrivals at 1.1 times
@@ -191,6 +192,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--speedup", type=float, default=60.0)
+    parser.add_argument("--only", choices=("slurm", "optsched"))
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     reason = missing()
@@ -204,6 +206,8 @@ def main() -> None:
         "last arrival, s": round(works[-1].submit_s), "longest, s": max(one.duration_s for one in works),
     }), flush=True)
     for name, run in (("slurm", by_slurm), ("optsched", by_optsched)):
+        if arguments.only not in (None, name):
+            continue
         folder = (output / name).absolute()
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory(prefix="beside-slurm-", ignore_cleanup_errors=True) as place:

@@ -8,6 +8,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,31 @@ class Conformance:
         seen = place.end(key)
         assert (seen.exit_status, seen.reason) == (4, f"on {nodes[1]} its command ended with exit status 4")
         assert not place.processes(key)
+
+    def test_a_gang_with_different_numbers_of_gpus(self, place: Place) -> None:
+        """Its commands begin together, and one that fails ends all."""
+        script = """
+        echo $OPTSCHED_GPUS_PER_NODE $CUDA_VISIBLE_DEVICES $MASTER_PORT > at-$OPTSCHED_NODE_RANK
+        until test -e go; do sleep 0.02; done
+        test $OPTSCHED_NODE_RANK = 0 || exit 4
+        sleep 600
+        """
+        order = place.order("gang", "/bin/sh", "-c", script, nodes=place.nodes[:2],
+                            environment={"PLACE": str(place.folder)})
+        counts = dict(zip(place.nodes[:2], (3, 1), strict=True))
+        placement = tuple(replace(slot, gpus=counts[slot.node]) for slot in order.placement)
+        place.executor.start(replace(order, placement=placement))
+        seen = place.reach(order.key, AttemptState.RUNNING)
+        assert {node: len(ids) for node, ids in seen.gpu_ids.items()} == counts
+        files = [place.folder / f"at-{rank}" for rank in (0, 1)]
+        until(lambda: all(file.exists() and file.read_text().endswith("\n") for file in files))
+        said = [file.read_text().split() for file in files]
+        assert [int(words[0]) for words in said] == [3, 1] == [len(words[1].split(",")) for words in said]
+        assert said[0][2] == said[1][2]
+        (place.folder / "go").touch()
+        seen = place.end(order.key)
+        assert (seen.exit_status, seen.reason) == (4, f"on {place.nodes[1]} its command ended with exit status 4")
+        assert not place.processes(order.key)
 
     def test_a_gang_ends_well(self, place: Place) -> None:
         seen = place.end(place.shell("gang", "exit 0", nodes=place.nodes[:2]))

@@ -109,12 +109,12 @@ def test_hostlists() -> None:
 def test_lines_of_jobs() -> None:
     """Comments are written by users: neither lines nor separators in them deceive."""
     text = "\n".join((
-        "m|7|RUNNING|0|n[1-2]|/state/a|b/attempts/x/1|None|optsched:x:1",
-        "m|8|PENDING|0||/home|ReqNodeNotAvail, UnavailableNodes:n1|optsched:x:2",
-        "m|9|COMPLETED|0|n1|/home|None|(null)",
-        "m|10_4|COMPLETED|0|n1|/home|None|optsched:x:3",
-        "m|11|RUNNING|7|n1|/home|None|so",
-        "12|RUNNING|0|n1|/home|None|optsched:x:4",
+        "m|7|RUNNING|0|n[1-2]|x|/state/a|b/attempts/x/1|None|optsched:x:1",
+        "m|8|PENDING|0||y|/home|ReqNodeNotAvail, UnavailableNodes:n1|optsched:x:2",
+        "m|9|COMPLETED|0|n1|x|/home|None|(null)",
+        "m|10_4|COMPLETED|0|n1|x|/home|None|optsched:x:3",
+        "m|11|RUNNING|7|n1|x|/home|None|so",
+        "12|RUNNING|0|n1|x|/home|None|optsched:x:4",
         "",
     ))
     found = list(read_jobs(text, "m"))

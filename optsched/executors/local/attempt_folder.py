@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,16 @@ class AttemptFolder:
             raise
         self.spec = spec
 
+    def give(self, user: Mapping[str, Any]) -> None:
+        """Let supervisors that run as `user` read what to run, and write how it ended. Raises OSError."""
+        for node in self.nodes:
+            folder = self.path / node["name"]
+            for path in (folder, *folder.iterdir()):
+                os.chown(path, user["uid"], user["gid"])
+        os.chown(self.path / "spec.json", -1, user["gid"])
+        os.chmod(self.path / "spec.json", 0o640)
+        os.chmod(self.path / "stop.json.reserve", 0o644)
+
     def stop_record(self) -> dict[str, Any] | None:
         return records.read(str(self.path / "stop.json"))
 
@@ -110,9 +120,11 @@ class AttemptFolder:
         finally:
             os.close(descriptor)
 
-    def write_exit(self, node: str, reason: str | None, started_s: float | None) -> None:
+    def write_exit(
+        self, node: str, reason: str | None, started_s: float | None, status: int | None = None
+    ) -> None:
         """Say in its supervisor's stead how a command ended. Raises OSError."""
-        ending = {"status": None, "reason": reason, "asked": False, "started_s": started_s, "ended_s": time.time()}
+        ending = {"status": status, "reason": reason, "asked": False, "started_s": started_s, "ended_s": time.time()}
         records.write_reserved(str(self.path / node / "exit.json"), ending)
 
     def kill_leftovers(self, node: dict[str, Any], shim: processes.Identity | None) -> bool:

@@ -23,6 +23,9 @@ else:
 FROM_SLURM = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "SLURM_JOB_ID", "TMPDIR")
 """Variables that Slurm sets for each node and the command gets; the others would have libraries believe that there is
 one process for each task of Slurm's."""
+TOGETHER_S = 120.0
+"""So long Slurm may take to start the last job of a gang after the first."""
+TOGETHER_EVERY_S = 0.1
 GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
 """Where Slurm says which GPUs it gave, the surest first."""
 
@@ -34,6 +37,34 @@ class SlurmSupervisor(supervisor.Supervisor):
         super().__init__(folder, spec, node)
         self.failed_path = f"{self.above}/progress/failed.json"  # where the user of the job may write
         self._until_s: dict[float, float] = {}
+        self._missing: str | None = None
+
+    def run(self) -> None:
+        """From the first process to the last, once all nodes of the gang are there."""
+        if len({node.get("part", 0) for node in self.spec["nodes"]}) > 1:  # else Slurm starts all or none
+            self._wait_for_all()
+        super().run()
+
+    def _wait_for_all(self) -> None:
+        until_s = time.monotonic() + TOGETHER_S
+        absent = [node["name"] for node in self.spec["nodes"]]
+        while not (self.asked or self.stopping):
+            absent = [name for name in absent if not os.path.exists(f"{self.above}/{name}/claim.json")]
+            if not absent:
+                return
+            if time.monotonic() > until_s:
+                self._missing, self.stopping = absent[0], True
+                records.write_first(self.failed_path, {"node": self.node["name"], "status": None})
+                return
+            self.wait(TOGETHER_EVERY_S)
+            self.look()
+
+    def clear(self) -> int:
+        """End what the command left behind; how many processes that were."""
+        left = super().clear()
+        if self._missing is not None:
+            self.status, self.reason = None, f"Slurm did not start it on {self._missing} within {TOGETHER_S:g} s"
+        return left
 
     def stop_record(self) -> "dict[str, Any] | None":
         """That it is to end: its grace runs from when it is seen here, by the clock of this host."""

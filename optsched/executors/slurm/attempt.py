@@ -11,6 +11,8 @@ from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation
 from ..local import records
 from ..local.attempt import exit_status
 from ..local.attempt_folder import NEVER_STARTED, AttemptFolder
+from ..local.endings import checked, number
+from .batch import job_name, parts
 from .jobs import SlurmJob
 
 SETTLE_S = 5.0
@@ -37,8 +39,8 @@ class SlurmAttempt:
         self.key = key
         self.folder = AttemptFolder(attempts, key)
         self.ended: Observation | None = None
-        record = records.read(str(self.folder.path / "slurm.json"))
-        self.job_id: int | None = None if record is None else int(record["job"])
+        record = records.read(str(self.folder.path / "slurm.json")) or {}
+        self.job_ids: dict[int, int] = {int(part): int(number) for part, number in record.get("jobs", {}).items()}
         self.tried_s = time.monotonic()  # when it was last submitted, as far as this process knows
         self.hastened_s = -float("inf")
         self._over_s: float | None = None
@@ -52,10 +54,23 @@ class SlurmAttempt:
         user = None if self.folder.spec is None else self.folder.spec["user"]
         return os.geteuid() if user is None else int(user["uid"])
 
-    def submitted(self, job_id: int) -> None:
-        """Keep under which number Slurm has it. Raises OSError."""
-        records.write(str(self.folder.path / "slurm.json"), {"job": job_id})
-        self.job_id = job_id
+    def submitted(self, part: int, job_id: int) -> None:
+        """Keep under which number Slurm has a part of it. Raises OSError."""
+        self.job_ids[part] = job_id
+        records.write(str(self.folder.path / "slurm.json"), {"jobs": self.job_ids})
+
+    def adopt(self, jobs: Sequence[SlurmJob]) -> None:
+        """Keep the numbers of `jobs` whose submission was not answered. Raises OSError."""
+        for part in self.unsubmitted():
+            name = job_name(self.folder, part)
+            found = next((job for job in jobs if job.name == name), None)
+            if found is not None:
+                self.submitted(part, found.id)
+
+    def unsubmitted(self) -> list[int]:
+        """Parts (see `batch.parts`) that Slurm does not have as far as is known."""
+        spec = self.folder.spec
+        return [] if spec is None else [part for part in range(len(parts(spec))) if part not in self.job_ids]
 
     # ------------------------------------------------------------------------------------------------- to end it
 
@@ -95,29 +110,55 @@ class SlurmAttempt:
             return Observation(key=self.key, state=AttemptState.UNREACHABLE, reason=reason)
         if not self.folder.nodes:
             return self._end(Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED))
-        if self.job_id is None and jobs:  # the answer to its submission was lost
-            self.submitted(jobs[0].id)
-        job = next((one for one in jobs if one.id == self.job_id), None)
+        self.adopt(jobs)
+        mine = {job.id: job for job in jobs if job.id in self.job_ids.values()}
         self._read_endings()
-        if job is not None and not job.over:
-            return self._summary(self._going(job), job)
+        going = [job for job in mine.values() if not job.over]
+        if going:
+            self._lose_a_part(mine, mode)
+            return self._summary(self._going(), going)
         missing = [node["name"] for node in self.folder.nodes if node["name"] not in self._endings]
-        if self.job_id is None:
+        if self.unsubmitted() and not self._endings:
             if self.stop_record() is None or time.monotonic() < self.tried_s + SETTLE_S:
-                return self._summary(AttemptState.STARTING, None)
-            return self._end(Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED))
+                return self._summary(AttemptState.STARTING, ())
+            if not self.job_ids:
+                return self._end(Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED))
         if missing:
             self._look_anew(missing)
             missing = [name for name in missing if name not in self._endings]
-        if missing and self._may_be_alive(job, missing, mode):
-            return self._summary(AttemptState.RUNNING, job)
-        return self._end(self._with_ending(job, missing))
+        ended = self._worst(mine)
+        if missing and self._may_be_alive(ended, missing, mode):
+            return self._summary(AttemptState.RUNNING, ())
+        return self._end(self._with_ending(ended, missing))
+
+    def _worst(self, jobs: Mapping[int, SlurmJob]) -> SlurmJob | None:
+        """The job that says most of why it ended: one that Slurm ended; None if Slurm has forgotten one."""
+        if any(job_id not in jobs for job_id in self.job_ids.values()):
+            return None
+        return min(jobs.values(), key=lambda job: job.state not in ENDED_BY_SLURM and job.state != "OUT_OF_MEMORY")
+
+    def _lose_a_part(self, jobs: Mapping[int, SlurmJob], mode: int) -> None:
+        """Have the rest of a gang end, a job of which Slurm has ended or forgotten."""
+        if len(self.job_ids) < 2 or self.stop_record() is not None:
+            return
+        for part, nodes in enumerate(parts(self.folder.spec or {"nodes": []})):
+            job = jobs.get(self.job_ids.get(part, 0))
+            if part not in self.job_ids or (job is not None and not job.over):
+                continue
+            self._look_anew([node["name"] for node in nodes if node["name"] not in self._endings])
+            name = next((node["name"] for node in nodes if node["name"] not in self._endings), None)
+            why = None if job is None else ENDED_BY_SLURM.get(job.state)
+            if why is None and name is not None:
+                why = FORGOTTEN if job is None else self._on(name, _agent_failed(job))
+            if why is not None:
+                self.write_stop(ORPHAN_GRACE_S, None, mode, lost=why)
+                return
 
     def _end(self, seen: Observation) -> Observation:
         self.ended = seen
         return seen
 
-    def _going(self, job: SlurmJob) -> AttemptState:
+    def _going(self) -> AttemptState:
         begun = all(self._began(node["name"]) is not None for node in self.folder.nodes)
         return AttemptState.RUNNING if begun else AttemptState.STARTING
 
@@ -136,7 +177,7 @@ class SlurmAttempt:
             if name not in self._endings:
                 ending = self.folder.exit(name)
                 if ending is not None:
-                    self._endings[name] = _checked(ending)
+                    self._endings[name] = checked(ending)
 
     def _look_anew(self, names: Sequence[str]) -> None:
         """Network file systems believe for a while that a file is not there, until something changes beside it."""
@@ -160,16 +201,16 @@ class SlurmAttempt:
                 self.write_stop(ORPHAN_GRACE_S, None, mode, lost=why)
         return time.monotonic() < self._over_s + ORPHAN_S
 
-    def _summary(self, state: AttemptState, job: SlurmJob | None) -> Observation:
+    def _summary(self, state: AttemptState, jobs: Sequence[SlurmJob]) -> Observation:
         nodes = [node["name"] for node in self.folder.nodes]
         starts = [(self._began(name) or {}).get("started_s") for name in nodes]
-        waits = state is AttemptState.STARTING and job is not None and job.waits
+        waits = [job for job in jobs if job.waits] if state is AttemptState.STARTING else []
         return Observation(
             key=self.key,
             state=state,
             gpu_ids={name: self._gpu_ids(name) for name in nodes},
-            started_s=max((_number(start) or 0.0 for start in starts if start is not None), default=None),
-            reason=f"Slurm has it wait: {job.reason}" if waits and job is not None else None,
+            started_s=max((number(start) or 0.0 for start in starts if start is not None), default=None),
+            reason=f"Slurm has it wait: {waits[0].reason}" if waits else None,
             progress=self.folder.progress(),
             output=self.folder.output(),
         )
@@ -183,7 +224,7 @@ class SlurmAttempt:
         return self._claims[name]
 
     def _with_ending(self, job: SlurmJob | None, missing: Sequence[str]) -> Observation:
-        common = self._summary(AttemptState.ENDED, job)
+        common = self._summary(AttemptState.ENDED, ())
         status, reason = self._told(job, missing)
         endings = list(self._endings.values())
         ends = [ending["ended_s"] for ending in endings if ending["ended_s"] is not None]
@@ -205,8 +246,8 @@ class SlurmAttempt:
                 return None, NEVER_STARTED
             return (None, self._on(missing[0], "its agent was killed")) if missing else self._by_itself(statuses)
         why = None if stop is None else stop["lost"]
-        if why is None and job is not None and job.state == "OUT_OF_MEMORY":
-            limit_gib = (self.folder.spec or {})["memory_mib"] / 1024
+        if job is not None and job.state == "OUT_OF_MEMORY":
+            limit_gib = max(node["memory_mib"] for node in self.folder.nodes) / 1024
             return next((one for one in statuses if one), -9), f"its memory limit of {limit_gib:g} GiB was exceeded"
         if why is None and job is not None:
             why = ENDED_BY_SLURM.get(job.state)
@@ -234,19 +275,3 @@ class SlurmAttempt:
 
 def _agent_failed(job: SlurmJob) -> str:
     return f"its agent did not say how it ended (Slurm: {job.state}); slurm.out beside its output may say why"
-
-
-def _checked(ending: Mapping[str, Any]) -> dict[str, Any]:
-    """What an agent wrote as the user of its job, who may have written anything."""
-    status, reason = ending.get("status"), ending.get("reason")
-    numbers = ("started_s", "ended_s", "peak_memory_gib", "cpu_s")
-    return {
-        "status": status if isinstance(status, int) and -128 < status < 256 else None,
-        "reason": reason[:1000] if isinstance(reason, str) else None,
-        **{name: _number(ending.get(name)) for name in numbers},
-    }
-
-
-def _number(value: Any) -> float | None:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
-    return float(value) if good else None

@@ -32,8 +32,6 @@ def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptF
     unknown = next((slot.node for slot in order.placement if slot.node not in known), None)
     if unknown is not None:
         raise Refused(f"node {unknown} is not one of this executor")
-    if len({slot.gpus for slot in order.placement}) > 1:
-        raise Refused("Slurm gives a job the same number of GPUs on each of its nodes, and its placement has several")
     user = user_record(order.user)
     names = [slot.node for slot in order.placement]
     name, home, shell = account(os.geteuid() if order.user is None else order.user)
@@ -55,7 +53,8 @@ def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptF
     over = next((slot for slot, node in places if slot.gpus > node.gpus), None)
     if over is not None:
         raise Refused(f"node {over.node} has {known[over.node].status.node.gpus} GPUs, not {over.gpus}")
-    nodes = [_node(order, rank, slot) for rank, slot in enumerate(order.placement)]
+    counts = list(dict.fromkeys(slot.gpus for slot in order.placement))
+    nodes = [_node(order, rank, slot, counts.index(slot.gpus), node) for rank, (slot, node) in enumerate(places)]
     return {
         "key": str(order.key),
         "made_s": time.time(),
@@ -65,15 +64,11 @@ def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptF
         "user": user,
         "environment": environment,
         "nodes": nodes,
-        "cpus": max(_share(slot.cpus, slot, node, node.cpus) for slot, node in places),
-        "memory_mib": max(
-            _share(math.ceil(entry["memory_gib"] * MIB_PER_GIB), slot, node, _mib(node))
-            for entry, (slot, node) in zip(nodes, places, strict=True)
-        ),
     }
 
 
-def _node(order: Order, rank: int, slot: Slot) -> dict[str, Any]:
+def _node(order: Order, rank: int, slot: Slot, part: int, node: Node) -> dict[str, Any]:
+    memory_gib = order.memory_gib[rank] if order.memory_gib else 0
     variables = {
         "OPTSCHED_NODE": slot.node,
         "OPTSCHED_NODE_RANK": str(rank),
@@ -84,9 +79,12 @@ def _node(order: Order, rank: int, slot: Slot) -> dict[str, Any]:
         variables["OMP_NUM_THREADS"] = str(slot.cpus)
     return {
         "name": slot.node,
+        "part": part,
         "gpus": slot.gpus,
         "cores": None,
-        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
+        "memory_gib": memory_gib,
+        "cpus": _share(slot.cpus, slot, node, node.cpus),
+        "memory_mib": _share(math.ceil(memory_gib * MIB_PER_GIB), slot, node, _mib(node)),
         "environment": variables,
         "cgroups": {},
     }
@@ -105,14 +103,23 @@ def _share(asked: int, slot: Slot, node: Node, there: int | None) -> int:
     return max(1, int(there * part))
 
 
-def words(spec: Mapping[str, Any], folder: AttemptFolder, more: Sequence[str]) -> list[str]:
-    """What sbatch is called with. `more` goes before it."""
-    nodes = spec["nodes"]
+def parts(spec: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+    """Nodes by job: Slurm gives a job the same number of GPUs on each of its nodes, so that a gang which has different
+    numbers is several jobs. Their agents wait for each other."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for node in spec["nodes"]:
+        found.setdefault(node.get("part", 0), []).append(node)
+    return [found[part] for part in sorted(found)]
+
+
+def words(spec: Mapping[str, Any], folder: AttemptFolder, part: int, more: Sequence[str]) -> list[str]:
+    """What sbatch is called with for a part of it. `more` goes before it."""
+    nodes = parts(spec)[part]
     asked = [
         *more,
-        "--parsable", "--no-requeue", f"--comment={spec['key']}", f"--job-name={job_name(folder)}",
+        "--parsable", "--no-requeue", f"--comment={spec['key']}", f"--job-name={job_name(folder, part)}",
         "--dependency=singleton", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1",
-        f"--cpus-per-task={spec['cpus']}", f"--mem={spec['memory_mib']}M",
+        f"--cpus-per-task={_cpus(nodes)}", f"--mem={max(node['memory_mib'] for node in nodes)}M",
         f"--nodelist={','.join(node['name'] for node in nodes)}",
         f"--chdir={folder.path}", f"--output={folder.path / nodes[0]['name'] / 'slurm.out'}", "--open-mode=append",
         "--input=/dev/null", "--export=ALL", "--propagate=NONE",
@@ -124,21 +131,26 @@ def words(spec: Mapping[str, Any], folder: AttemptFolder, more: Sequence[str]) -
     return asked
 
 
-def job_name(folder: AttemptFolder) -> str:
-    """The job's name: no two of one name and user run at once (`--dependency=singleton`), so that of a job which was
-    submitted twice because an answer was lost only one can ever run."""
+def _cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
+    return max(int(node["cpus"]) for node in nodes)
+
+
+def job_name(folder: AttemptFolder, part: int) -> str:
+    """The name of the job of a part: no two of one name and user run at once (`--dependency=singleton`), so that of a
+    job which was submitted twice because an answer was lost only one can ever run."""
     place = hashlib.sha256(str(folder.path).encode()).hexdigest()[:8]
-    return f"{folder.key.job}.{folder.key.number}-{place}"
+    return f"{folder.key.job}.{folder.key.number}-{place}{f'-{part}' if part else ''}"
 
 
-def script(spec: Mapping[str, Any], folder: AttemptFolder, python: str | None) -> str:
-    """What the job runs: an agent on each node. A single one is the batch script itself, which can be
+def script(spec: Mapping[str, Any], folder: AttemptFolder, part: int, python: str | None) -> str:
+    """What the job of a part runs: an agent on each node. A single one is the batch script itself, which can be
     signalled alone."""
     agent = shlex.join([python or sys.executable, "-S", "-E", AGENT, str(folder.path)])
-    if len(spec["nodes"]) == 1:
+    nodes = parts(spec)[part]
+    if len(nodes) == 1:
         return f"#!/bin/sh\nexec {agent}\n"
     return (
         "#!/bin/sh\ntrap '' USR2\n"
-        f"srun --nodes={len(spec['nodes'])} --ntasks={len(spec['nodes'])} --ntasks-per-node=1 "
-        f"--cpus-per-task={spec['cpus']} --input=none --mpi=none --kill-on-bad-exit=0 --wait=0 {agent}\n"
+        f"srun --nodes={len(nodes)} --ntasks={len(nodes)} --ntasks-per-node=1 "
+        f"--cpus-per-task={_cpus(nodes)} --input=none --mpi=none --kill-on-bad-exit=0 --wait=0 {agent}\n"
     )

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ...cluster import Node
 from ...errors import InputError
@@ -125,16 +124,18 @@ class SlurmExecutor:
             attempt = self._attempts.get(order.key)
             if attempt is None:
                 attempt, fresh = self._record(order), True
-            elif attempt.ended or attempt.job_id is not None or attempt.folder.spec is None or attempt.stop_record():
+            elif attempt.ended or attempt.folder.spec is None or not attempt.unsubmitted() or attempt.stop_record():
                 return
             else:  # it was submitted, or was about to be, and nobody knows what became of that
                 fresh = False
                 self._look_at_jobs()
-                jobs = self._own(attempt)
-                if jobs:
-                    self._submitted(attempt, jobs[0].id)
-                    return
-            self._submit(attempt, fresh)
+                try:
+                    attempt.adopt(self._own(attempt))
+                except OSError as error:
+                    raise NoAnswer(_unrecorded(attempt, error)) from error
+            for part in attempt.unsubmitted():
+                self._submit(attempt, part, fresh)
+                fresh = False
 
     def _record(self, order: Order) -> SlurmAttempt:
         if not self._nodes:
@@ -144,39 +145,37 @@ class SlurmExecutor:
         try:
             attempt.folder.prepare(spec, self._mode)
             if spec["user"] is not None:
-                _give(attempt, spec["user"])
+                attempt.folder.give(spec["user"])
         except OSError as error:
             raise Refused(f"its record cannot be written below {self._attempts_folder}: {error.strerror}") from error
         self._attempts[order.key] = attempt
         return attempt
 
-    def _submit(self, attempt: SlurmAttempt, fresh: bool) -> None:
+    def _submit(self, attempt: SlurmAttempt, part: int, fresh: bool) -> None:
         spec = attempt.folder.spec
         assert spec is not None
         attempt.tried_s = time.monotonic()
         try:
             said = self.client.ask(
-                "sbatch", *batch.words(spec, attempt.folder, self.site.words()),
-                given=batch.script(spec, attempt.folder, self.site.python),
+                "sbatch", *batch.words(spec, attempt.folder, part, self.site.words()),
+                given=batch.script(spec, attempt.folder, part, self.site.python),
             )
         except Refused:
             if fresh:
                 attempt.folder.remove(outputs=True)
                 del self._attempts[attempt.key]
-            else:  # an earlier submission may still be on its way
+            else:  # an earlier submission may still be on its way, or another part of it run
                 self._write_stop(attempt, None, None)
+                self._hasten(attempt, self._own(attempt))
             raise
         self._jobs_s = -float("inf")
         number = said.strip().partition(";")[0]  # with the cluster's name behind, where there are several
         if not number.isdecimal():
             raise NoAnswer(f"sbatch said {said.strip()[:200]!r} where a job's number was expected")
-        self._submitted(attempt, int(number))
-
-    def _submitted(self, attempt: SlurmAttempt, job_id: int) -> None:
         try:
-            attempt.submitted(job_id)
+            attempt.submitted(part, int(number))
         except OSError as error:
-            raise NoAnswer(f"that {attempt.key} was submitted cannot be recorded: {error.strerror}") from error
+            raise NoAnswer(_unrecorded(attempt, error)) from error
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
         """Have the agents send SIGTERM to the attempt's processes, and SIGKILL to all that is left after `grace_s`.
@@ -214,7 +213,7 @@ class SlurmExecutor:
 
     def _hasten(self, attempt: SlurmAttempt, jobs: list[SlurmJob]) -> None:
         """Tell the agents to look at once, and Slurm not to begin what waits: they would find out by themselves."""
-        ids = {job.id for job in jobs if not job.over} | ({attempt.job_id} if attempt.job_id is not None else set())
+        ids = {job.id for job in jobs if not job.over} | {*attempt.job_ids.values()}
         if not ids or attempt.ended is not None:
             return
         attempt.hastened_s = time.monotonic()
@@ -234,7 +233,8 @@ class SlurmExecutor:
         if attempt.ended is not None or attempt.overdue_s() > OVERTIME_S:
             unwanted = own
         else:
-            unwanted = [job for job in own if job.id != attempt.job_id]  # of one that was submitted twice
+            wanted = attempt.job_ids.values()
+            unwanted = [job for job in own if job.id not in wanted]  # of one that was submitted twice
             if attempt.stop_record() is not None:
                 unwanted += [job for job in own if job.waits]
             elif any(job.waits for job in own) and self._cannot_start(attempt):
@@ -288,11 +288,5 @@ class SlurmExecutor:
             self._attempts.clear()
 
 
-def _give(attempt: SlurmAttempt, user: Mapping[str, Any]) -> None:
-    """Let agents that run as `user` read what to run, and write how it ended. Raises OSError."""
-    for node in attempt.folder.nodes:
-        folder = attempt.folder.path / node["name"]
-        for path in (folder, *folder.iterdir()):
-            os.chown(path, user["uid"], user["gid"])
-    os.chown(attempt.folder.path / "spec.json", -1, user["gid"])
-    os.chmod(attempt.folder.path / "spec.json", 0o644)
+def _unrecorded(attempt: SlurmAttempt, error: OSError) -> str:
+    return f"that {attempt.key} was submitted cannot be recorded: {error.strerror}"

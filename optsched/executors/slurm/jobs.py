@@ -17,7 +17,7 @@ WAITING = frozenset({
     "PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT",
     "RESV_DEL_HOLD",
 })
-FIELDS = ("%i", "%T", "%U", "%N", "%Z", "%r", "%k")
+FIELDS = ("%i", "%T", "%U", "%N", "%j", "%Z", "%r", "%k")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class SlurmJob:
     state: str
     uid: int
     nodes: str
+    name: str
     directory: str
     reason: str
     key: AttemptKey
@@ -52,10 +53,11 @@ def ask_jobs(client: SlurmClient, which: tuple[str, ...]) -> list[SlurmJob]:
 
 def read_jobs(text: str, mark: str) -> Iterator[SlurmJob]:
     """Jobs in what squeue prints, lines that begin with `mark`; jobs without a key are left out."""
-    line = re.compile(rf"{re.escape(mark)}\|(\d+)\|([A-Z_]+)\|(\d+)\|([^|]*)\|(.*)\|([^|]*)\|([^|]*)")
+    line = re.compile(rf"{re.escape(mark)}\|(\d+)\|([A-Z_]+)\|(\d+)\|([^|]*)\|([^|]*)\|(.*)\|([^|]*)\|([^|]*)")
     for found in map(line.fullmatch, text.split("\n")):
         if found is None:
             continue
-        key = AttemptKey.parse(found[7])
+        key = AttemptKey.parse(found[8])
         if key is not None:
-            yield SlurmJob(int(found[1]), found[2], int(found[3]), found[4], found[5], found[6], key)
+            nodes, name, directory, reason = found.group(4, 5, 6, 7)
+            yield SlurmJob(int(found[1]), found[2], int(found[3]), nodes, name, directory, reason, key)
