@@ -1,0 +1,95 @@
+"""One pass: look, decide a round, and tell Kueue the order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import InputError
+from ..files import dump_instance, load_instance
+from ..objectives import parse
+from ..round.decide import decide
+from ..round.plan import RoundSolution
+from .instance import Site, view
+from .objects import Flavor, Queue, Workload
+from .order import Ranked, ranked
+
+if TYPE_CHECKING:
+    from ..control.settings import Settings
+
+
+class Kueue(Protocol):
+    """What is asked of it."""
+
+    def read(self) -> tuple[list[Queue], list[Flavor], list[Workload]]:
+        """All queues, flavors and Workloads."""
+        ...
+
+    def boost(self, workload: Workload, boost: int) -> None:
+        """Write a boost."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What was decided at `at_s` (Unix time): all Workloads in order, those left out with why, and the round (None
+    where there was nothing to decide)."""
+
+    at_s: float
+    order: Sequence[Ranked] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    faults: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    round: RoundSolution | None = None
+
+    @property
+    def changed(self) -> list[Ranked]:
+        return [one for one in self.order if one.changed]
+
+
+class Handover:
+    """Decides again and again; nothing is kept between two passes but the prices of the last round."""
+
+    def __init__(self, settings: "Settings", kueue: Kueue) -> None:
+        self._settings, self._kueue = settings, kueue
+        self._last: RoundSolution | None = None
+
+    def decide(self, now_s: float) -> Pass:
+        """Look and decide; nothing is written. Raises NoAnswer, and InputError for queues that are not there."""
+        given = self._settings
+        queues, flavors, workloads = self._kueue.read()
+        names = [queue.name for queue in queues]
+        unknown = next((name for name in given.kueue.queues if name not in names), None)
+        if unknown is not None:
+            raise InputError(
+                f"kueue.queues: there is no ClusterQueue {unknown!r}; there are {', '.join(sorted(names)) or 'none'}"
+            )
+        site = Site(
+            queues={queue.name: queue for queue in queues}, flavors={flavor.name: flavor for flavor in flavors},
+            workloads=workloads, steered=given.kueue.queues or names, gpu=given.kubernetes.gpu,
+            step=given.kueue.step, runs_s=float(given.runs),
+        )
+        seen = view(site, now_s)
+        faults = {one.id: one.faults for one in workloads if one.faults and one.queue in site.steered}
+        if not seen.instance.jobs:
+            return Pass(at_s=now_s, left_out=seen.left_out, faults=faults)
+        instance = load_instance(dump_instance(seen.instance), seen.instance.name, accept_never=True)
+        objective, round_s = parse(given.objective), float(given.length)
+        found = decide(
+            instance, objective, round_s=round_s, solver=given.solver, budget_s=float(given.budget), last=self._last,
+        )
+        self._last = found
+        never = dict.fromkeys(found.never, "its queue has too little quota for it, all that it may borrow included")
+        return Pass(
+            at_s=now_s, order=ranked(site, seen, found, objective, round_s), left_out={**seen.left_out, **never},
+            faults=faults, round=found,
+        )
+
+    def write(self, decided: Pass) -> None:
+        """Write the boosts that are others than before. Raises NoAnswer.
+
+        Those that rise come first, from the top down, then those that fall, from the bottom up: so nobody is above
+        another meanwhile, who was not before and is not to be.
+        """
+        changed = decided.changed
+        rise = [one for one in changed if one.boost > one.workload.boost]
+        for one in (*rise, *(one for one in reversed(changed) if one.boost <= one.workload.boost)):
+            self._kueue.boost(one.workload, one.boost)

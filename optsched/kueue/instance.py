@@ -1,0 +1,250 @@
+"""Queues and Workloads as an instance, as one round sees it: quota is the cluster.
+
+ClusterQueues that share quota (a cohort) are one pool. The GPUs of a flavor in a pool are one node, whatever hosts
+they are on, as Kueue itself counts quota and not hosts; every other resource of a flavor is a resource of the cluster.
+What a single queue may have of a pool is one more resource. Quota that Workloads hold which are not decided on is taken
+off; that of those which are being evicted counts as free, so that nobody else gives way to those it is for.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..cluster import Cluster, Node
+from ..control.present import LEAST_WORK_S, MOST_DOUBLINGS, PATIENCE_RUNS, PATIENCE_S
+from ..control.work_left import OVERRUN
+from ..instance import Instance, Running, Slot, Suspended
+from ..job import Job, Mode
+from ..profile import Profile
+from .objects import Flavor, Queue, Share, Workload
+
+NEVER_SAVES_S = 1e9
+"""How often a Workload saves that says nothing of it: preempted, it begins again."""
+MOST_MODES = 32
+MOST_WEIGHT = 1e9
+TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """All there is: `gpu` is the resource that is a GPU. `steered` are the names of the queues whose Workloads are
+    decided on, `step` is what a step between two priorities in use counts in weight, `runs_s` how long a Workload is
+    believed to run that says nothing of it."""
+
+    queues: Mapping[str, Queue]
+    flavors: Mapping[str, Flavor]
+    workloads: Sequence[Workload]
+    steered: Sequence[str]
+    gpu: str
+    step: float
+    runs_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The instance, and why Workloads of steered queues are not among its jobs, by id."""
+
+    instance: Instance
+    left_out: Mapping[str, str]
+
+
+def view(site: Site, now_s: float) -> View:
+    """What is to be decided at `now_s`, Unix time."""
+    left_out: dict[str, str] = {}
+    decided: list[Workload] = []
+    others: list[Workload] = []
+    for one in site.workloads:
+        why = _why_not(site, one, now_s)
+        if why is None:
+            decided.append(one)
+        elif one.queue in site.steered:
+            left_out[one.id] = why
+        if why is not None and one.held is not None and not one.evicted:
+            others.append(one)
+    capacity = _Capacity(site, others, [one for one in decided if one.held is not None])
+    weights = _weights(decided, site.step)
+    jobs, running, suspended = [], [], []
+    for one in decided:
+        job, entry = capacity.job(one, weights[one.priority], now_s)
+        if not job.modes:
+            left_out[one.id] = "no flavor of its queue has all that it asks for"
+            continue
+        jobs.append(job)
+        if isinstance(entry, Running):
+            running.append(entry)
+        elif entry is not None:
+            suspended.append(entry)
+    return View(
+        instance=Instance(
+            name="kueue", now_s=now_s, cluster=capacity.cluster(), jobs=tuple(jobs), running=tuple(running),
+            suspended=tuple(suspended),
+        ),
+        left_out=left_out,
+    )
+
+
+def _why_not(site: Site, one: Workload, now_s: float) -> str | None:
+    queue = site.queues.get(one.queue)
+    if queue is None or one.queue not in site.steered:
+        return "its queue is not among those to be decided on"
+    if one.evicted and one.held is not None:
+        return "is being evicted"
+    if one.held is None:
+        if queue.stopped:
+            return f"queue {queue.name} is stopped"
+        if one.again_s is not None and one.again_s > now_s:
+            return "waits until Kueue tries it again"
+    elif len({flavor for flavor, resource in one.held if resource == site.gpu}) > 1:
+        return "holds GPUs of several flavors"
+    return None
+
+
+def _weights(workloads: Iterable[Workload], step: float) -> dict[int, float]:
+    """The weight of each priority: `step` times that of the next lower one that somebody has."""
+    present = sorted({one.priority for one in workloads})
+    return {priority: min(MOST_WEIGHT, step**rank) for rank, priority in enumerate(present)}
+
+
+class _Capacity:
+    """Quota by pool and flavor, less what others hold."""
+
+    def __init__(self, site: Site, others: Sequence[Workload], holders: Sequence[Workload]) -> None:
+        self._site = site
+        self._pool = {name: queue.pool for name, queue in site.queues.items()}
+        self._members: dict[str, list[Queue]] = {}
+        for queue in site.queues.values():
+            self._members.setdefault(queue.pool, []).append(queue)
+        taken, mine = _usage(others, self._pool), _usage(holders, self._pool)
+        total: dict[tuple[str, Share], float] = {}
+        for queue in site.queues.values():
+            for share, quota in queue.quotas.items():
+                total[queue.pool, share] = total.get((queue.pool, share), 0.0) + quota.nominal
+        # Quota may have been lowered below what is held: nothing must go because of that.
+        self._shared = {
+            key: max(amount - taken.get(key, 0.0), mine.get(key, 0.0), 0.0) for key, amount in total.items()
+        }
+        for key, amount in mine.items():
+            self._shared.setdefault(key, amount)
+        self._own: dict[tuple[str, Share], float] = {}
+        taken_of, mine_of = _usage(others, None), _usage(holders, None)
+        for queue in site.queues.values():
+            for share in queue.quotas:
+                limit = self._limit(queue, share)
+                if limit < total[queue.pool, share] - TINY:
+                    key = queue.name, share
+                    self._own[key] = max(limit - taken_of.get(key, 0.0), mine_of.get(key, 0.0), 0.0)
+
+    def _limit(self, queue: Queue, share: Share) -> float:
+        """The most that a queue can ever have of it."""
+        quota = queue.quotas[share]
+        lent = 0.0
+        for other in self._members[queue.pool]:
+            theirs = other.quotas.get(share)
+            if other is not queue and theirs is not None:
+                lent += theirs.nominal if theirs.lending is None else min(theirs.lending, theirs.nominal)
+        return quota.nominal + (lent if quota.borrowing is None else min(lent, quota.borrowing))
+
+    def cluster(self) -> Cluster:
+        """Flavors as nodes and resources."""
+        nodes, resources = [], {}
+        for (pool, (flavor, resource)), amount in self._shared.items():
+            if resource == self._site.gpu:
+                name = f"{pool}/{flavor}"
+                nodes.append(Node(name=name, gpu_type=name, gpus=math.floor(amount + TINY)))
+            else:
+                resources[_resource(pool, (flavor, resource))] = amount
+        for (queue, share), amount in self._own.items():
+            resources[_resource(f"queue:{queue}", share) + " limit"] = amount
+        return Cluster(nodes=tuple(nodes), resources=resources)
+
+    def job(self, one: Workload, weight: float, now_s: float) -> tuple[Job, Running | Suspended | None]:
+        """A Workload as a job, without modes where it cannot run, and what it holds or did before."""
+        site = self._site
+        queue = site.queues[one.queue]
+        believed_s = one.duration_s or site.runs_s
+        every_s = one.checkpoint_every_s
+        ran_s = 0.0 if one.held is None or one.admitted_s is None else max(0.0, now_s - one.admitted_s)
+        past_s = 0.0 if every_s is None else max(0.0, one.past_s - every_s * max(1, one.evictions))
+        left_s = max(believed_s - past_s - ran_s, OVERRUN * ran_s, LEAST_WORK_S)
+        work_s = max(believed_s, left_s)
+        modes = [self._mode(queue, usage, work_s) for usage in self._ways(queue, one)]
+        current = None if one.held is None else self._mode(queue, one.held, work_s)
+        if current is not None:
+            modes = [current, *(mode for mode in modes if mode != current)]
+        else:
+            weight = min(MOST_WEIGHT, weight * _impatience(one, left_s, now_s))
+        job = Job(
+            id=one.id, submit_s=min(one.created_s, now_s), user=one.namespace, weight=weight, modes=tuple(modes),
+            preemptible=queue.preempts, profile=Profile(checkpoint_every_s=every_s or NEVER_SAVES_S),
+        )
+        if current is None:
+            again = Suspended(job=one.id, remaining_s=left_s, preemptions=one.evictions) if one.evictions else None
+            return job, again
+        started_s = now_s - ran_s
+        saved_s = started_s + math.floor(ran_s / every_s) * every_s if every_s is not None else started_s
+        placement = (Slot(node=str(current.gpu_type), gpus=current.gpus),) if current.gpus else ()
+        return job, Running(
+            job=one.id, mode=current, placement=placement, started_s=started_s, remaining_s=left_s,
+            last_checkpoint_s=saved_s if saved_s > started_s else None, preemptions=one.evictions,
+        )
+
+    def _ways(self, queue: Queue, one: Workload) -> list[dict[Share, float]]:
+        """What it can hold, one flavor for each group of resources. Resources of which the queue has no quota do not
+        count, except GPUs."""
+        asks = {what: amount for what, amount in one.asks.items() if amount > 0} if one.held is None else _summed(one)
+        covered = {resource for resources, _ in queue.groups for resource in resources}
+        if self._site.gpu in asks and self._site.gpu not in covered:
+            return []
+        groups = [
+            ([what for what in resources if what in asks],
+             [name for name in flavors if one.fits(self._site.flavors.get(name))])
+            for resources, flavors in queue.groups
+        ]
+        groups = [(wanted, flavors) for wanted, flavors in groups if wanted]
+        choices = itertools.islice(itertools.product(*(flavors for _, flavors in groups)), MOST_MODES)
+        return [
+            {(flavor, what): asks[what] for flavor, (wanted, _) in zip(choice, groups, strict=True) for what in wanted}
+            for choice in choices
+        ]
+
+    def _mode(self, queue: Queue, usage: Mapping[Share, float], duration_s: float) -> Mode:
+        mode, resources = Mode(duration_s=duration_s), {}
+        for share, amount in usage.items():
+            flavor, what = share
+            if what == self._site.gpu:
+                mode = replace(mode, gpu_type=f"{queue.pool}/{flavor}", gpus=math.ceil(amount - TINY))
+            else:
+                resources[_resource(queue.pool, share)] = amount
+            if (queue.name, share) in self._own:
+                resources[_resource(f"queue:{queue.name}", share) + " limit"] = amount
+        if not mode.gpus:
+            mode = replace(mode, gpu_type=None)
+        return replace(mode, resources=resources)
+
+
+def _usage(workloads: Iterable[Workload], pools: Mapping[str, str] | None) -> dict[tuple[str, Share], float]:
+    """Quota held by pool, or where there are none by queue."""
+    total: dict[tuple[str, Share], float] = {}
+    for one in workloads:
+        where = one.queue if pools is None else pools.get(one.queue, "")
+        for share, amount in (one.held or {}).items():
+            total[where, share] = total.get((where, share), 0.0) + amount
+    return total
+
+
+def _summed(one: Workload) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for (_, what), amount in (one.held or {}).items():
+        total[what] = total.get(what, 0.0) + amount
+    return {what: amount for what, amount in total.items() if amount > 0}
+
+
+def _resource(where: str, share: Share) -> str:
+    return f"{share[1]} of {where}/{share[0]}"
+
+
+def _impatience(one: Workload, left_s: float, now_s: float) -> float:
+    """As of a job that waits in a live cluster: nobody waits for ever."""
+    over_s = now_s - one.created_s - one.past_s - PATIENCE_S - PATIENCE_RUNS * left_s
+    return float(2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S)))

@@ -1,0 +1,246 @@
+"""Kueue's objects as far as a round needs them: ClusterQueues, flavors and Workloads.
+
+Fields are those of kueue.x-k8s.io/v1beta2 (Kueue, apis/kueue/v1beta2), and of v1beta1 where they were named otherwise.
+Resources are in units, memory and storage in GiB.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ..duration import parse_duration
+from ..executors.kubernetes.nodes import quantity, requests, tolerated
+
+BOOST = "kueue.x-k8s.io/priority-boost"
+"""What is added to a Workload's priority (KEP-7990; Kueue 0.17, feature gate PriorityBoost)."""
+DURATION, CHECKPOINT_EVERY = "optsched.io/duration", "optsched.io/checkpoint-every"
+"""Annotations of a Workload or of its pods' template: how long it runs, and how often it saves by itself."""
+GIB = float(1 << 30)
+BYTES = ("memory", "storage", "ephemeral-storage")
+PODS = "pods"
+Share = tuple[str, str]
+"""A flavor, and a resource of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What a ClusterQueue has of a resource of a flavor, may borrow of others in its cohort, and lends to them; None
+    is no limit."""
+
+    nominal: float
+    borrowing: float | None = None
+    lending: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A ClusterQueue. `groups` are its resource groups: resources, and the flavors each of which has them all.
+    `preempts`: it makes room for a Workload by evicting others of its own of lower priority, with `preempts_equal` also
+    newer ones of the same."""
+
+    name: str
+    cohort: str | None = None
+    preempts: bool = False
+    preempts_equal: bool = False
+    stopped: bool = False
+    groups: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+    quotas: Mapping[Share, Quota] = field(default_factory=dict)
+
+    @property
+    def pool(self) -> str:
+        """Those with which it shares quota."""
+        return f"queue:{self.name}" if self.cohort is None else f"cohort:{self.cohort}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flavor:
+    """A ResourceFlavor: labels and taints of its nodes, and what it adds to pods that are put there."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, Any]] = ()
+    tolerations: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A Workload that has not finished.
+
+    `asks` is what all its pods take together. `held` is what quota it holds, None where it holds none, `admitted_s`
+    since when it runs (Unix time). `evicted` while it still holds quota although it is being stopped. `past_s` is how
+    long it ran before, `evictions` how often it was preempted. `pods` are the specifications of its pods.
+    """
+
+    namespace: str
+    name: str
+    queue: str
+    priority: int = 0
+    boost: int = 0
+    boosted: bool = False
+    created_s: float = 0.0
+    asks: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[Share, float] | None = None
+    admitted_s: float | None = None
+    evicted: bool = False
+    past_s: float = 0.0
+    evictions: int = 0
+    again_s: float | None = None
+    duration_s: float | None = None
+    checkpoint_every_s: float | None = None
+    pods: Sequence[Mapping[str, Any]] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def fits(self, flavor: Flavor | None) -> bool:
+        """Whether all its pods may be put on nodes of a flavor; None is one that nothing is known of."""
+        if flavor is None:
+            return True
+        for pod in self.pods:
+            selector = pod.get("nodeSelector") or {}
+            if any(selector.get(label, value) != value for label, value in flavor.labels.items()):
+                return False
+            tolerations = [*(pod.get("tolerations") or ()), *flavor.tolerations]
+            hard = (taint for taint in flavor.taints if taint.get("effect") != "PreferNoSchedule")
+            if not all(tolerated(taint, tolerations) for taint in hard):
+                return False
+        return True
+
+
+def amount(resource: str, text: str | float) -> float:
+    """A quantity in the units used here. Raises ValueError."""
+    found = quantity(str(text))
+    return found / GIB if resource in BYTES or resource.startswith("hugepages-") else found
+
+
+def read_queue(given: Mapping[str, Any]) -> Queue:
+    """A ClusterQueue."""
+    spec = given["spec"]
+    preemption = (spec.get("preemption") or {}).get("withinClusterQueue", "Never")
+    quotas: dict[Share, Quota] = {}
+    groups = []
+    for group in spec.get("resourceGroups") or ():
+        groups.append((tuple(group["coveredResources"]), tuple(flavor["name"] for flavor in group["flavors"])))
+        for flavor in group["flavors"]:
+            for one in flavor["resources"]:
+                name = one["name"]
+                limits = {
+                    "borrowing": one.get("borrowingLimit"), "lending": one.get("lendingLimit"),
+                }
+                quotas[flavor["name"], name] = Quota(
+                    nominal=amount(name, one["nominalQuota"]),
+                    **{what: None if text is None else amount(name, text) for what, text in limits.items()},
+                )
+    return Queue(
+        name=given["metadata"]["name"], cohort=spec.get("cohortName") or spec.get("cohort") or None,
+        preempts=preemption != "Never", preempts_equal=preemption == "LowerOrNewerEqualPriority",
+        stopped=(spec.get("stopPolicy") or "None") != "None", groups=tuple(groups), quotas=quotas,
+    )
+
+
+def read_flavor(given: Mapping[str, Any]) -> Flavor:
+    """A ResourceFlavor."""
+    spec = given.get("spec") or {}
+    return Flavor(
+        name=given["metadata"]["name"], labels=spec.get("nodeLabels") or {}, taints=spec.get("nodeTaints") or (),
+        tolerations=spec.get("tolerations") or (),
+    )
+
+
+def read_workload(given: Mapping[str, Any], local_queues: Mapping[tuple[str, str], str]) -> Workload | None:
+    """A Workload; None where it has finished, is not active, or is in no queue. `local_queues` tells the ClusterQueue
+    of each LocalQueue (namespace, name)."""
+    metadata, spec, status = given["metadata"], given["spec"], given.get("status") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    admission = status.get("admission")
+    if "Finished" in conditions or (admission is None and _never(spec, metadata)):
+        return None
+    local = metadata["namespace"], str(spec.get("queueName") or "")
+    queue = local_queues.get(local) if admission is None else str(admission["clusterQueue"])
+    if queue is None:
+        return None
+    faults: list[str] = []
+    annotations = metadata.get("annotations") or {}
+    sets = spec.get("podSets") or ()
+    pods = [one["template"].get("spec") or {} for one in sets]
+    said = [(one["template"].get("metadata") or {}).get("annotations") or {} for one in sets]
+    evictions = (status.get("schedulingStats") or {}).get("evictions") or ()
+    again = (status.get("requeueState") or {}).get("requeueAt")
+    limit = spec.get("maximumExecutionTimeSeconds")
+    duration_s = _time(DURATION, (annotations, *said), faults)
+    return Workload(
+        namespace=metadata["namespace"], name=metadata["name"], queue=queue, priority=int(spec.get("priority") or 0),
+        boost=_boost(annotations.get(BOOST), faults), boosted=BOOST in annotations,
+        created_s=_instant(metadata["creationTimestamp"]), asks=_asks(sets, status), held=_held(admission),
+        admitted_s=_instant(conditions["Admitted"]["lastTransitionTime"]) if "Admitted" in conditions else None,
+        evicted="Evicted" in conditions or _never(spec, metadata),
+        past_s=float(status.get("accumulatedPastExecutionTimeSeconds")
+                     or status.get("accumulatedPastExexcutionTimeSeconds") or 0),  # as v1beta1 spells it
+        evictions=sum(int(one["count"]) for one in evictions if one["reason"] == "Preempted"),
+        again_s=None if again is None else _instant(again),
+        duration_s=float(limit) if duration_s is None and limit is not None else duration_s,
+        checkpoint_every_s=_time(CHECKPOINT_EVERY, (annotations, *said), faults), pods=pods, faults=tuple(faults),
+    )
+
+
+def _never(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    return spec.get("active") is False or metadata.get("deletionTimestamp") is not None
+
+
+def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[str, float]:
+    """As Kueue worked it out, where it has looked at the Workload already."""
+    considered = {one["name"]: one.get("resources") or {} for one in status.get("resourceRequests") or ()}
+    total: dict[str, float] = {}
+    for one in sets:
+        count = int(one.get("count", 1))
+        name = one.get("name", "main")
+        if name in considered:
+            each = {what: amount(what, text) for what, text in considered[name].items()}
+        else:
+            asked = requests(one["template"].get("spec") or {})
+            each = {what: amount(what, number) * count for what, number in asked.items()}
+        for what, number in {PODS: float(count), **each}.items():
+            total[what] = total.get(what, 0.0) + number
+    return total
+
+
+def _held(admission: Mapping[str, Any] | None) -> dict[Share, float] | None:
+    if admission is None:
+        return None
+    total: dict[Share, float] = {}
+    for one in admission.get("podSetAssignments") or ():
+        flavors = one.get("flavors") or {}
+        for what, text in (one.get("resourceUsage") or {}).items():
+            if what in flavors:
+                share = flavors[what], what
+                total[share] = total.get(share, 0.0) + amount(what, text)
+    return total
+
+
+def _boost(text: str | None, faults: list[str]) -> int:
+    try:
+        return 0 if not text else int(text)
+    except ValueError:  # Kueue takes it for 0, too
+        faults.append(f"its {BOOST} {text!r} is no whole number")
+        return 0
+
+
+def _time(name: str, places: Sequence[Mapping[str, str]], faults: list[str]) -> float | None:
+    for place in places:
+        if name in place:
+            try:
+                seconds = parse_duration(str(place[name]))
+            except ValueError as error:
+                faults.append(f"its {name}: {error}")
+                return None
+            if seconds > 0:
+                return seconds
+            faults.append(f"its {name} is {place[name]!r}; it must be longer than 0 s")
+    return None
+
+
+def _instant(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

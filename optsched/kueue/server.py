@@ -1,0 +1,68 @@
+"""Kueue's objects on an API server."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from ..errors import InputError
+from ..executors.base import NoAnswer
+from ..executors.kubernetes.api import NOT_FOUND, KubernetesApi, Rejected
+from .objects import BOOST, Flavor, Queue, Workload, read_flavor, read_queue, read_workload
+
+GROUP = "/apis/kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1")
+"""Those that are understood, the best first."""
+Read = TypeVar("Read")
+
+
+class KueueServer(KubernetesApi):
+    """Reads queues, flavors and Workloads, and writes boosts: nothing else."""
+
+    _version: str | None = None
+
+    def read(self) -> tuple[list[Queue], list[Flavor], list[Workload]]:
+        """All there are. Raises NoAnswer, and InputError where there is no Kueue, or one that is not understood."""
+        if self._version is None:
+            self._version = self._served()
+        queues = self._all("clusterqueues", read_queue)
+        flavors = self._all("resourceflavors", read_flavor)
+        local = dict(self._all("localqueues", _local_queue))
+        found = self._all("workloads", lambda given: read_workload(given, local))
+        return queues, flavors, [one for one in found if one is not None]
+
+    def boost(self, workload: Workload, boost: int) -> None:
+        """Write a boost, or remove it where it is 0; nothing if the Workload is gone. Raises NoAnswer."""
+        path = (f"{GROUP}/{self._version}/namespaces/{quote(workload.namespace, safe='')}"
+                f"/workloads/{quote(workload.name, safe='')}")
+        try:
+            self._ask("PATCH", path, {"metadata": {"annotations": {BOOST: str(boost) if boost else None}}})
+        except Rejected as error:
+            if error.status != NOT_FOUND:
+                raise NoAnswer(f"{BOOST} of {workload.id} cannot be written: {error}") from None
+
+    def _served(self) -> str:
+        try:
+            versions = [one["version"] for one in self._ask("GET", GROUP)["versions"]]
+        except Rejected as error:
+            if error.status == NOT_FOUND:
+                raise InputError(f"there is no Kueue at {self.address}; install Kueue 0.17 or later there") from None
+            raise NoAnswer(f"the API server at {self.address} does not tell its versions of Kueue: {error}") from None
+        found = next((version for version in VERSIONS if version in versions), None)
+        if found is None:
+            raise InputError(f"Kueue at {self.address} has {', '.join(versions)}; known are {', '.join(VERSIONS)}")
+        return found
+
+    def _all(self, what: str, read: Callable[[Mapping[str, Any]], Read]) -> list[Read]:
+        items, _ = self._list(f"{GROUP}/{self._version}/{what}", f"Kueue's {what}")
+        found = []
+        for given in items:
+            try:
+                found.append(read(given))
+            except (KeyError, TypeError, ValueError) as error:
+                name = (given.get("metadata") or {}).get("name")
+                raise NoAnswer(f"{what} {name} is not as Kueue's API says: {type(error).__name__} {error}") from None
+        return found
+
+
+def _local_queue(given: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
+    return (given["metadata"]["namespace"], given["metadata"]["name"]), str(given["spec"].get("clusterQueue") or "")
