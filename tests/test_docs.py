@@ -32,7 +32,8 @@ from tests.data import DATA
 REPOSITORY = Path(__file__).parents[1]
 PAGES = (
     "README.md", "CHANGELOG.md", "docs/concepts.md", "docs/formats.md", "docs/mathematics.md", "docs/studies.md",
-    "docs/live.md", "docs/jobs.md", "docs/profiling.md", "docs/ray.md", "docs/slurm.md",
+    "docs/live.md", "docs/jobs.md", "docs/profiling.md", "docs/kubernetes.md", "docs/kueue.md", "docs/ray.md",
+    "docs/slurm.md",
     "solvers/README.md", "instances/README.md", "instances/examples/README.md",
 )
 SHORT_LIMIT = "2s"
@@ -103,8 +104,8 @@ def test_commands_and_their_options_exist(page: str) -> None:
                 assert given <= known, f"{page}: optsched {words[0]} has no {given - known}"
 
 
-ADAPTERS = ("docs/ray.md", "docs/slurm.md")
-"""Their text names options of Ray and Slurm as well."""
+ADAPTERS = ("docs/kubernetes.md", "docs/ray.md", "docs/slurm.md")
+"""Their text names options of other programs as well."""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ADAPTERS])

@@ -66,6 +66,7 @@ def deadline(value: str) -> float:
 @click.option("--profile", type=click.Path(path_type=Path), metavar="FILE", help="Its profile, of `optsched profile`.")
 @click.option("--env", "variables", multiple=True, metavar="NAME[=VALUE]",
               help="A variable for it, without a value that of this shell; repeatable.")
+@click.option("--image", metavar="IMAGE", help="Container image to run it in, on Kubernetes.")
 @click.option("--wait", is_flag=True, help="Show what it prints until it ends, and exit with its status.")
 @json_option
 @quiet_option
@@ -129,7 +130,7 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         "after": [name for names in asked["after"] for name in names.split(",") if name] or None,
         "resources": _resources(asked["resources"]) or None, "retries": asked["retries"], "grace_s": asked["grace_s"],
         "preemptible": False if asked["no_preempt"] else None, "hold": asked["hold"] or None,
-        "saves": asked["saves"],
+        "saves": asked["saves"], "image": asked["image"],
         "environment": _environment(asked["variables"]) or None,
         "profile": None if asked["profile"] is None else _profile(asked["profile"]),
     }

@@ -14,6 +14,8 @@ class Submission:
     executor's. `user_id` is whose process it is, None for the controller's own user. `grace_s` is how long it may take
     to save, `retries` how often it is started again after failing. `total_steps` are the steps of the whole job,
     where it was told. `request_id` is what the user called the request, so that the same one again is no second job.
+    `image` is the container image that it runs in, None for that of the site.
+    `origin` is set of a job that was given to the cluster manager itself (`Arrival`).
     """
 
     job: Job
@@ -27,3 +29,5 @@ class Submission:
     estimate: str | None = None
     hold: bool = False
     request_id: str | None = None
+    image: str | None = None
+    origin: str | None = None

@@ -10,8 +10,12 @@ from .base import Order, Refused
 VARIABLE = re.compile(r"[^=\0]+")
 
 
-def check(order: Order) -> None:
-    """What no executor can start. Raises Refused."""
+def check(order: Order, images: bool = False) -> None:
+    """What no executor can start, or none without `images`. Raises Refused."""
+    if order.image is not None and not images:
+        raise Refused(f"it is to run in image {order.image}, and nothing here runs images")
+    if order.origin is not None:
+        raise Refused("its job was given to a cluster manager, whose jobs this executor does not take")
     if not order.placement:
         raise Refused("its placement names no node")
     names = [slot.node for slot in order.placement]

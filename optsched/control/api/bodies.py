@@ -25,6 +25,7 @@ Text = Annotated[str, Field(max_length=MOST_WORD_BYTES, pattern=r"^[^\x00]*$")]
 Short = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, Field(max_length=63, pattern=f"^{JOB_NAME.pattern}$")]
 Variable = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")]
 PAGE = rf"^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?,{JOB_NAME.pattern}$"
 
 
@@ -37,6 +38,7 @@ class SubmitBody:
     (`gpus` 0). `gpu_types` are the only ones it may run on. `profile` is as in instance files; the fields here go
     before it. `saves`: whether it saves and ends with exit status 85 when asked to stop; None: as jobs like it did,
     else it is taken to lose all its work when preempted, until it is seen to save. `deadline_s` is Unix time.
+    `image` is the container image to run it in, where the executor runs images; None: that of the site.
     `tenant` None: the one that lists the user, if any. A repeated `request_id` of the same user is answered as it
     was the first time, and makes no second job.
     """
@@ -65,6 +67,7 @@ class SubmitBody:
     retries: Annotated[int, Field(ge=0, le=1000)] = 0
     grace_s: Annotated[float, Field(ge=0, le=86400)] | None = None
     hold: bool = False
+    image: Image | None = None
     profile: Profile | None = None
     request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*$")] | None = None
 
@@ -150,6 +153,7 @@ MORE_WORDS = {
 PATTERNS = {
     "name": "takes letters, digits, dots, dashes and underscores, at most 63, with a letter or digit at both ends",
     "directory": "must be an absolute path",
+    "image": "is no name of a container image, as registry.example/team/torch:2.7",
     "page": "is not what an answer gave as `next`",
     "environment": "takes variable names of letters, digits and underscores, and values without NUL",
 }

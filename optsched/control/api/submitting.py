@@ -34,6 +34,8 @@ def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Contr
     """
     _check_texts(body)
     settings = controller.settings
+    if body.image is not None and not getattr(controller.executor, "runs_images", False):
+        raise Refusal(422, f"image: the executor {settings.executor} runs commands, not images; leave it out")
     user_id = caller.uid if own_uid == 0 and caller.uid != 0 else None
     if user_id is None and not caller.all_jobs:
         raise Refusal(403, "this controller does not run as root, so it can start nothing as another user; ask its "
@@ -53,7 +55,7 @@ def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Contr
         job=job, argv=body.argv, directory=body.directory, environment=body.environment, user_id=user_id,
         grace_s=float(settings.grace) if body.grace_s is None else body.grace_s, retries=body.retries,
         total_steps=body.total_steps,
-        estimate=estimate, hold=body.hold,
+        estimate=estimate, hold=body.hold, image=body.image,
         request_id=body.request_id,
     )
 

@@ -35,6 +35,16 @@ def keys(folder: Path) -> Iterator[AttemptKey]:
                 yield key
 
 
+def _make_for(folder: Path, user: Mapping[str, Any]) -> None:
+    """A folder of a user's own where that user could make none. Raises OSError."""
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:  # of an attempt before, or the user's own
+        return
+    os.chown(folder, user["uid"], user["gid"])
+
+
 class AttemptFolder:
     """The files of one attempt."""
 
@@ -70,6 +80,8 @@ class AttemptFolder:
             self.progress_path.parent.mkdir(mode=0o700, exist_ok=True)
             if spec["user"] is not None:
                 os.chown(self.progress_path.parent, spec["user"]["uid"], spec["user"]["gid"])
+            if spec["user"] is not None and spec["checkpoint_directory"]:
+                _make_for(Path(spec["checkpoint_directory"]), spec["user"])
             records.reserve(str(self.path / "stop.json"))
             records.write(str(self.path / "spec.json"), spec)
             records.sync_folder(str(self.path.parent))

@@ -61,7 +61,7 @@ def write_reserved(path: str, record: "dict[str, Any]", durable: bool = True) ->
     text = json.dumps(record, indent=1).encode().ljust(RESERVE_BYTES)
     made = f"{path}.reserve"
     try:
-        descriptor = os.open(made, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(made, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # no waiting for pipes
     except FileNotFoundError:
         write(path, record, durable)
         return
@@ -125,7 +125,7 @@ def sync_folder(folder: str) -> None:
 
 
 def _fill(path: str, text: bytes, durable: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o600)
     try:
         _write_all(descriptor, text)

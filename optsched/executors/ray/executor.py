@@ -1,7 +1,6 @@
 """Jobs on a Ray cluster: one Ray job for each node of an attempt, through Ray's Jobs API."""
 
 import os
-import secrets
 import threading
 import time
 from collections import Counter
@@ -14,6 +13,7 @@ from ...errors import InputError
 from ..base import KEY, AttemptKey, NoAnswer, NodeStatus, Observation, Order, Refused
 from ..local import records
 from ..local.attempt_folder import keys
+from ..tag import tag_of
 from .attempt import LIVE, RayAttempt, Seen
 from .nodes import found_nodes
 from .program import lay_down
@@ -52,7 +52,7 @@ class RayExecutor:
         try:
             if not records.lock(self._lock_fd):
                 raise InputError(f"{folder} is in use by another controller; stop that or name another folder")
-            self._tag = _tag(folder.absolute() / "ray.json")
+            self._tag = tag_of(folder.absolute() / "ray.json")
             self._entry = lay_down(folder.absolute() / "ray")
         except OSError as error:
             os.close(self._lock_fd)
@@ -206,12 +206,3 @@ class RayExecutor:
                 continue
             except NoAnswer:
                 return
-
-
-def _tag(path: Path) -> str:
-    """What marks the jobs of this folder in Ray, where other controllers may have jobs of the same names."""
-    records.write_first(str(path), {"tag": secrets.token_hex(4)})
-    found = records.read(str(path))
-    if found is None or not isinstance(found.get("tag"), str):
-        raise InputError(f"{path} is damaged; put back the one it was, or name another folder")
-    return str(found["tag"])

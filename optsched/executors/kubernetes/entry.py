@@ -1,0 +1,206 @@
+"""The first process of a pod's container: `python3 -S -E entry.py FOLDER_OF_THE_NODE`.
+
+It supervises the command as the shim of the local executor does, so that how a command ended, what it used and what it
+left behind is known and dealt with in the same way, whether or not an API server or a controller still answers. When
+Kubernetes deletes or evicts the pod for reasons of its own, that is a request to save, to all nodes of the attempt.
+
+Runs in images without the package (see `program`): standard library only, Python 3.10.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..local import memory, records, supervisor
+else:
+    import memory
+    import records
+    import supervisor
+
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+"""Where device plugins say which GPUs a container has."""
+LISTED = re.compile(r"UUID: ((?:GPU|MIG)-[^)\s]+)\)")
+LIST_S = 10.0
+ADDRESS, NODE = "OPTSCHED_POD_ADDRESS", "OPTSCHED_POD_NODE"
+WRONG_NODE = 64
+TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+"""With one of these, which is the image's choice, Kubernetes says that it will end the container."""
+DELETED = "its pod was deleted or evicted by somebody else"
+OUT_OF_MEMORY = "its container ran out of memory"
+GATHER_EVERY_S = 0.1
+OOM_KILLS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+LEAST_STATUS_OF_SIGNALS = 128
+
+
+class PodSupervisor(supervisor.Supervisor):
+    """A supervisor whose attempt may have other nodes, with clocks of their own, in a container that may be deleted.
+
+    It may run as the user of the job, who can write into the folders `progress` and of the node only.
+    """
+
+    def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
+        super().__init__(folder, spec, node)
+        self.failed_path = f"{self.above}/progress/failed.json"
+        self.told_path = f"{self.above}/progress/told.json"
+        self._until_s: dict[tuple[float, float], float] = {}
+        self._oom_kills = _oom_kills()
+
+    def run(self) -> None:
+        """From the first process to the last, once all nodes of the gang are ready."""
+        if self._gather():
+            super().run()
+            return
+        ending = {"status": None, "reason": None, "asked": self.asked, "started_s": None, "ended_s": time.time()}
+        records.write_reserved(f"{self.folder}/exit.json", ending)
+
+    def stop_record(self) -> "dict[str, Any] | None":
+        """That it is to end: its grace runs from when it is seen here, by the clock of this host."""
+        if not os.path.lexists(f"{self.above}/spec.json"):  # forgotten: it was given up for lost
+            return {"until_monotonic_s": 0.0, "overdue": None}
+        for path in (f"{self.above}/stop.json", self.told_path):
+            try:
+                stop = records.read(path)
+            except PermissionError:  # it is being replaced
+                stop = None
+            if stop is not None:
+                asked = (stop["asked_s"], stop["grace_s"])
+                if stop["grace_s"] is None:
+                    return {**stop, "until_monotonic_s": 0.0}
+                return {**stop, "until_monotonic_s": self._until_s.setdefault(asked, time.monotonic() + asked[1])}
+        return None
+
+    def wait(self, seconds: float) -> None:
+        """As of any supervisor, except for what Kubernetes says: a request to save, unless there was one."""
+        told = signal.sigtimedwait(supervisor.HEARD, max(0.0, seconds))
+        if told is not None and told.si_signo in TOLD and self.stop_record() is None:
+            grace_s = self.spec["grace_s"]
+            overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
+            record = {"asked_s": time.time(), "grace_s": grace_s, "overdue": overdue, "lost": DELETED}
+            records.write_first(self.told_path, record)
+
+    def fail_gang(self) -> None:
+        """Have the rest of the gang stop if this command failed."""
+        if self.status == -signal.SIGKILL and self.reason is None and _oom_kills() > self._oom_kills:
+            self.reason = memory.Watch.exceeded(self.limit_bytes) if self.limit_bytes else OUT_OF_MEMORY
+        super().fail_gang()
+
+    def _gather(self) -> bool:
+        """Wait for the others of the gang; False if it is not to begin."""
+        until_s = time.monotonic() + self.spec["start_timeout_s"]
+        names = [node["name"] for node in self.spec["nodes"]]
+        port = _free_port() if len(names) > 1 and names[0] == self.node["name"] else None
+        records.write(f"{self.folder}/ready.json", {"address": _address(), "port": port}, durable=False)
+        told: dict[str, Any] = {}
+        while True:
+            self.look()
+            if self.asked or self.stopping:
+                return False
+            for name in names:
+                found = None if name in told else records.read(f"{self.above}/{name}/ready.json")
+                if found is not None:
+                    told[name] = found
+            missing = [name for name in names if name not in told]
+            if not missing:
+                break
+            if time.monotonic() > until_s:
+                reason = f"its pod did not start within {self.spec['start_timeout_s']:g} s"
+                records.write_first(self.failed_path, {"node": missing[0], "status": None, "reason": reason})
+            self.wait(GATHER_EVERY_S)
+        if len(names) > 1:
+            first = told[names[0]]
+            self.node["environment"].update(MASTER_ADDR=str(first["address"]), MASTER_PORT=str(first["port"]))
+        return True
+
+
+def main(folder: str) -> int:
+    """Run what the attempt's spec says for this node, unless that was done before; the command's exit status."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.HEARD)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.closerange(3, 1 << 20)
+    above, name = os.path.split(folder)
+    spec = records.read(f"{above}/spec.json")
+    if spec is None:
+        return 0  # forgotten
+    if os.environ.get(NODE, name) != name:
+        print(f"optsched: this pod is for node {name}, and somebody bound it to {os.environ[NODE]}", flush=True)
+        return WRONG_NODE
+    node = next(node for node in spec["nodes"] if node["name"] == name)
+    gpu_ids, visible = _gpus(node["gpus"])
+    claim = {"by": "pod", "gpu_ids": gpu_ids, "at_s": time.time()}
+    if not records.write_first(f"{folder}/claim.json", claim):
+        return 0  # nobody runs a claim that another has
+    print(f"optsched: what {spec['key']} prints is in {folder}/stdout and {folder}/stderr", flush=True)
+    spec["user"] = None  # whom the pod has made us
+    given = {variable: value for variable, value in os.environ.items() if variable not in (ADDRESS, NODE)}
+    spec["environment"] = {**given, **spec["environment"]}
+    node["environment"]["CUDA_VISIBLE_DEVICES"] = visible
+    supervised = PodSupervisor(folder, spec, node)
+    supervised.run()
+    status = supervised.status
+    return 1 if status is None else LEAST_STATUS_OF_SIGNALS - status if status < 0 else status
+
+
+def _gpus(wanted: int) -> "tuple[list[str], str]":
+    """Ids of the container's GPUs as its node knows them, none where nobody says; and what the command is to see."""
+    if not wanted:
+        return [], ""
+    for variable in VISIBLE:
+        found = [each for each in os.environ.get(variable, "").split(",") if each]
+        if len(found) == wanted and found[0] not in ("all", "none", "void"):
+            if variable == VISIBLE[0] or not all(map(str.isdecimal, found)):
+                return found, ",".join(found)
+            return found, ",".join(map(str, range(wanted)))  # numbers of the node's, which begin anew in a container
+    found = _listed_gpus()
+    numbered = ",".join(map(str, range(wanted)))
+    return (found, ",".join(found)) if len(found) == wanted else ([], numbered)
+
+
+def _listed_gpus() -> "list[str]":
+    """What NVIDIA's own program lists, instances of divided GPUs (MIG) before the whole ones they are of."""
+    try:
+        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=LIST_S).stdout
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return []
+    found = LISTED.findall(said)
+    return [each for each in found if each.startswith("MIG-")] or found
+
+
+def _oom_kills() -> int:
+    """How often the kernel has ended a process of this container for want of memory; control groups of version 2 or 1.
+    """
+    for path in OOM_KILLS:
+        try:
+            with open(path) as file:
+                counts = dict(line.split() for line in file)
+        except (OSError, ValueError):
+            continue
+        return int(counts.get("oom_kill", 0))
+    return 0
+
+
+def _address() -> str:
+    """Where the others reach this pod."""
+    try:
+        return os.environ.get(ADDRESS) or socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return socket.gethostname()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    ended = main(sys.argv[1])
+    sys.stderr.flush()
+    os._exit(ended)  # all is written; taking the interpreter down would only take time

@@ -1,0 +1,194 @@
+"""Nodes of Kubernetes as this project's: what they have and others do not hold, and whether they take pods."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from ...cluster import Node
+from ..base import NodeStatus
+from .site import Site
+
+GIB = 1 << 30
+SAID_CHARACTERS = 200
+FINAL = ("Succeeded", "Failed")
+"""Phases of pods that hold nothing any more."""
+UNREACHABLE = "node.kubernetes.io/unreachable"
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([numkMGTPE]|[KMGTPE]i)?")
+SUFFIXES: dict[str | None, float] = {
+    None: 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3,
+    **{prefix: 1e3 ** (i + 1) for i, prefix in enumerate("kMGTPE")},
+    **{f"{prefix}i": float(1024 ** (i + 1)) for i, prefix in enumerate("KMGTPE")},
+}
+PRODUCTS = (".product", ".product-name", ".family")
+"""What labels that say of which type GPUs are add to the name of their resource."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesNode:
+    """A node: `ready` while its kubelet says so; `lost` says why Kubernetes has given up what runs there."""
+
+    status: NodeStatus
+    ready: bool
+    lost: str | None
+
+
+def read_nodes(
+    listed: Iterable[Mapping[str, Any]], held: Mapping[str, Mapping[str, float]], site: Site,
+    declared: Mapping[str, Node],
+) -> dict[str, KubernetesNode]:
+    """Nodes by name, sorted; of those `declared` only these, if there are any.
+
+    A node has what Kubernetes may give to pods there (`allocatable`), less what others hold. Of declared nodes the type
+    and memory of GPUs and the rack go before what labels say.
+    """
+    found = {}
+    for each in sorted(listed, key=lambda one: str(one["metadata"]["name"])):
+        name = each["metadata"]["name"]
+        if not declared or name in declared:
+            found[name] = _node(each, held.get(name, {}), site, declared.get(name))
+    for name, node in declared.items():
+        if name not in found:
+            status = NodeStatus(node=node, usable=False, reason="Kubernetes has no node of this name")
+            found[name] = KubernetesNode(status=status, ready=False, lost="its node is gone")
+    return found
+
+
+def held_by_others(pods: Iterable[Mapping[str, Any]], ours: Collection[str]) -> dict[str, dict[str, float]]:
+    """What `pods` ask of the nodes they are bound to, by node and resource, except those whose uids are `ours`."""
+    held: dict[str, dict[str, float]] = {}
+    for pod in pods:
+        name = pod["spec"].get("nodeName")
+        if name and (pod.get("status") or {}).get("phase") not in FINAL and pod["metadata"]["uid"] not in ours:
+            of_node = held.setdefault(name, {})
+            for what, amount in requests(pod["spec"]).items():
+                of_node[what] = of_node.get(what, 0.0) + amount
+    return held
+
+
+def with_room_for(found: KubernetesNode, gpus: int, cpus: int, memory_gib: float) -> KubernetesNode:
+    """The node with no less than our own attempts hold there; not usable where it has less than that now, as when a
+    GPU has broken or the kubelet has just begun."""
+    node = found.status.node
+    few = gpus > node.gpus or cpus > (node.cpus or cpus) or memory_gib > (node.memory_gib or memory_gib)
+    if not few:
+        return found
+    reason = found.status.reason or f"has only {node.gpus} GPUs left of the {gpus} that its jobs hold"
+    if gpus <= node.gpus:
+        reason = found.status.reason or "has less cores or memory left than its jobs hold"
+    more = replace(
+        node, gpus=max(gpus, node.gpus), cpus=None if node.cpus is None else max(cpus, node.cpus),
+        memory_gib=None if node.memory_gib is None else max(memory_gib, node.memory_gib),
+    )
+    return replace(found, status=NodeStatus(node=more, usable=False, reason=reason))
+
+
+@lru_cache(maxsize=4096)
+def quantity(text: str) -> float:
+    """A Kubernetes quantity, as `500m`, `4Gi` or `1e3`, in units (API conventions, "Quantity"). Raises ValueError."""
+    found = QUANTITY.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no quantity")
+    return float(found[1]) * SUFFIXES[found[2]]
+
+
+def requests(spec: Mapping[str, Any]) -> dict[str, float]:
+    """What a pod asks of its node: its containers together, or an init container where that asks for more."""
+    total: dict[str, float] = {}
+    for container in spec.get("containers") or ():
+        _add(total, container)
+    most: dict[str, float] = {}
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":  # it stays
+            _add(total, container)
+            continue
+        alone: dict[str, float] = {}
+        _add(alone, container)
+        for what, amount in alone.items():
+            most[what] = max(most.get(what, 0.0), amount)
+    for what, amount in most.items():
+        total[what] = max(total.get(what, 0.0), amount)
+    for what, text in (spec.get("overhead") or {}).items():
+        total[what] = total.get(what, 0.0) + quantity(str(text))
+    return total
+
+
+def _add(total: dict[str, float], container: Mapping[str, Any]) -> None:
+    resources = container.get("resources") or {}
+    for what, text in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
+        total[what] = total.get(what, 0.0) + quantity(str(text))
+
+
+def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and Tolerations")."""
+    for one in tolerations:
+        if one.get("effect") not in (None, "", taint.get("effect")):
+            continue
+        if one.get("operator") == "Exists":
+            if one.get("key") in (None, "", taint["key"]):
+                return True
+        elif one.get("key") == taint["key"] and (one.get("value") or "") == (taint.get("value") or ""):
+            return True
+    return False
+
+
+def _node(
+    each: Mapping[str, Any], held: Mapping[str, float], site: Site, declared: Node | None
+) -> KubernetesNode:
+    labels = each["metadata"].get("labels") or {}
+    status, spec = each.get("status") or {}, each.get("spec") or {}
+    there = status.get("allocatable") or status.get("capacity") or {}
+
+    def left(what: str) -> float | None:
+        return None if what not in there else max(0.0, quantity(str(there[what])) - held.get(what, 0.0))
+
+    gpus, cpus, memory = int(left(site.gpu) or 0), left("cpu"), left("memory")
+    has_gpus = quantity(str(there.get(site.gpu, "0"))) > 0
+    gpu_type = next((labels[site.gpu + end] for end in PRODUCTS if site.gpu + end in labels), None)
+    memory_mib = str(labels.get(f"{site.gpu}.memory", ""))
+    node = Node(
+        name=each["metadata"]["name"],
+        gpu_type=gpu_type if has_gpus else None,
+        gpus=gpus,
+        gpu_memory_gib=int(memory_mib) / 1024 if has_gpus and memory_mib.isdecimal() else None,
+        cpus=None if cpus is None else int(cpus + 1e-9),
+        memory_gib=None if memory is None else memory / GIB,
+        rack=labels.get(site.rack_label),
+    )
+    if declared is not None:
+        node = replace(
+            node, gpu_type=declared.gpu_type or node.gpu_type, rack=declared.rack or node.rack,
+            gpu_memory_gib=declared.gpu_memory_gib or node.gpu_memory_gib,
+        )
+    ready: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), {})
+    taints = spec.get("taints") or ()
+    reason = _why_not(node.name, spec, ready, site)
+    lost = None
+    if any(_given_up(taint) for taint in taints) and ready.get("status") != "True":
+        lost = "its node does not answer any more"
+    return KubernetesNode(
+        status=NodeStatus(node=node, usable=reason is None, reason=reason),
+        ready=ready.get("status") == "True", lost=lost,
+    )
+
+
+def _given_up(taint: Mapping[str, Any]) -> bool:
+    return taint["key"] == OUT_OF_SERVICE or (taint["key"] == UNREACHABLE and taint.get("effect") == "NoExecute")
+
+
+def _why_not(name: str, spec: Mapping[str, Any], ready: Mapping[str, Any], site: Site) -> str | None:
+    if name.endswith(".json") or name == "progress":
+        return "its name cannot be that of a folder here"
+    if ready.get("status") != "True":
+        said = " ".join(str(ready.get("message") or "").split())[:SAID_CHARACTERS].rstrip(".")
+        what = "is not ready" if ready.get("status") == "False" else "does not answer"
+        return what + (f": {said}" if said else "")
+    if spec.get("unschedulable"):
+        return "is cordoned"
+    for taint in spec.get("taints") or ():
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(taint, site.tolerations):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            return f"has the taint {taint['key']}{value}:{taint['effect']}"
+    return None

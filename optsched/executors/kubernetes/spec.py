@@ -1,0 +1,91 @@
+"""From an order to what is written down before any pod is made."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..base import Order, Refused
+from ..local.attempt_folder import AttemptFolder
+from ..orders import account, check, user_record
+from .nodes import KubernetesNode
+from .site import Site
+
+
+def specification(
+    order: Order, nodes: Mapping[str, KubernetesNode], used: Mapping[str, int], folder: AttemptFolder, site: Site
+) -> dict[str, Any]:
+    """The record of an attempt to be started; `used` are the GPUs of our own attempts, by node. Raises Refused."""
+    image = order.image or site.image
+    _check(order, nodes, used, image)
+    user = user_record(order.user)
+    uid = os.geteuid() if user is None else int(user["uid"])
+    name, home, _ = account(uid)
+    names = [slot.node for slot in order.placement]
+    environment = {"USER": name, "LOGNAME": name}
+    if site.mounted(home) is not None:  # else it is the image's
+        environment["HOME"] = home
+    environment |= {
+        **order.environment,
+        "OPTSCHED_JOB": order.key.job,
+        "OPTSCHED_ATTEMPT": str(order.key.number),
+        "OPTSCHED_KEY": str(order.key),
+        "OPTSCHED_PROGRESS": str(folder.progress_path),
+        "OPTSCHED_NODES": ",".join(names),
+    }
+    if order.checkpoint_directory:
+        environment["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory
+    return {
+        "key": str(order.key),
+        "made_s": time.time(),
+        "argv": list(order.argv),
+        "directory": order.directory,
+        "checkpoint_directory": order.checkpoint_directory,
+        "image": image,
+        "user": user,
+        "ids": user or {"uid": uid, "gid": os.getegid(), "groups": []},
+        "environment": environment,
+        "grace_s": site.grace_s,
+        "start_timeout_s": site.start_timeout_s,
+        "nodes": [_node(order, rank) for rank in range(len(names))],
+    }
+
+
+def _node(order: Order, rank: int) -> dict[str, Any]:
+    slot = order.placement[rank]
+    variables = {
+        "OPTSCHED_NODE": slot.node,
+        "OPTSCHED_NODE_RANK": str(rank),
+        "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
+    }
+    if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
+        variables["OMP_NUM_THREADS"] = str(slot.cpus)
+    return {
+        "name": slot.node,
+        "gpus": slot.gpus,
+        "cpus": slot.cpus,
+        "cores": None,
+        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
+        "environment": variables,
+        "cgroups": {},
+    }
+
+
+def _check(
+    order: Order, nodes: Mapping[str, KubernetesNode], used: Mapping[str, int], image: str | None
+) -> None:
+    check(order, images=True)
+    if order.beside is not None:
+        raise Refused("Kubernetes gives a GPU to one pod at a time, so that it cannot run beside another")
+    if image is None:
+        raise Refused("it names no image, and kubernetes.image in cluster.toml names none for all")
+    for slot in order.placement:
+        node = nodes.get(slot.node)
+        if node is None:
+            raise Refused(f"node {slot.node} is not one of this executor")
+        if node.status.reason is not None:
+            raise Refused(f"node {slot.node} {node.status.reason}")
+        there = node.status.node.gpus
+        left = there - used.get(slot.node, 0)
+        if slot.gpus > left:
+            raise Refused(f"node {slot.node} has {max(0, left)} of its {there} GPUs free, not {slot.gpus}")

@@ -1,0 +1,248 @@
+"""Jobs that a cluster manager has become jobs of the journal, and what becomes of them there is followed."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optsched import Job, Node, Profile
+from optsched.control.arrivals import FORGOTTEN, ON_HOLD
+from optsched.control.controller import Controller
+from optsched.control.events import Cancelled, Noted
+from optsched.control.journal import Journal
+from optsched.control.learned import NEVER_S
+from optsched.control.settings import Settings, TenantSettings
+from optsched.executors.base import Arrival, NoAnswer, Order, Request
+
+from .virtual import VirtualClock, VirtualExecutor
+
+TENANTS = (
+    TenantSettings(name="vision", users=("ann",)), TenantSettings(name="all"),
+    TenantSettings(name="speech", users=("bob",)),
+)
+
+
+@dataclass
+class Manager(VirtualExecutor):
+    """An executor in virtual time with jobs of its own; the orders for these it only keeps."""
+
+    jobs: dict[str, Arrival] = field(default_factory=dict)
+    told: list[tuple[str, ...]] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)
+    deaf: bool = False
+
+    def arrivals(self) -> tuple[Arrival, ...]:
+        return tuple(self.jobs.values())
+
+    def leave(self, origin: str, why: str) -> None:
+        self._hear("leave", origin, why)
+        del self.jobs[origin]
+
+    def withdraw(self, origin: str) -> None:
+        self._hear("withdraw", origin)
+
+    def _hear(self, *words: str) -> None:
+        if self.deaf:
+            raise NoAnswer("deaf")
+        self.told.append(words)
+
+    def start(self, order: Order) -> None:
+        self.orders.append(order)
+        super().start(replace(order, argv=("work", "10", "1", "0")))
+
+
+def request(name: str, user: str = "ann", duration_s: float | None = 10.0, **more: Any) -> Request:
+    job = Job(id=name, gpus=1, user=user, command="train", duration_s=duration_s, profile=Profile())
+    return Request(job=job, argv=("sbatch", "train"), directory="/home", user_id=1000, **more)
+
+
+class Place:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clock = folder, VirtualClock()
+        self.manager = Manager((Node(name="n0", gpu_type="a100", gpus=1),), self.clock)
+        self.controller = self.open()
+
+    def open(self) -> Controller:
+        settings = Settings(format="optsched-cluster/1", state=self.folder, tenants=TENANTS)
+        return Controller(settings, self.manager, Journal(self.folder / "journal"), self.clock)
+
+    def add(self, name: str, origin: str = "", **more: Any) -> None:
+        wanted = more.pop("request", None) or request(name)
+        self.manager.jobs[origin or name] = Arrival(
+            origin=origin or name, name=name, request=wanted, **{"ready": True, **more}
+        )
+
+    def change(self, origin: str, **news: Any) -> None:
+        self.manager.jobs[origin] = replace(self.manager.jobs[origin], **news)
+
+    def step(self, seconds: float = 0.0) -> None:
+        self.clock.at_s += seconds
+        self.controller.step()
+
+    def status(self, name: str) -> str | None:
+        job = self.controller.state.jobs.get(name)
+        return None if job is None else job.status
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_started_by_its_origin(place: Place) -> None:
+    place.add("7", "x")
+    place.step()
+    place.step(1)
+    (order,) = place.manager.orders
+    assert (order.key.job, order.origin, order.user) == ("7", "x", 1000)
+    place.step(20)
+    assert place.status("7") == "completed"
+    place.change("x", ready=False, gone="it has ended")
+    place.step(20)
+    assert place.manager.told == [] and len(place.controller.state.jobs) == 1
+
+
+def test_not_before_it_is_ready(place: Place) -> None:
+    place.add("7", ready=False)
+    place.step()
+    assert place.status("7") is None
+    place.change("7", ready=True)
+    place.step()
+    assert place.status("7") is not None
+
+
+def test_the_same_job_after_a_restart(place: Place) -> None:
+    place.add("7", "x")
+    place.step()
+    place.controller.journal.close()
+    place.controller = place.open()
+    place.step()
+    assert list(place.controller.state.jobs) == ["7"]
+
+
+def test_a_number_that_is_given_out_again(place: Place) -> None:
+    place.add("7", "x")
+    place.step()
+    del place.manager.jobs["x"]
+    place.add("7", "y")
+    place.step(20)
+    place.step(1)
+    assert list(place.controller.state.jobs) == ["7", "7-2"]
+    assert [order.origin for order in place.manager.orders] == ["x", "y"]
+
+
+def test_requeued_after_it_had_ended(place: Place) -> None:
+    """Its user wants it to run once more; that is a new job here."""
+    place.add("7", "x")
+    place.step()
+    place.step(20)
+    assert place.status("7") == "completed"
+    place.step(1)
+    assert place.status("7-2") is not None
+
+
+def test_cancelled_there(place: Place) -> None:
+    place.add("runs")
+    place.step()
+    place.add("waits")
+    place.step(1)
+    assert (place.status("runs"), place.status("waits")) == ("running", "waiting")
+    for name in ("runs", "waits"):
+        place.change(name, ready=False, cancelled=True, gone="it was cancelled")
+    place.step(1)
+    assert (place.status("runs"), place.status("waits")) == ("stopping", "cancelled")
+    assert place.controller.state.jobs["waits"].reason == "it was cancelled"
+    assert place.manager.told == []
+
+
+def test_cancelled_here(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manager is told until it has done so, unless it has nothing of it any more."""
+    monkeypatch.setattr("optsched.control.arrivals.AGAIN_S", 0.0)
+    place.add("7", held=True)
+    place.step()
+    place.manager.deaf = True
+    place.controller.record(Cancelled(job="7", by="root"))
+    place.step(1)
+    assert place.manager.told == []
+    place.manager.deaf = False
+    place.step(1)
+    place.change("7", ready=False, cancelled=True, gone="it was cancelled")
+    place.step(10)
+    assert place.manager.told == [("withdraw", "7")]
+
+
+def test_held_and_released_there(place: Place) -> None:
+    place.add("7", held=True)
+    place.step()
+    assert place.status("7") == "held" and place.controller.state.jobs["7"].held == ON_HOLD
+    place.change("7", held=False)
+    place.step(1)
+    assert place.status("7") in ("waiting", "starting", "running")
+    place.step(1)
+    place.change("7", held=True)
+    place.step(1)
+    assert place.status("7") == "running"  # as there, what runs goes on
+
+
+def test_forgotten(place: Place) -> None:
+    place.add("7", held=True)
+    place.step()
+    del place.manager.jobs["7"]
+    place.step(1)
+    assert place.status("7") == "cancelled" and place.controller.state.jobs["7"].reason == FORGOTTEN
+
+
+def test_what_is_left_alone_is_told_once(place: Place) -> None:
+    place.manager.jobs["7"] = Arrival(origin="7", name="7", ready=True, unplanned="it is odd")
+    for _ in range(3):
+        place.step(1)
+    notes = [entry.event.text for entry in place.controller.journal.entries() if isinstance(entry.event, Noted)]
+    assert notes == ["7 is left alone: it is odd"]
+    assert place.manager.told == [("leave", "7", "it is odd")] and place.status("7") is None
+
+
+def test_what_no_round_could_take_is_left_alone(place: Place) -> None:
+    place.add("7", request=replace(request("7"), job=replace(request("7").job, duration_s=1e11)))
+    place.step()
+    assert [words[:2] for words in place.manager.told] == [("leave", "7")] and place.status("7") is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tenant"),
+    [
+        (request("7"), "vision"), (request("7", account="all"), "all"), (request("7", account="vision"), "vision"),
+        (request("7", account="speech"), "vision"), (request("7", user="cat"), None),
+        (request("7", user="cat", account="vision"), None),
+    ],
+)
+def test_tenants(place: Place, wanted: Request, tenant: str | None) -> None:
+    """An account names a tenant to which the user may belong, and no other."""
+    place.add("7", request=wanted)
+    place.step()
+    assert place.controller.state.jobs["7"].submission.job.tenant == tenant
+
+
+@pytest.mark.parametrize(
+    ("wanted", "work_s", "estimate"),
+    [
+        (request("7"), 10.0, None),
+        (request("7", duration_s=None, limit_s=600.0), 600.0, "its time limit in the cluster manager"),
+        (request("7", duration_s=None), 3600.0, "nobody stated how long it runs"),
+    ],
+)
+def test_how_long_it_runs(place: Place, wanted: Request, work_s: float, estimate: str | None) -> None:
+    place.add("7", request=wanted)
+    place.step()
+    submission = place.controller.state.jobs["7"].submission
+    assert (submission.job.work_s, submission.estimate) == (work_s, estimate)
+
+
+def test_whether_it_saves(place: Place) -> None:
+    """Of one of which nobody says so, stopping loses all it did."""
+    place.add("a")
+    place.add("b", request=request("b", saves=True, grace_s=7.0))
+    place.step()
+    a, b = (place.controller.state.jobs[name].submission for name in "ab")
+    assert (a.job.profile.checkpoint_every_s, a.grace_s) == (NEVER_S, 60.0)
+    assert (b.job.profile.checkpoint_every_s, b.grace_s) == (None, 7.0)
