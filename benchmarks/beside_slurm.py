@@ -1,12 +1,13 @@
 """The same jobs on the same real Slurm cluster: Slurm's own backfill with preemption, and optsched.
 
-    python -m benchmarks.beside_slurm [--jobs 200] [--nodes 8] [--seed 0] [--speedup 60]
+    python -m benchmarks.beside_slurm [--jobs 200] [--nodes 8] [--seed 0] [--speedup 60] [--load 1.5]
                                      [--only slurm|optsched] [-o FOLDER]
 
 As root, with Slurm's packages (docs/slurm.md): 8 slurmd of 8 pretended GPUs each on this host. Jobs sleep where they
-would train, so time runs `--speedup` times as fast as in the workload (`optsched generate`, arrivals at 1.1 times
-what the GPUs can do). They save when they get SIGTERM and go on from there. Both schedulers know of a job its GPUs, its
-weight, and its time limit: its duration times a factor between 1 and 2.5, in full minutes, as users state them.
+would train, so time runs `--speedup` times as fast as in the workload (gangs and run times of `optsched generate`, none
+longer than 10 min; arrivals at `--load` times what the GPUs can do). They save when they get SIGTERM and go on from
+there. Both schedulers know of a job its GPUs, its weight, and its time limit: its duration times a factor between 1 and
+2.5, in full minutes, as users state them.
 
 Slurm has a partition for each weight; the higher tier preempts the lower (preempt/partition_prio, REQUEUE), and within
 a tier it is first come, first served with backfill, every second. optsched has the objective `wct`.
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -77,17 +78,18 @@ class Work:
         return [sys.executable, "-S", *map(str, words)]
 
 
-def workload(jobs: int, gpus: int, seed: int, speedup: float) -> list[Work]:
+def workload(jobs: int, gpus: int, seed: int, speedup: float, load: float) -> list[Work]:
     """Jobs in the order of their arrival."""
-    made = generate(jobs=jobs, gpus=gpus, seed=seed, arrivals="poisson", load=1.1, gpu_types=1)
+    made = generate(jobs=jobs, gpus=gpus, seed=seed, arrivals="poisson", gpu_types=1)
     draw = random.Random(seed)
-    found = []
+    found: list[Work] = []
     for job in sorted(made.jobs, key=lambda job: job.submit_s):
         assert isinstance(job.gpus, int)
         duration_s = round(min(LONGEST_S, job.work_s / speedup), 1)
         limit_s = 60.0 * math.ceil(duration_s * draw.uniform(1.0, 2.5) / 60.0)
-        found.append(Work(job.id, job.submit_s / speedup, job.gpus, int(job.weight), duration_s, limit_s))
-    return found
+        found.append(Work(job.id, job.submit_s, job.gpus, int(job.weight), duration_s, limit_s))
+    last_s = sum(work.gpus * work.duration_s for work in found) / (gpus * load)
+    return [replace(work, submit_s=work.submit_s / found[-1].submit_s * last_s) for work in found]
 
 
 class BackfillCluster(SlurmCluster):
@@ -192,6 +194,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--speedup", type=float, default=60.0)
+    parser.add_argument("--load", type=float, default=1.5)
     parser.add_argument("--only", choices=("slurm", "optsched"))
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
@@ -199,7 +202,7 @@ def main() -> None:
     if reason is not None:
         sys.exit(reason)
     output = arguments.output or Path(tempfile.mkdtemp(prefix="beside-slurm-"))
-    works = workload(arguments.jobs, arguments.nodes * 8, arguments.seed, arguments.speedup)
+    works = workload(arguments.jobs, arguments.nodes * 8, arguments.seed, arguments.speedup, arguments.load)
     print(json.dumps({
         "jobs": len(works), "GPUs": arguments.nodes * 8,
         "GPU-seconds": round(sum(one.gpus * one.duration_s for one in works)),

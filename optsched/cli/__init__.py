@@ -42,6 +42,7 @@ COMMANDS = {
     "rounds": ("rounds", "The rounds that a controller decided."),
     "replay": ("replay", "Decide a past round again, offline."),
     "regret": ("regret", "How far a period was from a proven bound, and why."),
+    "kueue": ("kueue", "Tell Kueue in which order to admit Workloads."),
     "top": ("top", "The live cluster: nodes, jobs and the last round."),
     "list": ("list", "What is there: solvers, policies, formats, executors, ..."),
     "schema": ("schema", "JSON Schema of instance, plan, round and bound files."),

@@ -15,26 +15,28 @@ NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 @click.option("--user", required=True, metavar="NAME", help="Whose `optsched run` it will be: root for jobs of all.")
 @click.option("--partition", default="optsched", show_default=True, metavar="NAME", help="A partition of their own.")
 @click.option("--reservation", metavar="NAME", help="Instead: a reservation, for which no file is changed.")
+@click.option("--sbatch", is_flag=True, help="Have optsched run what users submit to that partition by sbatch, too.")
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
               help="The state folder, seen by all nodes under this name.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the lines as files there.")
 @json_option
 @quiet_option
 def command(
-    manager: str, nodes: str, user: str, partition: str, reservation: str | None, state: Path | None,
-    output: Path | None, as_json: bool, quiet: bool,
+    manager: str, nodes: str, user: str, partition: str, reservation: str | None, sbatch: bool,
+    state: Path | None, output: Path | None, as_json: bool, quiet: bool,
 ) -> int:
     """Print the few lines that make nodes of a Slurm cluster optsched's, and the cluster.toml that goes with them.
 
     \b
     optsched setup slurm --nodes gpu-[0-3] --user root --state /shared/optsched
     optsched setup slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup
+    optsched setup slurm --nodes gpu-[0-3] --user root --partition gpu --sbatch --state /shared/optsched -o setup
     """
     import json
     import re
 
     from ..errors import InputError
-    from ..executors.slurm.setup import setup
+    from ..executors.slurm.setup import setup, setup_sbatch
     from ..executors.slurm.site import split_nodes
 
     for what, text in (("--user", user), ("--partition", partition), ("--reservation", reservation or "x")):
@@ -49,7 +51,10 @@ def command(
         raise click.BadParameter(f"{nodes!r} is no list of nodes; write gpu-[0-3,7]", None, None, "--nodes")
     if reservation is not None and user == "root":
         raise InputError("a reservation is for jobs of its own users only; for a controller of root make a partition")
-    files = setup(nodes, user, partition, reservation, str((state or Path("state")).absolute()))
+    if sbatch and (reservation is not None or user != "root"):
+        raise InputError("with --sbatch optsched starts jobs of all users: give --user root, and no reservation")
+    where = str((state or Path("state")).absolute())
+    files = setup_sbatch(nodes, partition, where) if sbatch else setup(nodes, user, partition, reservation, where)
     if output is not None:
         there = [name for name in files if (output / name).exists()]
         if there:

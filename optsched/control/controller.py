@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..executors.base import (
+    Arrivals,
     AttemptKey,
     AttemptState,
     Executor,
@@ -22,6 +23,7 @@ from ..instance import Instance, Slot
 from ..round.decide import decide
 from ..round.files import dump_round
 from ..round.plan import RoundSolution
+from .arrivals import Intake
 from .clock import Clock
 from .events import (
     AttemptEnded,
@@ -91,6 +93,7 @@ class Controller:
         self._due = True
         self.learning: Learning | None = None
         self.listeners: list[Callable[[float, Event], None]] = []
+        self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
         self._forgotten: set[AttemptKey] = set()
@@ -130,6 +133,8 @@ class Controller:
         try:
             self.statuses = self.executor.inventory()
             self.observed = {one.key: one for one in self.executor.observe()}
+            if self._intake is not None:
+                self._intake.take()
         except (NoAnswer, OSError) as error:
             self._silent(str(error))
             return
@@ -314,6 +319,8 @@ class Controller:
             key=attempt.key, placement=placement, argv=submission.argv, directory=submission.directory,
             environment=submission.environment, memory_gib=memory_of(submission.job, attempt.mode, placement),
             checkpoint_directory=str(self.checkpoints(attempt.key.job)), user=submission.user_id,
+            origin=submission.origin,
+            image=submission.image,
         )
 
     def checkpoints(self, job: str) -> Path:

@@ -84,7 +84,8 @@ class SlurmSettings(Part):
     """How the executor `slurm` reaches its nodes: those of `partition`, or of `reservation`, of which optsched is the
     only user. `account` pays; `options` are further words for sbatch. Slurm is asked every `poll`, and each of its
     programs may take `timeout`. `conf` is the slurm.conf, `programs` the folder of Slurm's programs and `python` the
-    interpreter on the nodes, where they are not the usual ones."""
+    interpreter on the nodes, where they are not the usual ones. With `sbatch` jobs that users submit to Slurm
+    themselves are run too, those that its job_submit.lua holds (see `optsched setup slurm --sbatch`)."""
 
     partition: str | None = None
     reservation: str | None = None
@@ -95,6 +96,7 @@ class SlurmSettings(Part):
     conf: Path | None = None
     programs: Path | None = None
     python: str | None = None
+    sbatch: bool = False
 
 
 class RaySettings(Part):
@@ -110,6 +112,49 @@ class RaySettings(Part):
     label: str = "optsched-node"
     python: str = "python3"
     start_timeout: Time = 60.0
+
+
+class VolumeSettings(Part):
+    """A volume that every pod has at `mount`: a PersistentVolumeClaim (`claim`), an export of NFS (`nfs`, as
+    `server:/export`) or a folder of the node (`host`)."""
+
+    mount: str
+    claim: str | None = None
+    nfs: str | None = None
+    host: str | None = None
+    sub_path: str | None = None
+    read_only: bool = False
+
+
+class KubernetesSettings(Part):
+    """How the executor `kubernetes` reaches a cluster (`kubeconfig` and `context`, else as kubectl does, or as a pod of
+    it), in which `namespace` it makes pods, from which `image` where a job names none, and which `volumes` they have,
+    that of the state folder among them. `gpu` is the resource that is a GPU, `node_selector` a label selector for the
+    nodes, `rack_label` the label that is their rack. `pod` and `container` are further fields of pods and their
+    container. Kubernetes is asked every `poll`, each call within `timeout`; an attempt has `start_timeout` to begin."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str = "optsched"
+    image: str | None = None
+    gpu: str = "nvidia.com/gpu"
+    node_selector: str | None = None
+    rack_label: str = "topology.kubernetes.io/rack"
+    volumes: tuple[VolumeSettings, ...] = ()
+    pod: dict[str, Any] = Field(default_factory=dict)
+    container: dict[str, Any] = Field(default_factory=dict)
+    python: str = "python3"
+    poll: Time = 1.0
+    timeout: Time = 10.0
+    start_timeout: Time = 600.0
+
+
+class KueueSettings(Part):
+    """What `optsched kueue` decides on: the Workloads of `queues` (ClusterQueues; all without any). A step between two
+    priorities that are in use counts `step` times in weight."""
+
+    queues: tuple[str, ...] = ()
+    step: float = Field(default=4.0, ge=1, le=1000)
 
 
 class Settings(Part):
@@ -137,6 +182,8 @@ class Settings(Part):
     api: ApiSettings = ApiSettings()
     ray: RaySettings = RaySettings()
     slurm: SlurmSettings = SlurmSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    kueue: KueueSettings = KueueSettings()
 
     @property
     def cluster(self) -> Cluster:
@@ -181,7 +228,10 @@ def _check(path: Path, settings: Settings) -> None:
     for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget),
                           ("slurm.poll", settings.slurm.poll), ("slurm.timeout", settings.slurm.timeout),
                           ("ray.poll", settings.ray.poll), ("ray.timeout", settings.ray.timeout),
-                          ("ray.start_timeout", settings.ray.start_timeout)):
+                          ("ray.start_timeout", settings.ray.start_timeout),
+                          ("kubernetes.poll", settings.kubernetes.poll),
+                          ("kubernetes.timeout", settings.kubernetes.timeout),
+                          ("kubernetes.start_timeout", settings.kubernetes.start_timeout)):
         if not float(seconds) > 0:
             raise InputError(f"{path}: {what}: must be longer than 0 s")
     try:

@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..cluster import Node
 from ..errors import OptschedError
 from ..instance import Placement
+from ..job import Job
 
 SAVED_AND_STOPPED = 85
 """Exit status of a command that was asked to stop, has saved, and wants to be started again from what it saved."""
@@ -48,7 +49,9 @@ class Order:
     OPTSCHED_GPUS_PER_NODE, CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS where cores are given, MASTER_ADDR and MASTER_PORT
     for more than one node. `memory_gib` is what it takes of each node's memory, in the order of `placement`, 0 for
     no limit. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own. `user` is the user id whose
-    process it is, None for that of the executor.
+    process it is, None for that of the executor. `image` is the container image to run it in, None for the site's;
+    an executor without containers refuses one. `origin` is that of a job which the manager has already (`Arrival`):
+    then that job runs, as it was given to the manager, and no command or environment of this order.
     """
 
     key: AttemptKey
@@ -60,6 +63,8 @@ class Order:
     checkpoint_directory: str = ""
     beside: AttemptKey | None = None
     user: int | None = None
+    image: str | None = None
+    origin: str | None = None
 
 
 class AttemptState(StrEnum):
@@ -124,6 +129,47 @@ class NodeStatus:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a user asked a cluster manager for: a `job` with its demands, whose id is the name it has there.
+
+    Its `duration_s` is None where nobody stated it; the manager ends it after `limit_s`. `saves` None: nobody said
+    whether it saves when it is asked to stop; `grace_s` is how long it may take to. `account` is who pays there.
+    `faults` are clauses on what was said of the job and cannot be heeded.
+    """
+
+    job: Job
+    argv: tuple[str, ...]
+    directory: str
+    user_id: int
+    account: str | None = None
+    limit_s: float | None = None
+    saves: bool | None = None
+    grace_s: float | None = None
+    total_steps: int | None = None
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A job that a user gave to the cluster manager itself, which keeps it for a controller to start.
+
+    `origin` tells it from every other job there ever was, also after the manager has forgotten or renumbered jobs.
+    `ready` says that it waits for nothing but a start, `held` that its user does not want one yet. `gone` is a clause
+    on why there is nothing to start any more, `cancelled` that somebody wanted that. `unplanned` is why no order can
+    start it, and `request` None then.
+    """
+
+    origin: str
+    name: str
+    request: Request | None = None
+    ready: bool = False
+    held: bool = False
+    cancelled: bool = False
+    gone: str | None = None
+    unplanned: str | None = None
+
+
 class Refused(OptschedError):
     """The executor certainly did not do it; the message says why."""
 
@@ -170,4 +216,21 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Let go of what this process holds; attempts go on."""
+        ...
+
+
+@runtime_checkable
+class Arrivals(Protocol):
+    """What an executor is besides, to whose manager users give jobs themselves."""
+
+    def arrivals(self) -> tuple[Arrival, ...]:
+        """Those jobs, as of the last `observe`, until the manager forgets them. Raises NoAnswer."""
+        ...
+
+    def leave(self, origin: str, why: str) -> None:
+        """Let such a job be, and have the manager tell its user; it is no arrival any more. Raises NoAnswer."""
+        ...
+
+    def withdraw(self, origin: str) -> None:
+        """End such a job for good, of which no attempt goes on. Raises NoAnswer."""
         ...

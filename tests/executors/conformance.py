@@ -383,9 +383,11 @@ class Conformance:
             pytest.skip(place.not_for_others)
         (place.folder / "theirs").mkdir()
         os.chown(place.folder / "theirs", 65534, 65534)
-        script = "id -u; id -g; echo mine > $OPTSCHED_NODE_RANK; until test -e 0 -a -e 1; do sleep 0.02; done; exit 3"
+        script = "touch $OPTSCHED_CHECKPOINT_DIR/saved || exit 4; id -u; id -g; echo mine > $OPTSCHED_NODE_RANK; "
+        script += "until test -e 0 -a -e 1; do sleep 0.02; done; exit 3"
         order = place.order(
             "job", "sh", "-c", script, user=65534, nodes=place.nodes[:2], directory=str(place.folder / "theirs"),
+            checkpoint_directory=str(place.folder / "checkpoints" / "job"),
         )
         place.executor.start(order)
         seen = place.end(order.key)

@@ -108,6 +108,16 @@ def slurm() -> Iterator[SlurmCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def holding() -> Iterator[SlurmCluster]:
+    """A cluster that holds the jobs which users submit, for all tests of this process."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with slurm_cluster(holds=True) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     made = Host(tmp_path)

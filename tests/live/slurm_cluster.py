@@ -17,6 +17,7 @@ import psutil
 from optsched.executors.local import processes
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.executor import SlurmExecutor
+from optsched.executors.slurm.setup import setup_sbatch
 from optsched.executors.slurm.site import Site
 
 PACKAGES = "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins"
@@ -79,8 +80,9 @@ def _path() -> str:
 class SlurmCluster:
     """The daemons, and what a test does to them."""
 
-    def __init__(self, folder: Path, nodes: int, gpus: int) -> None:
-        self.folder, self.nodes, self.gpus = folder, nodes, gpus
+    def __init__(self, folder: Path, nodes: int, gpus: int, holds: bool = False) -> None:
+        """With `holds` jobs that users submit to the partition `optsched` are held."""
+        self.folder, self.nodes, self.gpus, self.holds = folder, nodes, gpus, holds
         self.conf = folder / "etc" / "slurm.conf"
 
     def prepare(self) -> None:
@@ -95,19 +97,33 @@ class SlurmCluster:
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         first = _free_ports(self.nodes + 1)
-        self.conf.write_text(CONF.format(
+        conf = CONF.format(
             host=socket.gethostname().split(".")[0], port=first, folder=self.folder, nodes=self.nodes, gpus=self.gpus,
             first=first + 1, last=first + self.nodes,
-        ))
+        )
+        if self.holds:
+            files = setup_sbatch(f"n[1-{self.nodes}]", "optsched", str(self.shared))
+            (self.folder / "etc" / "job_submit.lua").write_text(files["job_submit.lua"])
+            added = [line.partition("=")[0] for line in files["slurm.conf.part"].splitlines() if line[0] != "#"]
+            kept = [line for line in conf.splitlines() if line.partition("=")[0] not in added]
+            conf = "\n".join([*kept, files["slurm.conf.part"]])
+        self.conf.write_text(conf)
         (self.folder / "etc" / "gres.conf").write_text(
             f"AutoDetect=off\nNodeName=n[1-{self.nodes}] Name=gpu Type=h100 "
             f"File={self.folder}/dev/nvidia[0-{self.gpus - 1}]\n"
         )
+        if not self._run("slurmctld", "-V").startswith("slurm-wlm 22."):
+            (self.folder / "etc" / "cgroup.conf").write_text("CgroupPlugin=disabled\n")  # or slurmd wants systemd
         munge = self.folder / "munge"
         self._run(
             "munged", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
             f"--log-file={munge}/log", f"--seed-file={munge}/seed",
         )
+
+    @property
+    def shared(self) -> Path:
+        """A state folder for a controller that runs held jobs."""
+        return self.folder / "shared"
 
     def _numbers(self) -> range:
         return range(1, self.nodes + 1)
@@ -123,6 +139,21 @@ class SlurmCluster:
     def slurm(self, *words: str) -> str:
         """What one of Slurm's programs prints, once the controller answers."""
         return self._run(*words)
+
+    def sbatch(self, script: str, *words: str, uid: int = 0, folder: Path | str = "/tmp") -> str:
+        """Submit as a user does, to the partition `optsched`; the job's number."""
+        asked = ("--parsable", "--partition=optsched", f"--chdir={folder}", *words)
+        return self.as_user(uid, "sbatch", *asked, given=f"#!/bin/sh\n{script}\n").strip()
+
+    def as_user(self, uid: int, *words: str, given: str = "") -> str:
+        """What one of Slurm's programs prints to a user."""
+        ids = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
+        done = subprocess.run(  # type: ignore[call-overload]
+            words, env={"PATH": _path(), "SLURM_CONF": str(self.conf)}, cwd="/", input=given, capture_output=True,
+            text=True, timeout=90, check=False, **ids,
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return str(done.stdout)
 
     def start_controller(self) -> None:
         self._run("slurmctld", "-f", str(self.conf))
@@ -176,8 +207,9 @@ class SlurmCluster:
     def down(self) -> None:
         """End all, by the files that say who it is."""
         with suppress(AssertionError, subprocess.TimeoutExpired):
-            self._run("scancel", "--user=root", "--signal=KILL", "--full")
-            self._run("scancel", "--user=root")
+            for partition in ("optsched", "all"):
+                self._run("scancel", f"--partition={partition}", "--signal=KILL", "--full")
+                self._run("scancel", f"--partition={partition}")
             with suppress(TimeoutError):
                 wait_until(lambda: not self._run("squeue", "-h", "-o", "%i"), 15)
         self.kill_controller()
@@ -221,10 +253,10 @@ def _free_ports(count: int) -> int:
 
 
 @contextmanager
-def slurm_cluster(nodes: int = 4, gpus: int = 4) -> Iterator[SlurmCluster]:
+def slurm_cluster(nodes: int = 4, gpus: int = 4, holds: bool = False) -> Iterator[SlurmCluster]:
     """A cluster that is up."""
     with tempfile.TemporaryDirectory(prefix="optsched-slurm-", ignore_cleanup_errors=True) as name:
-        cluster = SlurmCluster(Path(name), nodes, gpus)
+        cluster = SlurmCluster(Path(name), nodes, gpus, holds)
         try:
             cluster.prepare()
             cluster.start_controller()

@@ -37,7 +37,10 @@ class SlurmClient:
                 "as programs in [slurm]"
             )
         self._programs = {name: at for name, at in found.items() if at is not None}
-        self._environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+        self._environment = {
+            "PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C",
+            "SLURM_BITSTR_LEN": "0",  # tasks of arrays are listed whole
+        }
         named = conf or os.environ.get("SLURM_CONF")
         if named is not None:
             self._environment["SLURM_CONF"] = str(named)

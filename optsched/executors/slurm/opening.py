@@ -1,18 +1,23 @@
 """The Slurm executor of a cluster.toml."""
 
+import os
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...errors import InputError
+from ..base import NoAnswer, Refused
 from .client import SlurmClient
 from .executor import SlurmExecutor
 from .site import Site
 
 if TYPE_CHECKING:
     from ...control.settings import Settings
+    from ..sbatch.executor import SbatchExecutor
 
 
-def open_slurm(settings: "Settings") -> SlurmExecutor:
-    """Jobs of a Slurm partition or reservation, which `[slurm]` names.
+def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
+    """Jobs of a Slurm partition or reservation, which `[slurm]` names; with `sbatch` those of its users too.
 
     Attempts are kept below the state folder, which all its nodes share. Raises InputError.
     """
@@ -26,4 +31,24 @@ def open_slurm(settings: "Settings") -> SlurmExecutor:
         poll_s=float(slurm.poll), python=slurm.python,
     )
     declared = {node.name: node for part in settings.nodes for node in part.nodes()}
-    return SlurmExecutor(settings.state, client, site, declared)
+    if slurm.sbatch and os.geteuid() != 0:
+        raise InputError("slurm.sbatch: only a controller that runs as root may start jobs of others; leave it out")
+    if slurm.sbatch:
+        _check_holding(client)
+    executor = SlurmExecutor(settings.state, client, site, declared)
+    if not slurm.sbatch:
+        return executor
+    from ..sbatch.executor import SbatchExecutor
+
+    return SbatchExecutor(settings.state, executor, client, site)
+
+
+def _check_holding(client: SlurmClient) -> None:
+    """Raises InputError where Slurm certainly holds no jobs."""
+    with suppress(NoAnswer, Refused):
+        found = re.search(r"^JobSubmitPlugins\s*=\s*(.*)$", client.ask("scontrol", "show", "config"), re.MULTILINE)
+        if found is not None and "lua" not in found[1].split(","):
+            raise InputError(
+                "slurm.sbatch: Slurm holds no jobs, as its JobSubmitPlugins has no lua; `optsched setup slurm --sbatch` "
+                "prints what is to be added"
+            )

@@ -1,7 +1,9 @@
 """What a site adds to Slurm for optsched to have nodes there."""
 
 import json
+from pathlib import Path
 
+HOLDING = Path(__file__).parent.parent / "sbatch" / "job_submit.lua"
 PARTITION = """\
 # Add to slurm.conf, then: scontrol reconfigure
 # Nobody else submits here: optsched decides what runs on which node, and Slurm only starts it. {why}
@@ -33,6 +35,16 @@ state = {state}   # all nodes must see it under this name
 # gpu_memory_gib = 80
 # rack = "r0"
 """
+SBATCH = """\
+# Add to slurm.conf, with job_submit.lua beside it, then: scontrol reconfigure
+# Jobs that users submit to the partition {partition} are held, and optsched releases them.
+JobSubmitPlugins=lua
+RequeueExitHold=85   # a job that has saved and wants to go on later ends with this status, and is kept
+MinJobAge=3600       # for so long optsched may be down and still hear how a job ended
+JobRequeue=1         # jobs may be stopped for others, unless submitted with --no-requeue
+# Its nodes in no other partition that is open to users. Wanted besides: SelectType=select/cons_tres with
+# CR_Core_Memory, ProctrackType=proctrack/cgroup, ConstrainDevices=yes in cgroup.conf.
+"""
 
 
 def setup(nodes: str, user: str, partition: str, reservation: str | None, state: str) -> dict[str, str]:
@@ -50,3 +62,15 @@ def setup(nodes: str, user: str, partition: str, reservation: str | None, state:
     users = "" if user == "root" else f"AllowGroups={user} "
     text = PARTITION.format(partition=partition, nodes=nodes, users=users, why=why)
     return {"slurm.conf.part": text, "cluster.toml": cluster}
+
+
+def setup_sbatch(nodes: str, partition: str, state: str) -> dict[str, str]:
+    """Files by name: what goes into Slurm for jobs that users submit to `partition`, which has the `nodes`, to be held
+    for a controller of root; and a cluster.toml."""
+    lua = HOLDING.read_text().replace("@PARTITION@", json.dumps(partition))
+    where = f"sbatch = true\npartition = {json.dumps(partition)}"
+    return {
+        "job_submit.lua": lua.replace("@PROGRESS@", json.dumps(f"{state}/sbatch/progress")),
+        "slurm.conf.part": SBATCH.format(partition=partition),
+        "cluster.toml": CLUSTER.format(where=where, nodes=json.dumps(nodes), state=json.dumps(state)),
+    }

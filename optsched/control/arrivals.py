@@ -1,0 +1,156 @@
+"""Jobs that users gave to the cluster manager: taken into the journal, and what becomes of them there followed."""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..cluster import Cluster
+from ..errors import InputError
+from ..executors.base import JOB_NAME, Arrival, Arrivals, NoAnswer, Request
+from ..files import dump_instance, load_instance
+from ..instance import Instance
+from ..job import Job
+from ..profile import Profile
+from .events import Cancelled, Event, Held, Noted, Released, Submitted
+from .learned import NEVER_S
+from .state import LiveJob
+from .submission import Submission
+
+if TYPE_CHECKING:
+    from .controller import Controller
+
+AGAIN_S = 5.0
+"""How often the manager is told again that a job is not wanted."""
+FORGOTTEN = "the cluster manager no longer knows it, and nobody knows how it ended"
+ON_HOLD = "its user has it on hold in the cluster manager"
+
+
+class Intake:
+    """Compares what the manager has with what the journal holds."""
+
+    def __init__(self, controller: "Controller", source: Arrivals) -> None:
+        self._controller, self._source = controller, source
+        jobs = controller.state.jobs.values()
+        self._ids = {job.submission.origin: job.id for job in jobs if job.submission.origin is not None}
+        self._told_s: dict[str, float] = {}
+
+    def take(self) -> None:
+        """Record what is new, and tell the manager of jobs that are not wanted any more. Raises NoAnswer."""
+        arrivals = self._source.arrivals()
+        for arrival in arrivals:
+            self._take(arrival)
+        there = {arrival.origin for arrival in arrivals}
+        state = self._controller.state
+        for job in [*state.open.values()]:
+            if job.submission.origin is not None and job.submission.origin not in there and job.live is None:
+                self._controller.record(Cancelled(job=job.id, reason=FORGOTTEN))
+
+    def _take(self, arrival: Arrival) -> None:
+        name = self._ids.get(arrival.origin)
+        job = None if name is None else self._controller.state.jobs[name]
+        if job is not None and job.finished in ("completed", "failed") and arrival.ready:
+            job = None  # its user has requeued it
+        if job is None:
+            if arrival.ready:
+                self._submit(arrival)
+        elif job.finished is None:
+            self._controller.record(*self._news(job, arrival))
+        elif job.finished == "cancelled" and arrival.gone is None:
+            self._withdraw(arrival.origin)
+
+    def _news(self, job: LiveJob, arrival: Arrival) -> Iterator[Event]:
+        if arrival.gone is not None and job.cancelled is None and (arrival.cancelled or job.live is None):
+            yield Cancelled(job=job.id, reason=arrival.gone)
+        elif job.live is None and arrival.held and job.held is None:
+            yield Held(job=job.id, reason=ON_HOLD)
+        elif job.live is None and not arrival.held and job.held == ON_HOLD:
+            yield Released(job=job.id, by=job.submission.job.user or "its user")
+
+    def _withdraw(self, origin: str) -> None:
+        if time.monotonic() < self._told_s.get(origin, -float("inf")) + AGAIN_S:
+            return
+        self._told_s[origin] = time.monotonic()
+        with suppress(NoAnswer):
+            self._source.withdraw(origin)
+
+    def _submit(self, arrival: Arrival) -> None:
+        why = arrival.unplanned
+        if arrival.request is not None:
+            name = self._free_name(arrival.name)
+            submission = self._submission(name, arrival, arrival.request)
+            why = self._fault(submission.job)
+            if why is None:
+                notes = [Noted(text=f"{name}: in its comment {fault}") for fault in arrival.request.faults]
+                held = [Held(job=name, reason=ON_HOLD)] if arrival.held else []
+                self._controller.record(Submitted(submission=submission), *held, *notes)
+                self._ids[arrival.origin] = name
+                return
+        if why is not None and time.monotonic() >= self._told_s.get(arrival.origin, -float("inf")) + AGAIN_S:
+            self._told_s[arrival.origin] = time.monotonic()
+            with suppress(NoAnswer):
+                self._source.leave(arrival.origin, why)
+                self._controller.record(Noted(text=f"{arrival.name} is left alone: {why}"))
+
+    def _free_name(self, name: str) -> str:
+        """The manager's name for it, with a number where the manager has used that before."""
+        stem = name if JOB_NAME.fullmatch(name) else "job"
+        jobs = self._controller.state.jobs
+        return next(one for one in (stem, *(f"{stem}-{i}" for i in range(2, len(jobs) + 3))) if one not in jobs)
+
+    def _submission(self, name: str, arrival: Arrival, request: Request) -> Submission:
+        job, settings = request.job, self._controller.settings
+        work_s, estimate = self._work(request)
+        learning = self._controller.learning
+        profile = job.profile
+        if learning is not None:
+            profile = _with_costs(profile, learning.costs(job.user, job.command))
+        if request.saves is not True and not profile.checkpoint_s and profile.checkpoint_every_s is None:
+            profile = replace(profile, checkpoint_every_s=NEVER_S)
+        job = replace(job, id=name, tenant=self._tenant(request), duration_s=work_s, profile=profile)
+        return Submission(
+            job=job, argv=request.argv, directory=request.directory, user_id=request.user_id or None,
+            grace_s=float(settings.grace) if request.grace_s is None else request.grace_s,
+            total_steps=request.total_steps, estimate=estimate, origin=arrival.origin,
+        )
+
+    def _work(self, request: Request) -> tuple[float, str | None]:
+        """How long it is believed to run, and what that was taken from, None where its user states it."""
+        job = request.job
+        if job.duration_s is not None:
+            return job.duration_s, None
+        gpus = job.gpus if isinstance(job.gpus, int) else job.gpus.max
+        learning = self._controller.learning
+        found = None if learning is None else learning.work(job.user, job.command, gpus)
+        if found is not None and (request.limit_s is None or found.work_s <= request.limit_s):
+            return found.work_s, found.taken_from
+        if request.limit_s is not None:
+            return request.limit_s, "its time limit in the cluster manager"
+        return float(self._controller.settings.runs), "nobody stated how long it runs"
+
+    def _tenant(self, request: Request) -> str | None:
+        tenants = self._controller.settings.tenants
+        may = [one for one in tenants if not one.users or request.job.user in one.users]
+        named = next((one.name for one in may if one.name == request.account), None)
+        return named or next((one.name for one in may if one.users), None)
+
+    def _fault(self, job: Job) -> str | None:
+        """Why no round could take the job, None where all can."""
+        controller = self._controller
+        alone = Instance(
+            name="arrival", cluster=Cluster(resources=controller.cluster.resources), tenants=controller.tenants,
+            jobs=(job,),
+        )
+        try:
+            load_instance(dump_instance(alone), alone.name, accept_never=True)
+        except InputError as error:
+            return str(error).replace("\n", " ")
+        return None
+
+
+def _with_costs(stated: Profile, learned: Profile) -> Profile:
+    """The profile with what starting and saving took jobs alike, where its user says nothing of that."""
+    found = {name: getattr(learned, name) for name in ("checkpoint_s", "restore_s", "startup_s")}
+    profile = replace(stated, **{name: value for name, value in found.items() if not getattr(stated, name)})
+    return profile if stated.checkpoint_s else replace(profile, checkpoint_every_s=learned.checkpoint_every_s)

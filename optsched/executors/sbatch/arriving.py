@@ -1,0 +1,76 @@
+"""Slurm's held jobs as arrivals."""
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from ...cluster import Node
+from ..base import Arrival, Request
+from .jobs_json import HeldJob
+from .request import Unplanned, request_of
+
+STATES = {
+    "CANCELLED": "it was cancelled in Slurm", "TIMEOUT": "its time limit in Slurm was reached",
+    "NODE_FAIL": "a node failed, and Slurm does not requeue it",
+}
+ELSEWHERE = "it was started in Slurm by somebody else"
+
+
+class Arriving:
+    """Reads what each job asks for once, when it is ready."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Request | str] = {}
+
+    def arrivals(
+        self, jobs: Collection[HeldJob], live: Collection[str | None], nodes: Sequence[Node]
+    ) -> Iterator[Arrival]:
+        """One for each job; `live` are the origins of those of which an attempt goes on."""
+        now_s = time.time()
+        open_tasks = _open_tasks(jobs)
+        present = {job.origin for job in jobs}
+        self._read = {origin: read for origin, read in self._read.items() if origin in present}
+        left: set[str] = set()
+        for job in jobs:
+            if job.left or job.whole in left:
+                continue
+            may = job.task is None or not job.limit or job.origin in open_tasks
+            ready = job.waits and not job.depends and job.eligible_s <= now_s and may
+            read = self._request(job, nodes) if ready else self._read.get(job.origin)
+            gone, cancelled = _gone(job, live), job.over and "CANCELLED" in job.states
+            if isinstance(read, str):
+                left.add(job.whole)  # all tasks of an array that have not been touched are alike
+                yield Arrival(origin=job.origin, name=job.whole, ready=ready, unplanned=read, gone=gone)
+            else:
+                yield Arrival(
+                    origin=job.origin, name=job.target, request=read, ready=ready, held=job.held, cancelled=cancelled,
+                    gone=gone,
+                )
+
+    def _request(self, job: HeldJob, nodes: Sequence[Node]) -> Request | str:
+        if job.origin not in self._read:
+            try:
+                self._read[job.origin] = request_of(job, nodes)
+            except Unplanned as error:
+                self._read[job.origin] = str(error)
+        return self._read[job.origin]
+
+
+def _gone(job: HeldJob, live: Collection[str | None]) -> str | None:
+    if job.over:
+        state = next(iter(sorted(job.states & {*STATES})), None)
+        return "it has ended in Slurm" if state is None else STATES[state]
+    return ELSEWHERE if job.runs and job.origin not in live else None
+
+
+def _open_tasks(jobs: Iterable[HeldJob]) -> set[str]:
+    """Tasks that may run now of arrays of which only so many at once are to (`--array=0-9%2`)."""
+    arrays: dict[str, list[HeldJob]] = {}
+    for job in jobs:
+        if job.limit and job.task is not None and not job.over:
+            arrays.setdefault(job.token, []).append(job)
+    found = set()
+    for tasks in arrays.values():
+        begun = [job for job in tasks if job.key is not None]
+        fresh = sorted((job for job in tasks if job.key is None), key=lambda job: job.task or 0)
+        found |= {job.origin for job in (*begun, *fresh[: max(0, tasks[0].limit - len(begun))])}
+    return found

@@ -1,0 +1,236 @@
+"""One attempt of a job that Slurm has: what was written down of it, and what Slurm says of its job."""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...instance import Placement, Slot
+from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress
+from ..local import records
+from ..local.attempt_folder import NEVER_STARTED, AttemptFolder
+from ..slurm.attempt import ENDED_BY_SLURM, FORGOTTEN
+from .jobs_json import HeldJob
+
+ORPHAN_S = 15.0
+"""A Slurm that has forgotten that it started a job has its nodes kill it, which may take so long."""
+ROLLED_BACK = "Slurm crashed and forgot that it had started its job"
+SIGKILLED, SIGTERMED = -9, -15
+KILLED_BY_SLURM = {"OUT_OF_MEMORY": SIGKILLED, "TIMEOUT": SIGTERMED, "DEADLINE": SIGTERMED}
+REASONS = {**ENDED_BY_SLURM, "OUT_OF_MEMORY": "its memory limit in Slurm was exceeded"}
+
+
+class SbatchAttempt:
+    """A record in a file of its own, written before Slurm is told anything.
+
+    `release` says that Slurm has the attempt's key in its job, and may have been told to start it. `seen` is what was
+    last seen of a run of it.
+    """
+
+    def __init__(self, folder: Path, key: AttemptKey, record: dict[str, Any] | None = None) -> None:
+        self.key = key
+        self.path = folder / key.job / f"{key.number}.json"
+        self.record = record or {"key": str(key)}
+        self.asked_s = -float("inf")  # when Slurm was last told something of it, by this process
+        self._missed_s: float | None = None
+
+    @property
+    def origin(self) -> str | None:
+        return self.record.get("origin")
+
+    @property
+    def placement(self) -> Placement:
+        return tuple(Slot(node=node, gpus=gpus, cpus=cpus) for node, gpus, cpus in self.record.get("placement") or ())
+
+    @property
+    def stop(self) -> dict[str, Any] | None:
+        return self.record.get("stop")
+
+    @property
+    def ended(self) -> dict[str, Any] | None:
+        return self.record.get("ended")
+
+    def write(self, **news: Any) -> None:
+        """Write down `news`, durably. Raises OSError; then nothing has changed."""
+        record = {**self.record, **news}
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        records.write(str(self.path), record)
+        self.record = record
+
+    def remove(self) -> None:
+        """Drop the record. Raises OSError."""
+        self.path.unlink(missing_ok=True)
+
+    def over_s(self) -> float:
+        """For how long its time to stop is over; negative before."""
+        stop = self.stop
+        if stop is None or stop["grace_s"] is None:
+            return -float("inf")
+        return time.time() - float(stop["asked_s"]) - float(stop["grace_s"])
+
+    def mine(self, job: HeldJob) -> bool:
+        """Whether Slurm's job, as it is now, was last told to run this attempt."""
+        return job.key == self.key and "restarts" in self.record
+
+    # ------------------------------------------------------------------------------------------------- to see it
+
+    def look(self, job: HeldJob | None, unusable: Callable[[], Collection[str]]) -> Observation:
+        """What is seen of it; its end is written down the first time. `unusable` are the nodes that take no jobs now.
+
+        Raises OSError, and what `unusable` does.
+        """
+        if self.ended is None:
+            found = self._look(job, unusable)
+            if found.state is not AttemptState.ENDED:
+                return found
+            run, progress = self._run(job), self.progress()
+            self.write(ended={
+                "status": found.exit_status, "reason": found.reason, "ended_s": found.ended_s, **run,
+                "progress": None if progress is None else asdict(progress),
+            })
+        return self._told()
+
+    def running(self, job: HeldJob) -> Observation:
+        """What is seen of it while its end is not to be told yet. Raises OSError."""
+        return self._seen(AttemptState.RUNNING, job)
+
+    def _look(self, job: HeldJob | None, unusable: Callable[[], Collection[str]]) -> Observation:
+        if "restarts" not in self.record:
+            return self._end(None, NEVER_STARTED)
+        if job is None:
+            return self._missed(FORGOTTEN)
+        requeued = job.restarts > self.record["restarts"]
+        if job.runs:
+            if requeued or self.mine(job):
+                self._keep(job)
+                return self._seen(AttemptState.RUNNING, job)
+            return self._end(None, "its job was started in Slurm by somebody else")
+        if requeued:
+            return self._requeued(job, unusable)
+        if job.over:
+            if not self.mine(job):
+                return self._end(None, NEVER_STARTED)
+            if not job.started_s and "CANCELLED" in job.states:
+                return self._end(None, REASONS["CANCELLED"])
+            return self._over(job)
+        if self.record.get("seen") is not None or (self.record.get("release") and not self.mine(job)):
+            return self._missed(ROLLED_BACK)
+        if self.stop is not None and job.priority == 0:
+            return self._end(None, self.stop.get("lost") or NEVER_STARTED)
+        why = f"Slurm has it wait: {job.reason}" if self.mine(job) and job.priority else None
+        return self._seen(AttemptState.STARTING, job, why)
+
+    def _keep(self, job: HeldJob) -> None:
+        """Write down the run, once."""
+        if self.record.get("seen") is None and not job.completing:
+            self.write(seen=self._run(job))
+
+    def _run(self, job: HeldJob | None) -> dict[str, Any]:
+        """Since when, on which GPUs, and where it prints to."""
+        before = self.record.get("seen")
+        if before is not None:
+            return dict(before)
+        if job is None or job.waits or job.completing or job.restarts > self.record.get("restarts", 0):
+            return {"started_s": None, "gpu_ids": {}, "output": None}
+        ids = {node: list(ids) for node, ids in job.gpu_ids.items()}
+        return {"started_s": job.started_s, "gpu_ids": ids, "output": job.output}
+
+    def _missed(self, why: str) -> Observation:
+        """An attempt of which Slurm knows nothing any more: what is left of it is waited for."""
+        if not self.record.get("release"):
+            return self._end(None, NEVER_STARTED)
+        if self._missed_s is None:
+            self._missed_s = time.monotonic()
+        if time.monotonic() < self._missed_s + ORPHAN_S:
+            return self._seen(AttemptState.RUNNING if self.record.get("seen") else AttemptState.STARTING, None, why)
+        return self._end(None, why)
+
+    def _over(self, job: HeldJob) -> Observation:
+        """It ended, and its job with it."""
+        state = next(iter(sorted(job.states & {*REASONS, *KILLED_BY_SLURM})), None)
+        status, reason = job.status, None if state is None else REASONS[state]
+        if state in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REVOKED"):
+            status = None
+        elif state == "CANCELLED":
+            killed = self.stop is not None and (self.stop["grace_s"] is None or self.stop.get("forced"))
+            status = SIGKILLED if killed else status or None
+        elif state is not None:
+            status = status or KILLED_BY_SLURM[state]
+        return self._end(status, None if self.stop is not None and state is None else reason, job.ended_s)
+
+    def _requeued(self, job: HeldJob, unusable: Callable[[], Collection[str]]) -> Observation:
+        """It ended, and its job waits again."""
+        stop, last = self.stop or {}, self.record.get("last")
+        if "SPECIAL_EXIT" in job.states:
+            return self._end(SAVED_AND_STOPPED, None)
+        if last is not None:  # how it ended before it was put back
+            return self._end(last["status"], None, last["ended_s"])
+        if stop and stop["grace_s"] is None:
+            return self._end(SIGKILLED, None)
+        if stop.get("forced"):
+            return self._end(SIGKILLED, f"did not stop within the {stop['grace_s']:g} s it was given, and was killed")
+        if job.status and job.status != self.record["status"]:
+            return self._end(job.status, None)
+        if not stop:
+            bad = unusable()
+            lost = next((slot.node for slot in self.placement if slot.node in bad), None)
+        else:
+            lost = None
+        if lost is not None:
+            return self._end(None, f"a node failed: {lost}")
+        # as scripts do that have saved, by `scontrol requeue`
+        return self._end(SAVED_AND_STOPPED, None if stop else "its job was requeued in Slurm")
+
+    def _end(self, status: int | None, reason: str | None, ended_s: float | None = None) -> Observation:
+        began = reason != NEVER_STARTED
+        return Observation(
+            key=self.key, state=AttemptState.ENDED, exit_status=status, reason=reason,
+            ended_s=ended_s or (time.time() if began else None),
+        )
+
+    def _told(self) -> Observation:
+        ended = self.record["ended"]
+        progress = ended["progress"]
+        return Observation(
+            key=self.key, state=AttemptState.ENDED, exit_status=ended["status"], reason=ended["reason"],
+            ended_s=ended["ended_s"], started_s=ended["started_s"], gpu_ids=_ids(ended["gpu_ids"]),
+            output=ended["output"], progress=None if progress is None else Progress(**progress),
+        )
+
+    def _seen(self, state: AttemptState, job: HeldJob | None, reason: str | None = None) -> Observation:
+        run = self._run(job)
+        running = state is AttemptState.RUNNING
+        return Observation(
+            key=self.key, state=state, gpu_ids=_ids(run["gpu_ids"]), reason=reason, output=run["output"],
+            started_s=run["started_s"] if running else None, progress=self.progress() if running else None,
+        )
+
+    def progress(self) -> Progress | None:
+        """What this run of its job reports of itself, if it does: the file is the same for all of them, and in a folder
+        where others may write."""
+        path = Path(self.record.get("progress") or "/")
+        started_s = (self.record.get("seen") or {}).get("started_s")
+        try:
+            if started_s is None or path.lstat().st_uid != self.record["uid"]:
+                return None
+        except OSError:
+            return None
+        found = _Report(self.path.parent.parent, self.key, path).progress()
+        return found if found is not None and found.at_s >= started_s else None
+
+
+class _Report(AttemptFolder):
+    """Reads what a command reports of itself at another place than below its folder."""
+
+    def __init__(self, attempts: Path, key: AttemptKey, path: Path) -> None:
+        super().__init__(attempts, key)
+        self._path = path
+
+    @property
+    def progress_path(self) -> Path:
+        return self._path
+
+
+def _ids(found: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {node: tuple(ids) for node, ids in found.items()}

@@ -1,0 +1,71 @@
+"""What a user says in a job's comment that sbatch has no option for: `optsched: duration=2h save=30s`."""
+
+import re
+import signal
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...duration import parse_duration
+
+HINTS = re.compile(r"\boptsched:((?:\s+[a-z]+=\S+)+)")
+SIGNALS = {name: getattr(signal, f"SIG{name}").value for name in ("TERM", "INT", "USR1", "USR2", "HUP")}
+MOST_WEIGHT = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """`duration_s` is how long it runs, `save_s` and `restore_s` what its checkpoints take, `start_s` what each start
+    takes, `grace_s` how long it may take to stop once `signal` was sent; `weight` is what its waiting costs against 1
+    of others, `steps` those of the whole job. `faults` are clauses on hints that are none."""
+
+    duration_s: float | None = None
+    save_s: float | None = None
+    restore_s: float | None = None
+    start_s: float | None = None
+    grace_s: float | None = None
+    signal: str = "TERM"
+    weight: float = 1.0
+    preempt: bool = True
+    steps: int | None = None
+    faults: tuple[str, ...] = ()
+
+
+def hints_of(comment: str) -> Hints:
+    """The hints in a comment; other text in it is left alone."""
+    found: dict[str, Any] = {}
+    faults = []
+    for word in (word for match in HINTS.finditer(comment) for word in match[1].split()):
+        name, _, text = word.partition("=")
+        try:
+            found |= _hint(name, text.rstrip(",;"))
+        except ValueError as error:
+            faults.append(f"{word}: {error}")
+    return replace(Hints(**found), faults=tuple(faults))
+
+
+def _hint(name: str, text: str) -> dict[str, Any]:
+    if name in ("duration", "save", "restore", "start", "grace"):
+        seconds = parse_duration(text)
+        if name == "duration" and seconds < 0.001:
+            raise ValueError("must be longer than 0 s")
+        return {f"{name}_s": seconds}
+    if name == "signal":
+        if text.upper().removeprefix("SIG") not in SIGNALS:
+            raise ValueError(f"choose from {', '.join(SIGNALS)}")
+        return {"signal": text.upper().removeprefix("SIG")}
+    if name == "weight":
+        weight = float(text)
+        if not 0 < weight <= MOST_WEIGHT:
+            raise ValueError(f"must be above 0 and at most {MOST_WEIGHT:g}")
+        return {"weight": weight}
+    if name == "preempt":
+        if text not in ("yes", "no"):
+            raise ValueError("say yes or no")
+        return {"preempt": text == "yes"}
+    if name == "steps":
+        if not text.isdecimal() or not 0 < int(text) < 10**15:
+            raise ValueError("must be a whole number above 0")
+        return {"steps": int(text)}
+    if name == "gpus":
+        raise ValueError("the number of GPUs of a Slurm job cannot be changed")
+    raise ValueError("choose from duration, save, restore, start, grace, signal, weight, preempt, steps")

@@ -1,0 +1,78 @@
+-- Holds jobs for optsched, which releases each on the nodes it chose. Goes beside slurm.conf, as job_submit.lua.
+-- Where there is such a file already, call these two functions from those in it, before they return.
+local PARTITIONS = { [@PARTITION@] = true }
+local CONTROLLER = 0 -- whose jobs with optsched's own comment are its own, and are not held
+local PROGRESS = @PROGRESS@ -- a folder in which jobs may report their steps
+local ON_HOLD = " [on hold]"
+
+math.randomseed(os.time() + (tonumber(tostring({}):match("0x(%x+)") or "0", 16) % 1000000007))
+
+local function is_held(job_desc, part_list)
+  if job_desc.partition == nil or job_desc.partition == "" then
+    for name, partition in pairs(part_list) do
+      if partition.flag_default == 1 then return PARTITIONS[name] end
+    end
+    return false
+  end
+  for name in string.gmatch(job_desc.partition, "[^,]+") do
+    if PARTITIONS[name] then return true end
+  end
+  return false
+end
+
+local function token_of(text) return string.match(text or "", "^optsched (%d+%.%d+)") end
+
+local function without_mark(text)
+  local at = string.find(text or "", ON_HOLD, 1, true)
+  return at and string.sub(text, 1, at - 1) or text or ""
+end
+
+function optsched_job_submit(job_desc, part_list, submit_uid)
+  local comment = job_desc.comment or ""
+  if submit_uid == CONTROLLER and string.match(comment, "^optsched:[^:]+:%d+$") then return slurm.SUCCESS end
+  if not is_held(job_desc, part_list) then return slurm.SUCCESS end
+  local token = string.format("%d.%09d", os.time(), math.random(0, 999999999))
+  job_desc.admin_comment = "optsched " .. token
+  if job_desc.priority == 0 then job_desc.comment = without_mark(comment) .. ON_HOLD end
+  job_desc.priority = 0
+  if job_desc.array_inx == nil and job_desc.script ~= nil then
+    job_desc.environment["OPTSCHED_PROGRESS"] = PROGRESS .. "/" .. token .. ".json"
+  end
+  slurm.log_user("held for optsched, which starts it on the nodes it chooses")
+  return slurm.SUCCESS
+end
+
+-- Users hold and release such a job as any other; optsched hears of it by the job's comment, and decides.
+function optsched_job_modify(job_desc, job_rec, part_list, modify_uid)
+  local token = token_of(job_rec.admin_comment)
+  if job_desc.admin_comment ~= nil and token ~= token_of(job_desc.admin_comment) and
+     token_of(job_desc.admin_comment) ~= nil then
+    slurm.log_user("this is another job than optsched takes it for")
+    return slurm.ERROR
+  end
+  local priority = job_desc.priority
+  if token == nil or modify_uid == 0 or modify_uid == CONTROLLER or priority == nil or priority == slurm.NO_VAL or
+     string.match(job_rec.admin_comment, "^optsched %d+%.%d+ not planned") then
+    return slurm.SUCCESS
+  end
+  local comment = without_mark(job_desc.comment or job_rec.comment)
+  if priority == 0 then
+    job_desc.comment = comment .. ON_HOLD
+    slurm.log_user("optsched keeps it on hold")
+  else
+    job_desc.comment = comment == "" and " " or comment
+    slurm.log_user("optsched starts it when it is its turn")
+  end
+  job_desc.priority = slurm.NO_VAL
+  return slurm.SUCCESS
+end
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  return optsched_job_submit(job_desc, part_list, submit_uid)
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  return optsched_job_modify(job_desc, job_rec, part_list, modify_uid)
+end
+
+return slurm.SUCCESS

@@ -1,0 +1,185 @@
+"""What a job of Slurm's asks for, as planners see it; and what they cannot see."""
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...cluster import Node
+from ...job import Job
+from ...profile import Locality, Profile
+from ..base import Request
+from ..slurm.nodes import number, words
+from .hints import Hints, hints_of
+from .jobs_json import HeldJob
+
+GPUS = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z_][^:=]*))?(?:[:=](\d+))?")
+ONE_NODE = Locality(node=1.0, rack=0.0, cluster=0.0)
+MIB_PER_GIB = 1024
+CANNOT = {
+    "features": "it asks for features of nodes", "licenses": "it asks for licences",
+    "excluded_nodes": "it excludes nodes", "burst_buffer": "it asks for a burst buffer",
+    "resv_name": "it is for a reservation", "tres_per_socket": "it asks for GPUs by socket",
+}
+"""Fields of Slurm's that a plan does not keep."""
+
+
+class Unplanned(Exception):
+    """No order can start such a job; says why in a clause."""
+
+
+def request_of(job: HeldJob, nodes: Sequence[Node]) -> Request:
+    """What `job` asks for, on a cluster of `nodes`. Raises Unplanned."""
+    entry = job.entry
+    hints = hints_of(f"{entry.get('comment') or ''} {entry.get('extra') or ''}")
+    command = str(entry.get("command") or "")
+    limit_min = number(entry.get("time_limit"))
+    batch = entry.get("batch_flag") is not False
+    return Request(
+        job=_job(job, nodes, hints, command or str(entry.get("name") or "")),
+        argv=("sbatch" if batch else "salloc", *(_split(command) or [str(entry.get("name") or "")])),
+        directory=str(entry.get("current_working_directory") or "/"), user_id=job.uid,
+        account=str(entry.get("account") or "") or None, limit_s=limit_min * 60.0 if limit_min else None,
+        saves=True if hints.save_s is not None else None, grace_s=hints.grace_s, total_steps=hints.steps,
+        faults=hints.faults,
+    )
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return [command]
+
+
+def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Job:
+    entry = held.entry
+    for field, why in CANNOT.items():
+        if entry.get(field):
+            raise Unplanned(why)
+    if number(entry.get("het_job_id")):
+        raise Unplanned("it is heterogeneous")
+    if entry.get("required_nodes") and held.key is None:
+        raise Unplanned("it names its nodes")
+    batch = entry.get("batch_flag") is not False
+    common: dict[str, Any] = {
+        "id": held.target, "user": str(entry.get("user_name") or held.uid), "command": command[:1000],
+        "weight": hints.weight, "duration_s": hints.duration_s,
+        # what may not be requeued, or has somebody at its terminal, is not to be stopped
+        "preemptible": batch and bool(entry.get("requeue")) and hints.preempt,
+    }
+    profile = Profile(
+        checkpoint_s=hints.save_s or 0.0, restore_s=hints.restore_s or 0.0, startup_s=hints.start_s or 0.0
+    )
+    count = node_count(held)
+    gpu_type, gpus = gpus_per_node(entry, count)
+    cpus = math.ceil((number(entry.get("cpus")) or 1) / count)
+    memory_gib = (stated_memory_mib(entry, gpus, count) or 0) / MIB_PER_GIB
+    exclusive = "NONE" in words(entry.get("shared") or "")
+    if not gpus and not exclusive:
+        if count > 1:
+            raise Unplanned("it needs several nodes without GPUs")
+        return Job(gpus=0, cpus=cpus, memory_gib=memory_gib, profile=profile, **common)
+    if count == 1 and not exclusive:
+        per_gpu = number_per_gpu(entry.get("cpus_per_tres")) or math.ceil(cpus / gpus)
+        rates = {} if gpu_type is None else {gpu_type: 1.0}
+        profile = replace(
+            profile, rate=rates, locality=ONE_NODE, cpus_per_gpu={per_gpu: 1.0}, memory_gib_per_gpu=memory_gib / gpus,
+        )
+        return Job(gpus=gpus, profile=profile, **common)
+    size, kinds = _whole_nodes(gpu_type, gpus, nodes)
+    cpus = min((node.cpus or 0 for node in kinds), default=0) if exclusive else cpus
+    rates = {node.gpu_type: 1.0 for node in kinds if node.gpu_type is not None}
+    profile = replace(
+        profile, rate=rates, locality=ONE_NODE if count == 1 else None, memory_gib_per_gpu=memory_gib / size,
+        cpus_per_gpu={max(1, math.ceil(cpus / size)): 1.0},
+    )
+    return Job(gpus=count * size, profile=profile, **common)
+
+
+def _whole_nodes(gpu_type: str | None, gpus: int, nodes: Sequence[Node]) -> tuple[int, list[Node]]:
+    """How many GPUs each node has that such a job gets as a whole, and those nodes: the smallest ones that will do.
+
+    So are jobs planned that are exclusive, and those on several nodes: a plan says how many GPUs a job has, not how
+    many on each node. Raises Unplanned.
+    """
+    fit = [node for node in nodes if node.gpus >= max(1, gpus) and gpu_type in (None, node.gpu_type)]
+    if not fit:
+        raise Unplanned(f"no node has {max(1, gpus)} GPUs{'' if gpu_type is None else f' of type {gpu_type}'}")
+    size = min(node.gpus for node in fit)
+    kinds = {node.gpu_type for node in fit if node.gpus == size}
+    mixed = {node.gpu_type for node in nodes if node.gpu_type in kinds and node.gpus not in (0, size)}
+    alike = [node for node in fit if node.gpus == size and node.gpu_type not in mixed]
+    if not alike:
+        raise Unplanned("it needs whole nodes, and those with such GPUs have different numbers of them")
+    return size, alike
+
+
+def node_count(job: HeldJob) -> int:
+    """Nodes that it gets: the fewest that it asks for. (`node_count` of one that waits is an estimate.)"""
+    entry = job.entry
+    asked = re.search(r"(?:^|,)node=(\d+)", str(entry.get("tres_req_str") or ""))
+    count = int(asked[1]) if asked else number(entry.get("node_count")) or 1
+    each = number(entry.get("tasks_per_node"))
+    return max(1, count, math.ceil((number(entry.get("tasks")) or 1) / each) if each else 1)
+
+
+def gpus_per_node(entry: Mapping[str, Any], count: int) -> tuple[str | None, int]:
+    """Type and number of the GPUs on each of its `count` nodes. Raises Unplanned."""
+    tasks = number(entry.get("tasks")) or 1
+    for field, share in (("tres_per_node", 1.0), ("tres_per_job", 1 / count), ("tres_per_task", tasks / count)):
+        text = ",".join(one for one in str(entry.get(field) or "").split(",") if one and not _no_gres(one))
+        if not text:
+            continue
+        found = GPUS.fullmatch(text)
+        if found is None:
+            raise Unplanned(f"it asks for {text}, of which only GPUs of one type are planned")
+        gpus = int(found[2] or 1) * share
+        if not gpus.is_integer():
+            raise Unplanned("its nodes would have different numbers of GPUs")
+        return found[1], int(gpus)
+    return None, 0
+
+
+def _no_gres(text: str) -> bool:
+    """Cores and memory, which later releases list among these."""
+    return re.fullmatch(r"(cpu|mem|node|billing)[=:].*", text) is not None
+
+
+def number_per_gpu(text: Any) -> int | None:
+    """The number in "gres:gpu:8" or "gres/gpu:8"."""
+    found = GPUS.fullmatch(str(text or ""))
+    return int(found[2]) if found is not None and found[2] else None
+
+
+def stated_memory_mib(entry: Mapping[str, Any], gpus: int, count: int) -> int | None:
+    """What it takes of each node's memory; None where neither the user nor a default of Slurm's says."""
+    per_gpu = number_per_gpu(entry.get("memory_per_tres"))
+    if per_gpu is not None:
+        return per_gpu * gpus
+    per_node, per_cpu = number(entry.get("memory_per_node")), number(entry.get("memory_per_cpu"))
+    if per_node:
+        return per_node
+    if per_cpu:
+        return per_cpu * math.ceil((number(entry.get("cpus")) or 1) / count)
+    return None
+
+
+def memory_share_mib(job: HeldJob, nodes: Sequence[Node]) -> int | None:
+    """Its GPUs' share of a node's memory, or its cores', where nothing is said of it: Slurm would give it all. None
+    where something is, or Slurm does not give out memory."""
+    entry, count = job.entry, node_count(job)
+    try:
+        _, gpus = gpus_per_node(entry, count)
+    except Unplanned:
+        return None
+    if stated_memory_mib(entry, gpus, count) is not None or "mem=" not in str(entry.get("tres_req_str")):
+        return None
+    cpus = math.ceil((number(entry.get("cpus")) or 1) / count)
+    shares = [
+        node.memory_gib * (gpus / node.gpus if gpus else cpus / max(cpus, node.cpus or 0))
+        for node in nodes if node.memory_gib is not None and node.gpus >= gpus
+    ]
+    return max(1, int(min(shares) * MIB_PER_GIB)) if shares else None

@@ -1,0 +1,153 @@
+"""What Slurm is told of attempts: to let a job go, to ask it to stop, to put it back into its queue."""
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from ..base import SAVED_AND_STOPPED, NoAnswer, NodeStatus, Refused
+from ..slurm.client import SlurmClient
+from .attempt import SbatchAttempt
+from .hints import hints_of
+from .jobs_json import ON_HOLD, HeldJob
+
+AGAIN_S = 5.0
+"""How often Slurm is told again what it has not done yet."""
+FINAL = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY"})
+"""States of which no job that has not saved is put back into the queue."""
+SILENT = ("does not respond", "is in no known state")
+"""Of nodes that soon answer again, or else are said to be down: so all are for a moment when slurmctld has started."""
+REQUEUE = ("scontrol", "requeuehold")
+
+
+class Teller:
+    """Tells; `told_s` is when it last did, after which what was seen of jobs before is stale."""
+
+    def __init__(self, client: SlurmClient) -> None:
+        self._client = client
+        self.told_s = -float("inf")
+
+    def tell(self, *words: str) -> None:
+        """Run one of Slurm's programs. Raises Refused, NoAnswer."""
+        try:
+            self._client.ask(words[0], *words[1:])
+        finally:
+            self.told_s = time.monotonic()
+
+    def release(self, attempt: SbatchAttempt, job: HeldJob) -> None:
+        """Let a held job go on the attempt's nodes, whose key Slurm keeps before it does. job_submit.lua refuses that
+        for another job than the one that was meant. Raises Refused, NoAnswer."""
+        if not attempt.mine(job):
+            if attempt.record.get("release"):
+                return  # Slurm has forgotten it: `look` finds out
+            memory_mib = attempt.record["memory_mib"]
+            self.tell(
+                "scontrol", "update", f"jobid={job.target}",
+                f"ReqNodeList={','.join(slot.node for slot in attempt.placement)}",
+                "StartTime=now",  # else a requeued job waits two minutes
+                f"AdminComment=optsched {job.token} {attempt.key}",
+                *([] if memory_mib is None else [f"MinMemoryNode={memory_mib}"]),
+            )
+        try:
+            attempt.write(release=True)
+            self.tell("scontrol", "release", job.target)
+        except Refused as error:
+            raise NoAnswer(str(error)) from None
+        except OSError as error:
+            raise NoAnswer(f"that {attempt.key} is started cannot be recorded: {error.strerror}") from error
+
+    def keep(self, targets: Iterable[str]) -> None:
+        """Put jobs on hold; those that run go on, and wait for us whoever requeues them."""
+        listed = ",".join(dict.fromkeys(targets))
+        if listed:
+            with suppress(NoAnswer, Refused):
+                self.tell("scontrol", "hold", listed)
+
+    def see_to(self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]) -> None:
+        """Tell Slurm what it has not done yet."""
+        stop = attempt.stop
+        late = attempt.over_s() > 0 and stop is not None and not stop.get("forced")
+        if time.monotonic() < attempt.asked_s + AGAIN_S and not late:
+            return
+        words = self._wanted(attempt, job, statuses)
+        if words is None:
+            return
+        attempt.asked_s = time.monotonic()
+        with suppress(NoAnswer, Refused, OSError):
+            try:
+                self.tell(*words)
+            except Refused:
+                if words[:2] != REQUEUE:
+                    raise
+                self.tell("scancel", "--quiet", job.target)  # its user wants it never to be requeued
+            if words[0] == "scancel" and attempt.stop is not None:
+                attempt.write(stop={**attempt.stop, "told": True})
+
+    def _wanted(
+        self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]
+    ) -> tuple[str, ...] | None:
+        """What Slurm is to be told of the attempt's job, in words; None for nothing."""
+        again = job.restarts > attempt.record.get("restarts", job.restarts)
+        if job.completing or job.over:
+            return None
+        if job.waits:
+            if attempt.stop is None and not again:
+                _give_up(attempt, statuses)
+            return ("scontrol", "hold", job.target) if job.priority and attempt.stop else None
+        if again:  # Slurm has started it once more
+            return (*REQUEUE, job.target)
+        stop = attempt.stop
+        if stop is None or not attempt.mine(job):
+            return None
+        if stop["grace_s"] is None:  # scancel cannot send SIGKILL to all without cancelling the job for good
+            return (*REQUEUE, job.target)
+        if attempt.over_s() > 0:
+            with suppress(OSError):
+                attempt.write(stop={**stop, "forced": True})
+            return (*REQUEUE, job.target)
+        if not stop.get("told"):
+            name = hints_of(str(job.entry.get("comment") or "")).signal
+            return ("scancel", "--quiet", "--full", f"--signal={name}", job.target)
+        return None
+
+    def marks_hold(self, attempt: SbatchAttempt, job: HeldJob) -> None:
+        """Have a job that its user stopped by `scontrol requeuehold` bear the mark of those that users hold."""
+        by_others = job.waits and job.restarts > attempt.record.get("restarts", job.restarts)
+        ours = attempt.stop is not None or attempt.record.get("last") is not None or "SPECIAL_EXIT" in job.states
+        if by_others and not ours and job.reason == "JobHeldUser" and not job.held:
+            with suppress(NoAnswer, Refused):
+                comment = f"{job.entry.get('comment') or ''} {ON_HOLD}"
+                self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={comment}")
+
+    def puts_back(self, attempt: SbatchAttempt, job: HeldJob) -> bool:
+        """Whether an attempt that has ended is being put back into Slurm's queue, for its job is to go on: it says so
+        (85), or was asked to stop and has not done all. Raises OSError."""
+        saved = job.status == SAVED_AND_STOPPED and "CANCELLED" not in job.states
+        goes_on = saved or (job.status and attempt.stop is not None and not job.states & FINAL)
+        if attempt.ended is not None or not job.over or not attempt.mine(job) or not goes_on:
+            return False
+        if job.restarts > attempt.record["restarts"] or attempt.record.get("final"):
+            return False
+        if attempt.record.get("last") is None:
+            attempt.write(last={"status": job.status, "ended_s": job.ended_s})
+        elif time.monotonic() < attempt.asked_s + AGAIN_S:
+            return True
+        attempt.asked_s = time.monotonic()
+        try:
+            self.tell(*REQUEUE, job.target)
+        except NoAnswer:
+            return True
+        except Refused:  # its user wants that
+            attempt.write(final=True)
+            return False
+        return True
+
+
+def _give_up(attempt: SbatchAttempt, statuses: Sequence[NodeStatus]) -> None:
+    """An attempt that waits in Slurm for a node that takes no jobs any more is to stop."""
+    for slot in attempt.placement:
+        status = next((one for one in statuses if one.node.name == slot.node), None)
+        if status is not None and not status.usable and not (status.reason or "").startswith(SILENT):
+            with suppress(OSError):
+                lost = f"node {slot.node} {status.reason}"
+                attempt.write(stop={"asked_s": time.time(), "grace_s": 0.0, "lost": lost})
+            return

@@ -1,0 +1,127 @@
+"""What is told of an attempt in each state of Slurm's job."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optsched.executors.base import AttemptKey, AttemptState
+from optsched.executors.sbatch import attempt as module
+from optsched.executors.sbatch.attempt import ROLLED_BACK, SbatchAttempt
+from optsched.executors.sbatch.jobs_json import HeldJob, read_held_jobs
+
+from .test_sbatch_answers import OLD
+
+KEY = AttemptKey("7", 1)
+MINE = f"optsched 17.000000001 {KEY}"
+STOP = {"asked_s": 0.0, "grace_s": 60.0, "told": True}
+KILL = {"asked_s": 0.0, "grace_s": None}
+
+
+def slurm(state: str, code: int = 0, restarts: int = 0, mark: str = MINE, **more: Any) -> HeldJob:
+    entry = {**OLD, "job_state": state, "exit_code": code, "restart_cnt": restarts, "admin_comment": mark,
+             "start_time": 100, "end_time": 200, "nodes": "n1", "gres_detail": ["gpu:h100:2(IDX:1,3)"], **more}
+    (job,) = read_held_jobs(json.dumps({"jobs": [entry]}))
+    return job
+
+
+def started(folder: Path, **record: Any) -> SbatchAttempt:
+    made = SbatchAttempt(folder, KEY)
+    made.write(origin="17.000000001", restarts=0, status=0, placement=[["n1", 2, 8]], uid=1000, release=True, **record)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("job", "record", "status", "reason"),
+    [
+        (slurm("COMPLETED"), {}, 0, None),
+        (slurm("FAILED", 3 << 8), {}, 3, None),
+        (slurm("FAILED", 9), {}, -9, None),
+        (slurm("COMPLETED"), {"stop": STOP}, 0, None),
+        (slurm("FAILED", 15), {"stop": STOP, "final": True}, -15, None),
+        (slurm("TIMEOUT"), {}, -15, "its job's time limit in Slurm was reached"),
+        (slurm("TIMEOUT", 85 << 8), {}, 85, "its job's time limit in Slurm was reached"),
+        (slurm("OUT_OF_MEMORY", 0), {}, -9, "its memory limit in Slurm was exceeded"),
+        (slurm("OUT_OF_MEMORY", 125 << 8), {}, 125, "its memory limit in Slurm was exceeded"),
+        (slurm("NODE_FAIL", 1 << 8), {}, None, "a node failed"),
+        (slurm("CANCELLED", 15), {}, -15, "its job was cancelled in Slurm"),
+        (slurm("CANCELLED"), {}, None, "its job was cancelled in Slurm"),
+        (slurm("CANCELLED", 15), {"stop": KILL}, -9, "its job was cancelled in Slurm"),
+        (slurm("SPECIAL_EXIT", 85 << 8, 1), {}, 85, None),
+        (slurm("SPECIAL_EXIT", 85 << 8, 1), {"stop": STOP}, 85, None),
+        (slurm("PENDING", 0, 1), {"stop": STOP}, 85, None),
+        (slurm("PENDING", 0, 1), {}, 85, "its job was requeued in Slurm"),
+        (slurm("PENDING", 3 << 8, 1), {"stop": STOP, "last": {"status": 3, "ended_s": 9.0}}, 3, None),
+        (slurm("PENDING", 15, 1), {"stop": STOP}, -15, None),
+        (slurm("PENDING", 0, 1), {"stop": {**STOP, "forced": True}}, -9,
+         "did not stop within the 60 s it was given, and was killed"),
+        (slurm("PENDING", 0, 1), {"stop": KILL}, -9, None),
+        (slurm("PENDING"), {"stop": STOP}, None, "was never started"),
+        (slurm("PENDING"), {"stop": {**STOP, "lost": "node n1 is down"}}, None, "node n1 is down"),
+        (slurm("CANCELLED", mark="optsched 17.000000001"), {}, None, "was never started"),
+        (slurm("RUNNING", mark="optsched 17.000000001"), {}, None, "its job was started in Slurm by somebody else"),
+    ],
+)
+def test_ends(tmp_path: Path, job: HeldJob, record: dict[str, Any], status: int | None, reason: str | None) -> None:
+    made = started(tmp_path, **record)
+    seen = made.look(job, tuple)
+    assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, status, reason)
+    kept = SbatchAttempt(tmp_path, KEY, json.loads(made.path.read_text()))
+    assert kept.look(None, tuple) == seen
+
+
+def test_an_old_exit_status_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    """Slurm keeps that of the run before until the next has ended."""
+    made = started(tmp_path)
+    made.write(status=3)
+    assert made.look(slurm("PENDING", 3 << 8, 1), tuple).exit_status == 85
+
+
+def test_a_node_that_takes_no_jobs(tmp_path: Path) -> None:
+    seen = started(tmp_path).look(slurm("PENDING", 0, 1), lambda: {"n1", "n2"})
+    assert (seen.exit_status, seen.reason) == (None, "a node failed: n1")
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "reason"),
+    [
+        (slurm("PENDING", priority=7, state_reason="Resources"), AttemptState.STARTING, "Slurm has it wait: Resources"),
+        (slurm("CONFIGURING"), AttemptState.RUNNING, None),
+        (slurm("RUNNING"), AttemptState.RUNNING, None),
+        (slurm("COMPLETING"), AttemptState.RUNNING, None),
+        (slurm("COMPLETING", 0, 1), AttemptState.RUNNING, None),
+    ],
+)
+def test_goes_on(tmp_path: Path, job: HeldJob, state: AttemptState, reason: str | None) -> None:
+    seen = started(tmp_path).look(job, tuple)
+    assert (seen.state, seen.reason) == (state, reason)
+
+
+def test_what_it_runs_on_is_kept(tmp_path: Path) -> None:
+    made = started(tmp_path)
+    first = made.look(slurm("RUNNING"), tuple)
+    assert (first.started_s, first.gpu_ids, first.output) == (100.0, {"n1": ("1", "3")}, "/home/ann/slurm-7.out")
+    last = made.look(slurm("SPECIAL_EXIT", 85 << 8, 1, nodes="", gres_detail=[], start_time=0), tuple)
+    assert (last.started_s, last.gpu_ids, last.output) == (first.started_s, first.gpu_ids, first.output)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_forgotten(tmp_path: Path, seen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Slurm forgot in a crash may go on for a while; only then is it taken to have ended."""
+    made = started(tmp_path)
+    if seen:
+        made.look(slurm("RUNNING"), tuple)
+    waits = slurm("PENDING", mark="optsched 17.000000001")
+    expected = AttemptState.RUNNING if seen else AttemptState.STARTING
+    assert made.look(waits, tuple).state is made.look(None, tuple).state is expected
+    monkeypatch.setattr(module, "ORPHAN_S", 0.0)
+    assert made.look(waits, tuple).reason == ROLLED_BACK
+
+
+def test_not_yet_released(tmp_path: Path) -> None:
+    """Nobody was told to start it: there is nothing to wait for."""
+    made = started(tmp_path)
+    made.write(release=False)
+    assert made.look(slurm("PENDING", mark="optsched 17.000000001"), tuple).state is AttemptState.STARTING
+    assert made.look(None, tuple).reason == "was never started"
