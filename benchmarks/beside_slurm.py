@@ -12,7 +12,7 @@ there. Both schedulers know of a job its GPUs, its weight, and its time limit: i
 Slurm has a partition for each weight; the higher tier preempts the lower (preempt/partition_prio, REQUEUE), and within
 a tier it is first come, first served with backfill, every second. optsched has the objective `wct`.
 
-Prints one line of JSON for each; FOLDER keeps a log of each job.
+Prints one line of JSON for each; FOLDER keeps a log of each job, and the picture waiting.svg.
 """
 
 import argparse
@@ -160,8 +160,8 @@ def ended(works: Sequence[Work], folder: Path) -> int:
     return sum('"ended"' in log.read_text() for log in logs if log.exists())
 
 
-def measure(works: Sequence[Work], submitted: dict[str, float], folder: Path) -> dict[str, float]:
-    """What the jobs' own logs say."""
+def measure(works: Sequence[Work], submitted: dict[str, float], folder: Path) -> tuple[dict[str, float], list[float]]:
+    """What the jobs' own logs say, and for how long each job was there without training, in seconds."""
     jct_s, weights, lost_gpu_s, preemptions, last_s = [], [], 0.0, 0, 0.0
     for work in works:
         lines = [json.loads(line) for line in (folder / f"{work.name}.log").read_text().splitlines()]
@@ -177,14 +177,34 @@ def measure(works: Sequence[Work], submitted: dict[str, float], folder: Path) ->
         jct_s.append(lines[-1]["at_s"] - submitted[work.name])
         weights.append(work.weight)
         last_s = max(last_s, lines[-1]["at_s"])
-    return {
+    told = {
         "mean JCT, s": round(float(np.mean(jct_s)), 1),
         "mean JCT by weight, s": round(float(np.average(jct_s, weights=weights)), 1),
         "p99 JCT, s": round(float(np.percentile(jct_s, 99)), 1),
+        "mean JCT without waiting, s": round(float(np.mean([work.duration_s for work in works])), 1),
         "preemptions": preemptions,
         "lost GPU-seconds": round(lost_gpu_s),
         "makespan, s": round(last_s - min(submitted.values()), 1),
     }
+    return told, [jct - work.duration_s for jct, work in zip(jct_s, works, strict=True)]
+
+
+def draw(waits: dict[str, list[float]], file: Path) -> None:
+    """Share of jobs by how long they waited, for each scheduler."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for (name, waited_s), colour in zip(waits.items(), ("#c0392b", "#1f5fa8"), strict=False):
+        shares = np.arange(1, len(waited_s) + 1) / len(waited_s) * 100
+        axes.step(np.maximum(0.5, np.sort(waited_s)), shares, where="post", color=colour, lw=2, label=name)
+    axes.set_xscale("log")
+    axes.set_xlabel("seconds in which a job was there and did not train")
+    axes.set_ylabel("jobs, %")
+    axes.set_ylim(0, 101)
+    axes.grid(color="0.92")
+    axes.legend(loc="lower right", frameon=False)
+    figure.savefig(file, metadata={"Date": None})
 
 
 def main() -> None:
@@ -208,6 +228,7 @@ def main() -> None:
         "GPU-seconds": round(sum(one.gpus * one.duration_s for one in works)),
         "last arrival, s": round(works[-1].submit_s), "longest, s": max(one.duration_s for one in works),
     }), flush=True)
+    waits = {}
     for name, run in (("slurm", by_slurm), ("optsched", by_optsched)):
         if arguments.only not in (None, name):
             continue
@@ -224,7 +245,9 @@ def main() -> None:
                 submitted = run(cluster, works, folder)
             finally:
                 cluster.down()
-        print(json.dumps({"scheduler": name, **measure(works, submitted, folder)}), flush=True)
+        told, waits[name] = measure(works, submitted, folder)
+        print(json.dumps({"scheduler": name, **told}), flush=True)
+    draw(waits, output / "waiting.svg")
 
 
 if __name__ == "__main__":
