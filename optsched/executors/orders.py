@@ -3,6 +3,7 @@
 import os
 import pwd
 import re
+from pathlib import Path
 from typing import Any
 
 from .base import Order, Refused
@@ -31,6 +32,31 @@ def check(order: Order, images: bool = False) -> None:
     texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
     if any("\0" in text for text in texts) or not all(map(VARIABLE.fullmatch, order.environment)):
         raise Refused("its command, environment or directories hold what no process can be given (NUL, = in a name)")
+
+
+def told(order: Order, progress: Path) -> dict[str, str]:
+    """Variables that tell a command on every node which attempt it is, and where it reports (see `Order`)."""
+    variables = {
+        "OPTSCHED_JOB": order.key.job,
+        "OPTSCHED_ATTEMPT": str(order.key.number),
+        "OPTSCHED_KEY": str(order.key),
+        "OPTSCHED_PROGRESS": str(progress),
+        "OPTSCHED_NODES": ",".join(slot.node for slot in order.placement),
+    }
+    if order.checkpoint_directory:
+        variables["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory
+    return variables
+
+
+def told_on_node(order: Order, rank: int) -> dict[str, str]:
+    """Those that tell the command of one node where it is."""
+    slot = order.placement[rank]
+    variables = {
+        "OPTSCHED_NODE": slot.node, "OPTSCHED_NODE_RANK": str(rank), "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
+    }
+    if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
+        variables["OMP_NUM_THREADS"] = str(slot.cpus)
+    return variables
 
 
 def user_record(uid: int | None) -> dict[str, Any] | None:

@@ -127,6 +127,27 @@ def test_saved_and_resumed_elsewhere(place: HoldingPlace) -> None:
     assert counted == [[str(step), "n1" if step <= done else "n2"] for step in range(1, 101)]
 
 
+def test_saved_by_steps(place: HoldingPlace) -> None:
+    """An srun that was signalled itself would have killed them. A script that has none is signalled with its
+    children, a shell alone if its user says so."""
+    begun, saved = "echo begun >> log", "echo saved >> log; exit 85"
+    (place.folder / "task.sh").write_text(f"trap 'sleep 0.5; {saved}' TERM; {begun}; while :; do sleep 0.05; done")
+    scripts = {
+        "srun --mpi=none --output=none sh task.sh": "",
+        "trap : TERM; sh task.sh": "",
+        f"trap '{saved}' USR1; {begun}; sh -c 'trap \"\" USR1; sleep 600' & while :; do wait; done":
+            "--comment=optsched: signal=B:USR1",
+    }
+    jobs = [place.submit(script, *([words] if words else [])) for script, words in scripts.items()]
+    keys = [place.start(job, f"n{i + 1}") for i, job in enumerate(jobs)]
+    until(lambda: place.log() == ["begun"] * 3)
+    for key in keys:
+        place.reach(key, AttemptState.RUNNING)
+        place.executor.checkpoint_stop(key, 60)
+    assert [place.end(key) for key in keys] == [(85, None)] * 3
+    assert place.log()[3:] == ["saved"] * 3
+
+
 @pytest.mark.slow
 def test_one_that_asks_to_be_requeued(place: HoldingPlace) -> None:
     """As scripts do that have saved; another command of a signal, and Slurm without a word of how it ended."""
@@ -176,6 +197,10 @@ def test_a_user_holds_and_releases(place: HoldingPlace) -> None:
     time.sleep(1.0)
     assert place.says(job) == "PENDING" and not place.arrival(job).held and place.log() == []
     assert place.says(job, "%k") == "mine"
+    roots = place.submit(WAITS, "--hold", uid=0)
+    assert place.arrival(roots).held
+    place.cluster.slurm("scontrol", "release", roots)
+    assert not place.arrival(roots).held and place.says(roots) == "PENDING"
 
 
 @pytest.mark.slow

@@ -1,23 +1,16 @@
 """What Slurm says of held jobs is understood, in the shapes of its releases, and what users say in comments."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from optsched.cli import main
 from optsched.cluster import Node
-from optsched.control.settings import read_settings
-from optsched.executors.base import AttemptKey, NoAnswer, Order, Refused, Request
-from optsched.executors.orders import check
+from optsched.executors.base import AttemptKey, NoAnswer, Request
 from optsched.executors.sbatch.arriving import Arriving
 from optsched.executors.sbatch.hints import Hints, hints_of
-from optsched.executors.sbatch.jobs_json import HeldJob, HeldJobs, exit_status, read_held_jobs, task_numbers
+from optsched.executors.sbatch.jobs_json import HeldJob, exit_status, read_held_jobs, task_numbers
 from optsched.executors.sbatch.request import Unplanned, gpus_per_node, node_count, request_of
-from optsched.executors.slurm.client import SlurmClient
-from optsched.instance import Slot
 from optsched.job import Job
 from tests.data import DATA
 
@@ -310,8 +303,10 @@ def test_gpus_with_cores_beside_them() -> None:
          Hints(weight=2.5, signal="USR1", preempt=False, steps=100)),
         ("optsched: gpus=1-8", Hints(faults=("gpus=1-8: the number of GPUs of a Slurm job cannot be changed",))),
         ("optsched: signal=KILL weight=0 save=5s", Hints(save_s=5, faults=(
-            "signal=KILL: choose from TERM, INT, USR1, USR2, HUP", "weight=0: must be above 0 and at most 1000",
+            "signal=KILL: choose from TERM, INT, USR1, USR2, HUP, with B: before it for the batch script alone",
+            "weight=0: must be above 0 and at most 1000",
         ))),
+        ("optsched: signal=B:SIGUSR2", Hints(signal="USR2", batch_only=True)),
         ("optsched: cheese=brie", Hints(faults=(
             "cheese=brie: choose from duration, save, restore, start, grace, signal, weight, preempt, steps",
         ))),
@@ -349,77 +344,3 @@ def test_outputs(changes: dict[str, Any], path: str | None) -> None:
 def test_other_answers_are_none(text: str) -> None:
     with pytest.raises(NoAnswer, match="is not understood"):
         list(read_held_jobs(text))
-
-
-def test_lua_names_the_partition() -> None:
-    from optsched.executors.slurm.setup import setup_sbatch
-
-    files = setup_sbatch("n[1-4]", 'a"b', "/state")
-    assert sorted(files) == ["cluster.toml", "job_submit.lua", "slurm.conf.part"]
-    assert '["a\\"b"] = true' in files["job_submit.lua"] and '"/state/sbatch/progress"' in files["job_submit.lua"]
-    assert "@" not in files["job_submit.lua"].replace("@param", "")
-    assert "sbatch = true" in files["cluster.toml"]
-    assert Path(files["cluster.toml"].split("state = ")[1].split()[0].strip('"')) == Path("/state")
-
-
-class Slurm(SlurmClient):
-    """Answers from texts."""
-
-    def __init__(self, *, knows_fields: bool = True) -> None:
-        self.listed, self.knows_fields, self.asked = "7 PENDING", knows_fields, 0
-
-    def ask(self, program: str, *words: str, given: str = "") -> str:
-        if "--json" in words:
-            self.asked += 1
-            return json.dumps({"jobs": [OLD]})
-        if not self.knows_fields:
-            raise Refused("Invalid job format specification")
-        return self.listed
-
-
-def test_json_is_asked_for_when_something_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = Slurm()
-    jobs = HeldJobs(slurm)
-    for _ in range(3):
-        assert [job.target for job in jobs.ask(anew=False)] == ["7"]
-    assert slurm.asked == 1
-    slurm.listed = "7 RUNNING"
-    jobs.ask(anew=False)
-    assert slurm.asked == 2
-    jobs.ask(anew=True)
-    assert slurm.asked == 3
-    monkeypatch.setattr("optsched.executors.sbatch.jobs_json.READ_S", 0.0)
-    jobs.ask(anew=False)
-    assert slurm.asked == 4
-
-
-def test_fields_that_a_release_does_not_know() -> None:
-    slurm = Slurm(knows_fields=False)
-    jobs = HeldJobs(slurm)
-    for _ in range(2):
-        assert [job.target for job in jobs.ask(anew=False)] == ["7"]
-    assert slurm.asked == 2
-
-
-@pytest.mark.parametrize("more", [["--user", "ann"], ["--user", "root", "--reservation", "r"]])
-def test_setup_for_one_user_is_refused(more: list[str]) -> None:
-    done = CliRunner().invoke(main, ["setup", "slurm", "--nodes", "n[1-2]", "--sbatch", *more])
-    assert done.exit_code == 2
-
-
-def test_setup(tmp_path: Path) -> None:
-    words = ["setup", "slurm", "--nodes", "n[1-2]", "--user", "root", "--partition", "gpu", "--sbatch"]
-    done = CliRunner().invoke(main, [*words, "--state", "/shared/o", "-o", str(tmp_path / "setup")])
-    assert done.exit_code == 0, done.output
-    settings = read_settings(tmp_path / "setup" / "cluster.toml")
-    assert settings.slurm.sbatch and settings.slurm.partition == "gpu" and settings.state == Path("/shared/o")
-    lua = (tmp_path / "setup" / "job_submit.lua").read_text()
-    assert '{ ["gpu"] = true }' in lua and '"/shared/o/sbatch/progress"' in lua
-
-
-def test_another_executor_takes_no_such_jobs() -> None:
-    """As after `sbatch = true` was taken out again: its words are no command."""
-    placement = (Slot(node="n1"),)
-    order = Order(key=AttemptKey("7", 1), placement=placement, argv=("sbatch", "x"), directory="/", origin="1.2")
-    with pytest.raises(Refused, match="whose jobs this executor does not take"):
-        check(order)

@@ -42,7 +42,7 @@ def jobs_of(place: SlurmPlace, states: str = "all") -> list[tuple[int, str]]:
     return [(int(number), state) for number, state, folder in listed if folder.startswith(str(place.folder))]
 
 
-def open_with(place: SlurmPlace, sbatch: str) -> None:
+def open_with(place: SlurmPlace, sbatch: str, patience_s: float = 2.0) -> None:
     """Reopen with a script in place of sbatch; `$REAL` is the real one."""
     programs = place.folder / "programs"
     programs.mkdir()
@@ -55,7 +55,7 @@ def open_with(place: SlurmPlace, sbatch: str) -> None:
         else:
             (programs / name).symlink_to(real)
     place.executor.close()
-    place.executor = place.cluster.executor(place.folder / "state", patience_s=2.0, programs=programs)
+    place.executor = place.cluster.executor(place.folder / "state", patience_s=patience_s, programs=programs)
 
 
 @pytest.mark.parametrize("reopened", [pytest.param(False, marks=pytest.mark.slow), True])

@@ -33,6 +33,11 @@ def uneven(place: SlurmPlace, *argv: str) -> Order:
     return replace(order, placement=(replace(first, gpus=3), second))
 
 
+def without_the_second(said: str) -> str:
+    """An sbatch that submits the first part, and says this of the second."""
+    return f'case "$*" in *--gres=gpu:1*) echo "{said}" >&2; exit 1;; esac; exec "$REAL" "$@"'
+
+
 def test_a_part_that_is_cancelled_in_slurm(place: SlurmPlace) -> None:
     """The rest does not go on without it."""
     order = uneven(place, "sh", "-c", "touch at-$OPTSCHED_NODE_RANK; sleep 600")
@@ -47,7 +52,7 @@ def test_a_part_that_is_cancelled_in_slurm(place: SlurmPlace) -> None:
 
 def test_a_part_whose_submission_came_to_nothing(place: SlurmPlace) -> None:
     """Nothing runs before it is there; asked for again, it is submitted, and the other is not."""
-    open_with(place, 'case "$*" in *--gres=gpu:1*) exec sleep 600;; esac; exec "$REAL" "$@"')
+    open_with(place, without_the_second("Unable to contact slurm controller"), 60.0)
     order = uneven(place, "sh", "-c", RUN)
     with pytest.raises(NoAnswer):
         place.executor.start(order)
@@ -64,7 +69,7 @@ def test_a_part_whose_submission_came_to_nothing(place: SlurmPlace) -> None:
 
 
 def test_killed_before_all_of_it_was_there(place: SlurmPlace) -> None:
-    open_with(place, 'case "$*" in *--gres=gpu:1*) exec sleep 600;; esac; exec "$REAL" "$@"')
+    open_with(place, without_the_second("Unable to contact slurm controller"), 60.0)
     order = uneven(place, "touch", "ran")
     with pytest.raises(NoAnswer):
         place.executor.start(order)
@@ -80,7 +85,7 @@ def test_killed_before_all_of_it_was_there(place: SlurmPlace) -> None:
 
 def test_a_part_that_slurm_refuses(place: SlurmPlace) -> None:
     """What was submitted before it is taken back."""
-    open_with(place, 'case "$*" in *--gres=gpu:1*) echo invalid >&2; exit 1;; esac; exec "$REAL" "$@"')
+    open_with(place, without_the_second("invalid"), 60.0)
     order = uneven(place, "touch", "ran")
     with pytest.raises(Refused, match="sbatch: invalid"):
         place.executor.start(order)

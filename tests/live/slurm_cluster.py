@@ -269,12 +269,15 @@ def slurm_cluster(nodes: int = 4, gpus: int = 4, holds: bool = False) -> Iterato
 
 
 def main() -> None:
-    """`python -m tests.live.slurm_cluster [NODES [GPUS]]`: a cluster to try things on, until a key is pressed."""
+    """`python -m tests.live.slurm_cluster [NODES [GPUS [1]]]`: a cluster to try things on, until a key is pressed; with
+    the last it holds jobs."""
     reason = missing()
     if reason is not None:
         sys.exit(reason)
-    with slurm_cluster(*map(int, sys.argv[1:])) as cluster:
-        input(f"export SLURM_CONF={cluster.conf}\nup; Enter ends it: ")
+    nodes, gpus, holds = (*map(int, sys.argv[1:]), *(4, 4, 0)[len(sys.argv) - 1 :])
+    with slurm_cluster(nodes, gpus, bool(holds)) as cluster:
+        print(f"export SLURM_CONF={cluster.conf}" + (f"\nstate = \"{cluster.shared}\"" if holds else ""))
+        input("up; Enter ends it: ")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from ...cluster import Node
 from ...errors import InputError
 from .. import program
 from ..base import KEY, AttemptKey, AttemptState, NoAnswer, NodeStatus, Observation, Order, Refused
-from ..local import records
 from ..local.attempt_folder import keys
+from ..local.taking import take, unusable
 from ..tag import tag_of
 from .api import KubernetesApi, Rejected, refused
 from .attempt import LOST_GRACE_S, KubernetesAttempt
@@ -46,22 +46,14 @@ class KubernetesExecutor:
         folder = folder.absolute()
         site.check(str(folder))
         self.api, self.site = api, site
-        self._mode = 0o711 if os.geteuid() == 0 else 0o700  # below root's folders users reach their own output
-        self._attempts_folder = folder / "attempts"
+        self._attempts_folder, self._mode, self._lock_fd = take(folder)
         try:
-            self._attempts_folder.mkdir(parents=True, exist_ok=True, mode=self._mode)
-            self._lock_fd = os.open(self._attempts_folder, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise InputError(f"{folder} cannot be used: {error.strerror}; name a folder that can be written") from error
-        try:
-            if not records.lock(self._lock_fd):
-                raise InputError(f"{folder} is in use by another controller; stop that or name another folder")
             self._tag = tag_of(folder / "kubernetes.json")
             entry = Path(__file__).with_name("entry.py")
             self._entry = program.lay_down(folder / "kubernetes", [entry]) / entry.name
         except OSError as error:
             os.close(self._lock_fd)
-            raise InputError(f"{folder} cannot be used: {error.strerror}; name a folder that can be written") from error
+            raise unusable(folder, error) from error
         except InputError:
             os.close(self._lock_fd)
             raise

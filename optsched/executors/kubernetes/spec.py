@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base import Order, Refused
 from ..local.attempt_folder import AttemptFolder
-from ..orders import account, check, user_record
+from ..orders import account, check, told, told_on_node, user_record
 from .nodes import KubernetesNode
 from .site import Site
 
@@ -25,16 +25,7 @@ def specification(
     environment = {"USER": name, "LOGNAME": name}
     if site.mounted(home) is not None:  # else it is the image's
         environment["HOME"] = home
-    environment |= {
-        **order.environment,
-        "OPTSCHED_JOB": order.key.job,
-        "OPTSCHED_ATTEMPT": str(order.key.number),
-        "OPTSCHED_KEY": str(order.key),
-        "OPTSCHED_PROGRESS": str(folder.progress_path),
-        "OPTSCHED_NODES": ",".join(names),
-    }
-    if order.checkpoint_directory:
-        environment["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory
+    environment |= {**order.environment, **told(order, folder.progress_path)}
     return {
         "key": str(order.key),
         "made_s": time.time(),
@@ -53,20 +44,13 @@ def specification(
 
 def _node(order: Order, rank: int) -> dict[str, Any]:
     slot = order.placement[rank]
-    variables = {
-        "OPTSCHED_NODE": slot.node,
-        "OPTSCHED_NODE_RANK": str(rank),
-        "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
-    }
-    if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
-        variables["OMP_NUM_THREADS"] = str(slot.cpus)
     return {
         "name": slot.node,
         "gpus": slot.gpus,
         "cpus": slot.cpus,
         "cores": None,
         "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
-        "environment": variables,
+        "environment": told_on_node(order, rank),
         "cgroups": {},
     }
 

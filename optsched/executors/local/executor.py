@@ -10,11 +10,12 @@ from pathlib import Path
 
 from ...errors import InputError
 from ..base import KEY, AttemptKey, NoAnswer, NodeStatus, Observation, Order, Refused
-from . import cgroups, processes, records
+from . import cgroups, processes
 from .attempt import KILL_NOW, LOOK, Attempt
 from .attempt_folder import keys
 from .gpus import LocalNode, driver_gpus, shares
 from .spec import Held, specification
+from .taking import take
 
 
 class LocalExecutor:
@@ -29,16 +30,7 @@ class LocalExecutor:
         Raises InputError where the nodes cannot be had or another process has the folder.
         """
         self._shares = shares(nodes)
-        self._mode = 0o711 if os.geteuid() == 0 else 0o700  # below root's folders users reach their own output
-        self._attempts_folder = folder.absolute() / "attempts"
-        try:
-            self._attempts_folder.mkdir(parents=True, exist_ok=True, mode=self._mode)
-            self._lock_fd = os.open(self._attempts_folder, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise InputError(f"{folder} cannot be used: {error.strerror}; name a folder that can be written") from error
-        if not records.lock(self._lock_fd):
-            os.close(self._lock_fd)
-            raise InputError(f"{folder} is in use by another controller; stop that or name another folder")
+        self._attempts_folder, self._mode, self._lock_fd = take(folder)
         self._lock = threading.RLock()
         self._boot = processes.boot_id()
         self._groups = cgroups.parents()

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...instance import Slot
 from ..base import Order, Refused
-from ..orders import account, check, user_record
+from ..orders import account, check, told, told_on_node, user_record
 from .attempt_folder import AttemptFolder
 from .gpus import Share, free
 
@@ -45,15 +45,7 @@ def specification(
     name, home, shell = account(os.geteuid() if order.user is None else order.user)
     environment = {name: os.environ[name] for name in PASSED if name in os.environ}
     environment |= {"HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell, **order.environment}
-    environment |= {
-        "OPTSCHED_JOB": order.key.job,
-        "OPTSCHED_ATTEMPT": str(order.key.number),
-        "OPTSCHED_KEY": str(order.key),
-        "OPTSCHED_PROGRESS": str(folder.progress_path),
-        "OPTSCHED_NODES": ",".join(names),
-    }
-    if order.checkpoint_directory:
-        environment["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory
+    environment |= told(order, folder.progress_path)
     if port is not None:
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return {
@@ -85,21 +77,13 @@ def _node(
         cores = free(share.cores, held.cores, slot.cpus)
         if cores is None:
             raise Refused(f"node {slot.node} has fewer than {slot.cpus} cores free")
-    variables = {
-        "OPTSCHED_NODE": slot.node,
-        "OPTSCHED_NODE_RANK": str(rank),
-        "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
-        "CUDA_VISIBLE_DEVICES": ",".join(gpu_ids),
-    }
-    if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
-        variables["OMP_NUM_THREADS"] = str(slot.cpus)
     tag = hashlib.sha256(f"{folder}/{slot.node}".encode()).hexdigest()[:10]
     return {
         "name": slot.node,
         "gpu_ids": gpu_ids,
         "cores": cores,
         "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
-        "environment": variables,
+        "environment": {**told_on_node(order, rank), "CUDA_VISIBLE_DEVICES": ",".join(gpu_ids)},
         "cgroups": {kind: f"{parent}/optsched-{order.key.job}-{tag}" for kind, parent in group_parents.items()},
     }
 

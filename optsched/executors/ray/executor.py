@@ -11,8 +11,8 @@ from pathlib import Path
 from ...cluster import Node
 from ...errors import InputError
 from ..base import KEY, AttemptKey, NoAnswer, NodeStatus, Observation, Order, Refused
-from ..local import records
 from ..local.attempt_folder import keys
+from ..local.taking import take, unusable
 from ..tag import tag_of
 from .attempt import LIVE, RayAttempt, Seen
 from .nodes import found_nodes
@@ -42,21 +42,13 @@ class RayExecutor:
         """
         self._server, self._nodes, self._label, self._python = server, tuple(nodes), label, python
         self._poll_s, self._start_timeout_s, self._grace_s = poll_s, start_timeout_s, grace_s
-        self._mode = 0o711 if os.geteuid() == 0 else 0o700  # below root's folders users reach their own output
-        self._attempts_folder = folder.absolute() / "attempts"
+        self._attempts_folder, self._mode, self._lock_fd = take(folder)
         try:
-            self._attempts_folder.mkdir(parents=True, exist_ok=True, mode=self._mode)
-            self._lock_fd = os.open(self._attempts_folder, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise InputError(f"{folder} cannot be used: {error.strerror}; name a folder that can be written") from error
-        try:
-            if not records.lock(self._lock_fd):
-                raise InputError(f"{folder} is in use by another controller; stop that or name another folder")
             self._tag = tag_of(folder.absolute() / "ray.json")
             self._entry = lay_down(folder.absolute() / "ray")
         except OSError as error:
             os.close(self._lock_fd)
-            raise InputError(f"{folder} cannot be used: {error.strerror}; name a folder that can be written") from error
+            raise unusable(folder, error) from error
         except InputError:
             os.close(self._lock_fd)
             raise

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base import AttemptKey, Order, Refused
 from ..local.attempt_folder import AttemptFolder
-from ..orders import check, user_record
+from ..orders import check, told, told_on_node, user_record
 from .nodes import RayNode
 
 STOP_WAIT_S = 100_000_000
@@ -35,16 +35,7 @@ def specification(
     """The record of an attempt to be started; `used` are the GPUs that others hold, by node. Raises Refused."""
     _check(order, nodes, used)
     names = [slot.node for slot in order.placement]
-    environment = {
-        **order.environment,
-        "OPTSCHED_JOB": order.key.job,
-        "OPTSCHED_ATTEMPT": str(order.key.number),
-        "OPTSCHED_KEY": str(order.key),
-        "OPTSCHED_PROGRESS": str(folder.progress_path),
-        "OPTSCHED_NODES": ",".join(names),
-    }
-    if order.checkpoint_directory:
-        environment["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory
+    environment = {**order.environment, **told(order, folder.progress_path)}
     if len(names) > 1:
         environment["MASTER_ADDR"] = str(nodes[names[0]].address)
     return {
@@ -80,13 +71,6 @@ def ray_job(spec: Mapping[str, Any], rank: int, python: str, entry: Path, folder
 
 def _node(order: Order, rank: int, ray: RayNode) -> dict[str, Any]:
     slot = order.placement[rank]
-    variables = {
-        "OPTSCHED_NODE": slot.node,
-        "OPTSCHED_NODE_RANK": str(rank),
-        "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
-    }
-    if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
-        variables["OMP_NUM_THREADS"] = str(slot.cpus)
     return {
         "name": slot.node,
         "ray_id": ray.ray_id,
@@ -94,7 +78,7 @@ def _node(order: Order, rank: int, ray: RayNode) -> dict[str, Any]:
         "cpus": slot.cpus,
         "cores": None,
         "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
-        "environment": variables,
+        "environment": told_on_node(order, rank),
     }
 
 

@@ -100,6 +100,8 @@ class SbatchAttempt:
             return self._end(None, NEVER_STARTED)
         if job is None:
             return self._missed(FORGOTTEN)
+        if self.mine(job):
+            self._missed_s = None
         requeued = job.restarts > self.record["restarts"]
         if job.runs:
             if requeued or self.mine(job):

@@ -1,22 +1,22 @@
 """What a user says in a job's comment that sbatch has no option for: `optsched: duration=2h save=30s`."""
 
 import re
-import signal
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...duration import parse_duration
 
 HINTS = re.compile(r"\boptsched:((?:\s+[a-z]+=\S+)+)")
-SIGNALS = {name: getattr(signal, f"SIG{name}").value for name in ("TERM", "INT", "USR1", "USR2", "HUP")}
+SIGNALS = ("TERM", "INT", "USR1", "USR2", "HUP")
 MOST_WEIGHT = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
     """`duration_s` is how long it runs, `save_s` and `restore_s` what its checkpoints take, `start_s` what each start
-    takes, `grace_s` how long it may take to stop once `signal` was sent; `weight` is what its waiting costs against 1
-    of others, `steps` those of the whole job. `faults` are clauses on hints that are none."""
+    takes, `grace_s` how long it may take to stop once `signal` was sent, to its batch script alone if `batch_only`.
+    `weight` is what its waiting costs against 1 of others, `steps` those of the whole job. `faults` are clauses on
+    hints that are none."""
 
     duration_s: float | None = None
     save_s: float | None = None
@@ -24,6 +24,7 @@ class Hints:
     start_s: float | None = None
     grace_s: float | None = None
     signal: str = "TERM"
+    batch_only: bool = False
     weight: float = 1.0
     preempt: bool = True
     steps: int | None = None
@@ -50,9 +51,10 @@ def _hint(name: str, text: str) -> dict[str, Any]:
             raise ValueError("must be longer than 0 s")
         return {f"{name}_s": seconds}
     if name == "signal":
-        if text.upper().removeprefix("SIG") not in SIGNALS:
-            raise ValueError(f"choose from {', '.join(SIGNALS)}")
-        return {"signal": text.upper().removeprefix("SIG")}
+        word = text.upper().removeprefix("B:").removeprefix("SIG")
+        if word not in SIGNALS:
+            raise ValueError(f"choose from {', '.join(SIGNALS)}, with B: before it for the batch script alone")
+        return {"signal": word, "batch_only": text.upper().startswith("B:")}
     if name == "weight":
         weight = float(text)
         if not 0 < weight <= MOST_WEIGHT:

@@ -33,7 +33,11 @@ function optsched_job_submit(job_desc, part_list, submit_uid)
   if not is_held(job_desc, part_list) then return slurm.SUCCESS end
   local token = string.format("%d.%09d", os.time(), math.random(0, 999999999))
   job_desc.admin_comment = "optsched " .. token
-  if job_desc.priority == 0 then job_desc.comment = without_mark(comment) .. ON_HOLD end
+  if job_desc.priority == 0 then
+    job_desc.comment = without_mark(comment) .. ON_HOLD
+  elseif without_mark(comment) ~= comment then
+    job_desc.comment = without_mark(comment)
+  end
   job_desc.priority = 0
   if job_desc.array_inx == nil and job_desc.script ~= nil then
     job_desc.environment["OPTSCHED_PROGRESS"] = PROGRESS .. "/" .. token .. ".json"
@@ -51,10 +55,10 @@ function optsched_job_modify(job_desc, job_rec, part_list, modify_uid)
     return slurm.ERROR
   end
   local priority = job_desc.priority
-  if token == nil or modify_uid == 0 or modify_uid == CONTROLLER or priority == nil or priority == slurm.NO_VAL or
-     string.match(job_rec.admin_comment, "^optsched %d+%.%d+ not planned") then
-    return slurm.SUCCESS
-  end
+  if token == nil or priority == nil or priority == slurm.NO_VAL then return slurm.SUCCESS end
+  local state = string.sub(job_rec.admin_comment, #("optsched " .. token) + 2)
+  if string.match(state, "^not planned") then return slurm.SUCCESS end
+  if modify_uid == CONTROLLER and (priority == 0 or state ~= "") then return slurm.SUCCESS end -- it has written its key
   local comment = without_mark(job_desc.comment or job_rec.comment)
   if priority == 0 then
     job_desc.comment = comment .. ON_HOLD

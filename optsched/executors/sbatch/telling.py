@@ -36,9 +36,10 @@ class Teller:
     def release(self, attempt: SbatchAttempt, job: HeldJob) -> None:
         """Let a held job go on the attempt's nodes, whose key Slurm keeps before it does. job_submit.lua refuses that
         for another job than the one that was meant. Raises Refused, NoAnswer."""
+        released = attempt.record.get("release")
+        if released and (job.priority or not attempt.mine(job)):
+            return  # it is on its way; or Slurm has forgotten it, which `look` finds out
         if not attempt.mine(job):
-            if attempt.record.get("release"):
-                return  # Slurm has forgotten it: `look` finds out
             memory_mib = attempt.record["memory_mib"]
             self.tell(
                 "scontrol", "update", f"jobid={job.target}",
@@ -68,15 +69,15 @@ class Teller:
         late = attempt.over_s() > 0 and stop is not None and not stop.get("forced")
         if time.monotonic() < attempt.asked_s + AGAIN_S and not late:
             return
-        words = self._wanted(attempt, job, statuses)
-        if words is None:
-            return
-        attempt.asked_s = time.monotonic()
         with suppress(NoAnswer, Refused, OSError):
+            words = self._wanted(attempt, job, statuses)
+            if words is None:
+                return
+            attempt.asked_s = time.monotonic()
             try:
                 self.tell(*words)
             except Refused:
-                if words[:2] != REQUEUE:
+                if words[:2] != REQUEUE or job.entry.get("requeue"):
                     raise
                 self.tell("scancel", "--quiet", job.target)  # its user wants it never to be requeued
             if words[0] == "scancel" and attempt.stop is not None:
@@ -85,7 +86,7 @@ class Teller:
     def _wanted(
         self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]
     ) -> tuple[str, ...] | None:
-        """What Slurm is to be told of the attempt's job, in words; None for nothing."""
+        """What Slurm is to be told of the attempt's job, in words; None for nothing. Raises NoAnswer, Refused."""
         again = job.restarts > attempt.record.get("restarts", job.restarts)
         if job.completing or job.over:
             return None
@@ -104,10 +105,19 @@ class Teller:
             with suppress(OSError):
                 attempt.write(stop={**stop, "forced": True})
             return (*REQUEUE, job.target)
-        if not stop.get("told"):
-            name = hints_of(str(job.entry.get("comment") or "")).signal
-            return ("scancel", "--quiet", "--full", f"--signal={name}", job.target)
-        return None
+        return None if stop.get("told") else self._signal(job)
+
+    def _signal(self, job: HeldJob) -> tuple[str, ...]:
+        """How a job is asked to stop: its steps are signalled, and where there are none its batch script with all that
+        it has started. An srun that is signalled itself kills its step. Raises NoAnswer, Refused."""
+        hints = hints_of(str(job.entry.get("comment") or ""))
+        signal = f"--signal={hints.signal}"
+        if hints.batch_only:
+            return ("scancel", "--quiet", "--batch", signal, job.target)
+        steps = self._client.ask("squeue", "-h", "--steps", f"--jobs={job.target}", "-o", "%i").split()
+        if job.entry.get("batch_flag") is False or any(step.rpartition(".")[2].isdecimal() for step in steps):
+            return ("scancel", "--quiet", signal, job.target)
+        return ("scancel", "--quiet", "--full", signal, job.target)
 
     def marks_hold(self, attempt: SbatchAttempt, job: HeldJob) -> None:
         """Have a job that its user stopped by `scontrol requeuehold` bear the mark of those that users hold."""

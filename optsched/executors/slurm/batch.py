@@ -15,7 +15,7 @@ from ...instance import Slot
 from ..base import Order, Refused
 from ..local.attempt_folder import AttemptFolder
 from ..local.spec import PASSED
-from ..orders import account, check, user_record
+from ..orders import account, check, told, told_on_node, user_record
 from .nodes import SlurmNode
 
 AGENT = str(Path(__file__).with_name("agent.py"))
@@ -37,15 +37,7 @@ def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptF
     name, home, shell = account(os.geteuid() if order.user is None else order.user)
     environment = {name: os.environ[name] for name in PASSED if name in os.environ}
     environment |= {"HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell, **order.environment}
-    environment |= {
-        "OPTSCHED_JOB": order.key.job,
-        "OPTSCHED_ATTEMPT": str(order.key.number),
-        "OPTSCHED_KEY": str(order.key),
-        "OPTSCHED_PROGRESS": str(folder.progress_path),
-        "OPTSCHED_NODES": ",".join(names),
-    }
-    if order.checkpoint_directory:
-        environment["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory
+    environment |= told(order, folder.progress_path)
     if len(names) > 1:
         port = PORTS[int.from_bytes(hashlib.sha256(str(folder.path).encode()).digest()[:4]) % len(PORTS)]
         environment |= {"MASTER_ADDR": known[names[0]].address, "MASTER_PORT": str(port)}
@@ -69,14 +61,6 @@ def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptF
 
 def _node(order: Order, rank: int, slot: Slot, part: int, node: Node) -> dict[str, Any]:
     memory_gib = order.memory_gib[rank] if order.memory_gib else 0
-    variables = {
-        "OPTSCHED_NODE": slot.node,
-        "OPTSCHED_NODE_RANK": str(rank),
-        "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
-        "CUDA_VISIBLE_DEVICES": "",  # unless Slurm says more
-    }
-    if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
-        variables["OMP_NUM_THREADS"] = str(slot.cpus)
     return {
         "name": slot.node,
         "part": part,
@@ -85,7 +69,7 @@ def _node(order: Order, rank: int, slot: Slot, part: int, node: Node) -> dict[st
         "memory_gib": memory_gib,
         "cpus": _share(slot.cpus, slot, node, node.cpus),
         "memory_mib": _share(math.ceil(memory_gib * MIB_PER_GIB), slot, node, _mib(node)),
-        "environment": variables,
+        "environment": {**told_on_node(order, rank), "CUDA_VISIBLE_DEVICES": ""},  # unless Slurm says more
         "cgroups": {},
     }
 

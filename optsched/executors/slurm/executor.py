@@ -10,8 +10,8 @@ from pathlib import Path
 from ...cluster import Node
 from ...errors import InputError
 from ..base import KEY, AttemptKey, AttemptState, NoAnswer, NodeStatus, Observation, Order, Refused
-from ..local import records
 from ..local.attempt_folder import keys
+from ..local.taking import take
 from . import batch
 from .attempt import ORPHAN_GRACE_S, SlurmAttempt
 from .client import SlurmClient
@@ -40,16 +40,7 @@ class SlurmExecutor:
         Raises InputError where Slurm has no such nodes, or another process has the folder.
         """
         self.client, self.site, self._declared = client, site, declared
-        self._mode = 0o711 if os.geteuid() == 0 else 0o700  # below root's folders users reach their own output
-        self._attempts_folder = folder.absolute() / "attempts"
-        try:
-            self._attempts_folder.mkdir(parents=True, exist_ok=True, mode=self._mode)
-            self._lock_fd = os.open(self._attempts_folder, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise InputError(f"{folder} cannot be used: {error.strerror}; name a folder that can be written") from error
-        if not records.lock(self._lock_fd):
-            os.close(self._lock_fd)
-            raise InputError(f"{folder} is in use by another controller; stop that or name another folder")
+        self._attempts_folder, self._mode, self._lock_fd = take(folder)
         self._lock = threading.RLock()
         self._woken = threading.Event()
         self._nodes: dict[str, SlurmNode] = {}

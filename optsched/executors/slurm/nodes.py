@@ -22,7 +22,7 @@ UNUSABLE = {
     "FUTURE": "does not exist yet", "BLOCKED": "is blocked", "POWERING_DOWN": "is being switched off",
 }
 """States in which a node takes no jobs, and how that is said."""
-SILENT = {"NOT_RESPONDING", "NO_RESPOND"}
+SILENT = {"NOT_RESPONDING", "NO_RESPOND", "UNKNOWN"}
 GPU = re.compile(r"gpu(?::([^:(,]+))??:(\d+)(?:\([^)]*\))?")
 
 

@@ -49,6 +49,6 @@ def _check_holding(client: SlurmClient) -> None:
         found = re.search(r"^JobSubmitPlugins\s*=\s*(.*)$", client.ask("scontrol", "show", "config"), re.MULTILINE)
         if found is not None and "lua" not in found[1].split(","):
             raise InputError(
-                "slurm.sbatch: Slurm holds no jobs, as its JobSubmitPlugins has no lua; `optsched setup slurm --sbatch` "
-                "prints what is to be added"
+                "slurm.sbatch: Slurm holds no jobs, as its JobSubmitPlugins has no lua; what is to be added is printed "
+                "by `optsched setup slurm --sbatch`"
             )
