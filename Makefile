@@ -29,7 +29,6 @@ test-ray: .venv-ray/.optsched
 	.venv-ray/bin/python tests/executors/ray/alone.py .venv-ray/bin/python -m pytest -m '' $(or $(TESTS),tests/executors/ray)
 
 test-kubernetes: $(ENV)/.optsched-dev
-	$(PIP) -e '.[kubernetes]' kubernetes-validate
 	tests/live/build_kubernetes.sh
 	$(BIN)/python -c 'import sys; from tests.live.kubernetes_cluster import missing; sys.exit(missing())'
 	$(BIN)/python -m pytest -m '' tests/executors/kubernetes tests/kueue tests/test_deploy.py
