@@ -107,7 +107,7 @@ def test_128_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
         folder = Path(name)
         (folder / "cluster.toml").write_text(TOML.format(conf=big.conf))
         draw = random.Random(0)
-        sizes = draw.choices((1, 2, 4, 8), (4, 2, 1, 1), k=500)
+        sizes = draw.choices((1, 2, 4, 8), (6, 2, 1, 0.5), k=500)
         with opened(read_settings(folder / "cluster.toml")) as controller:
             for i, gpus in enumerate(sizes):
                 job = Job(id=f"job{i}", gpus=gpus, duration_s=3600, profile=Profile())
@@ -139,21 +139,23 @@ def test_128_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
                 steps.append(time.monotonic() - at_s)
                 live = {one.key.job: one for one in controller.state.live_attempts()}
                 started = {job for job, one in live.items() if one.started_s is not None}
-                if len(live) == len(started) and live and len(steps) > 3:
+                if len(started) == len(sizes):
                     break
                 controller.executor.changes(0.2)
             wall_s = time.monotonic() - began_s
-            turning_s, ours = sum(steps), {**spent}
+            turning_s, took_s = sum(steps), {**spent}
             held = sum(slot.gpus for one in live.values() for slot in one.placement)
-            placed = {}
+            placed: dict[str, list[str]] = {}
             for line in big.slurm("squeue", "-h", "--states=RUNNING", "-o", "%k %N").splitlines():
                 comment, node = line.split()
                 key = AttemptKey.parse(comment)
                 assert key is not None
-                placed[key.job] = sorted(split_nodes(node))
+                placed.setdefault(key.job, []).extend(split_nodes(node))
             expected = {job: [slot.node for slot in one.placement] for job, one in live.items()}
-            assert placed == {job: sorted(nodes) for job, nodes in expected.items()}
-            assert len(started) >= 300 and held > 0.9 * 1024
+            assert {job: sorted(nodes) for job, nodes in placed.items()} == {
+                job: sorted(nodes) for job, nodes in expected.items()
+            }
+            assert len(started) == len(sizes) and held == sum(sizes)
             ids = [(slot.node, gpu) for job, one in live.items() for slot in one.placement
                    for gpu in controller.observed[one.key].gpu_ids[slot.node]]
             assert len(ids) == len(set(ids)) == held
@@ -169,10 +171,10 @@ def test_128_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
             print(json.dumps({
                 "running": len(started), "GPUs held": held, "until all run, s": round(wall_s, 1),
                 "turns": len(steps), "longest turn, s": round(max(steps), 2), "all turns, s": round(turning_s, 1),
-                "observe, s": round(ours["observe"], 1), "solve, s": round(ours["decide"], 1),
-                "apply, s": round(turning_s - ours["observe"] - ours["decide"], 1),
-                "in Slurm's programs, s": round(ours["slurm"], 1),
-                "share that is not Slurm's": round(1 - ours["slurm"] / turning_s, 2),
+                "observe, s": round(took_s["observe"], 1), "solve, s": round(took_s["decide"], 1),
+                "apply, s": round(turning_s - took_s["observe"] - took_s["decide"], 1),
+                "in Slurm's programs, s": round(took_s["slurm"], 1),
+                "share that is not Slurm's": round(1 - took_s["slurm"] / turning_s, 2),
                 "a later look, ms": round(1000 * statistics.median(looks)),
                 "squeue alone, ms": round(1000 * alone_s),
             }))
