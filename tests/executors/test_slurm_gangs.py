@@ -8,13 +8,23 @@ from pathlib import Path
 import pytest
 
 from optsched.executors.base import AttemptState, NoAnswer, Order, Refused
-from tests.live.slurm_cluster import SlurmCluster
+from tests.live.slurm_cluster import SlurmCluster, missing, slurm_cluster
 
 from .conformance import until
 from .test_slurm import jobs_of, open_with
 from .test_slurm_conformance import SlurmPlace
 
 RUN = "echo run >> runs; until test -e go; do sleep 0.05; done"
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmCluster]:
+    """One of its own: Slurm 22.05 loses count of the GPUs of a job that starts right after its controller does."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with slurm_cluster(nodes=2, gpus=4) as cluster:
+        yield cluster
 
 
 @pytest.fixture
