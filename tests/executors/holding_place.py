@@ -90,3 +90,4 @@ class HoldingPlace:
         for seen in self.executor.observe():
             self.executor.forget(seen.key)
         self.executor.close()
+        self.cluster.recount()

@@ -30,6 +30,10 @@ class SlurmPlace(Place):
     def return_node(self, node: str) -> None:
         self.cluster.set_node(int(node[1:]), "resume")
 
+    def clear(self) -> None:
+        super().clear()
+        self.cluster.recount()
+
     def restart_manager(self) -> None:
         self.cluster.until_saved()  # jobs that it has not written down yet it forgets
         self.cluster.kill_controller()
