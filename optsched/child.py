@@ -56,6 +56,7 @@ def _guard(solver_pid: int, request_fd: int, engine_pid: int, folder: str) -> No
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _adopt_orphans()
     status = _wait(solver_pid, request_fd, engine_pid)
+    hung_up = status is None
     if status is None:
         os.killpg(0, signal.SIGTERM)
         until_s = time.monotonic() + TERMINATE_GRACE_S
@@ -71,12 +72,19 @@ def _guard(solver_pid: int, request_fd: int, engine_pid: int, folder: str) -> No
                 os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
             os.waitpid(-1, 0)
-    if os.getppid() != engine_pid:  # nobody else is left to do it
+    if hung_up or os.getppid() != engine_pid:  # an engine that dies hangs up before it is seen to be gone
+        _remove(folder)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)  # as a shell reports a signal
+
+
+def _remove(folder: str) -> None:
+    try:
+        os.rmdir(folder)
+    except OSError:  # it is not empty
         import shutil
 
         shutil.rmtree(folder, ignore_errors=True)
-    code = os.waitstatus_to_exitcode(status)
-    os._exit(code if code >= 0 else 128 - code)  # as a shell reports a signal
 
 
 def _wait(solver_pid: int, request_fd: int, engine_pid: int) -> int | None:
