@@ -1,5 +1,5 @@
 # make demo    see it work          make test       the tests
-# make lint    ruff and mypy        make test-slow  the tests that take minutes
+# make lint    ruff and mypy        make test-slow  all, those that take minutes too, with other examples
 # make test-kubernetes              the tests that need a Kubernetes API server, which is built once (Debian 12, root)
 # make test-ray                     those that need a Ray cluster, in an environment of their own
 # Uses the active virtual environment; without one it makes .venv here.
@@ -23,7 +23,7 @@ test: $(ENV)/.optsched-dev
 	$(BIN)/python -m pytest -n 2
 
 test-slow: $(ENV)/.optsched-dev
-	$(BIN)/python -m pytest -m slow --hypothesis-profile=default
+	$(BIN)/python -m pytest -m '' --hypothesis-profile=default
 
 test-ray: .venv-ray/.optsched
 	.venv-ray/bin/python tests/executors/ray/alone.py .venv-ray/bin/python -m pytest -m '' $(or $(TESTS),tests/executors/ray)

@@ -186,7 +186,8 @@ def measure(works: Sequence[Work], submitted: dict[str, float], folder: Path) ->
         "lost GPU-seconds": round(lost_gpu_s),
         "makespan, s": round(last_s - min(submitted.values()), 1),
     }
-    return told, [jct - work.duration_s for jct, work in zip(jct_s, works, strict=True)]
+    waits_s = [jct - work.duration_s for jct, work in zip(jct_s, works, strict=True)]
+    return {**told, "longest waiting, s": round(max(waits_s), 1)}, waits_s
 
 
 def draw(waits: dict[str, list[float]], file: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress
+from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation
 from . import processes, records
 from .attempt_folder import NEVER_STARTED, RESTARTED, SUPERVISOR_KILLED, AttemptFolder
 
@@ -29,7 +29,6 @@ class Attempt:
         self._pidfds: dict[str, int] = {}
         self._begun: dict[str, dict[str, Any]] = {}
         self._endings: dict[str, Ending] = {}
-        self._progress: tuple[tuple[int, int], Progress | None] | None = None
 
     # ---------------------------------------------------------------------------------------------- what it holds
 
@@ -185,7 +184,7 @@ class Attempt:
             state=state,
             gpu_ids={node["name"]: tuple(node["gpu_ids"]) for node in nodes},
             started_s=max((start for start in starts if start is not None), default=None),
-            progress=self._look_at_progress(),
+            progress=self.folder.progress(),
             output=self.folder.output(),
         )
         return common if state is not AttemptState.ENDED else self._with_ending(common)
@@ -214,16 +213,6 @@ class Attempt:
             peak_memory_gib=sum(ending["peak_memory_gib"] for ending in used) if used else None,
             cpu_s=sum(ending["cpu_s"] for ending in used) if used else None,
         )
-
-    def _look_at_progress(self) -> Progress | None:
-        try:
-            seen = os.lstat(self.folder.progress_path)
-        except OSError:
-            return None
-        stamp = (seen.st_mtime_ns, seen.st_ino)
-        if self._progress is None or self._progress[0] != stamp:
-            self._progress = (stamp, self.folder.progress())
-        return self._progress[1]
 
 
 def exit_status(statuses: list[int | None]) -> int | None:

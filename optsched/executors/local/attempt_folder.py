@@ -53,6 +53,7 @@ class AttemptFolder:
         self.path = attempts / key.job / str(key.number)
         self.spec: dict[str, Any] | None = records.read(str(self.path / "spec.json"))
         self.damaged = self.spec is None and (self.path / "spec.json").exists()
+        self._progress: tuple[tuple[int, int], Progress | None] | None = None
 
     @property
     def nodes(self) -> list[dict[str, Any]]:
@@ -155,7 +156,18 @@ class AttemptFolder:
         return True
 
     def progress(self) -> Progress | None:
-        """What the command last reported; None where that is nothing or makes no sense."""
+        """What the command last reported, read again when it has changed; None where that is nothing or makes no
+        sense."""
+        try:
+            seen = os.lstat(self.progress_path)
+        except OSError:
+            return None
+        stamp = (seen.st_mtime_ns, seen.st_ino)
+        if self._progress is None or self._progress[0] != stamp:
+            self._progress = (stamp, self._read_progress())
+        return self._progress[1]
+
+    def _read_progress(self) -> Progress | None:
         try:
             record = records.read(str(self.progress_path))
         except OSError:

@@ -1,6 +1,5 @@
 """One attempt as the executor knows it: what its files and Ray say by now."""
 
-import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -8,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..base import AttemptKey, AttemptState, Observation, Progress
+from ..base import AttemptKey, AttemptState, Observation
 from ..local import records
 from ..local.attempt import exit_status
 from ..local.attempt_folder import NEVER_STARTED, AttemptFolder
@@ -44,7 +43,6 @@ class RayAttempt:
         self._endings: dict[str, dict[str, Any]] = {}
         self._gone_s: dict[str, float] = {}
         self._fenced_s: dict[str, float] = {}
-        self._progress: tuple[tuple[int, int], Progress | None] | None = None
 
     def gpus(self) -> dict[str, int]:
         """GPUs that it holds, by node, until it has ended."""
@@ -175,7 +173,7 @@ class RayAttempt:
             state=state,
             gpu_ids={name: tuple(found["gpu_ids"]) for name, found in ready.items() if found is not None},
             started_s=max(starts, default=None),
-            progress=self._look_at_progress(),
+            progress=self.folder.progress(),
             output=self.folder.output(),
         )
 
@@ -199,16 +197,6 @@ class RayAttempt:
             peak_memory_gib=sum(ending["peak_memory_gib"] for ending in used) if used else None,
             cpu_s=sum(ending["cpu_s"] for ending in used) if used else None,
         )
-
-    def _look_at_progress(self) -> Progress | None:
-        try:
-            seen = os.lstat(self.folder.progress_path)
-        except OSError:
-            return None
-        stamp = (seen.st_mtime_ns, seen.st_ino)
-        if self._progress is None or self._progress[0] != stamp:
-            self._progress = (stamp, self.folder.progress())
-        return self._progress[1]
 
 
 def said(job: Mapping[str, Any]) -> str:
