@@ -96,6 +96,7 @@ class Controller:
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
+        self._silence_noted = False
         self._forgotten: set[AttemptKey] = set()
         self._strangers: set[AttemptKey] = set()
 
@@ -139,7 +140,7 @@ class Controller:
             self._silent(str(error))
             return
         now_s = self.clock.now_s()
-        self._answered_s = now_s
+        self._answered_s, self._silence_noted = now_s, False
         self.record(*node_news(self.state, self.statuses), *news(self.state, self.observed, now_s, self.clock.steady_s))
         for key, seen in self.observed.items():
             job = self.state.jobs.get(key.job)
@@ -158,6 +159,9 @@ class Controller:
     def _silent(self, why: str) -> None:
         if self.clock.now_s() - self._answered_s < SILENT_S:
             return
+        if not self._silence_noted:
+            self._silence_noted = True
+            self.record(Noted(text=f"nothing is known of the nodes: {why}"))
         self.record(*(
             AttemptLost(job=attempt.key.job, number=attempt.key.number, reason=why)
             for attempt in self.state.live_attempts() if attempt.lost is None

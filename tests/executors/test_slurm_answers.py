@@ -129,6 +129,11 @@ def test_programs_that_are_not_there(tmp_path: Path) -> None:
         SlurmClient(1.0, programs=tmp_path)
 
 
+def test_a_slurm_conf_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"slurm\.conf: there is no file"):
+        SlurmClient(1.0, conf=tmp_path / "slurm.conf")
+
+
 def test_a_program_that_does_not_answer(tmp_path: Path) -> None:
     for name in ("sbatch", "squeue", "scancel", "scontrol", "sinfo"):
         (tmp_path / name).write_text("#!/bin/sh\nsleep 600 & wait\n")

@@ -26,8 +26,10 @@ class SlurmClient:
 
     def __init__(self, patience_s: float, conf: Path | None = None, programs: Path | None = None) -> None:
         """`conf` is the slurm.conf to use and `programs` the folder of Slurm's programs, where they are not to be
-        found as usual. Raises InputError where a program is missing."""
+        found as usual. Raises InputError where a program or that file is missing."""
         self.patience_s = patience_s
+        if conf is not None and not conf.is_file():
+            raise InputError(f"slurm.conf: there is no file {conf}; name that of the cluster, or leave it out")
         path = os.environ.get("PATH", os.defpath) if programs is None else str(programs)
         found = {name: shutil.which(name, path=path) for name in PROGRAMS}
         missing = [name for name, at in found.items() if at is None]
