@@ -234,6 +234,17 @@ def test_no_answer_is_lost_not_done(lab: Lab) -> None:
     assert lab.status() == {"a": "completed", "b": "completed"}
 
 
+def test_silence_is_noted_once_each_time(lab: Lab) -> None:
+    """Also where no attempt goes on that could be lost."""
+    for _ in range(2):
+        lab.executor.silent = True
+        lab.run(100)
+        lab.executor.silent = False
+        lab.run(10)
+    notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
+    assert notes == ["nothing is known of the nodes: the network is down"] * 2
+
+
 def test_a_clock_that_jumps_is_noted_and_nothing_else_happens(lab: Lab) -> None:
     lab.submit("a", 8, 20.0)
     lab.run(5)
