@@ -136,9 +136,14 @@ class KubernetesApi:
         return there if name is None else f"{there}/{quote(name, safe='')}"
 
     def _list(self, path: str, what: str, **query: str | None) -> tuple[list[dict[str, Any]], str]:
+        """Return the objects by namespace and name, and the version of the list.
+
+        A list from the server's cache, which resourceVersion=0 allows, comes in no order.
+        """
         try:
             found = self._ask("GET", path, None, resourceVersion="0", **query)
-            return list(found["items"]), str(found["metadata"]["resourceVersion"])
+            items = sorted(found["items"], key=_full_name)
+            return items, str(found["metadata"]["resourceVersion"])
         except Rejected as error:
             raise NoAnswer(f"the API server at {self.address} does not list {what}: {error}") from None
         except (KeyError, TypeError):
@@ -198,6 +203,10 @@ class KubernetesApi:
 def refused(error: Rejected) -> Refused:
     """What the server said, as an executor's own word."""
     return Refused(f"Kubernetes refused it: {error}")
+
+
+def _full_name(item: Mapping[str, Any]) -> tuple[str, str]:
+    return str(item["metadata"].get("namespace") or ""), str(item["metadata"]["name"])
 
 
 def _why(error: BaseException) -> str:
