@@ -16,21 +16,23 @@ NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 @click.option("--partition", default="optsched", show_default=True, metavar="NAME", help="A partition of their own.")
 @click.option("--reservation", metavar="NAME", help="Instead: a reservation, for which no file is changed.")
 @click.option("--sbatch", is_flag=True, help="Have optsched run what users submit to that partition by sbatch, too.")
-@click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
-              help="The state folder, seen by all nodes under this name.")
+@click.option("--shared", type=click.Path(path_type=Path), metavar="DIR",
+              help="The folder for attempts, which all nodes see under this name.")
+@click.option("--state", type=click.Path(path_type=Path), default="state", show_default=True,
+              metavar="DIR", help="The folder of the journal, on a disk of the controller's host.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the lines as files there.")
 @json_option
 @quiet_option
 def command(
     manager: str, nodes: str, user: str, partition: str, reservation: str | None, sbatch: bool,
-    state: Path | None, output: Path | None, as_json: bool, quiet: bool,
+    shared: Path | None, state: Path, output: Path | None, as_json: bool, quiet: bool,
 ) -> int:
     """Print the few lines that make nodes of a Slurm cluster optsched's, and the cluster.toml that goes with them.
 
     \b
-    optsched setup slurm --nodes gpu-[0-3] --user root --state /shared/optsched
+    optsched setup slurm --nodes gpu-[0-3] --user root --shared /shared/optsched
     optsched setup slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup
-    optsched setup slurm --nodes gpu-[0-3] --user root --partition gpu --sbatch --state /shared/optsched -o setup
+    optsched setup slurm --nodes gpu-[0-3] --user root --partition gpu --sbatch --shared /shared/optsched -o setup
     """
     import json
     import re
@@ -53,8 +55,11 @@ def command(
         raise InputError("a reservation is for jobs of its own users only; for a controller of root make a partition")
     if sbatch and (reservation is not None or user != "root"):
         raise InputError("with --sbatch optsched starts jobs of all users: give --user root, and no reservation")
-    where = str((state or Path("state")).absolute())
-    files = setup_sbatch(nodes, partition, where) if sbatch else setup(nodes, user, partition, reservation, where)
+    common, own = str((shared or Path("shared")).absolute()), str(state)
+    files = (
+        setup_sbatch(nodes, partition, common, own) if sbatch
+        else setup(nodes, user, partition, reservation, common, own)
+    )
     if output is not None:
         there = [name for name in files if (output / name).exists()]
         if there:

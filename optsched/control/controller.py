@@ -329,7 +329,7 @@ class Controller:
 
     def checkpoints(self, job: str) -> Path:
         """Where a job saves, whatever its attempt."""
-        return self.settings.state / "checkpoints" / job
+        return self.settings.attempts / "checkpoints" / job
 
     # -------------------------------------------------------------------------------------------- between turns
 

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from .. import __version__
 from ..errors import InputError
@@ -14,6 +15,7 @@ from .clock import SteadyClock
 from .controller import Controller
 from .events import ControllerStarted, Noted
 from .journal import Journal
+from .journal_disk import check_journal_disk
 from .learning import Learning
 from .settings import Settings
 
@@ -29,18 +31,9 @@ def opened(settings: Settings) -> Iterator[Controller]:
     damaged.
     """
     check_executor(settings.executor)  # before anything is written
+    check_journal_disk(settings.state)
     fresh = not settings.state.exists()
-    try:
-        settings.state.mkdir(parents=True, exist_ok=True, mode=0o711)
-        lock = os.open(settings.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise InputError(
-            f"{settings.state}: cannot be used: {error.strerror}; name a folder that can be written as state"
-        ) from None
-    if not _locked(lock):
-        os.close(lock)
-        raise InputError(f"{settings.state}: another controller runs on it; stop that one first")
-    try:
+    with alone(settings.state):
         try:
             executor = open_executor(settings)
         except InputError:
@@ -62,6 +55,25 @@ def opened(settings: Settings) -> Iterator[Controller]:
                 journal.close()
         finally:
             executor.close()
+
+
+@contextmanager
+def alone(state: Path) -> Iterator[None]:
+    """Keep other controllers from the folder `state`, which is made where it is not there.
+
+    Raises InputError where it cannot be used or a controller has it.
+    """
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o711)
+        lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError(
+            f"{state}: cannot be used: {error.strerror}; name a folder that can be written as state"
+        ) from None
+    try:
+        if not _locked(lock):
+            raise InputError(f"{state}: another controller runs on it; stop that one first")
+        yield
     finally:
         os.close(lock)
 

@@ -85,7 +85,8 @@ class SlurmSettings(Part):
     only user. `account` pays; `options` are further words for sbatch. Slurm is asked every `poll`, and each of its
     programs may take `timeout`. `conf` is the slurm.conf, `programs` the folder of Slurm's programs and `python` the
     interpreter on the nodes, where they are not the usual ones. With `sbatch` jobs that users submit to Slurm
-    themselves are run too, those that its job_submit.lua holds (see `optsched setup slurm --sbatch`)."""
+    themselves are run too, those that its job_submit.lua holds (see `optsched setup slurm --sbatch`) as long as the
+    file `heartbeat` tells it that a controller runs."""
 
     partition: str | None = None
     reservation: str | None = None
@@ -97,6 +98,7 @@ class SlurmSettings(Part):
     programs: Path | None = None
     python: str | None = None
     sbatch: bool = False
+    heartbeat: Path | None = None
 
 
 class RaySettings(Part):
@@ -158,7 +160,8 @@ class KueueSettings(Part):
 
 
 class Settings(Part):
-    """The whole file. `state` is the folder of journal and attempts, relative to the file.
+    """The whole file. `state` is the folder of the journal, on a disk of this host; `shared` is the one
+    that all nodes see, with attempts and checkpoints, `state` without it. Both are relative to the file.
 
     A round is decided whenever something has changed, and at the latest `every` after the one before; `budget` is its
     wall clock. `length` is the time over which a round's options are valued. `grace` is how long a job may save, and
@@ -168,6 +171,7 @@ class Settings(Part):
     format: Literal["optsched-cluster/1"]
     name: str = "cluster"
     state: Path = Path("state")
+    shared: Path | None = None
     executor: str = "local"
     objective: str = "wct"
     solver: str = "price"
@@ -184,6 +188,11 @@ class Settings(Part):
     slurm: SlurmSettings = SlurmSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
     kueue: KueueSettings = KueueSettings()
+
+    @property
+    def attempts(self) -> Path:
+        """The folder in which jobs report and save, which every node sees under this name."""
+        return self.shared or self.state
 
     @property
     def cluster(self) -> Cluster:
@@ -211,7 +220,11 @@ def read_settings(path: Path) -> Settings:
         )
         raise InputError(f"{path}: {faults}") from None
     _check(path, settings)
-    return settings.model_copy(update={"state": (path.parent / settings.state).absolute()})
+    folders = {"state": settings.state, "shared": settings.shared}
+    return settings.model_copy(update={
+        name: (path.parent / folder).absolute() for name, folder in folders.items()
+        if folder is not None
+    })
 
 
 def _check(path: Path, settings: Settings) -> None:

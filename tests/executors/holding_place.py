@@ -28,7 +28,10 @@ class HoldingPlace:
 
     def open(self) -> SbatchExecutor:
         inner = self.cluster.executor(self.cluster.shared)
-        site = Site(partition="optsched", poll_s=0.1, python=everybodys_python())
+        site = Site(
+            partition="optsched", poll_s=0.1, python=everybodys_python(),
+            heartbeat=self.cluster.heartbeat,
+        )
         return SbatchExecutor(self.cluster.shared, inner, inner.client, site)
 
     def reopen(self) -> None:

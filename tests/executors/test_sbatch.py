@@ -115,7 +115,7 @@ def test_saved_and_resumed_elsewhere(place: HoldingPlace) -> None:
     for _ in range(2):
         place.executor.checkpoint_stop(first, 60)
     assert place.end(first) == (85, None)
-    assert place.says(job, "%T %r") == "SPECIAL_EXIT JobHeldUser"
+    assert place.says(job, "%T %r") == "PENDING job requeued in held state"
     assert place.arrival(job).gone is None
     began_s = time.monotonic()
     second = place.start(job, "n2", number=2)

@@ -24,7 +24,11 @@ def test_lua_names_the_partition() -> None:
     assert '["a\\"b"] = true' in files["job_submit.lua"] and '"/state/sbatch/progress"' in files["job_submit.lua"]
     assert "@" not in files["job_submit.lua"].replace("@param", "")
     assert "sbatch = true" in files["cluster.toml"]
-    assert Path(files["cluster.toml"].split("state = ")[1].split()[0].strip('"')) == Path("/state")
+    assert Path(files["cluster.toml"].split("shared = ")[1].split()[0].strip('"')) == Path("/state")
+    assert '"/run/optsched/a\\"b.heartbeat"' in files["job_submit.lua"]
+    settings = [line.partition("=")[0] for line in files["slurm.conf.part"].splitlines()
+                if not line.startswith("#")]
+    assert settings == ["JobSubmitPlugins"]  # nothing that other partitions would feel
 
 
 class Slurm(SlurmClient):
@@ -74,10 +78,10 @@ def test_setup_for_one_user_is_refused(more: list[str]) -> None:
 
 def test_setup(tmp_path: Path) -> None:
     words = ["setup", "slurm", "--nodes", "n[1-2]", "--user", "root", "--partition", "gpu", "--sbatch"]
-    done = CliRunner().invoke(main, [*words, "--state", "/shared/o", "-o", str(tmp_path / "setup")])
+    done = CliRunner().invoke(main, [*words, "--shared", "/shared/o", "-o", str(tmp_path / "setup")])
     assert done.exit_code == 0, done.output
     settings = read_settings(tmp_path / "setup" / "cluster.toml")
-    assert settings.slurm.sbatch and settings.slurm.partition == "gpu" and settings.state == Path("/shared/o")
+    assert settings.slurm.sbatch and settings.slurm.partition == "gpu" and settings.attempts == Path("/shared/o")
     lua = (tmp_path / "setup" / "job_submit.lua").read_text()
     assert '{ ["gpu"] = true }' in lua and '"/shared/o/sbatch/progress"' in lua
 

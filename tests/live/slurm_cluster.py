@@ -103,7 +103,9 @@ class SlurmCluster:
             first=first + 1, last=first + self.nodes,
         )
         if self.holds:
-            files = setup_sbatch(f"n[1-{self.nodes}]", "optsched", str(self.shared))
+            files = setup_sbatch(
+                f"n[1-{self.nodes}]", "optsched", str(self.shared), heartbeat=str(self.heartbeat),
+            )
             (self.folder / "etc" / "job_submit.lua").write_text(files["job_submit.lua"])
             added = [line.partition("=")[0] for line in files["slurm.conf.part"].splitlines() if line[0] != "#"]
             kept = [line for line in conf.splitlines() if line.partition("=")[0] not in added]
@@ -125,6 +127,11 @@ class SlurmCluster:
     def shared(self) -> Path:
         """A state folder for a controller that runs held jobs."""
         return self.folder / "shared"
+
+    @property
+    def heartbeat(self) -> Path:
+        """What tells job_submit.lua that a controller runs."""
+        return self.folder / "heartbeat" / "optsched"
 
     def _numbers(self) -> range:
         return range(1, self.nodes + 1)
@@ -286,7 +293,9 @@ def main() -> None:
         sys.exit(reason)
     nodes, gpus, holds = (*map(int, sys.argv[1:]), *(4, 4, 0)[len(sys.argv) - 1 :])
     with slurm_cluster(nodes, gpus, bool(holds)) as cluster:
-        print(f"export SLURM_CONF={cluster.conf}" + (f"\nstate = \"{cluster.shared}\"" if holds else ""))
+        print(f"export SLURM_CONF={cluster.conf}")
+        if holds:
+            print(f'shared = "{cluster.shared}"\n[slurm]\nheartbeat = "{cluster.heartbeat}"')
         input("up; Enter ends it: ")
 
 

@@ -43,6 +43,7 @@ conf = "{conf}"
 partition = "optsched"
 poll = "0.2s"
 sbatch = true
+heartbeat = "{state}/../heartbeat/optsched"
 """
 PROGRAM = """#!/bin/sh
 echo >> {folder}/calls; n=$(wc -l < {folder}/calls); point=$(cat {folder}/point)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def open_kubernetes(settings: "Settings") -> KubernetesExecutor:
     """Pods of the Kubernetes cluster that `[kubernetes]` names, one a node.
 
-    Attempts are kept below the state folder, on a volume that every pod mounts. Raises InputError.
+    Attempts are kept below the shared folder, on a volume that every pod mounts. Raises InputError.
     """
     given = settings.kubernetes
     emulated = next((part.name for part in settings.nodes if part.emulate), None)
@@ -28,7 +28,7 @@ def open_kubernetes(settings: "Settings") -> KubernetesExecutor:
         container=given.container, python=given.python, poll_s=float(given.poll),
         start_timeout_s=float(given.start_timeout), grace_s=float(settings.grace),
     )
-    site.check(str(settings.state.absolute()))
+    site.check(str(settings.attempts))
     api = KubernetesApi(given.kubeconfig, given.context, given.namespace, float(given.timeout))
     declared = {node.name: node for part in settings.nodes for node in part.nodes()}
-    return KubernetesExecutor(settings.state, api, site, declared)
+    return KubernetesExecutor(settings.attempts, api, site, declared)

@@ -74,8 +74,8 @@ class Site:
         found = [volume for volume in self.volumes if PurePosixPath(path).is_relative_to(volume.mount)]
         return max(found, key=lambda volume: len(PurePosixPath(volume.mount).parts), default=None)
 
-    def check(self, state: str) -> None:
-        """Raises InputError for what no pod can be made of, or pods that would not have the folder `state`."""
+    def check(self, shared: str) -> None:
+        """Raises InputError for what no pod can be made of, or pods that would not have the folder `shared`."""
         if not RESOURCE.fullmatch(self.gpu):
             raise InputError(f"kubernetes.gpu: {self.gpu!r} is no name of a resource, as nvidia.com/gpu")
         for each in self.volumes:
@@ -89,11 +89,11 @@ class Site:
             taken = next((name for name in given if name in own), None)
             if taken is not None:
                 raise InputError(f"kubernetes.{where}: {taken} is set for each job; leave it out")
-        volume = self.mounted(state)
+        volume = self.mounted(shared)
         if volume is None or volume.read_only:
             what = "is not on one of" if volume is None else "can only be read on"
             raise InputError(
-                f"state: {state} {what} kubernetes.volumes, so that no pod could report there; name the volume it is "
+                f"shared: {shared} {what} kubernetes.volumes, so that no pod could report there; name the volume it is "
                 'on, as volumes = [{mount = "/shared", claim = "shared"}]'
             )
 

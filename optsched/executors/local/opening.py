@@ -15,4 +15,4 @@ def open_local(settings: "Settings") -> LocalExecutor:
     Attempts are kept below the state folder. Raises InputError.
     """
     nodes = [LocalNode(node=node, emulate=part.emulate) for part in settings.nodes for node in part.nodes()]
-    return LocalExecutor(settings.state, nodes)
+    return LocalExecutor(settings.attempts, nodes)

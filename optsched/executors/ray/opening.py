@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def open_ray(settings: "Settings") -> RayExecutor:
     """Jobs of the Ray cluster that `[ray]` names, one a node.
 
-    Attempts are kept below the state folder, which all its nodes share. Raises InputError.
+    Attempts are kept below the folder that all its nodes share. Raises InputError.
     """
     ray = settings.ray
     if not ray.address.startswith(("http://", "https://")):
@@ -24,6 +24,6 @@ def open_ray(settings: "Settings") -> RayExecutor:
     server = JobServer(ray.address, ray.headers, token_file, float(ray.timeout))
     nodes = [node for part in settings.nodes for node in part.nodes()]
     return RayExecutor(
-        settings.state, server, nodes, label=ray.label, python=ray.python, poll_s=float(ray.poll),
+        settings.attempts, server, nodes, label=ray.label, python=ray.python, poll_s=float(ray.poll),
         start_timeout_s=float(ray.start_timeout), grace_s=float(settings.grace),
     )

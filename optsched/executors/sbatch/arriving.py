@@ -12,6 +12,9 @@ STATES = {
     "CANCELLED": "it was cancelled in Slurm", "TIMEOUT": "its time limit in Slurm was reached",
     "NODE_FAIL": "a node failed, and Slurm does not requeue it",
 }
+REQUEUE_DELAY_S = 125.0
+"""Slurm's own wait before a requeued job (`cred_expire` and a bit), which a release here cuts short."""
+LEFT = "it is left to Slurm"
 ELSEWHERE = "it was started in Slurm by somebody else"
 
 
@@ -31,10 +34,15 @@ class Arriving:
         self._read = {origin: read for origin, read in self._read.items() if origin in present}
         left: set[str] = set()
         for job in jobs:
-            if job.left or job.whole in left:
+            if job.left:
+                if isinstance(self._read.get(job.origin), Request):  # it was an arrival
+                    yield Arrival(origin=job.origin, name=job.target, gone=LEFT)
+                continue
+            if job.whole in left:
                 continue
             may = job.task is None or not job.limit or job.origin in open_tasks
-            ready = job.waits and not job.depends and job.eligible_s <= now_s and may
+            delay_s = REQUEUE_DELAY_S if job.restarts else 0.0
+            ready = job.waits and not job.depends and job.eligible_s <= now_s + delay_s and may
             read = self._request(job, nodes) if ready else self._read.get(job.origin)
             gone, cancelled = _gone(job, live), job.over and "CANCELLED" in job.states
             if isinstance(read, str):

@@ -18,6 +18,7 @@ from ..slurm.nodes import ask_nodes
 from ..slurm.site import Site
 from .arriving import Arriving
 from .attempt import SbatchAttempt
+from .heartbeat import Heartbeat
 from .jobs_json import HeldJob, HeldJobs
 from .request import memory_share_mib, node_count
 from .telling import Teller
@@ -48,6 +49,7 @@ class SbatchExecutor:
         except OSError as error:
             raise InputError(f"{self._progress} cannot be made: {error.strerror}") from error
         self._arriving = Arriving()
+        self._heartbeat = None if site.heartbeat is None else Heartbeat(site.heartbeat)
 
     # ------------------------------------------------------------------------------------------------- to see
 
@@ -71,6 +73,8 @@ class SbatchExecutor:
                 except OSError as error:
                     reason = f"its record cannot be written: {error.strerror}"
                     found.append(Observation(key=attempt.key, state=AttemptState.UNREACHABLE, reason=reason))
+        if self._heartbeat is not None:
+            self._heartbeat.beat()
         mine = {seen.key for seen in found}
         return (*found, *(seen for seen in others if seen.key not in mine))
 

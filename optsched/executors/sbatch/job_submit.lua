@@ -3,7 +3,10 @@
 local PARTITIONS = { [@PARTITION@] = true }
 local CONTROLLER = 0 -- whose jobs with optsched's own comment are its own, and are not held
 local PROGRESS = @PROGRESS@ -- a folder in which jobs may report their steps
+local HEARTBEAT = @HEARTBEAT@ -- a file with the Unix time at which a controller last looked at its jobs
+local SILENT_S = 120 -- after so long without one, Slurm starts jobs as if optsched were not there
 local ON_HOLD = " [on hold]"
+local RELEASED = " released"
 
 math.randomseed(os.time() + (tonumber(tostring({}):match("0x(%x+)") or "0", 16) % 1000000007))
 
@@ -20,6 +23,14 @@ local function is_held(job_desc, part_list)
   return false
 end
 
+local function is_driven()
+  local file = io.open(HEARTBEAT)
+  if file == nil then return false end
+  local at_s = file:read("*n")
+  file:close()
+  return at_s ~= nil and math.abs(os.time() - at_s) <= SILENT_S
+end
+
 local function token_of(text) return string.match(text or "", "^optsched (%d+%.%d+)") end
 
 local function without_mark(text)
@@ -31,6 +42,10 @@ function optsched_job_submit(job_desc, part_list, submit_uid)
   local comment = job_desc.comment or ""
   if submit_uid == CONTROLLER and string.match(comment, "^optsched:[^:]+:%d+$") then return slurm.SUCCESS end
   if not is_held(job_desc, part_list) then return slurm.SUCCESS end
+  if not is_driven() then
+    slurm.log_user("optsched does not answer; Slurm starts the job by itself")
+    return slurm.SUCCESS
+  end
   local token = string.format("%d.%09d", os.time(), math.random(0, 999999999))
   job_desc.admin_comment = "optsched " .. token
   if job_desc.priority == 0 then
@@ -39,6 +54,7 @@ function optsched_job_submit(job_desc, part_list, submit_uid)
     job_desc.comment = without_mark(comment)
   end
   job_desc.priority = 0
+  if job_desc.requeue == slurm.NO_VAL16 then job_desc.requeue = 1 end -- whatever the cluster's JobRequeue says
   if job_desc.array_inx == nil and job_desc.script ~= nil then
     job_desc.environment["OPTSCHED_PROGRESS"] = PROGRESS .. "/" .. token .. ".json"
   end
@@ -57,8 +73,16 @@ function optsched_job_modify(job_desc, job_rec, part_list, modify_uid)
   local priority = job_desc.priority
   if token == nil or priority == nil or priority == slurm.NO_VAL then return slurm.SUCCESS end
   local state = string.sub(job_rec.admin_comment, #("optsched " .. token) + 2)
-  if string.match(state, "^not planned") then return slurm.SUCCESS end
-  if modify_uid == CONTROLLER and (priority == 0 or state ~= "") then return slurm.SUCCESS end -- it has written its key
+  if string.match(state, "^not planned") or not is_driven() then return slurm.SUCCESS end
+  if modify_uid == CONTROLLER then
+    if priority == 0 then return slurm.SUCCESS end
+    if state ~= "" and not string.match(state, RELEASED .. "$") then -- the controller has just written its key
+      job_desc.admin_comment = job_rec.admin_comment .. RELEASED
+    else
+      job_desc.admin_comment = "optsched " .. token .. " not planned: an administrator released it"
+    end
+    return slurm.SUCCESS
+  end
   local comment = without_mark(job_desc.comment or job_rec.comment)
   if priority == 0 then
     job_desc.comment = comment .. ON_HOLD

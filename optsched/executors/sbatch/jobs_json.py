@@ -15,9 +15,12 @@ from ..slurm.jobs import OVER, WAITING
 from ..slurm.nodes import number, words
 from ..slurm.site import split_nodes
 
-MARK = re.compile(r"optsched ([0-9]+\.[0-9]+)(?: (optsched:\S+)| (not planned)\b.*)?", re.DOTALL)
+MARK = re.compile(
+    r"optsched ([0-9]+\.[0-9]+)(?: (optsched:\S+)( released)?| (not planned)\b.*)?", re.DOTALL
+)
 """What job_submit.lua and this package write into a job's AdminComment, which users cannot: a text that no other
-job bears, then the last attempt that was started of it, or that it is left alone."""
+job bears, then the last attempt that was started of it and whether its key has been used to release it, or that it is
+left alone."""
 ON_HOLD = "[on hold]"
 """What job_submit.lua adds to the comment of a job whose user holds it."""
 INDICES = re.compile(r"gpu(?::[^:(]+)?:[0-9]+\(IDX:([0-9,-]+)\)")
@@ -36,8 +39,8 @@ class HeldJob:
     """A job that job_submit.lua has marked with `token`, as Slurm has it.
 
     `target` is what scontrol calls it: a number, or that of an array and a `task` of it. `states` are Slurm's, capital
-    letters; `status` is how its last run ended, the negative number of a signal. `left` says that it is none of ours
-    any more. `entry` has all that Slurm says, read by `request_of` where a job is new.
+    letters; `status` is how its last run ended, the negative number of a signal. `released` says that `key` was used to
+    release it, `left` that it is none of ours any more. `entry` has all that Slurm says, read by `request_of` where a job is new.
     """
 
     token: str
@@ -57,6 +60,7 @@ class HeldJob:
     eligible_s: float
     depends: bool
     key: AttemptKey | None
+    released: bool
     left: bool
     held: bool
     entry: Mapping[str, Any]
@@ -182,7 +186,7 @@ def _job(entry: Mapping[str, Any], mark: re.Match[str], target: str, task: int |
         status=exit_status(entry["exit_code"]), nodes=nodes, gpu_ids=_gpu_ids(nodes, entry.get("gres_detail") or []),
         started_s=number(entry.get("start_time")) or None, ended_s=number(entry.get("end_time")) or None,
         eligible_s=float(number(entry.get("eligible_time")) or 0), depends=bool(entry.get("dependency")),
-        key=AttemptKey.parse(mark[2] or ""), left=mark[3] is not None, held=ON_HOLD in (entry.get("comment") or ""),
+        key=AttemptKey.parse(mark[2] or ""), released=mark[3] is not None, left=mark[4] is not None, held=ON_HOLD in (entry.get("comment") or ""),
         entry=entry,
     )
 

@@ -39,7 +39,7 @@ class Teller:
         released = attempt.record.get("release")
         if released and (job.priority or not attempt.mine(job)):
             return  # it is on its way; or Slurm has forgotten it, which `look` finds out
-        if not attempt.mine(job):
+        if job.released or not attempt.mine(job):
             memory_mib = attempt.record["memory_mib"]
             self.tell(
                 "scontrol", "update", f"jobid={job.target}",

@@ -3,23 +3,24 @@
 import os
 import re
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import InputError
 from ..base import NoAnswer, Refused
 from .client import SlurmClient
 from .executor import SlurmExecutor
-from .site import Site
+from .site import Site, heartbeat_of
 
 if TYPE_CHECKING:
-    from ...control.settings import Settings
+    from ...control.settings import Settings, SlurmSettings
     from ..sbatch.executor import SbatchExecutor
 
 
 def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
     """Jobs of a Slurm partition or reservation, which `[slurm]` names; with `sbatch` those of its users too.
 
-    Attempts are kept below the state folder, which all its nodes share. Raises InputError.
+    Attempts are kept below the folder that all its nodes share. Raises InputError.
     """
     slurm = settings.slurm
     emulated = next((part.name for part in settings.nodes if part.emulate), None)
@@ -29,18 +30,27 @@ def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
     site = Site(
         partition=slurm.partition, reservation=slurm.reservation, account=slurm.account, options=slurm.options,
         poll_s=float(slurm.poll), python=slurm.python,
+        heartbeat=_heartbeat(slurm) if slurm.sbatch else None,
     )
     declared = {node.name: node for part in settings.nodes for node in part.nodes()}
     if slurm.sbatch and os.geteuid() != 0:
         raise InputError("slurm.sbatch: only a controller that runs as root may start jobs of others; leave it out")
     if slurm.sbatch:
         _check_holding(client)
-    executor = SlurmExecutor(settings.state, client, site, declared)
+    executor = SlurmExecutor(settings.attempts, client, site, declared)
     if not slurm.sbatch:
         return executor
     from ..sbatch.executor import SbatchExecutor
 
-    return SbatchExecutor(settings.state, executor, client, site)
+    return SbatchExecutor(settings.attempts, executor, client, site)
+
+
+def _heartbeat(slurm: "SlurmSettings") -> Path:
+    if slurm.heartbeat is not None:
+        return slurm.heartbeat
+    if slurm.partition is None:
+        raise InputError("slurm.sbatch: says nothing of whose jobs; name the partition in [slurm]")
+    return heartbeat_of(slurm.partition)
 
 
 def _check_holding(client: SlurmClient) -> None:

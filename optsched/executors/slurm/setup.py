@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from .site import heartbeat_of
+
 HOLDING = Path(__file__).parent.parent / "sbatch" / "job_submit.lua"
 PARTITION = """\
 # Add to slurm.conf, then: scontrol reconfigure
@@ -24,7 +26,8 @@ scontrol create reservation reservationname={reservation} users={user} nodes='{n
 CLUSTER = """\
 format = "optsched-cluster/1"
 executor = "slurm"
-state = {state}   # all nodes must see it under this name
+state = {state}   # the journal: a disk of this host
+shared = {shared}   # attempts: all nodes must see it under this name
 
 [slurm]
 {where}
@@ -38,20 +41,22 @@ state = {state}   # all nodes must see it under this name
 SBATCH = """\
 # Add to slurm.conf, with job_submit.lua beside it, then: scontrol reconfigure
 # Jobs that users submit to the partition {partition} are held, and optsched releases them.
+# Where there is such a line already, add lua to its list. Jobs of other partitions are let through
+# unchanged, and no other setting of the cluster is touched.
 JobSubmitPlugins=lua
-RequeueExitHold=85   # a job that has saved and wants to go on later ends with this status, and is kept
-MinJobAge=3600       # for so long optsched may be down and still hear how a job ended
-JobRequeue=1         # jobs may be stopped for others, unless submitted with --no-requeue
+# For MinJobAge (300 s) optsched may be down and still hear how a job ended; longer is better.
 # Its nodes in no other partition that is open to users. Wanted besides: SelectType=select/cons_tres with
 # CR_Core_Memory, ProctrackType=proctrack/cgroup, ConstrainDevices=yes in cgroup.conf.
 """
 
 
-def setup(nodes: str, user: str, partition: str, reservation: str | None, state: str) -> dict[str, str]:
+def setup(
+    nodes: str, user: str, partition: str, reservation: str | None, shared: str, state: str = "state",
+) -> dict[str, str]:
     """Files by name: what goes into Slurm, for the `nodes` (a hostlist) to be those of `user`, and a cluster.toml."""
     kind, name = ("partition", partition) if reservation is None else ("reservation", reservation)
     where = f"{kind} = {json.dumps(name)}"
-    cluster = CLUSTER.format(where=where, nodes=json.dumps(nodes), state=json.dumps(state))
+    cluster = _cluster(where, nodes, shared, state)
     if reservation is not None:
         text = RESERVATION.format(reservation=reservation, user=user, nodes=nodes)
         return {"reservation.sh": text, "cluster.toml": cluster}
@@ -64,13 +69,28 @@ def setup(nodes: str, user: str, partition: str, reservation: str | None, state:
     return {"slurm.conf.part": text, "cluster.toml": cluster}
 
 
-def setup_sbatch(nodes: str, partition: str, state: str) -> dict[str, str]:
+def setup_sbatch(
+    nodes: str, partition: str, shared: str, state: str = "state", heartbeat: str | None = None,
+) -> dict[str, str]:
     """Files by name: what goes into Slurm for jobs that users submit to `partition`, which has the `nodes`, to be held
     for a controller of root; and a cluster.toml."""
-    lua = HOLDING.read_text().replace("@PARTITION@", json.dumps(partition))
     where = f"sbatch = true\npartition = {json.dumps(partition)}"
+    if heartbeat is not None:
+        where += f"\nheartbeat = {json.dumps(heartbeat)}"
+    lua = HOLDING.read_text()
+    for name, text in (
+        ("PARTITION", partition), ("PROGRESS", f"{shared}/sbatch/progress"),
+        ("HEARTBEAT", heartbeat or str(heartbeat_of(partition))),
+    ):
+        lua = lua.replace(f"@{name}@", json.dumps(text))
     return {
-        "job_submit.lua": lua.replace("@PROGRESS@", json.dumps(f"{state}/sbatch/progress")),
+        "job_submit.lua": lua,
         "slurm.conf.part": SBATCH.format(partition=partition),
-        "cluster.toml": CLUSTER.format(where=where, nodes=json.dumps(nodes), state=json.dumps(state)),
+        "cluster.toml": _cluster(where, nodes, shared, state),
     }
+
+
+def _cluster(where: str, nodes: str, shared: str, state: str) -> str:
+    return CLUSTER.format(
+        where=where, nodes=json.dumps(nodes), shared=json.dumps(shared), state=json.dumps(state)
+    )

@@ -5,6 +5,7 @@ import pwd
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...hostlist import expand_hostlist
 from ..base import NoAnswer
@@ -16,7 +17,8 @@ class Site:
     """The nodes of a `partition`, or those of a `reservation` in it, are optsched's.
 
     `account` is who pays, `options` are further words for sbatch. Slurm is asked every `poll_s` seconds. `python` runs
-    agents on the nodes, None for the controller's own.
+    agents on the nodes, None for the controller's own. `heartbeat` is the file by which job_submit.lua
+    knows that a controller runs, None where no jobs are held.
     """
 
     partition: str | None = None
@@ -25,6 +27,7 @@ class Site:
     options: tuple[str, ...] = ()
     poll_s: float = 1.0
     python: str | None = None
+    heartbeat: Path | None = None
 
     def words(self) -> list[str]:
         """What each sbatch is given."""
@@ -53,6 +56,14 @@ class Site:
         parts += [f"in reservation {self.reservation}"] if self.reservation is not None else []
         parts += ["that [[nodes]] names"] if declared else []
         return " ".join(parts) or "at all"
+
+
+def heartbeat_of(partition: str) -> Path:
+    """Return the file by which job_submit.lua knows that a controller of `partition` runs.
+
+    A restart of the host empties its folder, after which jobs are not held.
+    """
+    return Path("/run/optsched") / f"{partition}.heartbeat"
 
 
 def split_nodes(text: str) -> list[str]:

@@ -43,9 +43,9 @@ def test_it_is_listed() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", r"state: .*/state is not on one of kubernetes.volumes"),
+        ("", r"shared: .*/state is not on one of kubernetes.volumes"),
         ('volumes = [{mount = "{here}", claim = "shared", read_only = true}]',
-         r"state: .*/state can only be read on kubernetes.volumes"),
+         r"shared: .*/state can only be read on kubernetes.volumes"),
         ('volumes = [{mount = "{here}"}]', r"kubernetes.volumes: that at '.*' has none of claim, nfs and host"),
         ('volumes = [{mount = "{here}", claim = "a", nfs = "b:/c"}]', r"that at '.*' has claim and nfs; give one"),
         ('volumes = [{mount = "here", claim = "a"}]', r"mount = 'here' is no absolute path"),
