@@ -57,9 +57,11 @@ def settings_of(file: str, folder: Path) -> Settings:
 
 def test_its_settings_can_be_read(tmp_path: Path) -> None:
     settings = settings_of("kubernetes.yaml", tmp_path)
-    assert (settings.executor, settings.state, settings.api.port) == ("kubernetes", Path("/shared/optsched"), 8080)
+    assert (settings.executor, settings.api.port) == ("kubernetes", 8080)
     [volume] = settings.kubernetes.volumes
-    assert settings.state.is_relative_to(volume.mount)
+    assert settings.attempts == Path("/shared/optsched")
+    assert settings.attempts.is_relative_to(volume.mount)
+    assert settings.state == Path("/var/lib/optsched/state")
     check_executor(settings.executor)
 
 
@@ -88,7 +90,12 @@ def test_what_belongs_together_has_one_name(file: str) -> None:
     assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
     if "PersistentVolumeClaim" in by_kind:
         claim = volumes["shared"]["persistentVolumeClaim"]["claimName"]
-        assert claim == by_kind["PersistentVolumeClaim"]["metadata"]["name"]
+        journal = volumes["journal"]["persistentVolumeClaim"]["claimName"]
+        claims = {
+            document["metadata"]["name"]: document["spec"]["accessModes"] for document in documents(file)
+            if document["kind"] == "PersistentVolumeClaim"
+        }
+        assert claims == {journal: ["ReadWriteOnce"], claim: ["ReadWriteMany"]}
         assert f'claim = "{claim}"' in by_kind["ConfigMap"]["data"]["cluster.toml"]
     assert volumes["settings"]["configMap"]["name"] == by_kind["ConfigMap"]["metadata"]["name"]
 
@@ -154,7 +161,8 @@ def test_a_controller_with_these_settings_and_rights_runs_a_job(cluster: Kuberne
     shared = tmp_path / "shared"
     shared.mkdir()
     changed = text.replace("/shared", str(shared)).replace('claim = "optsched"', f'host = "{shared}"')
-    (tmp_path / "cluster.toml").write_text(changed.replace("port = 8080", "port = 0"))
+    changed = changed.replace("/var/lib/optsched", str(tmp_path)).replace("port = 8080", "port = 0")
+    (tmp_path / "cluster.toml").write_text(changed)
     settings = str(tmp_path / "cluster.toml")
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "OPTSCHED_CONFIG": settings}
     [deployment] = [document for document in documents("kubernetes.yaml") if document["kind"] == "Deployment"]

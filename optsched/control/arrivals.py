@@ -51,6 +51,12 @@ class Intake:
         name = self._ids.get(arrival.origin)
         job = None if name is None else self._controller.state.jobs[name]
         if job is not None and job.finished in ("completed", "failed") and arrival.ready:
+            try:
+                if self._source.forgot_end(arrival.origin, job.finished_s or 0.0):
+                    self._withdraw(arrival.origin)
+                    return
+            except NoAnswer:
+                return  # asked again for as long as it is ready
             job = None  # its user has requeued it
         if job is None:
             if arrival.ready:

@@ -227,6 +227,13 @@ class Arrivals(Protocol):
         """Those jobs, as of the last `observe`, until the manager forgets them. Raises NoAnswer."""
         ...
 
+    def forgot_end(self, origin: str, ended_s: float) -> bool:
+        """Return whether the manager crashed after the job had ended, at `ended_s`, and has forgotten that.
+
+        Raises NoAnswer.
+        """
+        ...
+
     def leave(self, origin: str, why: str) -> None:
         """Let such a job be, and have the manager tell its user; it is no arrival any more. Raises NoAnswer."""
         ...

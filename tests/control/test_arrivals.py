@@ -31,6 +31,7 @@ class Manager(VirtualExecutor):
     told: list[tuple[str, ...]] = field(default_factory=list)
     orders: list[Order] = field(default_factory=list)
     deaf: bool = False
+    crashed: bool = False
 
     def arrivals(self) -> tuple[Arrival, ...]:
         return tuple(self.jobs.values())
@@ -38,6 +39,11 @@ class Manager(VirtualExecutor):
     def leave(self, origin: str, why: str) -> None:
         self._hear("leave", origin, why)
         del self.jobs[origin]
+
+    def forgot_end(self, origin: str, ended_s: float) -> bool:
+        if self.deaf:
+            raise NoAnswer("deaf")
+        return self.crashed
 
     def withdraw(self, origin: str) -> None:
         self._hear("withdraw", origin)
@@ -140,6 +146,20 @@ def test_requeued_after_it_had_ended(place: Place) -> None:
     assert place.status("7") == "completed"
     place.step(1)
     assert place.status("7-2") is not None
+
+
+def test_what_a_crashed_manager_would_run_again(place: Place) -> None:
+    """A job whose end it has forgotten is cancelled there, and nothing is decided while it is silent."""
+    place.add("7", "x")
+    place.step()
+    place.manager.crashed = place.manager.deaf = True
+    place.step(20)
+    place.step(1)
+    assert (place.status("7"), place.manager.told) == ("completed", [])
+    place.manager.deaf = False
+    place.step(1)
+    assert place.manager.told == [("withdraw", "x")]
+    assert "7-2" not in place.controller.state.jobs
 
 
 def test_cancelled_there(place: Place) -> None:

@@ -1,9 +1,12 @@
 """What a controller leaves behind where it could not be opened."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from optsched.control.journal_disk import check_journal_disk
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.errors import InputError
@@ -25,3 +28,30 @@ def test_a_folder_that_was_there_stays(tmp_path: Path) -> None:
     with pytest.raises(InputError), opened(read_settings(file)):
         pass
     assert (tmp_path / "state" / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [("nfs4", True), ("fuse.sshfs", True), ("ext4", False), ("overlay", False)],
+)
+def test_the_journal_is_on_a_disk_of_this_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, refused: bool
+) -> None:
+    """A mount of another kind further up does not matter, and one that merely begins alike does not either."""
+    mounts = [("/", "nfs4"), (str(tmp_path), kind), (f"{tmp_path}/st", "nfs4")]
+    found = [SimpleNamespace(mountpoint=at, fstype=fstype) for at, fstype in mounts]
+    monkeypatch.setattr("psutil.disk_partitions", lambda all: found)
+    with pytest.raises(InputError, match=f"is on {kind}.* as shared") if refused else nullcontext():
+        check_journal_disk(tmp_path / "state" / "new")
+
+
+def test_attempts_are_in_the_shared_folder(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(
+        'format = "optsched-cluster/1"\nshared = "common"\n[[nodes]]\nname = "a"\ngpus = 1\n'
+        'gpu_type = "x"\nemulate = true\n'
+    )
+    with opened(read_settings(file)) as controller:
+        assert controller.checkpoints("j") == tmp_path / "common" / "checkpoints" / "j"
+    assert (tmp_path / "common" / "attempts").is_dir() and (tmp_path / "state" / "journal").exists()
+    assert not (tmp_path / "state" / "attempts").exists()

@@ -200,7 +200,7 @@ def test_a_user_holds_and_releases(place: HoldingPlace) -> None:
     roots = place.submit(WAITS, "--hold", uid=0)
     assert place.arrival(roots).held
     place.cluster.slurm("scontrol", "release", roots)
-    assert not place.arrival(roots).held and place.says(roots) == "PENDING"
+    until(lambda: place.says(roots) == "RUNNING n1")  # an administrator's release always starts it
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from optsched.executors.slurm.attempt import FORGOTTEN
 from tests.live.slurm_cluster import SlurmCluster
 
 from .conformance import until
-from .holding_place import SAVES, WAITS, HoldingPlace
+from .holding_place import NOBODY, SAVES, WAITS, HoldingPlace
 
 
 @pytest.fixture
@@ -122,6 +122,36 @@ def test_a_job_that_slurm_forgets(place: HoldingPlace) -> None:
     assert origin not in {one.origin for one in place.executor.arrivals()}
     assert place.end(place.start(other, "n2", number=7)) == (0, None)
     assert place.log() == ["begin n1", "other"]
+
+
+@pytest.mark.slow
+def test_an_end_that_slurm_forgets(place: HoldingPlace) -> None:
+    """A slurmctld that crashes within seconds of a job's end has it wait again; one that a user
+    requeues does so, too, and is another matter."""
+    job = place.submit(WAITS)
+    key = place.start(job)
+    until(place.log)
+    place.cluster.until_saved()
+    (place.folder / "go").touch()
+    assert place.end(key) == (0, None)
+    ended_s = place.see(key).ended_s
+    assert ended_s is not None
+    origin = place.arrival(job).origin
+    assert not place.executor.forgot_end(origin, ended_s)
+    place.cluster.kill_controller()
+    place.cluster.start_controller()
+    until(lambda: place.arrival(job).ready)
+    assert place.executor.forgot_end(origin, ended_s)
+    place.executor.withdraw(origin)
+    until(lambda: place.arrival(job).cancelled)
+    assert place.log() == ["begin n1"]
+    again = place.submit("true")
+    key = place.start(again, number=3)
+    assert place.end(key) == (0, None)
+    assert place.arrival(again).gone
+    place.cluster.as_user(NOBODY, "scontrol", "requeue", again)
+    until(lambda: place.arrival(again).ready)
+    assert not place.executor.forgot_end(place.arrival(again).origin, place.see(key).ended_s or 0.0)
 
 
 @pytest.mark.slow

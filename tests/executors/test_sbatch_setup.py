@@ -38,6 +38,7 @@ class Slurm(SlurmClient):
         self.listed, self.knows_fields, self.asked = "7 PENDING", knows_fields, 0
 
     def ask(self, program: str, *words: str, given: str = "") -> str:
+        assert "--partition=gpu" in words
         if "--json" in words:
             self.asked += 1
             return json.dumps({"jobs": [OLD]})
@@ -48,7 +49,7 @@ class Slurm(SlurmClient):
 
 def test_json_is_asked_for_when_something_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm()
-    jobs = HeldJobs(slurm)
+    jobs = HeldJobs(slurm, "gpu")
     for _ in range(3):
         assert [job.target for job in jobs.ask(anew=False)] == ["7"]
     assert slurm.asked == 1
@@ -64,7 +65,7 @@ def test_json_is_asked_for_when_something_has_changed(monkeypatch: pytest.Monkey
 
 def test_fields_that_a_release_does_not_know() -> None:
     slurm = Slurm(knows_fields=False)
-    jobs = HeldJobs(slurm)
+    jobs = HeldJobs(slurm, "gpu")
     for _ in range(2):
         assert [job.target for job in jobs.ask(anew=False)] == ["7"]
     assert slurm.asked == 2

@@ -109,7 +109,7 @@ class SlurmCluster:
             (self.folder / "etc" / "job_submit.lua").write_text(files["job_submit.lua"])
             added = [line.partition("=")[0] for line in files["slurm.conf.part"].splitlines() if line[0] != "#"]
             kept = [line for line in conf.splitlines() if line.partition("=")[0] not in added]
-            conf = "\n".join([*kept, files["slurm.conf.part"]])
+            conf = "\n".join([*kept, files["slurm.conf.part"]]).replace("JobRequeue=1", "JobRequeue=0")
         self.conf.write_text(conf)
         (self.folder / "etc" / "gres.conf").write_text(
             f"AutoDetect=off\nNodeName=n[1-{self.nodes}] Name=gpu Type=h100 "

@@ -19,10 +19,12 @@ ELSEWHERE = "it was started in Slurm by somebody else"
 
 
 class Arriving:
-    """Reads what each job asks for once, when it is ready."""
+    """Reads what each job asks for once, when it is ready; `over_s` is when each was last seen to have ended (Unix
+    time), for as long as Slurm knows it."""
 
     def __init__(self) -> None:
         self._read: dict[str, Request | str] = {}
+        self.over_s: dict[str, float] = {}
 
     def arrivals(
         self, jobs: Collection[HeldJob], live: Collection[str | None], nodes: Sequence[Node]
@@ -32,6 +34,8 @@ class Arriving:
         open_tasks = _open_tasks(jobs)
         present = {job.origin for job in jobs}
         self._read = {origin: read for origin, read in self._read.items() if origin in present}
+        self.over_s = {origin: at_s for origin, at_s in self.over_s.items() if origin in present}
+        self.over_s.update((job.origin, now_s) for job in jobs if job.over)
         left: set[str] = set()
         for job in jobs:
             if job.left:

@@ -1,10 +1,12 @@
 """Jobs that users give to Slurm themselves: job_submit.lua holds them, and here they are let go, on the nodes that were
 chosen."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ class SbatchExecutor:
         self._teller = Teller(client)
         self._folder = folder.absolute() / "sbatch"
         self._lock = threading.RLock()
-        self._held_jobs = HeldJobs(client)
+        self._held_jobs = HeldJobs(client, site.partition)
         self._jobs: dict[str, HeldJob] = {}
         self._jobs_s = -float("inf")
         self._statuses: tuple[NodeStatus, ...] = ()
@@ -204,6 +206,19 @@ class SbatchExecutor:
             self._teller.see_to(attempt, job, self._statuses)
 
     # ------------------------------------------------------------------------------------------------- the rest
+
+    def forgot_end(self, origin: str, ended_s: float) -> bool:
+        """Return whether slurmctld was started after a job was last seen to be over, or ended at `ended_s`; one that is
+        requeued by its user is seen to be over before. Raises NoAnswer."""
+        with self._lock:
+            over_s = max(ended_s, self._arriving.over_s.get(origin, ended_s))
+        try:
+            text = self._client.ask("scontrol", "show", "config")
+        except Refused as error:
+            raise NoAnswer(str(error)) from None
+        found = re.search(r"^BOOT_TIME\s*=\s*(\S+)", text, re.MULTILINE)
+        # whole seconds are told
+        return found is not None and datetime.fromisoformat(found[1]).timestamp() + 1 > over_s
 
     def leave(self, origin: str, why: str) -> None:
         """Let a job be: it stays on hold, and its AdminComment says why. Raises NoAnswer."""

@@ -121,11 +121,13 @@ class HeldJobs:
     """Asks Slurm for all jobs that job_submit.lua has marked.
 
     `squeue --json` takes ten times as long as a text with what changes; so that is asked for first, and the JSON only
-    where the text is another one than before, or the last JSON is old.
+    where the text is another one than before, or the last JSON is old. Both are asked for the partition alone; Slurm
+    22.05 prints the JSON of all jobs of the cluster all the same.
     """
 
-    def __init__(self, client: SlurmClient) -> None:
+    def __init__(self, client: SlurmClient, partition: str | None) -> None:
         self._client = client
+        self._which = which_jobs(partition)
         self._text: str | None = None
         self._jobs: list[HeldJob] = []
         self._read_s = -float("inf")
@@ -133,14 +135,19 @@ class HeldJobs:
     def ask(self, anew: bool) -> list[HeldJob]:
         """Jobs as of now; `anew` says that something has changed. Raises NoAnswer, Refused."""
         try:
-            text = self._client.ask("squeue", "-h", "--states=all", "-O", WHAT_CHANGES)
+            text = self._client.ask("squeue", "-h", *self._which, "-O", WHAT_CHANGES)
         except Refused:  # a release that calls these fields otherwise
             text = None
         if anew or text is None or text != self._text or time.monotonic() > self._read_s + READ_S:
             now_s = time.monotonic()
-            self._jobs = list(read_held_jobs(self._client.ask("squeue", "--json", "--states=all")))
+            self._jobs = list(read_held_jobs(self._client.ask("squeue", "--json", *self._which)))
             self._text, self._read_s = text, now_s
         return self._jobs
+
+
+def which_jobs(partition: str | None) -> tuple[str, ...]:
+    """Return the options of squeue that leave the jobs of a partition, those that have ended too."""
+    return ("--states=all", *(() if partition is None else (f"--partition={partition}",)))
 
 
 def read_held_jobs(text: str) -> Iterator[HeldJob]:

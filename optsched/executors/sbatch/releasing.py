@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..base import NoAnswer, Refused
 from ..slurm.client import SlurmClient
-from .jobs_json import ON_HOLD, HeldJob, read_held_jobs
+from .jobs_json import ON_HOLD, HeldJob, read_held_jobs, which_jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ def release_all(client: SlurmClient, partition: str | None) -> Iterator[Given]:
     jobs cannot be listed.
     """
     seen: set[str] = set()
-    for job in read_held_jobs(client.ask("squeue", "--json", "--states=all")):
+    for job in read_held_jobs(client.ask("squeue", "--json", *which_jobs(partition))):
         elsewhere = partition not in (None, job.entry.get("partition"))
         if job.over or job.left or elsewhere or job.whole in seen:
             continue
