@@ -40,7 +40,8 @@ class HeldJob:
 
     `target` is what scontrol calls it: a number, or that of an array and a `task` of it. `states` are Slurm's, capital
     letters; `status` is how its last run ended, the negative number of a signal. `released` says that `key` was used to
-    release it, `left` that it is none of ours any more. `entry` has all that Slurm says, read by `request_of` where a job is new.
+    release it, `left` that it is none of ours any more. `entry` has all that Slurm says, read by `request_of` where a
+    job is new.
     """
 
     token: str
@@ -193,7 +194,8 @@ def _job(entry: Mapping[str, Any], mark: re.Match[str], target: str, task: int |
         status=exit_status(entry["exit_code"]), nodes=nodes, gpu_ids=_gpu_ids(nodes, entry.get("gres_detail") or []),
         started_s=number(entry.get("start_time")) or None, ended_s=number(entry.get("end_time")) or None,
         eligible_s=float(number(entry.get("eligible_time")) or 0), depends=bool(entry.get("dependency")),
-        key=AttemptKey.parse(mark[2] or ""), released=mark[3] is not None, left=mark[4] is not None, held=ON_HOLD in (entry.get("comment") or ""),
+        key=AttemptKey.parse(mark[2] or ""), released=mark[3] is not None, left=mark[4] is not None,
+        held=ON_HOLD in (entry.get("comment") or ""),
         entry=entry,
     )
 
