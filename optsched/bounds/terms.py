@@ -110,13 +110,17 @@ def alone(costs: list[JobCost], ends_s: Floats, term: Term, now_s: float) -> Flo
 
 def cheapest(term: Term, instance: Instance, ways: Ways) -> float:
     """Sum over jobs of the cheapest way to do what is left, at the lowest price of each GPU type."""
-    if term.name == "energy":
-        per_gpu_s = ways.power_w / 3.6e6
-    else:
-        price = instance.cluster.lowest_gpu_price_per_h
-        by_type = np.array([price[gpu_type] / 3600.0 for gpu_type in ways.shape.types])
-        per_gpu_s = ways.on_types(by_type)
+    per_gpu_s = price_per_gpu_s(term, instance, ways)
     return float(np.sum(ways.least(per_gpu_s * ways.gpus, per_gpu_s * ways.area_gpus)))
+
+
+def price_per_gpu_s(term: Term, instance: Instance, ways: Ways) -> Floats:
+    """The lowest cost of a GPU for a second in each way, under `energy` or `cost`."""
+    if term.name == "energy":
+        return ways.power_w / 3.6e6
+    price = instance.cluster.lowest_gpu_price_per_h
+    by_type = np.array([price[gpu_type] / 3600.0 for gpu_type in ways.shape.types])
+    return ways.on_types(by_type)
 
 
 def _makespan(outlook: Outlook) -> Iterator[Found]:

@@ -10,15 +10,13 @@ from ..instance import Instance
 from ..objectives import JobCost, Objective, Term, combine, job_cost
 from ..physics import TIME_TOLERANCE_S
 from ..plan import CLOSED_GAP
-from .terms import Outlook, alone, cheapest, look
+from .terms import Outlook, alone, cheapest, look, price_per_gpu_s
 from .ways import tabulate
 
 INSTANT_S, CLOCK_ULPS = 1e-9, 4
 """Rounding of an instant in a plan: so many seconds, and so many of the steps in which the clock can be read."""
 SUMS = 1e-15
 """Relative rounding of a sum of floats."""
-SEGMENTS = 1e-9
-"""The same of what segments cost, whose lengths are differences of instants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +69,18 @@ def yardsticks(instance: Instance, objective: Objective, any_plan: bool) -> tupl
         for weight, term in level:
             least, per_s = _term(term, instance, outlook)
             certain += weight * least
-            rounding += weight * (per_s * instant_s if per_s is not None else SEGMENTS * abs(least))
-            forgiven += weight * (per_s or 0.0) * 2 * TIME_TOLERANCE_S
+            rounding += weight * per_s * instant_s
+            forgiven += weight * per_s * 2 * TIME_TOLERANCE_S
         found.append(Yardstick(certain, rounding, forgiven))
     return tuple(found)
 
 
-def _term(term: Term, instance: Instance, outlook: Outlook) -> tuple[float, float | None]:
-    """What every plan pays, and what the term changes by if all jobs complete a second later; None where that is
-    not what it depends on."""
+def _term(term: Term, instance: Instance, outlook: Outlook) -> tuple[float, float]:
+    """What every plan pays, and what a second is worth by which all jobs complete later or hold more."""
     if term.over == "segments":
-        return cheapest(term, instance, outlook.ways), None
+        ways = outlook.ways
+        per_s = price_per_gpu_s(term, instance, ways) * ways.gpus
+        return cheapest(term, instance, ways), float(np.maximum.reduceat(per_s, ways.first).sum())
     costs = [job_cost(term, instance, job) for job in instance.jobs]
     counted = np.array([cost is not None for cost in costs], np.bool_)
     known = [cost for cost in costs if cost is not None]

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Profile, Running, Segment, Slot
-from optsched.engine import solve
 from optsched.bounds.yardstick import Yardstick
+from optsched.engine import solve
 from optsched.incumbent import Incumbent, is_better
 from optsched.objectives import parse
 from optsched.plan_class import outside_class
