@@ -3,18 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from .instance import Instance
 from .objectives import Objective, level_name
-from .plan import CLOSED_GAP, Level, Plan
+from .plan import Level, Plan
 from .plan_class import outside_class
 from .plan_types import malformed
 from .verify import verify
 
-SAME_VALUE = 1e-9
-"""Relative difference below which two plans are equally good."""
-TINY = 1e-9
-"""The same for values near zero."""
+if TYPE_CHECKING:
+    from .bounds.yardstick import Yardstick
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +25,12 @@ class Limit:
     source: str
 
 
-def is_better(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Whether level values `a` are better than `b`, the first level counting first."""
-    for x, y in zip(a, b, strict=True):
-        if abs(x - y) > SAME_VALUE * max(abs(x), abs(y)):
+def is_better(a: Sequence[float], b: Sequence[float], by: "Sequence[Yardstick]") -> bool:
+    """Whether level values `a` are better than `b`, the first level that differs counting."""
+    for x, y, yardstick in zip(a, b, by, strict=True):
+        if yardstick.differ(x, y):
             return x < y
     return False
-
-
-def is_closed(value: float | None, bound: float | None) -> bool:
-    """Whether `bound` proves that `value` is optimal."""
-    return value is not None and bound is not None and value - bound <= max(CLOSED_GAP * abs(value), TINY)
 
 
 class Incumbent:
@@ -57,6 +52,13 @@ class Incumbent:
         self._claimed: dict[int, Limit] = {}
         self._trusts_claims = True
 
+    @cached_property
+    def yardsticks(self) -> "tuple[Yardstick, ...]":
+        """What tells values and bounds of each level apart."""
+        from .bounds.yardstick import yardsticks
+
+        return yardsticks(self.instance, self.objective, self.any_plan)
+
     def offer(self, plan: object, source: str, *, replay: bool = False) -> str | None:
         """Verify a plan (`replay`: what happened) and keep it if it is better. Returns why it was rejected, or None."""
         fault = malformed(plan)
@@ -69,7 +71,7 @@ class Incumbent:
             return str(report.violations[0]) + (f" (and {more} more)" if more else "")
         if not self.any_plan and (reason := outside_class(self.instance, plan)) is not None:
             return reason
-        if self.values is None or is_better(report.values, self.values):
+        if self.values is None or is_better(report.values, self.values, self.yardsticks):
             self.plan, self.values, self.source = plan, report.values, source
             self._refute()
         return None
@@ -105,16 +107,24 @@ class Incumbent:
         )
 
     def bound_source(self) -> str | None:
-        """What proved the bound of the deciding level (see `plan.Solution.deciding`)."""
-        limits = self._limits()
-        for level, limit in zip(self.levels(), limits, strict=True):
-            if level.gap is None or level.gap > 0:
-                return None if limit is None else limit.source
-        return None if limits[-1] is None else limits[-1].source
+        """What proved the bound of the level that is not settled, or of the last one."""
+        limit = self._limits()[self.unsettled()]
+        return None if limit is None else limit.source
+
+    def unsettled(self) -> int:
+        """The first level whose value is not proved to be optimal, or the last."""
+        closed = [
+            by.is_closed(level.value, level.bound)
+            for level, by in zip(self.levels(), self.yardsticks, strict=True)
+        ]
+        return closed.index(False) if False in closed else len(closed) - 1
 
     def is_optimal(self) -> bool:
         """Whether there is a plan and no other can be better, on any level."""
-        return self.plan is not None and all(is_closed(level.value, level.bound) for level in self.levels())
+        return self.plan is not None and all(
+            by.is_closed(level.value, level.bound)
+            for level, by in zip(self.levels(), self.yardsticks, strict=True)
+        )
 
     def _values(self) -> Sequence[float | None]:
         return (None,) * len(self.objective.levels) if self.values is None else self.values
@@ -129,9 +139,10 @@ class Incumbent:
             if claimed is not None and (limit is None or claimed.bound > limit.bound):
                 limit = claimed
             # A bound above the value is so by no more than rounding, else it was refuted.
-            if limit and value is not None and value - limit.bound <= SAME_VALUE * abs(value):
+            by = self.yardsticks[k]
+            if limit and value is not None and (limit.bound > value or not by.differ(value, limit.bound)):
                 limit = Limit(value, limit.source)
-            earlier_closed = earlier_closed and is_closed(value, None if limit is None else limit.bound)
+            earlier_closed = earlier_closed and by.is_closed(value, None if limit is None else limit.bound)
             found.append(limit)
         return found
 
@@ -140,21 +151,21 @@ class Incumbent:
         if self.values is None:
             return
         for k, value in enumerate(self.values):
-            slack = max(CLOSED_GAP * abs(value), TINY)
+            by = self.yardsticks[k]
             claimed, proven = self._claimed.get(k), self._combinatorial.get(k)
             name = level_name(self.objective.levels[k])
-            if claimed is not None and self._trusts_claims and claimed.bound > value + slack:
+            if claimed is not None and self._trusts_claims and by.refutes(value, claimed.bound):
                 self.refuted_claims.append(
                     f"a bound of {claimed.bound:.10g} for {name}, but a verified plan has {value:.10g}"
                 )
                 self._claimed.clear()
                 self.distrust_claims()
-            if proven is not None and proven.bound > value + slack:
+            if proven is not None and by.refutes(value, proven.bound):
                 self.refuted_bounds.append(
                     f"the {proven.source} bound of {proven.bound:.10g} for {name} is wrong, "
                     f"a verified plan has {value:.10g}; please report this instance"
                 )
                 del self._combinatorial[k]
             limit = self._limits()[k]
-            if limit is None or not is_closed(value, limit.bound):
+            if limit is None or not by.is_closed(value, limit.bound):
                 return  # what is claimed of later levels holds only once this one is settled

@@ -7,7 +7,7 @@ from .instance import Placement
 from .job import Mode
 
 CLOSED_GAP = 1e-6
-"""A level whose gap is no larger counts as solved to optimality: the rounding of solvers and of times."""
+"""What a bound may fall short of an optimum, relative to what plans can change: the rounding of solvers and times."""
 
 Decision = Literal["start", "continue", "preempt", "resume", "migrate", "resize", "wait"]
 Incident = Literal["failure", "outage", "out_of_memory"]
@@ -101,6 +101,8 @@ class Solution:
         for level in self.levels:
             if level.gap is None or level.gap > CLOSED_GAP:
                 return level
+        if self.status != "optimal":  # what is open is a small part of a large value
+            return next((level for level in self.levels if level.gap), self.levels[-1])
         return self.levels[-1]
 
     @property

@@ -239,8 +239,7 @@ class Search:
     def progress(self) -> None:
         if self.on_progress is None:
             return
-        levels = self.incumbent.levels()
-        level = next((level for level in levels if level.gap is None or level.gap > 0), levels[-1])
+        level = self.incumbent.levels()[self.incumbent.unsettled()]
         self.on_progress(
             Progress(elapsed_s=self.elapsed_s(), value=level.value, bound=level.bound, gap=level.gap,
                      source=self.incumbent.source)

@@ -293,7 +293,7 @@ def check_work(
     run = next((entry for entry in instance.running if entry.job == job.id), None)
     old = next((entry for entry in instance.suspended if entry.job == job.id), None)
     left = run.remaining_s if run else old.remaining_s if old else whole
-    stops = run.preemptions if run else old.preemptions if old else 0
+    past = stops = run.preemptions if run else old.preemptions if old else 0
     on_demand = profile.checkpoint_every_s is None
     save = round(profile.checkpoint_s / STEP_S) if on_demand else 0
 
@@ -358,4 +358,4 @@ def check_work(
         stops += 1
         at = min(i for i in row if i >= at + steps)
     need(abs(left) < EPS, "work")
-    need(job.max_preemptions is None or stops <= job.max_preemptions, "preemptions")
+    need(job.max_preemptions is None or stops <= max(job.max_preemptions, past), "preemptions")

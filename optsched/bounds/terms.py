@@ -67,13 +67,13 @@ def _follow(instance: Instance, heads: Floats, seconds: Floats, tails: Floats) -
 def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Found]:
     """Every bound on `term`, at least one."""
     if term.over == "segments":
-        yield _cheapest(term, instance, outlook.ways), "the cheapest way of each job"
+        yield cheapest(term, instance, outlook.ways), "the cheapest way of each job"
         return
     costs = [job_cost(term, instance, job) for job in instance.jobs]
     counted = np.array([cost is not None for cost in costs], np.bool_)
     known = [cost for cost in costs if cost is not None]
-    alone = _alone(known, outlook.ends_s[counted], term, instance.now_s)
-    yield combine(term, alone.tolist()), "each job alone"
+    by_itself = alone(known, outlook.ends_s[counted], term, instance.now_s)
+    yield combine(term, by_itself.tolist()), "each job alone"
     if not known:
         return
     if term.name == "makespan":
@@ -84,7 +84,7 @@ def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Fo
         cost_alone = np.zeros(len(costs))
         scale[counted] = [cost.scale for cost in known]
         origin[counted] = [cost.origin_s - instance.now_s for cost in known]
-        cost_alone[counted] = alone
+        cost_alone[counted] = by_itself
         for family in outlook.families:
             yield _sum(outlook, family, scale, origin, cost_alone), f"{family.name}, preemptive"
     elif term.name == "lateness" or (
@@ -100,7 +100,7 @@ def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Fo
                 yield found, f"{machine.name}, earliest due date first"
 
 
-def _alone(costs: list[JobCost], ends_s: Floats, term: Term, now_s: float) -> Floats:
+def alone(costs: list[JobCost], ends_s: Floats, term: Term, now_s: float) -> Floats:
     """Cost of each job at its earliest completion: every cost is nondecreasing."""
     if term.name == "deadline":
         ends_s = ends_s * (1 - LATE_SLACK) - LATE_SLACK_S
@@ -108,15 +108,19 @@ def _alone(costs: list[JobCost], ends_s: Floats, term: Term, now_s: float) -> Fl
     return np.array([cost.at(end_s) for cost, end_s in zip(costs, ends, strict=True)], np.float64)
 
 
-def _cheapest(term: Term, instance: Instance, ways: Ways) -> float:
+def cheapest(term: Term, instance: Instance, ways: Ways) -> float:
     """Sum over jobs of the cheapest way to do what is left, at the lowest price of each GPU type."""
-    if term.name == "energy":
-        per_gpu_s = ways.power_w / 3.6e6
-    else:
-        price = instance.cluster.lowest_gpu_price_per_h
-        by_type = np.array([price[gpu_type] / 3600.0 for gpu_type in ways.shape.types])
-        per_gpu_s = ways.on_types(by_type)
+    per_gpu_s = price_per_gpu_s(term, instance, ways)
     return float(np.sum(ways.least(per_gpu_s * ways.gpus, per_gpu_s * ways.area_gpus)))
+
+
+def price_per_gpu_s(term: Term, instance: Instance, ways: Ways) -> Floats:
+    """The lowest cost of a GPU for a second in each way, under `energy` or `cost`."""
+    if term.name == "energy":
+        return ways.power_w / 3.6e6
+    price = instance.cluster.lowest_gpu_price_per_h
+    by_type = np.array([price[gpu_type] / 3600.0 for gpu_type in ways.shape.types])
+    return ways.on_types(by_type)
 
 
 def _makespan(outlook: Outlook) -> Iterator[Found]:
@@ -130,8 +134,8 @@ def _makespan(outlook: Outlook) -> Iterator[Found]:
                 yield found, f"area of {machine.name}"
 
 
-def _sum(outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, alone: Floats) -> float:
-    """Sum of scale x (completion - origin), or of its positive part, whichever `alone` was made of.
+def _sum(outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, cost_alone: Floats) -> float:
+    """Sum of scale x (completion - origin), or of its positive part, whichever `cost_alone` was made of.
 
     Each machine stands for its jobs where that is better than each of them alone.
     """
@@ -140,7 +144,7 @@ def _sum(outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, alon
     if not ways.preemptive:
         one_piece = np.minimum.reduceat(ways.setup_s + ways.run_s, ways.first)
         one_piece[ways.job[ways.shares]] = 0.0
-    total = float(np.sum(alone))
+    total = float(np.sum(cost_alone))
     for machine in family.machines:
         heavy = scale[machine.jobs] > 0
         jobs, work = machine.jobs[heavy], machine.work_s[heavy]
@@ -151,7 +155,7 @@ def _sum(outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, alon
         if one_piece is not None:
             shortest = np.maximum(shortest, one_piece[jobs])
         # From here on values are counted above those of each job alone.
-        base = float(np.dot(weights, origin_s[jobs])) + float(np.sum(alone[jobs]))
+        base = float(np.dot(weights, origin_s[jobs])) + float(np.sum(cost_alone[jobs]))
         half = float(np.dot(weights, shortest)) / 2
         ends = first_come_ends(heads, work)
         gain = 0.0

@@ -84,7 +84,7 @@ def summary(instance: Instance, solution: Solution) -> list[str]:
         unit = level_unit(level.name)
         rows.append((level.name, with_length(level.value, unit)))
         rows.append(("bound", with_length(level.bound, unit)))
-        rows.append(("gap", percent(level.gap)))
+        rows.append(("gap", percent(0.0 if solution.status == "optimal" else level.gap)))
     if solution.bound_source:
         rows.append(("proved by", solution.bound_source))
     wall = "" if solution.wall_s is None else f", in {human(solution.wall_s)}"

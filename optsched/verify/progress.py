@@ -152,7 +152,8 @@ def _progress(
     running = instance.running_job.get(job.id)
     suspended = instance.suspended_job.get(job.id)
     remaining = instance.remaining_s(job)
-    preemptions = running.preemptions if running else suspended.preemptions if suspended else 0
+    past = running.preemptions if running else suspended.preemptions if suspended else 0
+    preemptions = past
     stretches = _stretches(entry.segments)
     goes_on = running if running is not None and _stays(instance, running, entry.segments[0]) else None
     if running is not None and (goes_on is None or _only_saves(job, stretches)):
@@ -201,7 +202,8 @@ def _progress(
             preemptions += 1
             yield from _may_stop(job, stretch[-1], started_s)
             remaining += min(_lost_work_s(job, worked), whole_s - remaining)
-    if job.max_preemptions is not None and preemptions > job.max_preemptions:
+    # What is past counts, but no plan can undo it: a job that was stopped too often only must not be stopped again.
+    if job.max_preemptions is not None and preemptions > max(past, job.max_preemptions):
         yield Violation(
             "preemptions", f"job {job.id} is preempted {preemptions} times by {entry.completion_s:.12g} s, "
             f"{job.max_preemptions} are allowed", job.id, None, entry.completion_s,

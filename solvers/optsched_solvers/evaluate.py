@@ -5,6 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from optsched.bounds.yardstick import yardsticks
 from optsched.objectives import LATE_TOLERANCE_S, Shape, Term, job_cost, quantile_rank
 
 from .problem import Problem, Schedule
@@ -17,6 +18,7 @@ class Evaluator:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self.yardsticks = yardsticks(problem.instance, problem.objective, any_plan=False)
         self._levels = [
             [(weight, term, None if term.over == "segments" else _Costs(problem, term)) for weight, term in level]
             for level in problem.objective.levels

@@ -13,6 +13,7 @@ the deadline minus the run time: the minimum over those is exact, not a discreti
 quotas and precedence (but for the earliest starts it implies) are not priced; leaving them out only lowers the bound.
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -35,7 +36,11 @@ def applies(problem: Problem) -> bool:
 
 
 class PriceBound:
-    """The dual function of one problem on one time grid, and its ascent."""
+    """The dual function of one problem on one time grid, and its ascent.
+
+    Values are counted from `certain`, what the jobs cost at the least one by one, so that a long past or a huge weight
+    takes no digits.
+    """
 
     def __init__(self, problem: Problem, grid_s: Floats) -> None:
         self.problem = problem
@@ -75,7 +80,10 @@ class PriceBound:
             starts[i, cells + 3 :] = self.grid_s - alternative.seconds
             np.maximum(starts[i], from_s, out=starts[i])
         self.starts_s = starts
-        self.costs = self._costs(rows)
+        costs = self._costs(rows)
+        least: Floats = np.minimum.reduceat(costs.min(axis=1), self.first_row)
+        self.certain = math.fsum(least.tolist())
+        self.costs = costs - least[self.job][:, None]
         ends = starts + self.length_s[:, None]
         self._from_cell, self._from_rest = self._locate(starts)
         self._to_cell, self._to_rest = self._locate(ends)
@@ -154,7 +162,8 @@ class PriceBound:
             self._hold.append((rows, kind, float(activity.hold.mode.gpus), activity.hold.seconds))
 
     def evaluate(self, prices: Floats) -> tuple[float, Floats]:
-        """Value of the dual at `prices` (type x cell, per GPU-second) and GPU-seconds used beyond capacity."""
+        """Value of the dual above `certain` at `prices` (type x cell, per GPU-second), and GPU-seconds used beyond
+        capacity."""
         types = len(prices)
         slope = np.concatenate([prices, np.zeros((types, 1))], axis=1)
         integral = np.concatenate([np.zeros((types, 1)), np.cumsum(prices * self.cells_s, axis=1)], axis=1)
@@ -247,7 +256,8 @@ class PriceBound:
     def ascend(self, prices: Floats, target: float, stalls: int = 20) -> Iterator[tuple[float, Floats]]:
         """Subgradient ascent; yields (best bound, its prices) after each step, until it no longer moves.
 
-        Step lengths after Polyak towards the best bound plus `delta`, first up to `target` (the value of a schedule);
+        Step lengths after Polyak towards the best bound plus `delta`, first up to `target` (the value of a schedule,
+        above `certain`);
         `delta` is halved after `stalls` steps without real progress. Each cell moves in proportion to its own price,
         so that early, dear and late, cheap stretches converge alike.
         """

@@ -1,12 +1,14 @@
 """What is kept of plans and bounds."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Profile, Running, Segment, Slot
+from optsched.bounds.yardstick import Yardstick
 from optsched.engine import solve
-from optsched.incumbent import Incumbent, is_better, is_closed
+from optsched.incumbent import Incumbent, is_better
 from optsched.objectives import parse
 from optsched.plan_class import outside_class
 from optsched.plan_types import malformed
@@ -31,13 +33,19 @@ MODE = Mode(gpu_type="a100", gpus=1)
     ],
 )
 def test_the_first_level_that_differs_decides(a: Values, b: Values, better: bool) -> None:
-    assert is_better(a, b) is better
+    assert is_better(a, b, [ROUNDED] * len(a)) is better
 
 
-def test_closed_gaps() -> None:
-    assert is_closed(1e6, 1e6 - 0.9) and not is_closed(1e6, 1e6 - 1.1)
-    assert is_closed(0.0, 0.0) and not is_closed(0.0, -1e-3)
-    assert not is_closed(None, 1.0) and not is_closed(1.0, None)
+ROUNDED = Yardstick(certain=0.0, rounding=1e-4, forgiven=1e-3)
+
+
+def test_a_gap_is_closed_to_a_millionth_of_what_plans_can_change() -> None:
+    by = Yardstick(certain=9e5, rounding=1e-6, forgiven=1e-3)
+    assert by.is_closed(1e6, 1e6 - 0.09) and not by.is_closed(1e6, 1e6 - 0.11)
+    assert by.is_closed(9e5, 9e5) and not by.is_closed(9e5, 9e5 - 1e-3)
+    assert by.is_closed(8e5, 8e5) and not by.is_closed(8e5, 8e5 - 1e-3)  # `certain` is above it by mistake
+    assert not by.is_closed(None, 1.0) and not by.is_closed(1.0, None) and not by.is_closed(1.0, math.nan)
+    assert by.refutes(1e6, 1e6 + 0.2) and not by.refutes(1e6, 1e6 + 0.05)
 
 
 def test_a_wrong_combinatorial_bound_is_dropped_and_told() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from optsched import Cluster, Instance, Job, Node
+from optsched import Cluster, Instance, Job, Node, Suspended
 from optsched.engine import Progress, choose_solver, solve
 from optsched.errors import InputError, SolverUnavailable
 from optsched.files import instance_hash
@@ -219,3 +219,19 @@ def test_the_engine_is_light_to_import() -> None:
         f"print({heavy} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+@pytest.mark.parametrize("solver", ("cpsat", "milp", "wspt", "srtf", "auto"))
+def test_a_job_that_was_preempted_too_often_is_planned_and_stays(solver: str) -> None:
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
+        jobs=(
+            Job(id="a", duration_s=100.0, max_preemptions=0),
+            Job(id="b", duration_s=1.0, submit_s=10.0, weight=99.0),
+        ),
+        suspended=(Suspended(job="a", remaining_s=50.0),),
+    )
+    solution = solve(instance, solver=solver, isolate=False)
+    assert solution.plan is not None and solution.fallback is None and not solution.notes[1:]
+    if solver in ("cpsat", "milp"):
+        assert (solution.status, solution.value) == ("optimal", 99.0 * 1.0 + 61.0)

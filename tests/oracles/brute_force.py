@@ -77,7 +77,9 @@ class Search:
     objective: Objective
     capacity: dict[Thing, float]
     costs: dict[tuple[int, int, str], JobCost | None]
-    best: tuple[float, ...] | None = None
+    base: tuple[float, ...] = ()
+    best: tuple[float, ...] | None = None  # above `base`, rounded
+    values: tuple[float, ...] = ()
     plan: Plan | None = None
     segments: dict[str, list[Segment]] = field(default_factory=dict)
     stopped: frozenset[str] = frozenset()
@@ -90,7 +92,7 @@ def optimum(instance: Instance, objective: Objective) -> tuple[tuple[float, ...]
         _with_preempted(search, stopped)
     if search.best is None or search.plan is None:
         return None
-    return search.best, search.plan
+    return search.values, search.plan
 
 
 def _job_costs(instance: Instance, objective: Objective) -> dict[tuple[int, int, str], JobCost | None]:
@@ -359,16 +361,32 @@ def first_fit(
 def _value(search: Search, open_: list[Task]) -> tuple[float, ...]:
     """Value of each level with what is planned; every open job ends at its earliest, holding nothing.
 
-    To 12 digits, so that sums that differ by their rounding tie and the next level decides.
+    Counted from the first such value, so that a long past takes no digits, and to 12 digits, so that sums that
+    differ by their rounding tie and the next level decides.
     """
+    values = _values(search, open_)
+    if not search.base:
+        search.base = tuple(value if math.isfinite(value) else 0.0 for value in values)
+    return tuple(map(_above, search.base, values))
+
+
+def _values(search: Search, open_: list[Task]) -> tuple[float, ...]:
     ends = {job_id: segments[-1].end_s for job_id, segments in search.segments.items()}
     for task in open_:
         shortest_s = min((choice.length_s for choice in task.choices), default=math.inf)
         ends[task.job.id] = task.release_s + shortest_s
     return tuple(
-        float(f"{math.fsum(weight * _term(search, n, k, term, ends) for k, (weight, term) in enumerate(level)):.12g}")
+        math.fsum(weight * _term(search, n, k, term, ends) for k, (weight, term) in enumerate(level))
         for n, level in enumerate(search.objective.levels)
     )
+
+
+def _above(base: float, value: float) -> float:
+    """What a value has above `base`, less the rounding of both."""
+    above, step = value - base, 32 * math.ulp(base)
+    if base and math.isfinite(above):
+        above = round(above / step) * step
+    return float(f"{above:.12g}")
 
 
 def _term(search: Search, n: int, k: int, term: Term, ends: dict[str, float]) -> float:
@@ -383,7 +401,7 @@ def _term(search: Search, n: int, k: int, term: Term, ends: dict[str, float]) ->
 
 
 def _keep(search: Search) -> None:
-    search.best = _value(search, [])
+    search.best, search.values = _value(search, []), _values(search, [])
     instance = search.instance
     entries = []
     for job in instance.jobs:

@@ -240,7 +240,7 @@ def with_held(draw: Any, instance: Instance, pairs: bool = True) -> Instance:
         remaining_s = job.work_s * draw(st.sampled_from([0.2, 0.5, 1.0]))
         started_s = instance.now_s - draw(st.sampled_from([0.0, 2.0, 30.0]))
         fit = demands.of(job)[1].fit(room)
-        if fate == "suspended" and job.max_preemptions != 0:
+        if fate == "suspended":
             suspended.append(Suspended(job=job.id, remaining_s=remaining_s))
         if fate == "runs" and fit is not None:
             mode, placement = demands.of(job)[0][fit[0]].mode, fit[1]

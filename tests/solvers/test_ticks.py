@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optsched.physics import TIME_TOLERANCE_S
 from optsched_solvers.ticks import NICE_S, Tick, choose_tick
 
 
@@ -37,7 +38,8 @@ def test_too_many_ticks_give_a_nice_coarse_grid() -> None:
 
 
 def test_no_times_or_only_zeros_make_one_tick_of_the_horizon() -> None:
-    assert choose_tick([0.0], horizon_s=12.0, max_ticks=5) == Tick(12.0, True)
+    only = choose_tick([0.0], horizon_s=12.0, max_ticks=5)
+    assert only.length_s == 12.0 and only.exact
     assert choose_tick([], horizon_s=0.0, max_ticks=5).length_s == 0.001
 
 
@@ -51,11 +53,47 @@ def test_unix_times_keep_their_fractions() -> None:
 
 def test_floor_forgives_rounding_only() -> None:
     tick = Tick(1.0, False)
-    assert tick.floor(2.9999999999) == 3
-    assert tick.floor(2.999999) == 2
-    assert tick.ceil(3.0000000001) == 3
-    assert tick.ceil(3.000001) == 4
+    assert tick.floor(math.nextafter(3.0, 0.0)) == tick.floor(0.1 * 3 / 0.1) == 3
+    assert tick.floor(2.9999999999) == 2
+    assert tick.ceil(math.nextafter(3.0, 4.0)) == tick.ceil(3 * (0.1 + 0.2) / 0.3) == 3
+    assert tick.ceil(3.0000000001) == 4
     assert tick.floor(-0.5) == -1
+
+
+def test_a_long_time_is_not_on_the_grid_for_being_long() -> None:
+    length_s = 1759430 / 0.91  # 0.44 ms beyond a multiple of 10 ms
+    tick = choose_tick([length_s, 4000.0, 0.01], max_ticks=10**9)
+    assert tick.seconds(tick.ceil(length_s)) >= length_s - 1e-9
+    assert not tick.exact
+
+
+awkward = st.one_of(
+    st.floats(1e-3, 1e10, allow_nan=False),
+    st.builds(lambda work, a, b, c: work / (a * b * c), st.integers(1, 10**7).map(float),
+              *[st.sampled_from((1.0, 0.9, 0.91, 0.31, 0.7, 1 / 3, 1.1, 0.1))] * 3),
+    st.builds(lambda ms, ulps: max(1e-3, ms / 1e3 + ulps * math.ulp(ms / 1e3)), st.integers(1, 10**9),
+              st.integers(-60, 60)),
+)
+
+
+@given(
+    st.sampled_from((0.0, 1e3, 1.7e9, 1_700_000_000.1, 9.9e9)), st.floats(0, 1e6),
+    st.lists(awkward, min_size=1, max_size=8),
+)
+def test_the_verifier_forgives_what_a_ceiling_leaves_out(
+    now_s: float, wait_s: float, lengths_s: list[float]
+) -> None:
+    submit_s = now_s + wait_s
+    tick = choose_tick([submit_s - now_s, *lengths_s], 10**8, wait_s + math.fsum(lengths_s), now_s)
+    at, end_s = tick.ceil(submit_s - now_s), submit_s
+    for length_s in lengths_s:
+        start_s = max(now_s + at * tick.length_s, submit_s)
+        assert start_s >= end_s - TIME_TOLERANCE_S
+        end_s = start_s + length_s
+        if tick.exact:
+            assert tick.floor(length_s) == tick.ceil(length_s)
+        at += tick.ceil(length_s)
+    assert now_s + at * tick.length_s >= end_s - TIME_TOLERANCE_S
 
 
 seconds = st.floats(0, 1e6, allow_nan=False)

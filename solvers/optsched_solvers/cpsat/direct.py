@@ -9,6 +9,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
+from optsched.incumbent import is_better
 from optsched.solver import Report
 
 from ..evaluate import Evaluator
@@ -37,18 +38,11 @@ class Incumbent:
             return False
         values = self.evaluator.values(schedule)
         with self._lock:
-            if self.schedule is not None and not _better(values, self.values):
+            if self.schedule is not None and not is_better(values, self.values, self.evaluator.yardsticks):
                 return False
             self.schedule, self.values = schedule, values
             self.report.plan(plan_of(self.problem, schedule))
         return True
-
-
-def _better(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    for x, y in zip(a, b, strict=True):
-        if abs(x - y) > 1e-9 * max(1.0, abs(x), abs(y)):
-            return x < y
-    return False
 
 
 def solve_whole(
@@ -70,24 +64,22 @@ def solve_whole(
     for k, level in enumerate(problem.objective.levels):
         expression = build(model, level)
         known = outside(k)
-        if known is not None and expression.exact:
-            _add_outside_bound(model.cp, expression, known)
+        least = None if known is None or not expression.exact else expression.least(known)
+        if least is not None:
+            model.cp.add(expression.expression >= least)
         model.cp.minimize(expression.expression)
         best = _solve_level(problem, model, expression, k, incumbent, report, budget)
         if best is None:
             return False
-        model.cp.add(expression.expression <= best)
+        most = best
         if incumbent.schedule is not None:
+            # Later bounds hold among plans that keep the value found, which may be above that of the rounded model.
+            kept = expression.most(incumbent.evaluator.yardsticks[k].keeps(incumbent.values[k]))
+            most = None if kept is None else max(best, kept)
             model.hint(incumbent.schedule)
+        if most is not None:
+            model.cp.add(expression.expression <= most)
     return True
-
-
-def _add_outside_bound(cp: cp_model.CpModel, expression: LevelExpression, known: float) -> None:
-    """Tell the solver a bound on the integer objective that follows from `known` on the value."""
-    low, high = expression.value(0), expression.value(1)
-    if high > low and math.isfinite(low) and math.isfinite(high):
-        steps = (known - low) / (high - low)
-        cp.add(expression.expression >= math.ceil(steps - 1e-6 - 1e-9 * abs(steps)))
 
 
 def _solve_level(
@@ -126,7 +118,7 @@ def _solve_level(
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         incumbent.offer(realise(problem, model, solver.value))
     report.bound(level, _proved(expression, solver.best_objective_bound), "cpsat")
-    return round(solver.objective_value) if status == cp_model.OPTIMAL else None
+    return int(solver.value(expression.expression)) if status == cp_model.OPTIMAL else None
 
 
 def _racers(problem: Problem, level: int, budget: Budget) -> list[cp_model.CpSolver]:

@@ -15,7 +15,7 @@ from .direct import Incumbent
 WORK_PER_JOB = 1e-5
 """What decoding one job counts for, in CP-SAT's unit of work."""
 TEMPERATURE = 2e-4
-"""First temperature, relative to the value."""
+"""First temperature, relative to what can be changed of the value."""
 
 Ways = dict[int, tuple[int, ...]]
 
@@ -39,11 +39,12 @@ class ListSearch:
     def run(self, until: float, rounds: int | None = None) -> None:
         """Search until `until` of the budget is left, or for so many neighbours."""
         begun = self.budget.fraction_left()
+        certain = self.incumbent.evaluator.yardsticks[0].certain
         done = 0
         while (left := self.budget.fraction_left()) > until and (rounds is None or done < rounds):
             done += 1
             cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
-            self._step(abs(self.value) * TEMPERATURE * cool)
+            self._step(max(0.0, self.value - certain) * TEMPERATURE * cool)
 
     def _step(self, temperature: float) -> None:
         priority, ways, preempted = self.priority, self.ways, self.preempted

@@ -50,6 +50,7 @@ class Model:
         self.cp = cp_model.CpModel()
         self.start: dict[int, Any] = {}
         self.end: list[Any] = [0] * len(problem.activities)
+        self.own_end: dict[int, Any] = {}  # where the end is a variable of its own
         self.chosen: list[list[Any]] = [[] for _ in problem.activities]
         self.on: dict[tuple[int, int, int], Any] = {}
         self.part: dict[tuple[int, int, int], Any] = {}
@@ -161,7 +162,7 @@ class Model:
         if len(set(lengths)) == 1:
             end: Any = start + lengths[0]
         else:
-            end = cp.new_int_var(0, self.horizon, f"end_{j}")
+            end = self.own_end[j] = cp.new_int_var(0, self.horizon, f"end_{j}")
             cp.add(end == start + cp_model.LinearExpr.weighted_sum(literals, lengths))
         self.start[j], self.end[j], self.chosen[j] = start, end, literals
         if activity.running is not None:
@@ -357,9 +358,9 @@ class Model:
             self.cp.add_hint(start, choice.start)
             for a, literal in enumerate(self.chosen[j]):
                 self.cp.add_hint(literal, int(a == choice.alternative))
-            if not hasattr(self.end[j], "start_expr") and isinstance(self.end[j], cp_model.IntVar):
+            if j in self.own_end:
                 length = self.ticks(self.problem.activities[j].alternatives[choice.alternative])
-                self.cp.add_hint(self.end[j], choice.start + length)
+                self.cp.add_hint(self.own_end[j], choice.start + length)
         for (j, a, n), literal in self.on.items():
             choice = schedule[j]
             if literal is not self.chosen[j][a]:

@@ -6,8 +6,8 @@ a valid bound on the value. Nothing is lost silently: `exact` says which of the 
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,23 +17,52 @@ from optsched.objectives import LATE_TOLERANCE_S, JobCost, Term, fastest_s, job_
 
 from .model import Model
 
-LARGEST = 2**50
-"""Objective values stay below this, so that sums and products fit CP-SAT's 64 bits and a double is exact."""
-
 ROUNDED = 2**58
-"""Largest objective value where coefficients have no common unit: far finer than the variables they multiply."""
+"""Largest value of an integer objective, so that sums and products fit CP-SAT's 64 bits. Where coefficients have no
+common unit they are rounded to it: far finer than the variables they multiply."""
 
 INVERSE_STEPS = 10**7
 """Resolution of a normalised rate."""
+LARGEST_RATE = 2**52
+"""Largest number that is divided by a length to get a rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelExpression:
-    """`expression` is minimised; `value` maps an integer bound on it to a bound on the objective's value."""
+    """`expression` is minimised; the objective's value is at least `offset` + `unit` times it, or of `maxmin`
+    -`inverse` divided by that. What is certain is in the offset and takes no digits of the integers."""
 
     expression: Any
-    value: Callable[[float], float]
+    offset: float
+    unit: float
     exact: bool
+    inverse: float | None = None
+
+    def value(self, bound: float) -> float:
+        """The bound on the value that follows from one on the expression."""
+        found = self.offset + self.unit * bound
+        if self.inverse is None:
+            return found
+        return -self.inverse / found if found > 0 else -math.inf
+
+    def least(self, value: float) -> int | None:
+        """What the expression is at least where the value is, rounding of floats aside; None where it says nothing."""
+        steps, rounding = self._steps(value)
+        return math.ceil(steps - rounding) if abs(steps) < ROUNDED else None
+
+    def most(self, value: float) -> int | None:
+        """What the expression is at most where the value is, rounding of floats aside; None where it says nothing."""
+        steps, rounding = self._steps(value)
+        return math.floor(steps + rounding) if abs(steps) < ROUNDED else None
+
+    def _steps(self, value: float) -> tuple[float, float]:
+        if self.inverse is not None:
+            value = -self.inverse / value if value < 0 else math.inf
+        if not math.isfinite(value):
+            return math.inf, 0.0
+        steps = (value - self.offset) / self.unit
+        rounding = 4 * (math.ulp(value) + math.ulp(self.offset)) / self.unit
+        return steps, 1e-6 + 1e-15 * abs(steps) + rounding
 
 
 def build(model: Model, level: Sequence[tuple[float, Term]]) -> LevelExpression:
@@ -44,12 +73,7 @@ def build(model: Model, level: Sequence[tuple[float, Term]]) -> LevelExpression:
         stretches = [(JobCost(1.0 / fastest_s(problem.instance, a.job), a.job.submit_s), a.index)
                      for a in problem.activities]
         builder.maximum(stretches, 1.0, len(stretches))
-        inner, weight = builder.finish(), level[0][0]
-        return LevelExpression(
-            inner.expression,
-            lambda bound: -weight / inner.value(bound) if inner.value(bound) > 0 else -math.inf,
-            inner.exact,
-        )
+        return replace(builder.finish(), inverse=level[0][0])
     for weight, term in level:
         builder.add(weight, term)
     return builder.finish()
@@ -62,7 +86,8 @@ class _Builder:
         self.model, self.problem, self.horizon = model.cp, model.problem, model.horizon
         self.ends, self.chosen, self.on_node = model.end, model.chosen, model.on_node()
         self.tick_s = self.problem.tick.length_s
-        self.offset = 0.0
+        self.certain: list[float] = []
+        self.model_ticks = model.ticks
         self.parts: list[tuple[float, Any, int]] = []
         self.exact = self.problem.tick.exact
 
@@ -102,11 +127,16 @@ class _Builder:
         """First tick that is not before the cost's origin."""
         return self.problem.tick.ceil(cost.origin_s - self.problem.instance.now_s)
 
+    def _least_end(self, index: int) -> int:
+        """No schedule ends an activity before this tick."""
+        activity = self.problem.activities[index]
+        return activity.release_down + min(map(self.model_ticks, activity.alternatives))
+
     def _sum(self, weight: float, cost: JobCost, index: int) -> None:
         end, scale = self.ends[index], weight * cost.scale
         since = cost.origin_s - self.problem.instance.now_s
-        if cost.shape == "linear":
-            self.offset -= scale * since
+        if cost.shape == "linear" or (cost.shape == "positive" and self._late_ticks(cost) <= self._least_end(index)):
+            self.certain.append(-scale * since)
             self.parts.append((scale * self.tick_s, end, self.horizon))
         elif cost.shape == "positive":
             late = self.model.new_int_var(0, self.horizon, "")
@@ -119,66 +149,88 @@ class _Builder:
             self.model.add(end <= in_time).only_enforce_if(~missed)
             self.parts.append((scale, missed, 1))
         else:
-            length = self.model.new_int_var(1, self.horizon + self.problem.tick.ceil(abs(since)) + 1, "")
-            self.model.add(length >= end - self.problem.tick.ceil(since))
-            most = math.ceil(INVERSE_STEPS * abs(scale) / self.tick_s)
-            rate = self.model.new_int_var(0, most, "")
-            self.model.add_division_equality(rate, most, length)
-            self.offset -= 1 / INVERSE_STEPS
-            self.parts.append((-1 / INVERSE_STEPS, rate, most))
+            self._rate(scale / self.tick_s, end, self._least_end(index), self.problem.tick.ceil(since))
             self.exact = False
+
+    def _rate(self, amount: float, end: Any, least_end: int, since: int) -> None:
+        """At most minus `amount` / (end - since): by division, or by the chord where its ends differ so little, after a
+        long past, that it is the finer of the two (it lies below, as the curve is concave)."""
+        shortest, longest = max(1, least_end - since), max(2, least_end - since + 1, self.horizon - since)
+        step = max(1 / INVERSE_STEPS, amount / LARGEST_RATE)
+        if amount * (1 / math.sqrt(shortest) - 1 / math.sqrt(longest)) ** 2 < step:
+            slope = amount / shortest / longest
+            self.certain.append(-amount / shortest - slope * (shortest + since))
+            self.parts.append((slope, end, self.horizon))
+            return
+        most = math.ceil(amount / step)
+        length = self.model.new_int_var(shortest, longest, "")
+        self.model.add(length >= end - since)
+        rate = self.model.new_int_var(most // longest, most // shortest, "")
+        self.model.add_division_equality(rate, most, length)
+        self.certain.append(-step)
+        self.parts.append((-step, rate, most // shortest))
 
     def _on_grid(self, seconds: float) -> bool:
         return self.problem.tick.floor(seconds) == self.problem.tick.ceil(seconds)
 
     def maximum(self, costs: Sequence[tuple[JobCost, int]], weight: float, rank: int) -> None:
-        """weight x the rank-th smallest job cost (the maximum where rank is the number of jobs)."""
-        model, now_s = self.model, self.problem.instance.now_s
+        """weight x the rank-th smallest job cost (the maximum where rank is the number of jobs).
+
+        Costs count from `base`, which the rank-th smallest is at least, so that a long past takes no digits; who never
+        costs more is left out.
+        """
+        model, now_s, horizon = self.model, self.problem.instance.now_s, self.horizon
         scales = {cost.scale for cost, _ in costs}
+        least = [self._least_end(index) for _, index in costs]
         if len(scales) == 1 and all(self._on_grid(cost.origin_s - now_s) for cost, _ in costs):
             unit = scales.pop() * self.tick_s
-            rows = [(1, -self._late_ticks(cost), index) for cost, index in costs]
+            late = [self._late_ticks(cost) for cost, _ in costs]
+            first = sorted(end - due for end, due in zip(least, late, strict=True))[rank - 1]
+            base = unit * first
+            rows = [(1, -due - first, index) for due, (_, index) in zip(late, costs, strict=True)]
         else:
-            largest = max(
-                abs(cost.scale) * (self.horizon * self.tick_s + abs(now_s - cost.origin_s)) for cost, _ in costs
-            )
-            unit = max(min(scales) * self.tick_s / 2**24, largest / 2**52)
+            past = [cost.scale * (now_s - cost.origin_s) for cost, _ in costs]
+            slopes = [cost.scale * self.tick_s for cost, _ in costs]
+            base = sorted(p + s * end for p, s, end in zip(past, slopes, least, strict=True))[rank - 1]
+            largest = max(abs(p - base) + s * horizon for p, s in zip(past, slopes, strict=True)
+                          if p - base + s * horizon > 0)
+            unit = max(min(slopes) / 2**24, largest / 2**52)
             rows = [
-                (math.floor(cost.scale * self.tick_s / unit), math.floor(cost.scale * (now_s - cost.origin_s) / unit),
-                 index)
-                for cost, index in costs
+                (math.floor(s / unit), math.floor((p - base) / unit), index)
+                for p, s, (_, index) in zip(past, slopes, costs, strict=True)
             ]
             self.exact = False
-        low = min(shift for _, shift, _ in rows)
-        high = max(slope * self.horizon + shift for slope, shift, _ in rows)
-        top = model.new_int_var(min(low, 0), max(high, 1), "")
+        above = [row for row in rows if row[0] * horizon + row[1] > 0]
+        rank -= len(rows) - len(above)
+        high = max((slope * horizon + shift for slope, shift, _ in above), default=0)
+        top = model.new_int_var(0, max(high, 1), "")
         keeps = []
-        for slope, shift, index in rows:
+        for slope, shift, index in above:
             row = model.add(top >= slope * self.ends[index] + shift)
-            if rank < len(rows):
+            if rank < len(above):
                 keep = model.new_bool_var("")
                 row.only_enforce_if(keep)
                 keeps.append(keep)
         if keeps:
             model.add(sum(keeps) >= rank)
-        self.parts.append((weight * unit, top, max(abs(low), abs(high), 1)))
+        self.certain.append(weight * base)
+        self.parts.append((weight * unit, top, max(high, 1)))
 
     def finish(self) -> LevelExpression:
         """Scale to integers: by the common unit of the coefficients where there is one, else rounding."""
         parts = [part for part in self.parts if part[0]]
+        offset = math.fsum(self.certain)
         if not parts:
-            return LevelExpression(0, lambda bound: self.offset, True)
+            return LevelExpression(0, offset, 1.0, True)
         total = math.fsum(abs(coefficient) * largest for coefficient, _, largest in parts) or 1.0
         alike = len({abs(coefficient) for coefficient, _, _ in parts}) == 1
         unit = Fraction(abs(parts[0][0])) if alike else _common_unit([abs(c) for c, _, _ in parts])
         exact = self.exact
-        if unit is None or total / unit > (ROUNDED if alike else LARGEST):
+        if unit is None or total / unit > ROUNDED:
             unit, exact = Fraction(total / ROUNDED), False
-        unit_value = float(unit)
         scaled = [math.floor((Fraction(c) if alike else Fraction(repr(c))) / unit) for c, _, _ in parts]
         expression: Any = cp_model.LinearExpr.weighted_sum([variable for _, variable, _ in parts], scaled)
-        offset = self.offset
-        return LevelExpression(expression, lambda bound: offset + unit_value * bound, exact)
+        return LevelExpression(expression, offset, float(unit), exact)
 
 
 def _common_unit(coefficients: Sequence[float]) -> Fraction | None:

@@ -102,8 +102,8 @@ def _search_lists(
 
 
 def _is_proved(incumbent: Incumbent, proved: dict[int, float]) -> bool:
-    return bool(incumbent.values) and len(incumbent.values) == 1 and 0 in proved and (
-        incumbent.values[0] - proved[0] <= 1e-9 * abs(incumbent.values[0])
+    return len(incumbent.values) == 1 and incumbent.evaluator.yardsticks[0].is_closed(
+        incumbent.values[0], proved.get(0)
     )
 
 
@@ -170,16 +170,16 @@ def _price(
     assert incumbent.schedule is not None
     prices = PriceBound(problem, grid(problem, incumbent.schedule, CELLS))
     until = budget.fraction_left() - (0.15 if len(problem.activities) > 50 else 0.1)
-    best = -math.inf
-    ascent = prices.ascend(prices.start_prices(incumbent.schedule), incumbent.values[0])
+    value, yardstick = incumbent.values[0], incumbent.evaluator.yardsticks[0]
+    ascent = prices.ascend(prices.start_prices(incumbent.schedule), value - prices.certain)
     for steps, (best, _) in enumerate(ascent):
         budget.spend(PRICE_WORK * prices.costs.size)
+        proved[0] = prices.certain + best - 1e-9 * abs(best)
         if steps % 25 == 0:
-            report.bound(0, best * (1 - math.copysign(1e-9, best)), "prices")
-        if budget.fraction_left() < until or incumbent.values[0] - best <= 1e-9 * abs(incumbent.values[0]):
+            report.bound(0, proved[0], "prices")
+        if budget.fraction_left() < until or yardstick.is_closed(value, proved[0]):
             break
-    if math.isfinite(best):
-        proved[0] = best * (1 - math.copysign(1e-9, best))
+    if 0 in proved:
         report.bound(0, proved[0], "prices")
     order, kinds = prices.suggestion()
     ways: Ways = {}

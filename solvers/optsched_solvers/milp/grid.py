@@ -85,8 +85,7 @@ class _Windows:
         self.latest_s = {job.id: ready_s + longest_s for job in jobs}
         if incumbent is not None:
             level = objective.levels[0]
-            value = level_value(level, self.instance, incumbent)
-            self._cap(level, value + 1e-6 * abs(value) + 1e-9)
+            self._cap(level, level_value(level, self.instance, incumbent))
         self._latest_before_successors()
         self.horizon_s = max(self.latest_s.values(), default=0.0)
 
@@ -147,8 +146,8 @@ class _Windows:
             for before in self.instance.job[job_id].after:
                 self.latest_s[before] = min(self.latest_s[before], starts_s)
 
-    def _cap(self, level: tuple[tuple[float, Term], ...], limit: float) -> None:
-        """Lower `latest_s` to where a job alone would push the level above `limit`."""
+    def _cap(self, level: tuple[tuple[float, Term], ...], value: float) -> None:
+        """Lower `latest_s` to where a job alone would push the level above `value`."""
         now_s = self.instance.now_s
         jobs = self.instance.jobs
         done_s = {
@@ -177,6 +176,8 @@ class _Windows:
                 total += weight * combine(term, list(values.values()))
             return total
 
+        certain = at_least(jobs[0].id, done_s[jobs[0].id])
+        limit = value + 1e-6 * max(0.0, value - certain) + 1e-12 * abs(value) + 1e-9
         for job in jobs:
             low_s, high_s = done_s[job.id], now_s + self.latest_s[job.id]
             if at_least(job.id, high_s) <= limit:

@@ -73,7 +73,7 @@ def _term(model: Model, term: Term, name: str) -> tuple[float, Expression, float
             for (job_id, found), low in zip(costs.items(), least, strict=True)
             for (_, var), cost in zip(model.starts[job_id], found, strict=True)
         }
-        return sum(least), expression, 1.0
+        return math.fsum(least), expression, 1.0
     low = combine(term, least)
     above = {job_id: [max(0.0, cost - low) for cost in found] for job_id, found in costs.items()}
     scale = scale_of([cost for found in above.values() for cost in found])

@@ -4,6 +4,7 @@ import math
 import time
 from pathlib import Path
 
+from optsched.bounds.yardstick import yardsticks
 from optsched.objectives import level_value, values
 from optsched.plan import Plan
 from optsched.solver import Report, Request
@@ -23,10 +24,10 @@ WRITE_S = 1e-5
 """Seconds that PuLP takes to hand over one entry and that the back end's time limit must leave."""
 
 MARGIN = 2e-7
-"""Bounds are lowered by this fraction: what a solver's tolerances may hide."""
+"""Bounds are lowered by this fraction of what lies above the certain part: what a solver's tolerances may hide."""
 
-SAME = 1e-6
-"""Values that differ by less than this fraction are equal."""
+TOLERANCES = 1e-3, 1e-6
+"""The same in units of the expression, whose largest coefficient is 1e5: of its value, and of a row over it."""
 
 
 class Search:
@@ -42,6 +43,7 @@ class Search:
         self.until = until
         self.folder = folder
         self.incumbent = request.incumbent
+        self._yardsticks = yardsticks(request.instance, request.objective, any_plan=False)
         self.closed = False
         self._bounds: dict[int, float] = {}
 
@@ -75,9 +77,10 @@ class Search:
                 return True
             # Later bounds hold among plans that keep this level's value: that of the plan, not of the grid.
             kept = found if plan is None else max(found, level_value(level, instance, plan))
-            proved = proved and plan is not None and bound is not None and kept - bound <= SAME * abs(kept)
-            slack = SAME * max(abs(kept), 1e-3)
-            model.add(built.expression, "<=", (kept - built.constant + slack) * built.scale)
+            yardstick = self._yardsticks[number]
+            proved = proved and plan is not None and yardstick.is_closed(kept, bound)
+            most = (yardstick.keeps(kept) - built.constant) * built.scale
+            model.add(built.expression, "<=", most + TOLERANCES[1])
         self.closed = proved
         return proved
 
@@ -109,13 +112,17 @@ class Search:
 def _bound(built: LevelModel, outcome: backend.Outcome, found: float | None) -> float | None:
     """The level's bound: a whole expression is rounded up to its next whole value."""
     if outcome.status == "optimal" and found is not None:
-        return found if built.whole else found - MARGIN * abs(found)
+        return found if built.whole else _lowered(built, found)
     if outcome.bound is None:
         return None
     expression = math.ceil(outcome.bound - 1e-3) if built.whole else outcome.bound
-    value = built.value(expression)
-    value -= MARGIN * abs(value)
+    value = _lowered(built, built.value(expression))
     return value if found is None else min(value, found)
+
+
+def _lowered(built: LevelModel, value: float) -> float:
+    """A value of the level less what the solver's tolerances may hide of it, which is never below its constant."""
+    return max(built.constant, value - MARGIN * (value - built.constant) - TOLERANCES[0] / built.scale)
 
 
 def _choices(model: Model, chosen: dict[str, Start]) -> list[Choice]:

@@ -1,0 +1,97 @@
+"""What of a value no plan can change, and what rounding can: how near a bound must come to prove an optimum."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InputError
+from ..instance import Instance
+from ..objectives import JobCost, Objective, Term, combine, job_cost
+from ..physics import TIME_TOLERANCE_S
+from ..plan import CLOSED_GAP
+from .terms import Outlook, alone, cheapest, look, price_per_gpu_s
+from .ways import tabulate
+
+INSTANT_S, CLOCK_ULPS = 1e-9, 4
+"""Rounding of an instant in a plan: so many seconds, and so many of the steps in which the clock can be read."""
+SUMS = 1e-15
+"""Relative rounding of a sum of floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """How values of one level compare. Every plan costs at least `certain`, each job alone on the cluster; `rounding`
+    is what the rounding of instants may change, `forgiven` what instants that the verifier forgives may.
+    """
+
+    certain: float
+    rounding: float
+    forgiven: float
+
+    def differ(self, a: float, b: float) -> bool:
+        """Whether two values differ by more than rounding."""
+        return abs(a - b) > self._rounding(max(abs(a), abs(b)))
+
+    def keeps(self, value: float) -> float:
+        """The largest value that differs from `value` by rounding alone."""
+        return value + self._rounding(abs(value))
+
+    def is_closed(self, value: float | None, bound: float | None) -> bool:
+        """Whether `bound` proves that no plan is better than `value`: by more than a millionth of what plans can
+        change of it, and rounding."""
+        return value is not None and bound is not None and value - bound <= self._slack(value)
+
+    def refutes(self, value: float, bound: float) -> bool:
+        """Whether a plan of `value` shows that `bound` is wrong, whatever the verifier forgives."""
+        return bound > value + self._slack(value) + self.forgiven
+
+    def _slack(self, value: float) -> float:
+        return CLOSED_GAP * max(0.0, value - self.certain) + self._rounding(abs(value))
+
+    def _rounding(self, magnitude: float) -> float:
+        return self.rounding + SUMS * magnitude
+
+
+def yardsticks(instance: Instance, objective: Objective, any_plan: bool) -> tuple[Yardstick, ...]:
+    """One for each level, for plans of the plan class or for any plan."""
+    if not instance.jobs:
+        return tuple(Yardstick(0.0, 0.0, 0.0) for _ in objective.levels)
+    try:
+        outlook = look(instance, tabulate(instance, preemptive=any_plan))
+    except InputError:  # a job fits nowhere, so that there is no plan to judge
+        return tuple(Yardstick(math.inf, 0.0, 0.0) for _ in objective.levels)
+    last_s = abs(instance.now_s) + float(outlook.ends_s.sum())
+    instant_s = INSTANT_S + CLOCK_ULPS * math.ulp(last_s)
+    found = []
+    for level in objective.levels:
+        certain = rounding = forgiven = 0.0
+        for weight, term in level:
+            least, per_s = _term(term, instance, outlook)
+            certain += weight * least
+            rounding += weight * per_s * instant_s
+            forgiven += weight * per_s * 2 * TIME_TOLERANCE_S
+        found.append(Yardstick(certain, rounding, forgiven))
+    return tuple(found)
+
+
+def _term(term: Term, instance: Instance, outlook: Outlook) -> tuple[float, float]:
+    """What every plan pays, and what a second is worth by which all jobs complete later or hold more."""
+    if term.over == "segments":
+        ways = outlook.ways
+        per_s = price_per_gpu_s(term, instance, ways) * ways.gpus
+        return cheapest(term, instance, ways), float(np.maximum.reduceat(per_s, ways.first).sum())
+    costs = [job_cost(term, instance, job) for job in instance.jobs]
+    counted = np.array([cost is not None for cost in costs], np.bool_)
+    known = [cost for cost in costs if cost is not None]
+    ends_s = outlook.ends_s[counted]
+    least = combine(term, alone(known, ends_s, term, instance.now_s).tolist())
+    slopes = [_slope(cost, end_s + instance.now_s) for cost, end_s in zip(known, ends_s.tolist(), strict=True)]
+    return least, math.fsum(slopes) if term.over == "sum" else max(slopes, default=0.0)
+
+
+def _slope(cost: JobCost, end_s: float) -> float:
+    """How fast a cost grows at most from the earliest completion on."""
+    if cost.shape == "late":
+        return 0.0
+    return cost.scale if cost.shape != "inverse" else cost.scale / (end_s - cost.origin_s) ** 2
