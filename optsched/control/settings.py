@@ -226,7 +226,8 @@ def _check(path: Path, settings: Settings) -> None:
         if twice:
             raise InputError(f"{path}: {what}: {min(twice)!r} appears more than once; rename or remove one")
     for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget),
-                          ("slurm.poll", settings.slurm.poll), ("slurm.timeout", settings.slurm.timeout),
+                          ("runs", settings.runs), ("slurm.poll", settings.slurm.poll),
+                          ("slurm.timeout", settings.slurm.timeout),
                           ("ray.poll", settings.ray.poll), ("ray.timeout", settings.ray.timeout),
                           ("ray.start_timeout", settings.ray.start_timeout),
                           ("kubernetes.poll", settings.kubernetes.poll),
