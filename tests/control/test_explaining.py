@@ -9,6 +9,7 @@ from optsched import Profile
 from optsched.control.events import Held
 from optsched.control.explaining import explain_job
 from optsched.control.foresight import outlook
+from optsched.control.learned import NEVER_S
 from optsched.control.scene import scene
 from optsched.control.settings import TenantSettings
 from optsched.control.what_if import Change, what_if
@@ -136,6 +137,22 @@ def test_a_place_that_is_being_freed_and_who_frees_it(lab: Lab) -> None:
     assert "was asked 5 s ago to save and stop" in text and "to make room for others; it is killed in 55 s" in text
     lab.run(40)
     assert "was asked to stop to make room for others and saved in 20 s" in said(lab, "long")
+
+
+def test_a_job_that_never_saves_begins_anew_and_what_is_lost_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(test_controller, "SETTINGS", SETTINGS.model_copy(update={"preempt_unsaved": True}))
+    lab = Lab(tmp_path)
+    for name, profile in (("never", Profile(checkpoint_every_s=NEVER_S)), ("often", Profile(checkpoint_every_s=60.0))):
+        lab.submit(name, 4, 3000.0, saves_s=-1.0, profile=profile)
+    lab.run(100)
+    lab.submit("urgent", 8, 5.0, job={"weight": 1e6})
+    lab.run(5)
+    assert lab.status() == {"never": "stopping", "often": "stopping", "urgent": "waiting"}
+    anew = "starts from the beginning, as it is not known to save: the 1 min 45 s it has worked are lost."
+    assert anew in said(lab, "never")
+    assert "goes on from its last checkpoint: 45 s of its work are lost" in said(lab, "often")
 
 
 def test_other_users_are_counted_and_named_only_to_administrators(lab: Lab) -> None:
