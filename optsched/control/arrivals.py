@@ -13,8 +13,10 @@ from ..files import dump_instance, load_instance
 from ..instance import Instance
 from ..job import Job
 from ..profile import Profile
+from ..simulate.estimates.history import gang
 from .events import Cancelled, Event, Held, Noted, Released, Submitted
 from .learned import NEVER_S
+from .learning import believed
 from .state import LiveJob
 from .submission import Submission
 
@@ -106,34 +108,23 @@ class Intake:
         return next(one for one in (stem, *(f"{stem}-{i}" for i in range(2, len(jobs) + 3))) if one not in jobs)
 
     def _submission(self, name: str, arrival: Arrival, request: Request) -> Submission:
-        job, settings = request.job, self._controller.settings
-        work_s, estimate = self._work(request)
-        learning = self._controller.learning
+        job, settings, learning = request.job, self._controller.settings, self._controller.learning
+        work_s, estimate = believed(
+            learning, float(settings.runs), job.user, job.command, gang(job), stated_s=job.duration_s,
+            limit_s=request.limit_s,
+        )
         profile = job.profile
         if learning is not None:
             profile = _with_costs(profile, learning.costs(job.user, job.command))
         if request.saves is not True and not profile.checkpoint_s and profile.checkpoint_every_s is None:
             profile = replace(profile, checkpoint_every_s=NEVER_S)
-        job = replace(job, id=name, tenant=self._tenant(request), duration_s=work_s, profile=profile)
+        planned = replace(job, id=name, tenant=self._tenant(request), duration_s=work_s, profile=profile)
         return Submission(
-            job=job, argv=request.argv, directory=request.directory, user_id=request.user_id or None,
+            job=planned, argv=request.argv, directory=request.directory, user_id=request.user_id or None,
             grace_s=float(settings.grace) if request.grace_s is None else request.grace_s,
-            total_steps=request.total_steps, estimate=estimate, origin=arrival.origin,
+            total_steps=request.total_steps, estimate=estimate, stated_s=job.duration_s, limit_s=request.limit_s,
+            origin=arrival.origin,
         )
-
-    def _work(self, request: Request) -> tuple[float, str | None]:
-        """How long it is believed to run, and what that was taken from, None where its user states it."""
-        job = request.job
-        if job.duration_s is not None:
-            return job.duration_s, None
-        gpus = job.gpus if isinstance(job.gpus, int) else job.gpus.max
-        learning = self._controller.learning
-        found = None if learning is None else learning.work(job.user, job.command, gpus)
-        if found is not None and (request.limit_s is None or found.work_s <= request.limit_s):
-            return found.work_s, found.taken_from
-        if request.limit_s is not None:
-            return request.limit_s, "its time limit in the cluster manager"
-        return float(self._controller.settings.runs), "nobody stated how long it runs"
 
     def _tenant(self, request: Request) -> str | None:
         tenants = self._controller.settings.tenants

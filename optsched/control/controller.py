@@ -184,7 +184,8 @@ class Controller:
         self._drop_orphans()
         self._drop_stale_claims(now_s)
         view = present(
-            self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s
+            self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s,
+            preempt_unsaved=self.settings.preempt_unsaved,
         )
         if not view.instance.jobs:
             return

@@ -10,8 +10,9 @@ from ..executors.base import SAVED_AND_STOPPED
 from ..instance import Running
 from ..job import Job
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, unsaved_s
+from .learned import NEVER_S
 from .log import place
-from .present import as_running
+from .present import as_running, guarded
 from .round_says import round_says
 from .scene import Scene
 from .state import Attempt, LiveJob
@@ -101,8 +102,20 @@ def _stopping(scene: Scene, job: LiveJob, attempt: Attempt) -> list[str]:
     elif job.id in scene.state.claims:
         said.append(f"After that it goes on on {place(scene.state.claims[job.id].placement)}.")
     else:
-        said.append("After that it waits for its turn and goes on from what it saved.")
+        said.append(f"After that it waits for its turn and {_goes_on(scene, job, attempt)}.")
     return said
+
+
+def _goes_on(scene: Scene, job: LiveJob, attempt: Attempt) -> str:
+    """Where it goes on once it has been stopped, and what of its work is lost with that."""
+    progress = scene.progress.get(attempt.key)
+    known, entry = as_running(job, attempt, progress, scene.now_s)
+    if known.profile.checkpoint_every_s is None:
+        return "goes on from what it saved"
+    lost = human(lost_s(known, unsaved_s(entry, scene.now_s)))
+    if known.profile.checkpoint_every_s == NEVER_S:
+        return f"starts from the beginning, as it is not known to save: the {lost} it has worked are lost"
+    return f"goes on from its last checkpoint: {lost} of its work are lost"
 
 
 def _running(scene: Scene, job: LiveJob, attempt: Attempt, facts: dict[str, Any], names: bool) -> list[str]:
@@ -123,7 +136,7 @@ def _running(scene: Scene, job: LiveJob, attempt: Attempt, facts: dict[str, Any]
             f"expected to end in {human(ends_s)}{_sure(job, progress is not None)}."]
     if abs(attempt.rate - 1) > 1e-9:
         said.append(f"There it makes {attempt.rate:.3g} s of its reference work a second.")
-    said.append(_preemption(known, entry, scene.now_s, facts))
+    said.append(_preemption(scene, known, entry, facts))
     said += round_says(scene, job, facts, names)
     return said + _attempts(job.attempts[:-1])
 
@@ -134,12 +147,16 @@ def _sure(job: LiveJob, measured: bool) -> str:
     return f" (its length is an estimate: {job.submission.estimate})" if job.submission.estimate else ""
 
 
-def _preemption(job: Job, entry: Running, now_s: float, facts: dict[str, Any]) -> str:
+def _preemption(scene: Scene, job: Job, entry: Running, facts: dict[str, Any]) -> str:
     """Whether it could be preempted, and what that would cost."""
+    now_s = scene.now_s
     if not job.preemptible:
         return "It cannot be preempted: it was submitted so."
     if job.max_preemptions is not None and entry.preemptions >= job.max_preemptions:
         return f"It cannot be preempted any more: it was {entry.preemptions} times, as often as it allows."
+    if not guarded(job, scene.preempt_unsaved).preemptible:
+        return ("It is not preempted, because it is not known to save: submit it with --saves if it does (see "
+                "docs/jobs.md), or once it has saved, it is known.")
     ripe_s = job.min_run_s - (now_s - entry.started_s)
     later = f" in {human(ripe_s)} at the earliest" if ripe_s > TIME_TOLERANCE_S else ""
     parts = {

@@ -6,7 +6,7 @@ from ..cluster import Node
 from ..errors import InputError
 from ..instance import Instance, Running, Suspended
 from ..job import Job
-from .present import LEAST_WORK_S, as_running, as_waiting, ran_before
+from .present import LEAST_WORK_S, as_running, as_waiting, guarded, ran_before
 from .scene import Scene
 from .state import LiveJob
 
@@ -58,6 +58,7 @@ def outlook(scene: Scene) -> Outlook:
                 left_s = max(LEAST_WORK_S, job.left_s)
                 suspended.append(Suspended(job=job.id, remaining_s=left_s, preemptions=job.preemptions))
     drop_orphans(jobs, left_out)
+    jobs = {name: guarded(job, scene.preempt_unsaved) for name, job in jobs.items()}
     instance = Instance(
         name="what if", now_s=scene.now_s, cluster=replace(scene.cluster, nodes=_nodes(scene, running)),
         tenants=scene.tenants, jobs=tuple(jobs.values()), running=tuple(running), suspended=tuple(suspended),

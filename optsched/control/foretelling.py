@@ -53,16 +53,17 @@ def foretell(
 
 def told(answer: Answer, now_s: float, shown: frozenset[str] | None = None) -> dict[str, Any]:
     """The answer for machines, with sentences and a table for people. Only the jobs in `shown` are named, None: all."""
-    if shown is not None:
-        answer = _masked(answer, shown)
     job = answer.change.job
+    if shown is not None:
+        shown |= {job} if job is not None else set()
+        answer = _masked(answer, shown)
     return {
         "asked": plain(answer.change),
         "sentences": _sentences(answer),
         "rows": [{"what": what, "before": before, "after": after} for what, before, after in _rows(answer)],
         "jobs": answer.jobs,
-        "before": _course(answer.before, answer.mean_jct_s[0], job, now_s),
-        "after": None if answer.after is None else _course(answer.after, answer.mean_jct_s[1], job, now_s),
+        "before": _course(answer.before, answer.mean_jct_s[0], job, now_s, shown),
+        "after": None if answer.after is None else _course(answer.after, answer.mean_jct_s[1], job, now_s, shown),
         "notes": [*answer.notes],
         "limits": LIMITS,
     }
@@ -70,18 +71,25 @@ def told(answer: Answer, now_s: float, shown: frozenset[str] | None = None) -> d
 
 def _masked(answer: Answer, shown: frozenset[str]) -> Answer:
     def masked(course: Course) -> Course:
-        named = {name: why for name, why in course.never.items() if name in shown or name == answer.change.job}
-        return replace(course, never=named)
+        return replace(course, never={name: why for name, why in course.never.items() if name in shown})
 
     return replace(
         answer, before=masked(answer.before), after=None if answer.after is None else masked(answer.after),
     )
 
 
-def _course(course: Course, mean_jct_s: float | None, job: str | None, now_s: float) -> dict[str, Any]:
+def _course(
+    course: Course, mean_jct_s: float | None, job: str | None, now_s: float, shown: frozenset[str] | None
+) -> dict[str, Any]:
     found = {
-        "complete": course.complete, "mean_jct_s": mean_jct_s, "last_end_s": _last_s(course), "gpus": course.gpus,
-        "gpu_use": course.gpu_use, "preemptions": course.preemptions, "never": course.never,
+        "complete": course.complete, "reached_s": course.reached_s, "jobs": course.jobs,
+        "started": len(course.start_s), "completed": len(course.end_s), "mean_jct_s": mean_jct_s,
+        "last_end_s": _last_s(course), "gpus": course.gpus, "gpu_use": course.gpu_use,
+        "preemptions": course.preemptions, "never": course.never,
+        "starts": {
+            name: now_s + start_s for name, start_s in sorted(course.start_s.items(), key=lambda one: one[::-1])
+            if start_s > 0 and (shown is None or name in shown)
+        },
     }
     if job is not None:
         found |= {"start_s": _at(course.start_s.get(job), now_s), "end_s": _at(course.end_s.get(job), now_s)}
@@ -93,53 +101,61 @@ def _at(seconds: float | None, now_s: float) -> float | None:
 
 
 def _last_s(course: Course) -> float | None:
-    return max(course.end_s.values(), default=0.0) if course.complete else None
+    return course.reached_s if course.complete else None
 
 
 def _rows(answer: Answer) -> list[tuple[str, str, str]]:
     """Name, before and after of each figure, in words."""
-    courses = (answer.before, answer.after)
+    courses = [answer.before] if answer.after is None else [answer.before, answer.after]
     rows: list[tuple[str, list[str]]] = []
     job = answer.change.job
     if job is not None:
         rows.append((f"{job} starts", [_start(one, job) for one in courses]))
         rows.append((f"{job} ends", [_end(one, job) for one in courses]))
     if answer.after is not None:
-        rows.append((f"mean completion time of {answer.jobs} jobs",
-                     ["-" if one is None else human(one) for one in answer.mean_jct_s]))
-        rows.append(("last job ends in", [_length(None if one is None else _last_s(one)) for one in courses]))
-        rows.append(("GPUs", ["-" if one is None else f"{one.gpus}" for one in courses]))
-        rows.append(("GPUs held until then",
-                     ["-" if one is None or one.gpu_use is None else f"{one.gpu_use:.1%}" for one in courses]))
-        rows.append(("preemptions", ["-" if one is None else f"{one.preemptions}" for one in courses]))
-    return [(what, texts[0], texts[1]) for what, texts in rows]
+        if answer.jobs:
+            rows.append((f"mean completion time of {_jobs(answer.jobs)}",
+                         ["-" if one is None else human(one) for one in answer.mean_jct_s]))
+        if not all(one.complete for one in courses):
+            rows.append((f"jobs completed {_within(answer.before)}", [f"{len(one.end_s)}" for one in courses]))
+            rows.append(("jobs not started by then", [f"{one.jobs - len(one.start_s)}" for one in courses]))
+        rows.append(("last job ends", [
+            f"in {human(one.reached_s)}" if one.complete else f"not {_within(one)}" for one in courses
+        ]))
+        rows.append(("GPUs", [f"{one.gpus}" for one in courses]))
+        rows.append(("GPUs held until then", ["-" if one.gpu_use is None else f"{one.gpu_use:.1%}" for one in courses]))
+        rows.append(("preemptions", [f"{one.preemptions}" for one in courses]))
+    return [(what, *(texts if len(texts) > 1 else (*texts, "-"))) for what, texts in rows]  # type: ignore[misc]
 
 
-def _length(seconds: float | None) -> str:
-    return "-" if seconds is None else human(seconds)
+def _jobs(count: int) -> str:
+    return f"{count} job{'s' * (count != 1)}"
 
 
-def _start(course: Course | None, job: str) -> str:
-    if course is None:
-        return "-"
+def _within(course: Course) -> str:
+    """How far was looked."""
+    return f"within {human(course.reached_s)}" if course.reached_s >= 1 else "at once"
+
+
+def _start(course: Course, job: str) -> str:
     if job in course.never:
         return "never"
     start_s = course.start_s.get(job)
     if start_s is None:
-        return "-"
+        return f"not {_within(course)}" if job not in course.end_s else "-"
     return "now" if start_s <= 0 else f"in {human(start_s)}"
 
 
-def _end(course: Course | None, job: str) -> str:
-    if course is None or job not in course.end_s:
-        return "never" if course is not None and job in course.never else "-"
-    return f"in {human(course.end_s[job])}"
+def _end(course: Course, job: str) -> str:
+    if job in course.never:
+        return "never"
+    return f"in {human(course.end_s[job])}" if job in course.end_s else f"not {_within(course)}"
 
 
 def _sentences(answer: Answer) -> list[str]:
     job, after = answer.change.job, answer.after
     if after is None:
-        return [_when(answer.before, job)] if job is not None else []
+        return [*([_when(answer.before, job)] if job is not None else []), *_seen(answer.before, job)]
     said = []
     if job is not None and answer.change.submit is not None:
         said.append(_when(after, job))
@@ -147,9 +163,14 @@ def _sentences(answer: Answer) -> list[str]:
         said.append(f"{job} would end {_sooner(answer.before.end_s[job], after.end_s[job])}.")
     elif job is not None:
         said.append(_when(after, job))
+    complete = answer.before.complete and after.complete
     before_s, after_s = answer.mean_jct_s
     if before_s is not None and after_s is not None:
-        said.append(f"The {answer.jobs} jobs there are would complete {_sooner(before_s, after_s)} on average.")
+        which = "there are" if complete else f"that complete {_within(after)} in both cases"
+        said.append(f"The {_jobs(answer.jobs)} {which} would complete {_sooner(before_s, after_s)} on average.")
+    if not complete:
+        said.append(f"{len(answer.before.end_s)} of {_jobs(answer.before.jobs)} complete {_within(after)} as things "
+                    f"are, {len(after.end_s)} of {after.jobs} if so.")
     able = [name for name in answer.before.never if name not in after.never]
     if able:
         said.append(f"Jobs that can never run as things are would run: {', '.join(able)}.")
@@ -163,11 +184,21 @@ def _when(course: Course, job: str) -> str:
     if job in course.never:
         return f"{job} can never run: {course.never[job]}."
     start, end = _start(course, job), _end(course, job)
-    if start == "-":
-        return f"{job} does not start in the time that was simulated."
+    ends = f"to end {end}" if job in course.end_s else f"it does not end {_within(course)}, which is what was looked at"
+    if job not in course.start_s:
+        return f"{job} does not start {_within(course)}, which is what was looked at."
     if start == "now":
-        return f"{job} runs now or starts at once" + (f"; it is expected to end {end}." if end != "-" else ".")
-    return f"{job} is expected to start {start}" + (f", and to end {end}." if end != "-" else ".")
+        return f"{job} runs now or starts at once; {f'it is expected {ends}' if job in course.end_s else ends}."
+    return f"{job} is expected to start {start}{', and' if job in course.end_s else ';'} {ends}."
+
+
+def _seen(course: Course, job: str | None) -> list[str]:
+    """What became of the others, where the job asked about was not seen to its end."""
+    if job is None or job in course.end_s or job in course.never:
+        return []
+    waiting = course.jobs - len(course.start_s)
+    return [f"By then {len(course.end_s)} of {_jobs(course.jobs)} have completed, "
+            f"{len(course.start_s) - len(course.end_s)} are begun and {waiting} still wait."]
 
 
 def _sooner(before_s: float, after_s: float) -> str:

@@ -1,5 +1,6 @@
 """What ended attempts teach about jobs to come: profiles in a store, and how long jobs like these ran."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,29 +9,32 @@ from ..errors import InputError
 from ..executors.base import AttemptState, Observation
 from ..profile import UNMEASURED, Profile
 from ..profiling.attempts import measured_of
-from ..profiling.durations import Durations, Ended, WorkEstimate
+from ..profiling.durations import Durations, Past
 from ..profiling.estimate import estimate
 from ..profiling.likeness import name_of
 from ..profiling.store import Store, Stored
+from ..simulate.estimates.history import gang
 from .events import AttemptEnded, Event, key
-from .happened import work_done_s
+from .hindsight.spent import useful_work_s
 from .state import Attempt, LiveJob, State
 
-COSTS = ("checkpoint_s", "checkpoint_every_s", "restore_s", "startup_s")
+COSTS = ("restore_s", "startup_s")
 """What is taken over from jobs alike. Memory is not: a limit that nobody stated would end jobs."""
+SAVING = ("checkpoint_s", "checkpoint_every_s")
+"""What says that a job saves: taken over only from the same user's runs of a similar command."""
 
 
 class Learning:
-    """Hears what happens (`heard`) and tells what may be expected of a new job (`work`, `costs`).
+    """Hears what happens (`heard`) and tells what may be expected of a new job (`durations`, `costs`).
 
     Profiles are files of `folder`, which may be read and edited at any time; one that is faulty is not learned into,
-    and `complain` is told why.
+    and `complain` is told why. `runs_s` is believed of jobs of which nothing is said or known.
     """
 
-    def __init__(self, folder: Path, state: State, complain: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, state: State, complain: Callable[[str], None], runs_s: float) -> None:
         self._store = Store(folder)
-        self._state, self._complain = state, complain
-        self._durations = Durations()
+        self._state, self._complain, self._runs_s = state, complain, runs_s
+        self.durations = Durations()
         self._known: dict[str, Stored] | None = None
         done = [job for job in state.jobs.values() if job.finished == "completed"]
         for job in sorted(done, key=lambda job: job.finished_s or 0.0):
@@ -50,11 +54,6 @@ class Learning:
         except (InputError, OSError) as error:
             self._complain(f"nothing was learned from {key(event)}: {error}")
 
-    def work(self, user: str | None, command: str | None, gpus: int) -> WorkEstimate | None:
-        """The reference work of a job of which nobody says how long it runs; None where none has completed yet."""
-        found = self._durations.predict(user, command, gpus)
-        return found if found.jobs else None
-
     def costs(self, user: str | None, command: str | None) -> Profile:
         """A profile with what starting and saving took jobs alike."""
         if self._known is None:
@@ -64,13 +63,21 @@ class Learning:
                     self._known[name] = self._store.read(name)
                 except InputError as error:
                     self._complain(str(error))
-        profile = estimate(user, command, self._known.values()).profile
-        return replace(UNMEASURED, **{name: getattr(profile, name) for name in COSTS})
+        found = {name: getattr(estimate(user, command, self._known.values()).profile, name) for name in COSTS}
+        if command is not None:
+            own = name_of(user, command)
+            alike = [one for one in self._known.values() if one.command and name_of(one.user, one.command) == own]
+            saving = estimate(user, command, alike).profile
+            found |= {name: getattr(saving, name) for name in SAVING}
+        return replace(UNMEASURED, **found)
 
     def _add(self, job: LiveJob) -> None:
-        noun = job.submission.job
-        gpus = noun.gpus if isinstance(noun.gpus, int) else noun.gpus.max
-        self._durations.add(Ended(user=noun.user, command=noun.command, gpus=gpus, work_s=work_done_s(job)))
+        submission, noun = job.submission, job.submission.job
+        prior_s, basis = _prior(submission.stated_s, submission.limit_s, self._runs_s)
+        self.durations.add(Past(
+            user=noun.user, command=noun.command, gpus=gang(noun), work_s=useful_work_s(job), prior_s=prior_s,
+            basis=basis,
+        ))
 
     def _learn(self, job: LiveJob, attempt: Attempt, event: AttemptEnded) -> None:
         noun = job.submission.job
@@ -87,3 +94,28 @@ class Learning:
         stored = self._store.learn(name_of(noun.user, noun.command), measured, str(attempt.key))
         if self._known is not None:
             self._known[stored.name] = stored
+
+
+def believed(
+    learning: Learning | None, runs_s: float, user: str | None, command: str | None, gpus: int, *,
+    stated_s: float | None = None, limit_s: float | None = None,
+) -> tuple[float, str | None]:
+    """The reference work that a new job is believed to be, and what that was taken from; None for that where it is
+    `stated_s`, what its user says. `limit_s` is when it is ended."""
+    prior_s, basis = _prior(stated_s, limit_s, runs_s)
+    found = None if learning is None else learning.durations.predict(user, command, gpus, prior_s=prior_s, basis=basis)
+    if found is None or not found.jobs:
+        return prior_s, _UNTAUGHT[basis]
+    return min(found.work_s, limit_s or math.inf), found.taken_from
+
+
+_UNTAUGHT = {
+    None: "nobody stated how long it runs", "limit": "its time limit in the cluster manager", "stated": None,
+}
+
+
+def _prior(stated_s: float | None, limit_s: float | None, runs_s: float) -> tuple[float, str | None]:
+    """What is believed of a job's work before any other has ended, and what that is based on (see `Likeness`)."""
+    if stated_s is not None:
+        return stated_s, "stated"
+    return (runs_s, None) if limit_s is None else (limit_s, "limit")

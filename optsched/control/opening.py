@@ -45,7 +45,8 @@ def opened(settings: Settings) -> Iterator[Controller]:
             try:
                 controller = Controller(settings, executor, journal, SteadyClock(journal.last_s()))
                 learning = Learning(
-                    settings.state / "profiles", controller.state, lambda text: controller.record(Noted(text=text))
+                    settings.state / "profiles", controller.state, lambda text: controller.record(Noted(text=text)),
+                    float(settings.runs),
                 )
                 controller.learning = learning
                 controller.listeners.append(learning.heard)

@@ -10,7 +10,7 @@ from ..instance import Instance, Placement, Running, Slot, Suspended
 from ..job import Job, Mode
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
 from ..profile import Profile
-from .learned import learned
+from .learned import NEVER_S, learned
 from .state import Attempt, LiveJob, State
 from .work_left import work_left_s
 
@@ -31,13 +31,14 @@ class Present:
 
 def present(
     state: State, cluster: Cluster, tenants: tuple[Tenant, ...], statuses: Sequence[NodeStatus],
-    progress: Mapping[AttemptKey, Progress], now_s: float,
+    progress: Mapping[AttemptKey, Progress], now_s: float, *, preempt_unsaved: bool = False,
 ) -> Present:
     """Jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all times of a live instance).
 
     `cluster` has what all nodes share; its nodes are those of `statuses`. Jobs that are held, are being stopped, have a
     claim, or wait for others to complete are not among the jobs. No job shares GPUs with another. Jobs that have
-    waited very long weigh more than they say (`impatience`).
+    waited very long weigh more than they say (`impatience`). Those not known to save are not preemptible, unless
+    `preempt_unsaved`.
     """
     nodes = tuple(status.node for status in statuses)
     order = {node.name: i for i, node in enumerate(nodes)}
@@ -50,7 +51,7 @@ def present(
         if attempt is not None:
             if _stays(attempt, order):
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
-                jobs.append(job)
+                jobs.append(guarded(job, preempt_unsaved))
                 running.append(entry)
             else:
                 _add(taken, attempt.placement)
@@ -118,6 +119,13 @@ def as_running(live_job: LiveJob, attempt: Attempt, progress: Progress | None, n
         last_checkpoint_s=None if saved_s is None else min(saved_s, now_s), preemptions=live_job.preemptions,
     )
     return _known(live_job, left_s, learned(live_job.profile, progress, attempt.started_s)), entry
+
+
+def guarded(job: Job, preempt_unsaved: bool) -> Job:
+    """The job, not to be preempted where it would lose all it did, unless that is wanted."""
+    if preempt_unsaved or job.profile.checkpoint_every_s != NEVER_S:
+        return job
+    return replace(job, preemptible=False)
 
 
 def ran_before(job: LiveJob) -> bool:

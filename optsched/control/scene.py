@@ -16,7 +16,7 @@ from .state import State
 class Scene:
     """The state at `now_s` (Unix time), what is seen of nodes and attempts, and the last round with its instance.
 
-    `cluster` has what all nodes share. `objective` and `round_s` are those of the rounds.
+    `cluster` has what all nodes share. `objective`, `round_s` and `preempt_unsaved` are those of the rounds.
     """
 
     state: State
@@ -27,6 +27,7 @@ class Scene:
     now_s: float
     objective: str
     round_s: float
+    preempt_unsaved: bool
     instance: Instance | None = None
     solution: RoundSolution | None = None
 
@@ -39,7 +40,8 @@ def scene(controller: Controller) -> Scene:
         statuses=controller.statuses,
         progress={key: seen.progress for key, seen in controller.observed.items() if seen.progress is not None},
         now_s=controller.clock.now_s(), objective=controller.settings.objective,
-        round_s=float(controller.settings.length), instance=controller.last_instance, solution=controller.last_round,
+        round_s=float(controller.settings.length), preempt_unsaved=controller.settings.preempt_unsaved,
+        instance=controller.last_instance, solution=controller.last_round,
     )
 
 

@@ -165,7 +165,8 @@ class Settings(Part):
 
     A round is decided whenever something has changed, and at the latest `every` after the one before; `budget` is its
     wall clock. `length` is the time over which a round's options are valued. `grace` is how long a job may save, and
-    `runs` how long one whose duration nobody states is believed to run, unless it says otherwise.
+    `runs` how long one whose duration nobody states is believed to run, unless it says otherwise. Jobs that are not
+    known to save are preempted only with `preempt_unsaved`.
     """
 
     format: Literal["optsched-cluster/1"]
@@ -180,6 +181,7 @@ class Settings(Part):
     budget: Time = 1.0
     grace: Time = 60.0
     runs: Time = 3600.0
+    preempt_unsaved: bool = False
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
@@ -239,7 +241,8 @@ def _check(path: Path, settings: Settings) -> None:
         if twice:
             raise InputError(f"{path}: {what}: {min(twice)!r} appears more than once; rename or remove one")
     for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget),
-                          ("slurm.poll", settings.slurm.poll), ("slurm.timeout", settings.slurm.timeout),
+                          ("runs", settings.runs), ("slurm.poll", settings.slurm.poll),
+                          ("slurm.timeout", settings.slurm.timeout),
                           ("ray.poll", settings.ray.poll), ("ray.timeout", settings.ray.timeout),
                           ("ray.start_timeout", settings.ray.start_timeout),
                           ("kubernetes.poll", settings.kubernetes.poll),

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from ..cluster import gpu_caps
 from ..duration import human
 from ..job import Job
 from ..modes import options
-from ..never import why_never
+from .barred import Bars
 from .log import place
 from .names import Names
 from .present import as_running, as_waiting
@@ -34,15 +33,17 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
         return [f"{job.id} waits; the controller has not seen its nodes yet."]
     known = as_waiting(job)
     cluster = replace(scene.cluster, nodes=tuple(status.node for status in scene.statuses))
-    never = why_never(cluster, scene.tenants, known)
-    if never is not None:
-        facts["never"] = never
-        return [f"{job.id} can never run on this cluster: {never}.",
+    bar = Bars(state, scene.cluster, scene.tenants, scene.statuses).of(known, facts)
+    if bar is not None and bar.never:
+        facts["never"] = bar.why
+        return [f"{job.id} can never run on this cluster: {bar.why}.",
                 "It waits in case nodes are added; cancel it, or submit it with less."]
     if job.id in state.claims:
         return _claimed(scene, job, seen)
     said = [f"{job.id} waits since {human(scene.now_s - _since_s(job))} with {human(job.left_s)} of work to do."]
-    said += _quota(scene, known, facts)
+    if bar is not None:
+        facts["bar"] = bar.why
+        said.append(f"{bar.why[0].upper()}{bar.why[1:]}.")
     room = RoomNow(scene)
     said += _free(scene, room, known, facts)
     said += round_says(scene, job, facts, names)
@@ -79,22 +80,6 @@ def _claimed(scene: Scene, job: LiveJob, seen: Names) -> list[str]:
         latest = f", which takes {human(until_s)} at the most" if until_s > 0 else ""
         said.append(f"The place is being freed by {who}, saving now{latest}.")
     return said
-
-
-def _quota(scene: Scene, known: Job, facts: dict[str, Any]) -> list[str]:
-    cap = None if known.tenant is None else gpu_caps(scene.tenants).get(known.tenant)
-    if cap is None:
-        return []
-    used = sum(
-        one.mode.gpus for one in scene.state.live_attempts()
-        if scene.state.jobs[one.key.job].submission.job.tenant == known.tenant
-    )
-    facts["quota"] = {"tenant": known.tenant, "gpus": cap, "used": used}
-    least = known.gpus if isinstance(known.gpus, int) else known.gpus.min
-    if used + least <= cap:
-        return []
-    return [f"Its tenant {known.tenant} may hold {cap} GPUs and holds {used}, which leaves too few for the {least} it "
-            "needs."]
 
 
 def _free(scene: Scene, room: RoomNow, known: Job, facts: dict[str, Any]) -> list[str]:

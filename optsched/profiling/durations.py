@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..duration import human
 from ..executors.base import Progress
-from ..job import Job
-from ..simulate.estimates.history import History, groups
+from ..simulate.estimates.history import Ended, Likeness
 from ..simulate.estimates.unknown import FIRST_GUESS_S
 
 SHORTEST_S = 1e-3
@@ -13,13 +13,16 @@ SHORTEST_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A job that has completed: who ran what on how many GPUs, and `work_s`, the seconds it took at rate 1."""
+class Past:
+    """A job that has completed: who ran what on how many GPUs, `work_s`, the seconds it took at rate 1, and `prior_s`,
+    what was said or assumed of that beforehand (`basis` as in `Likeness`)."""
 
     user: str | None
     command: str | None
     gpus: int
     work_s: float
+    prior_s: float = FIRST_GUESS_S
+    basis: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +35,37 @@ class WorkEstimate:
 
 
 class Durations:
-    """Predicts the work of new jobs from that of ended ones, as simulations with `--estimates history` do: the rolling
-    mean over those most like it (`History`, after Hu et al., SC 2021)."""
+    """Predicts the work of new jobs from that of ended ones, as simulations with `--estimates history` do (`Ended`)."""
 
-    def __init__(self, ended: Iterable[Ended] = ()) -> None:
-        self._history = History()
-        for one in ended:
+    def __init__(self, past: Iterable[Past] = ()) -> None:
+        self._ended = Ended()
+        for one in past:
             self.add(one)
 
-    def add(self, ended: Ended) -> None:
+    def add(self, past: Past) -> None:
         """One more job has completed, the latest one."""
-        self._history.completed(_job(ended.user, ended.command, ended.gpus), max(SHORTEST_S, ended.work_s), 0.0)
+        like = Likeness(user=past.user, command=past.command, gpus=past.gpus, basis=past.basis)
+        self._ended.add(like, past.prior_s, past.work_s)
 
-    def predict(self, user: str | None, command: str | None, gpus: int) -> WorkEstimate:
-        """The work of a job that has just been submitted."""
-        for group in groups(_job(user, command, gpus)):
-            found = self._history.of(group)
-            if found is not None:
-                jobs = "one ended job" if found.count == 1 else f"{found.count} ended jobs"
-                return WorkEstimate(found.mean_s, f"{jobs}: {_in_words(group)}", found.count)
-        return WorkEstimate(FIRST_GUESS_S, "no job has ended yet: a first guess")
+    def predict(
+        self, user: str | None, command: str | None, gpus: int, *, prior_s: float = FIRST_GUESS_S,
+        basis: str | None = None,
+    ) -> WorkEstimate:
+        """The work of a job that has just been submitted, of which `prior_s` is said or assumed."""
+        like = Likeness(user=user, command=command, gpus=gpus, basis=basis)
+        alike, same = self._ended.jobs(like)
+        if not alike:
+            return WorkEstimate(prior_s, f"no job like it has ended yet: {human(prior_s)} {_PRIOR[basis]}")
+        jobs = "one ended job" if alike == 1 else f"{alike} ended jobs"
+        whose = "" if user is None else f" of user {user}"
+        very = f", {same} of them the same on as many GPUs" if same else ""
+        return WorkEstimate(
+            self._ended.belief_s(like, prior_s),
+            f"{human(prior_s)} {_PRIOR[basis]}, and {jobs}{whose} with such a command{very}", alike,
+        )
+
+
+_PRIOR = {None: "as a first guess", "stated": "as its user says", "limit": "as its time limit"}
 
 
 def by_progress(progress: Progress, rate: float = 1.0) -> WorkEstimate | None:
@@ -70,15 +84,3 @@ def outrun(work_s: float, worked_s: float) -> float:
     while work_s <= worked_s:
         work_s *= 2
     return work_s
-
-
-def _job(user: str | None, command: str | None, gpus: int) -> Job:
-    return Job(id="estimated", user=user, command=command, gpus=gpus, duration_s=SHORTEST_S)
-
-
-def _in_words(group: tuple[str | int | None, ...]) -> str:
-    kind, *rest = group
-    what = {"command": "the same command", "similar": "a similar command", "user": "any command", "all": "any command"}
-    whose = f"of user {rest[0]}" if kind != "all" and rest and rest[0] is not None else "of any user"
-    sized = len(rest) > {"command": 2, "similar": 2, "user": 1, "all": 0}[str(kind)]
-    return f"{what[str(kind)]} {whose}" + (f" on {rest[-1]} GPUs" if sized else "")

@@ -142,7 +142,9 @@ def test_who_would_lose_more_than_it_gains_is_not_preempted(lab: Lab) -> None:
     assert set(lab.status().values()) == {"completed"}
 
 
-def test_who_may_not_save_loses_too_much_to_be_preempted(lab: Lab) -> None:
+def test_who_may_not_save_loses_too_much_to_be_preempted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.SETTINGS", SETTINGS.model_copy(update={"preempt_unsaved": True}))
+    lab = Lab(tmp_path)
     lab.submit("long", 8, 300.0, profile=Profile(checkpoint_every_s=NEVER_S))
     lab.run(150)
     lab.submit("short", 8, 100.0)
@@ -152,6 +154,24 @@ def test_who_may_not_save_loses_too_much_to_be_preempted(lab: Lab) -> None:
     lab.run(20)
     assert lab.controller.state.jobs["long"].preemptions == 1 and lab.status()["urgent"] == "completed"
     assert lab.controller.state.jobs["long"].profile.checkpoint_every_s is None  # it ended with 85
+
+
+def test_who_is_not_known_to_save_is_not_preempted_until_it_has_saved(lab: Lab) -> None:
+    lab.submit("long", 8, 300.0, profile=Profile(checkpoint_every_s=NEVER_S))
+    lab.run(10)
+    lab.submit("urgent", 8, 5.0, job={"weight": 1e6})
+    lab.run(20)
+    assert lab.status() == {"long": "running", "urgent": "waiting"}
+    lab.controller.record(Held(job="long", by="me"))
+    lab.run(5)
+    assert lab.status() == {"long": "held", "urgent": "running"}
+    lab.controller.record(Released(job="long", by="me"))
+    lab.run(30)
+    assert lab.status() == {"long": "running", "urgent": "completed"}
+    assert lab.controller.state.jobs["long"].profile.checkpoint_every_s is None  # it ended with 85
+    lab.submit("again", 8, 5.0, job={"weight": 1e6})
+    lab.run(20)
+    assert lab.controller.state.jobs["long"].preemptions == 1 and lab.status()["again"] == "completed"
 
 
 def test_what_fails_is_tried_again_as_often_as_said(lab: Lab) -> None:

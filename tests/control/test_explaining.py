@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from optsched import Profile
+from optsched.control.api.views import job_view
 from optsched.control.events import Held
 from optsched.control.explaining import explain_job
 from optsched.control.foresight import outlook
+from optsched.control.learned import NEVER_S
 from optsched.control.scene import scene
 from optsched.control.settings import TenantSettings
 from optsched.control.what_if import Change, what_if
@@ -138,6 +140,22 @@ def test_a_place_that_is_being_freed_and_who_frees_it(lab: Lab) -> None:
     assert "was asked to stop to make room for others and saved in 20 s" in said(lab, "long")
 
 
+def test_a_job_that_never_saves_begins_anew_and_what_is_lost_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(test_controller, "SETTINGS", SETTINGS.model_copy(update={"preempt_unsaved": True}))
+    lab = Lab(tmp_path)
+    for name, profile in (("never", Profile(checkpoint_every_s=NEVER_S)), ("often", Profile(checkpoint_every_s=60.0))):
+        lab.submit(name, 4, 3000.0, saves_s=-1.0, profile=profile)
+    lab.run(100)
+    lab.submit("urgent", 8, 5.0, job={"weight": 1e6})
+    lab.run(5)
+    assert lab.status() == {"never": "stopping", "often": "stopping", "urgent": "waiting"}
+    anew = "starts from the beginning, as it is not known to save: the 1 min 45 s it has worked are lost."
+    assert anew in said(lab, "never")
+    assert "goes on from its last checkpoint: 45 s of its work are lost" in said(lab, "often")
+
+
 def test_other_users_are_counted_and_named_only_to_administrators(lab: Lab) -> None:
     for name, user in (("secret", "ann"), ("hidden", "ann"), ("own", "bob")):
         lab.submit(name, 2 if name == "own" else 3, 4000.0, job={"user": user})
@@ -217,3 +235,43 @@ def test_jobs_of_all_shapes_are_explained_and_foretold(tmp_path: Path, monkeypat
             assert explain_job(now, name).sentences
         found = what_if(outlook(now), Change(), time_limit_s=60.0)
         assert set(found.before.end_s) == set(now.state.open)
+
+
+def told(lab: Lab, name: str) -> str | None:
+    """What the queue says."""
+    return job_view(lab.controller, lab.controller.state.jobs[name], lab.clock.at_s).reason
+
+
+def test_the_queue_and_the_explanation_give_the_same_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tenants = (TenantSettings(name="vision", gpu_quota=2, borrow_gpus=2), TenantSettings(name="speech", gpu_quota=1))
+    more = {"tenants": tenants, "resources": {"licence": 3.0}}
+    monkeypatch.setattr(test_controller, "SETTINGS", SETTINGS.model_copy(update=more))
+    lab = Lab(tmp_path)
+    firm = {"preemptible": False}
+    lab.submit("a", 2, 500.0, job={"tenant": "vision", "resources": {"licence": 2.0}, **firm})
+    lab.submit("b", 1, 500.0, job={"tenant": "speech", **firm})
+    lab.run(3)
+    lab.submit("quota", 1, 5.0, job={"tenant": "speech"})
+    lab.submit("pool", 1, 5.0, job={"tenant": "vision"})
+    lab.submit("licensed", 1, 5.0, job={"resources": {"licence": 2.0}})
+    lab.submit("huge", 9, 5.0)
+    lab.submit("wide", 8, 5.0)
+    lab.run(3)
+    causes = {
+        "quota": "its tenant speech may hold 1 GPU and holds 1, which leaves too few for the 1 it needs",
+        "pool": "all tenants with a quota may hold 3 GPUs together and hold 3, which leaves too few for the 1 it needs",
+        "licensed": "it needs 2 of licence, of which 2 of 3 are in use",
+        "huge": "it can never run on this cluster: it needs 9 GPUs of one type, the cluster has at most 8",
+    }
+    for name, cause in causes.items():
+        assert lab.status()[name] == "waiting" and told(lab, name) == cause
+        assert cause[3:] in said(lab, name)
+    assert told(lab, "wide") == "the last round gave its place to others"
+    lab.executor.drained = {"n1"}
+    lab.run(2)
+    assert told(lab, "wide") == "it could only run on nodes that take no jobs now"
+    assert "It could only run on nodes that take no jobs now." in said(lab, "wide")
+    assert told(lab, "licensed") == causes["licensed"]
+    lab.executor.drained = {"n0", "n1"}
+    lab.run(2)
+    assert told(lab, "licensed") == "it could only run on nodes that take no jobs now"

@@ -15,6 +15,7 @@ from optsched.control.foresight import Outlook, outlook
 from optsched.control.foretelling import foretell, told
 from optsched.control.scene import scene
 from optsched.control.what_if import Answer, Change, changed_instance, what_if
+from optsched.duration import human
 from optsched.errors import InputError
 
 from .api.live import Live
@@ -189,7 +190,65 @@ def test_in_a_process_of_its_own_and_when_time_is_up(lab: Lab) -> None:
     with pytest.raises(InputError, match="node 'zz' is not there"):
         foretell(view, Change(down="zz"), objective="wct", round_s=300.0)
     cut = what_if(view, Change(gpus=8), time_limit_s=1e-6)
-    assert "the time was up before all of it was simulated" in cut.notes and cut.mean_jct_s == (None, None)
+    assert "the time was up: only the present was looked at" in cut.notes and cut.mean_jct_s == (None, None)
+    assert cut.before.start_s == {"a": pytest.approx(0.0)} and not cut.before.complete
+
+
+def many(lab: Lab, jobs: int) -> None:
+    """So many jobs, of 1 to 8 of the 8 GPUs."""
+    for i in range(jobs):
+        lab.submit(f"j{i}", (1, 2, 4, 8)[i % 4], 50.0 + 37.0 * (i % 11), profile=FREE)
+    lab.run(2)
+
+
+class Passing:
+    """A clock by which each look takes a second."""
+
+    def __init__(self) -> None:
+        self.at_s = 0.0
+
+    def monotonic(self) -> float:
+        self.at_s += 1.0
+        return self.at_s
+
+
+def test_what_was_seen_is_said_where_time_is_up(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(lab, 40)
+    view = ahead(lab)
+    whole = what_if(view, Change(gpus=8), time_limit_s=120.0)
+    monkeypatch.setattr("optsched.control.what_if.time", Passing())
+    cut = what_if(view, Change(gpus=8, job="j3"), time_limit_s=40.0)
+    assert whole.after is not None and cut.after is not None and not cut.before.complete
+    reached_s = cut.before.reached_s
+    assert reached_s == cut.after.reached_s > 100
+    for part, full in ((cut.before, whole.before), (cut.after, whole.after)):
+        assert part.end_s == {name: end_s for name, end_s in full.end_s.items() if end_s <= reached_s}
+        assert part.start_s == {name: start_s for name, start_s in full.start_s.items() if start_s <= reached_s}
+        assert part.jobs == 40 and part.gpu_use is not None and 0.5 < part.gpu_use <= 1 + 1e-9
+    assert cut.jobs == len(set(cut.before.end_s) & set(cut.after.end_s)) > 0
+    said = told(cut, view.instance.now_s)
+    assert all("-" not in (row["before"], row["after"]) for row in said["rows"])
+    rows = {row["what"]: (row["before"], row["after"]) for row in said["rows"]}
+    assert rows["j3 starts"][0] == f"not within {human(reached_s)}"
+    assert rows[f"jobs completed within {human(reached_s)}"] == (f"{len(cut.before.end_s)}", f"{len(cut.after.end_s)}")
+    assert f"only the next {human(reached_s)} was looked at" in said["notes"][0]
+    assert said["before"]["starts"] == {
+        name: view.instance.now_s + start_s for name, start_s in cut.before.start_s.items() if start_s > 0
+    }
+    monkeypatch.setattr("optsched.control.what_if.time", Passing())
+    alone = told(what_if(view, Change(job="j3"), time_limit_s=20.0), view.instance.now_s)["sentences"]
+    assert alone[0].startswith("j3 does not start within") and "still wait" in alone[1]
+
+
+def test_many_jobs_are_seen_roughly(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(lab, 120)
+    view = ahead(lab)
+    rough = what_if(view, Change(), time_limit_s=120.0)
+    monkeypatch.setattr("optsched.control.what_if.FEW_JOBS", 1000)
+    exact = what_if(view, Change(), time_limit_s=120.0)
+    assert rough.before.complete and exact.before.complete and rough.before != exact.before
+    assert rough.mean_jct_s[0] == pytest.approx(exact.mean_jct_s[0], rel=0.03)
+    assert any("the rougher" in note for note in rough.notes) and exact.notes == ()
 
 
 def test_over_the_api_and_on_the_command_line(tmp_path: Path) -> None:

@@ -153,3 +153,24 @@ def test_every_objective_finishes_every_job(objective: str) -> None:
 def test_wrong_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(InputError):
         simulate(crowded(0, jobs=5), policy("optsched", options=options))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int) -> None:
+    """Between rounds what comes free goes to whoever fits, so that no GPU waits for the next one."""
+    made = generate(jobs=100, gpus=16, seed=seed)
+    instance = replace(made, jobs=tuple(replace(job, submit_s=0.0) for job in made.jobs))
+    means, rounds = [], []
+    for options in ({}, {"pace": "0.1"}):
+        paced = rule.Optsched(WCT, options)
+        plan = simulate(instance, paced)
+        assert verify(instance, plan, WCT).ok
+        means.append(np.mean([one.completion_s for one in plan.jobs]))
+        rounds.append(len(paced.rounds))
+    assert 2 * rounds[1] < rounds[0] and means[1] < means[0] * 1.05
+
+
+@pytest.mark.parametrize("pace", ["-0.1", "1.1", "nan", "x"])
+def test_a_pace_that_is_none_is_refused(pace: str) -> None:
+    with pytest.raises(InputError, match="is no share from 0 to 1"):
+        rule.Optsched(WCT, {"pace": pace})

@@ -158,35 +158,32 @@ def test_before_anything_has_completed_there_is_a_default() -> None:
     assert believed(after(), job(), job(user=None, command=None)) == [FIRST_GUESS_S] * 2
 
 
-def test_the_most_alike_that_have_completed_count() -> None:
-    past = [
+def mean(*lengths_s: float, first_s: float = FIRST_GUESS_S) -> float:
+    for length_s in lengths_s:
+        first_s += (length_s - first_s) * NEWEST
+    return first_s
+
+
+def test_only_jobs_of_the_same_user_and_a_similar_command_count() -> None:
+    history = after(
         (job(), 100.0), (job(gpus=2), 200.0), (job(command="a 2"), 1000.0), (job(command="b"), 3000.0),
-        (job(user="bob", command="c"), 7000.0), (job(user="bob", command="d", gpus=4), 9000.0),
-    ]
-    history = after(*past)
-    assert believed(history, job(), job(gpus=2)) == [100, 200]  # user, command, GPUs
-    of_command = 100 + (200 - 100) / 2
-    assert believed(history, job(gpus=8)) == [of_command]  # user, command
-    alike = [100.0, 100 + (1000 - 100) / 2, (100 + 200 + 1000) / 3]
-    assert believed(history, job(command="a 3"), job(command="a 3", gpus=8)) == pytest.approx(alike[1:])
-    assert believed(history, job(command="c")) == [7000]  # another's command
-    assert believed(history, job(command="f")) == [pytest.approx((100 + 1000 + 3000) / 3)]  # user, GPUs
-    assert believed(history, job(command="e", gpus=2)) == [200]  # user, GPUs
-    assert believed(history, job(command="e", gpus=3)) == [pytest.approx((100 + 200 + 1000 + 3000) / 4)]  # user
-    assert believed(history, job(user="eve", command="b")) == [3000]  # another's command
-    assert believed(history, job(user="eve", command=None, gpus=4)) == [9000]  # all of 4 GPUs
-    everyone = 0.0
-    for i, (_, worked_s) in enumerate(past):
-        everyone += (worked_s - everyone) * max(1 / (i + 1), NEWEST)
-    assert believed(history, job(user="eve", command=None, gpus=16)) == [pytest.approx(everyone)]
-    assert believed(history, job(user=None, command="b")) == [3000]
+        (job(user="bob"), 7000.0), (job(user="bob", command=None), 9000.0),
+    )
+    similar = mean(100, 200, 1000)
+    assert believed(history, job(command="a 3"), job(gpus=8)) == pytest.approx([similar] * 2)
+    assert believed(history, job(), job(gpus=2)) == pytest.approx(
+        [mean(100, first_s=similar), mean(200, first_s=similar)])
+    assert believed(history, job(command="c"), job(user="eve"), job(user="eve", command=None)) == [FIRST_GUESS_S] * 3
+    assert believed(history, job(user="bob", command=None)) == pytest.approx([mean(9000, first_s=mean(9000))])
+    assert believed(history, job(user="bob", command=None, gpus=4)) == pytest.approx([mean(9000)])
 
 
 def test_recent_jobs_count_more() -> None:
     history = after(*((job(), 100.0) for _ in range(50)))
     assert believed(history, job()) == [pytest.approx(100)]
     history.completed(job(), 600.0, 60.0)
-    assert believed(history, job()) == [pytest.approx(100 + 500 * NEWEST)]
+    similar = 100 + 500 * NEWEST
+    assert believed(history, job(gpus=2), job()) == pytest.approx([similar, similar], rel=0.01)
     for _ in range(30):
         history.completed(job(), 600.0, 61.0)
     assert believed(history, job()) == [pytest.approx(600, rel=0.01)]
@@ -194,9 +191,10 @@ def test_recent_jobs_count_more() -> None:
 
 def test_gangs_of_every_kind_of_job() -> None:
     listed = Job(id="l", user="ann", modes=(Mode(duration_s=5, gpus=4), Mode(duration_s=9, gpus=2)))
-    history = after((job(command=None, gpus=4), 40.0), (job(command=None, gpus=0), 10.0))
-    assert believed(history, listed, job(command=None, gpus=Elastic(min=1, max=4))) == [40, 40]
-    assert believed(history, job(command=None, gpus=0)) == [10]
+    history = after((job(command=None, gpus=4), 40.0))
+    expected = mean(40, first_s=mean(40))
+    assert believed(history, listed, job(command=None, gpus=Elastic(min=1, max=4))) == pytest.approx([expected] * 2)
+    assert believed(history, job(command=None, gpus=0)) == pytest.approx([mean(40)])
 
 
 def test_failed_attempts_are_work_done() -> None:
@@ -207,7 +205,7 @@ def test_failed_attempts_are_work_done() -> None:
     )
     heard = Heard(History())
     simulated(instance, heard)
-    assert heard.answers == [(0, "a", FIRST_GUESS_S), (500, "b", pytest.approx(120))]
+    assert heard.answers == [(0, "a", FIRST_GUESS_S), (500, "b", pytest.approx(mean(120, first_s=mean(120))))]
 
 
 # ----------------------------------------------------------------------------------------------------- nothing

@@ -33,6 +33,7 @@ from .views import (
     RoundView,
     StateView,
     attempt_view,
+    bars,
     job_view,
     placement_of,
     round_view,
@@ -134,8 +135,9 @@ class Service:
             rest = mine if after is None else [job for job in mine if order(job) > after]
             found = heapq.nsmallest(query.limit, rest, key=order)
             at_s, name = order(found[-1]) if len(rest) > len(found) else (0.0, "")
+            barred = bars(controller)
             return JobPage(
-                jobs=tuple(job_view(controller, job, now_s) for job in found), total=len(mine),
+                jobs=tuple(job_view(controller, job, now_s, barred) for job in found), total=len(mine),
                 next=f"{at_s!r},{name}" if name else None,
             )
 

@@ -16,6 +16,7 @@ from ...never import why_never
 from ...profile import UNMEASURED, Profile
 from ..controller import Controller
 from ..learned import NEVER_S
+from ..learning import believed
 from ..submission import Submission
 from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
@@ -41,7 +42,10 @@ def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Contr
         raise Refusal(403, "this controller does not run as root, so it can start nothing as another user; ask its "
                            "administrator to run it as root")
     command = shlex.join(body.argv)[:MOST_COMMAND]
-    work_s, estimate = _work(body, caller, command, controller)
+    gpus = body.gpus if isinstance(body.gpus, int) else body.gpus.max
+    work_s, estimate = believed(
+        controller.learning, float(settings.runs), caller.name, command, gpus, stated_s=body.duration_s
+    )
     job = Job(
         id=name, tenant=_tenant(body, caller, controller), user=caller.name,
         command=command, weight=body.weight, priority=body.priority,
@@ -54,7 +58,7 @@ def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Contr
     return Submission(
         job=job, argv=body.argv, directory=body.directory, environment=body.environment, user_id=user_id,
         grace_s=float(settings.grace) if body.grace_s is None else body.grace_s, retries=body.retries,
-        total_steps=body.total_steps,
+        total_steps=body.total_steps, stated_s=body.duration_s,
         estimate=estimate, hold=body.hold, image=body.image,
         request_id=body.request_id,
     )
@@ -135,17 +139,6 @@ def _memory_gib(body: SubmitBody) -> float:
     if body.memory_gib is not None:
         raise Refusal(422, "memory_gib is for jobs without GPUs; give memory_gib_per_gpu")
     return 0.0
-
-
-def _work(body: SubmitBody, caller: Caller, command: str, controller: Controller) -> tuple[float, str | None]:
-    """How long it is believed to run, and what that was taken from, None where the user states it."""
-    if body.duration_s is not None:
-        return body.duration_s, None
-    gpus = body.gpus if isinstance(body.gpus, int) else body.gpus.max
-    found = None if controller.learning is None else controller.learning.work(caller.name, command, gpus)
-    if found is None:
-        return float(controller.settings.runs), "nobody stated how long it runs"
-    return found.work_s, found.taken_from
 
 
 def _profile(body: SubmitBody, caller: Caller, command: str, controller: Controller) -> Profile:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...executors.base import Observation, Progress
+from ..barred import Bars
 from ..controller import Controller
 from ..journal import RoundEntry
+from ..present import as_waiting
 from ..state import FINISHED, Attempt, LiveJob, Status
 from ..work_left import work_left_s
 
@@ -269,7 +271,12 @@ def placement_of(attempt: Attempt) -> tuple[HeldOnNode, ...]:
     )
 
 
-def job_view(controller: Controller, job: LiveJob, now_s: float) -> JobView:
+def bars(controller: Controller) -> Bars:
+    """What keeps jobs from starting now, for the views of several."""
+    return Bars(controller.state, controller.cluster, controller.tenants, controller.statuses)
+
+
+def job_view(controller: Controller, job: LiveJob, now_s: float, barred: Bars | None = None) -> JobView:
     """A job as it is at `now_s`."""
     noun = job.submission.job
     last = job.attempts[-1] if job.attempts else None
@@ -279,7 +286,8 @@ def job_view(controller: Controller, job: LiveJob, now_s: float) -> JobView:
     sizes = (noun.gpus, noun.gpus) if isinstance(noun.gpus, int) else (noun.gpus.min, noun.gpus.max)
     started = [attempt.started_s for attempt in job.attempts if attempt.started_s is not None]
     return JobView(
-        id=job.id, user=noun.user, tenant=noun.tenant, status=job.status, reason=reason_of(controller, job, now_s),
+        id=job.id, user=noun.user, tenant=noun.tenant, status=job.status,
+        reason=reason_of(controller, job, now_s, barred),
         command=noun.command, min_gpus=sizes[0], max_gpus=sizes[1], cpus=noun.cpus,
         gpu_type=None if last is None else last.mode.gpu_type,
         placement=() if last is None else placement_of(last),
@@ -314,7 +322,7 @@ def round_view(entry: RoundEntry) -> RoundView:
     )
 
 
-def reason_of(controller: Controller, job: LiveJob, now_s: float) -> str | None:
+def reason_of(controller: Controller, job: LiveJob, now_s: float, barred: Bars | None) -> str | None:
     """Why it is where it is, in a clause; None where there is nothing to say."""
     live = job.live
     if job.finished is not None:
@@ -336,6 +344,9 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float) -> str | None:
     claim = controller.state.claims.get(job.id)
     if claim is not None:
         return f"its place on {', '.join(slot.node for slot in claim.placement[:3])} is being freed"
+    bar = (bars(controller) if barred is None else barred).of(as_waiting(job))
+    if bar is not None:
+        return f"it can never run on this cluster: {bar.why}" if bar.never else bar.why
     if job.submit_s > controller.decided_s:
         return "the next round decides"
     return "the last round gave its place to others"

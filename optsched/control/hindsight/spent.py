@@ -1,5 +1,6 @@
 """Where the time of each job went, measured: from the journal's attempts, to the second."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -117,6 +118,16 @@ class Past:
             found.parts[one.part] += one.end_s - one.begin_s
             found.work_s += (one.end_s - one.begin_s) * one.rate
         return found
+
+
+def useful_work_s(job: LiveJob) -> float:
+    """Reference work that the ended attempts of a job did and did not have to do again, as it was measured: what those
+    that failed did counts only as far as it was saved."""
+    return math.fsum(
+        (one.end_s - one.begin_s) * one.rate
+        for attempt in job.attempts if attempt.started_s is not None and attempt.ended is not None
+        for one in _ran(attempt, job, attempt.started_s, max(attempt.started_s, _end_s(attempt, 0.0)))
+    )
 
 
 @dataclass(frozen=True, slots=True)

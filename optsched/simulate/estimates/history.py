@@ -1,5 +1,6 @@
-"""Jobs are believed to be as long as earlier ones of the same user and command were."""
+"""Jobs are believed to be as long, for what is said of them, as earlier ones of the same user and command were."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,77 +9,118 @@ from .commands import similar
 from .unknown import FIRST_GUESS_S
 
 NEWEST = 0.2
-"""The weight of the newest job in a rolling mean, once there are more than `1 / NEWEST` of them."""
+"""The weight of the newest job in a rolling mean; what was believed before any of them begins that mean, so it counts
+as much as the first four of them together."""
+LEAST_S = 10.0
+"""Nothing is believed to be shorter for what earlier jobs were: how much shorter one is than another cannot be told."""
 
 Group = tuple[str | int | None, ...]
 """Jobs that are taken to be alike."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likeness:
+    """By what jobs are told to be alike: who runs what on how many GPUs, and on what the belief before is based
+    ("stated": what its user says it takes; "limit": when it is ended; None: nothing is said of it)."""
+
+    user: str | None
+    command: str | None
+    gpus: int
+    basis: str | None = None
+
+
 @dataclass(slots=True)
 class Rolling:
-    """An exponentially weighted mean, of the first values a plain one."""
+    """An exponentially weighted mean that begins with a belief, which has the weight `left` yet."""
 
     count: int = 0
-    mean_s: float = 0.0
+    total: float = 0.0
+    left: float = 1.0
+    longest_s: float = 0.0
 
-    def add(self, value_s: float) -> None:
+    def add(self, value: float) -> None:
         """One more value, the newest."""
         self.count += 1
-        self.mean_s += (value_s - self.mean_s) * max(1 / self.count, NEWEST)
+        self.total += (value - self.total) * NEWEST
+        self.left *= 1 - NEWEST
+
+    def after(self, belief: float) -> float:
+        """The mean that `belief` begins."""
+        return self.left * belief + self.total
+
+    @property
+    def mean(self) -> float:
+        """The mean of the values alone, of which there must be one."""
+        return self.total / (1 - self.left)
+
+
+class Ended:
+    """What jobs that have completed tell of the length of new ones: by which factor those most like it took longer or
+    shorter than was believed of each beforehand.
+
+    Factors are kept in rolling means, first of the user's jobs with a similar command, then of those with the very same
+    command and number of GPUs. The first mean begins with the factor 1, the second with the first: one job moves a
+    belief by little more than a third of the way, and what others ran, or ran otherwise, does not count at all.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Group, Rolling] = {}
+
+    def add(self, like: Likeness, prior_s: float, worked_s: float) -> None:
+        """One more job has completed: it worked for `worked_s`, and `prior_s` was said or assumed of it."""
+        if not (math.isfinite(worked_s) and worked_s >= 0 and math.isfinite(prior_s) and prior_s > 0):
+            return
+        for group in _groups(like):
+            found = self._of.setdefault(group, Rolling())
+            found.add(worked_s / prior_s)
+            found.longest_s = max(found.longest_s, worked_s)
+
+    def belief_s(self, like: Likeness, prior_s: float) -> float:
+        """How long a job is believed to be of which `prior_s` is said or assumed: never below `LEAST_S` unless that is,
+        and never longer than both that and the longest job like it."""
+        factor, longest_s = 1.0, prior_s
+        for group in _groups(like):
+            found = self._of.get(group)
+            if found is not None:
+                factor, longest_s = found.after(factor), max(longest_s, found.longest_s)
+        return min(longest_s, max(prior_s * factor, min(prior_s, LEAST_S)))
+
+    def jobs(self, like: Likeness) -> tuple[int, int]:
+        """How many have completed that are like it, and how many of these had its very command and GPUs."""
+        counts = [0 if found is None else found.count for found in map(self._of.get, _groups(like))]
+        return counts[0], counts[-1]
 
 
 class History:
-    """The rolling estimate of Helios' QSSF (Hu et al., SC 2021, section 4.2): the mean work of completed jobs that are
-    most like the new one, the more recent ones counting more.
+    """`Ended` as estimates of a simulation. Jobs of which nothing has completed are believed to be `FIRST_GUESS_S`.
 
-    Alike are jobs of the same user and command; then of the same user and a similar command (`similar` stands for the
-    string distance of the paper); then of other users with this command or a similar one; then of the user; then all.
-    In each group those of the same number of GPUs are preferred. The first of these groups in which a job has
-    completed counts. Until any job has completed, all are believed to be `FIRST_GUESS_S`.
+    After the rolling estimate of Helios' QSSF (Hu et al., SC 2021, section 4.2); `similar` stands for the string
+    distance of the paper.
     """
 
     name = "history"
 
     def __init__(self) -> None:
-        self._of: dict[Group, Rolling] = {}
+        self._ended = Ended()
 
     def work_s(self, job: Job, now_s: float) -> float:
-        """The mean of the first group of the job in which there is one."""
-        for group in groups(job):
-            found = self._of.get(group)
-            if found is not None:
-                return found.mean_s
-        return FIRST_GUESS_S
+        """What those like it make of the first guess."""
+        return self._ended.belief_s(_likeness(job), FIRST_GUESS_S)
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
-        """Adds to all groups of the job."""
-        for group in groups(job):
-            found = self._of.get(group)
-            if found is None:
-                found = self._of[group] = Rolling()
-            found.add(worked_s)
-
-    def of(self, group: Group) -> Rolling | None:
-        """What has completed of a group, if anything has."""
-        return self._of.get(group)
+        """One more to learn from."""
+        self._ended.add(_likeness(job), FIRST_GUESS_S, worked_s)
 
 
-def groups(job: Job) -> Iterator[Group]:
-    """The groups that a job belongs to, those most like it first."""
-    gpus = gang(job)
-    like = None if job.command is None else similar(job.command)
-    for user in (job.user, None) if job.user is not None else (None,):
-        if job.command is not None:
-            yield "command", user, job.command, gpus
-            yield "command", user, job.command
-        if like is not None:
-            yield "similar", user, like, gpus
-            yield "similar", user, like
-    if job.user is not None:
-        yield "user", job.user, gpus
-        yield "user", job.user
-    yield "all", gpus
-    yield ("all",)
+def _groups(like: Likeness) -> Iterator[Group]:
+    """The groups that a job belongs to, the widest first. Jobs without a command are like the user's others without."""
+    alike = None if like.command is None else similar(like.command) or like.command
+    yield "similar", like.user, alike, like.basis
+    yield "same", like.user, like.command, like.basis, like.gpus
+
+
+def _likeness(job: Job) -> Likeness:
+    return Likeness(user=job.user, command=job.command, gpus=gang(job))
 
 
 def gang(job: Job) -> int:

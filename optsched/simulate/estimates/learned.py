@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import InputError
 from ...job import Job
 from .commands import similar
-from .history import Group, History, gang
+from .history import Group, History, Rolling, gang
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -49,6 +49,7 @@ class Learned:
         if find_spec("sklearn") is None:
             raise InputError("estimates 'learned': scikit-learn is not installed; pip install 'optsched[learn]'")
         self._history = History()
+        self._of: dict[Group, Rolling] = {}
         self._codes: dict[tuple[str, object], float] = {}
         self._released: dict[str, Features] = {}
         self._examples = array("d")
@@ -78,6 +79,8 @@ class Learned:
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """One more example; at certain numbers of them a new model."""
         self._history.completed(job, worked_s, now_s)
+        for group in _groups(job):
+            self._of.setdefault(group, Rolling()).add(worked_s)
         self._examples.extend(self._released.pop(job.id))
         self._log_work.append(math.log(worked_s))
         if len(self._log_work) == self._next_training:
@@ -97,16 +100,15 @@ class Learned:
 
     def _features(self, job: Job, now_s: float) -> Features:
         """Nothing that is made from the length of the job, as weights and deadlines often are."""
-        user, profile, gpus = job.user, job.profile, gang(job)
+        profile = job.profile
         like = None if job.command is None else similar(job.command)
         types = tuple(sorted(name for name, rate in profile.rate.items() if rate > 0))
         return (
-            self._code("user", user), self._code("command", like), self._code("tenant", job.tenant),
-            self._code("types", types), len(types), gpus, job.cpus, job.memory_gib,
+            self._code("user", job.user), self._code("command", like), self._code("tenant", job.tenant),
+            self._code("types", types), len(types), gang(job), job.cpus, job.memory_gib,
             profile.gpu_memory_gib, profile.memory_gib_per_gpu,
             now_s % DAY_S // HOUR_S, now_s // DAY_S % WEEKDAYS,
-            *self._past(("command", user, job.command)), *self._past(("similar", user, like)),
-            *self._past(("user", user, gpus)), *self._past(("user", user)), *self._past(("similar", None, like)),
+            *(number for group in _groups(job) for number in self._past(group)),
         )
 
     def _code(self, kind: str, name: object) -> float:
@@ -115,10 +117,19 @@ class Learned:
 
     def _past(self, group: Group) -> tuple[float, float]:
         """Mean and number of the jobs of a group that have completed, coarse."""
-        found = self._history.of(group)
+        found = self._of.get(group)
         if found is None:
             return UNKNOWN, 0.0
-        return float(round(STEPS_PER_OCTAVE * math.log2(found.mean_s))), float(found.count.bit_length())
+        return float(round(STEPS_PER_OCTAVE * math.log2(found.mean))), float(found.count.bit_length())
+
+
+def _groups(job: Job) -> tuple[Group, ...]:
+    """The groups whose earlier jobs the model is told of."""
+    user, like = job.user, None if job.command is None else similar(job.command)
+    return (
+        ("command", user, job.command), ("similar", user, like), ("user", user, gang(job)), ("user", user),
+        ("similar of any user", like),
+    )
 
 
 def _one_thread() -> "AbstractContextManager[Any]":

@@ -58,7 +58,9 @@ class Optsched:
     all waiting jobs is promised its place in the same way if that is at most `SOON_S` away: it is not worth preempting
     for, yet would be delayed by what starts now.
 
-    Options: `solver` (a round solver, default price), `round` (seconds).
+    Options: `solver` (a round solver, default price), `round` (seconds), `pace` (default 0): a round is decided once a
+    share `pace` of the time simulated so far has passed since the last. What comes free before goes to waiting jobs by
+    weight per GPU and second. So a long time is seen roughly, but quickly, and its beginning as it is.
     """
 
     name = "optsched"
@@ -69,8 +71,9 @@ class Optsched:
         given = dict(options or {})
         self.solver = given.pop("solver", "price")
         self.round_s = _seconds(given.pop("round", str(ROUND_S)))
+        self.pace = _pace(given.pop("pace", "0"))
         if given:
-            raise InputError(f"policy optsched has no option {', '.join(given)}; it has solver and round")
+            raise InputError(f"policy optsched has no option {', '.join(given)}; it has solver, round and pace")
         self.rounds: list[RoundRecord] = []
         self._claims: dict[str, tuple[Option, Placement]] = {}
         self._last: RoundSolution | None = None
@@ -81,7 +84,7 @@ class Optsched:
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights()
-        self._moves_s = -math.inf
+        self._moves_s = self._paced_s = -math.inf
         self._weighs = all(term.name == "wct" for level in self.objective.levels for _, term in level)
         self._changing = any(term.name in CHANGING for level in self.objective.levels for _, term in level)
 
@@ -99,7 +102,12 @@ class Optsched:
             if world.now_s < self._moves_s:
                 world.wake_at(self._moves_s)
                 return
+        elif world.now_s < self._paced_s and world.running:
+            self._fill(world, waiting)
+            world.wake_at(self._paced_s)
+            return
         self._moves_s = world.now_s + MOVES_S
+        self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
         now = snapshot(world, jobs=waiting, known=self._known)
         posed = self._gangs.raised(world, now.instance) if self._weighs else now.instance
         found = decide(
@@ -114,6 +122,26 @@ class Optsched:
         self._renew_promise(world)
         if world.waiting and self._changing:
             world.wake_at(world.now_s + self.round_s)
+
+    def _fill(self, world: World, waiting: list[str]) -> None:
+        """Start whatever fits beside what is claimed and promised, the most weight per GPU and second first."""
+        kept = [placement for _, placement in self._claims.values()]
+        if self._promise is not None:
+            kept.append(self._promise.placement)
+        room = world.free.copy()
+        for node in {slot.node for placement in kept for slot in placement}:
+            room.lose(node)
+        full: set[int] = set()
+        for job_id in sorted(waiting, key=lambda one: (-self._density(world, one), world.order(one))):
+            demand = world.demand(job_id)
+            if id(demand) in full:
+                continue
+            found = world.fit(job_id, room)
+            if found is None:
+                full.add(id(demand))
+                continue
+            room.take(world.need(job_id, found[0]), found[1])
+            self._start(world, job_id, *found)
 
     def _kept(self, world: World) -> set[str]:
         """Running jobs that may not be preempted now, or must not be."""
@@ -249,6 +277,16 @@ def _seconds(text: str) -> float:
         value = 0.0
     if not 0 < value < float("inf"):
         raise InputError(f"policy optsched: round={text} is no positive number of seconds")
+    return value
+
+
+def _pace(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InputError(f"policy optsched: pace={text} is no share from 0 to 1")
     return value
 
 
