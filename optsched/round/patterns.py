@@ -82,10 +82,10 @@ def _columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
     for one in own:
         if number.setdefault(one.classes, len(masks)) == len(masks):
             masks.append(one.classes)
-    classes, _ = node_classes(cluster)
-    per_gpu = [
-        np.inf if one.node.cpus is None else one.node.cpus / one.node.gpus if one.node.gpus else 0.0 for one in classes
-    ]
+    least = cluster.memo.setdefault("least cores by set", {})
+    for one in own:
+        if one.classes not in least:
+            least[one.classes] = _least_cores(cluster, one.classes)
     return Columns(
         gpus=np.array([one.gpus for one in own], dtype=np.int64),
         cpus=np.array([one.cpus for one in own], dtype=np.int64),
@@ -96,12 +96,17 @@ def _columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
         rate=np.array([one.option.rate for one in own], dtype=float),
         mask=np.array([number[one.classes] for one in own], dtype=np.int64),
         key=tuple((number[one.classes], one.together, one.gpus, one.cpus, one.memory_gib) for one in own),
-        hungry=any(
-            one.cpus > per_gpu[kind.number] * one.gpus + 1e-9 for one in own for kind in classes
-            if kind.bit & one.classes
-        ),
+        hungry=any(one.cpus > least[one.classes] * one.gpus + 1e-9 for one in own),
         masks=masks,
     )
+
+
+def _least_cores(cluster: Cluster, mask: int) -> float:
+    """The fewest cores that a node of a set of classes has for each of its GPUs."""
+    return min((
+        np.inf if one.node.cpus is None else one.node.cpus / one.node.gpus if one.node.gpus else 0.0
+        for one in node_classes(cluster)[0] if one.bit & mask
+    ), default=np.inf)
 
 
 def joined(cluster: Cluster, parts: Sequence[Columns]) -> Columns:

@@ -1,5 +1,7 @@
 """Puts a choice of options on real nodes."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..instance import Placement, Slot
@@ -36,25 +38,49 @@ class Packing:
             model.memo["kept number"] = {j: k for k, j in enumerate(model.kept.tolist())}
         self._kept_number: dict[int, int] = model.memo["kept number"]
 
-    def place_all(self, wish: Ints, reduced: np.ndarray) -> None:
-        """`wish` is an option or -1 for each job; running jobs that must be kept are, whatever it says."""
+    def place_all(self, wish: Ints, reduced: np.ndarray, urgent: Sequence[int] = ()) -> None:
+        """`wish` is an option or -1 for each job; running jobs that must be kept are, whatever it says. `urgent` jobs
+        come before all that need not be kept, in their order; what is reserved is then not looked at."""
         model = self.model
         keeps = model.first[model.kept]
-        stay = (wish[model.kept] == keeps) | model.must[model.kept]
-        hosted = model.host[keeps]
-        for k in np.flatnonzero(stay & (hosted < 0)).tolist():
-            if self.nodes.keep(k):
-                self.chosen[model.kept[k]] = keeps[k]
-        for k in np.flatnonzero(stay & (hosted >= 0)).tolist():
-            if self._is_hosted(int(keeps[k])) and self.nodes.keep(k):
-                self._take(int(model.kept[k]), int(keeps[k]))
-        self.nodes.index()
-        self.nodes.reserve()
+        must = model.must[model.kept]
+        stay = (wish[model.kept] == keeps) | must
+        if urgent:
+            self._keep(np.flatnonzero(must))
+            self.nodes.index()
+            for j in urgent:
+                if self.chosen[j] < 0 and not self.put(j, int(wish[j])):
+                    self.put_otherwise(j, reduced)
+            for k in np.flatnonzero(stay & ~must & (self.chosen[model.kept] < 0)).tolist():
+                self.put(int(model.kept[k]), int(keeps[k]))
+        else:
+            self._keep(np.flatnonzero(stay))
+            self.nodes.index()
+            self.nodes.reserve()
         fresh = np.flatnonzero((wish >= 0) & (self.chosen < 0))
         kinds = model.kind[wish[fresh]]
         for j in fresh[(kinds == Kind.ALONE) | (kinds == Kind.BESIDE)].tolist():
             self.put(j, int(wish[j]))
-        fresh = fresh[(kinds == Kind.START) | (kinds == Kind.MOVE)]
+        self._start(wish, fresh[(kinds == Kind.START) | (kinds == Kind.MOVE)], reduced)
+        for j in fresh[(kinds != Kind.START) & (kinds != Kind.MOVE)].tolist():
+            if self.chosen[j] < 0:
+                self.put_otherwise(j, reduced)
+
+    def _keep(self, which: Ints) -> None:
+        """Leave running jobs (positions in `model.kept`) where they are, hosts before their guests."""
+        model = self.model
+        keeps = model.first[model.kept[which]]
+        hosted = model.host[keeps] >= 0
+        for k, option in zip(which[~hosted].tolist(), keeps[~hosted].tolist(), strict=True):
+            if self.nodes.keep(k):
+                self.chosen[model.kept[k]] = option
+        for k, option in zip(which[hosted].tolist(), keeps[hosted].tolist(), strict=True):
+            if self._is_hosted(option) and self.nodes.keep(k):
+                self._take(int(model.kept[k]), option)
+
+    def _start(self, wish: Ints, fresh: Ints, reduced: np.ndarray) -> None:
+        """Put waiting jobs, and those that move, on free GPUs as they wish, or otherwise."""
+        model = self.model
         if not len(fresh):
             return
         options = wish[fresh]

@@ -172,16 +172,19 @@ def _shared_rows(entries: _Entries, instance: Instance, flat: Sequence[Pattern],
             Row(f"budget {name}", "", amount), every, [mode.budgets.get(name, 0.0) for mode in modes],
             np.array([used.get(name, 0.0) for used in held.budgets], dtype=float),
         )
-    for tenant, cap in gpu_caps(instance.tenants).items():
-        entries.add(
-            Row("quota", f"tenant {tenant}", float(cap)), every,
-            [float(one.gpus) if one.quota == tenant else 0.0 for one in flat],
-            held.gang * np.array([name == tenant for name in held.quota], dtype=bool),
-        )
+    caps = gpu_caps(instance.tenants)
+    if not caps:
+        return
+    number = {tenant: i for i, tenant in enumerate(caps)}
+    tenant_of = np.array([-1 if one.quota is None else number[one.quota] for one in flat], dtype=np.int64)
+    gpus = np.array([one.gpus for one in flat], dtype=float)
+    holder = np.array([-1 if name is None else number[name] for name in held.quota], dtype=np.int64)
+    by_tenant = np.argsort(tenant_of, kind="stable")
+    ends = np.searchsorted(tenant_of[by_tenant], np.arange(len(caps) + 1))
+    for tenant, i in number.items():
+        own = by_tenant[ends[i]:ends[i + 1]]
+        entries.add(Row("quota", f"tenant {tenant}", float(caps[tenant])), own, gpus[own], held.gang * (holder == i))
     pool = quota_pool(instance.tenants)
     if pool is not None:
-        entries.add(
-            Row("quota", "all tenants", float(pool)), every,
-            [float(one.gpus) if one.quota is not None else 0.0 for one in flat],
-            held.gang * np.array([name is not None for name in held.quota], dtype=bool),
-        )
+        own = np.flatnonzero(tenant_of >= 0)
+        entries.add(Row("quota", "all tenants", float(pool)), own, gpus[own], held.gang * (holder >= 0))

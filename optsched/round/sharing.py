@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from ..instance import Instance, Placement, Running
 from ..job import Job, Mode
 from ..modes import Option
-from ..physics import cpus, gpus_by_type, memory_gib, placed_rate, sharing_rate
+from ..physics import cpus, gpus_by_type, memory_gib, placed_rate, sharing_rate, span
 from .model import Kind, is_second
-from .patterns import Pattern
+from .patterns import Pattern, node_classes
 
 MOST_HOSTS = 3
 """Running jobs beside which a waiting job may start: those where both together run fastest."""
-MOST_PAIRS = 200_000
-"""Pairs that are looked at; beyond, only the first waiting jobs have such options."""
+MOST_PAIRS = 20_000
+"""Pairs of kinds of jobs that are looked at; beyond, only the first waiting jobs have such options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,11 @@ class Pinned:
 def pinned_options(
     instance: Instance, jobs: Sequence[Job], running: Sequence[Running | None], patterns: Sequence[tuple[Pattern, ...]]
 ) -> list[Pinned]:
-    """All such options, by job."""
+    """All such options, by job. Hosts that are alike take turns, so that not all guests are sent to the same few."""
     position = {job.id: j for j, job in enumerate(jobs)}
     found: list[Pinned] = []
-    hosts = []
+    hosts: dict[object, list[tuple[int, Running]]] = {}
+    kinds = _Kinds(instance)
     for j, entry in enumerate(running):
         if entry is None:
             continue
@@ -49,20 +50,77 @@ def pinned_options(
             alone = placed_rate(instance, jobs[j], mode, entry.placement)
             found.append(Pinned(j, Kind.ALONE, position[entry.mode.share_with], mode, entry.placement, alone, 0.0))
         elif entry.mode.share_with is None and entry.mode.gpus and jobs[j].profile.sharing is not None:
-            hosts.append((j, entry))
-    guests = [j for j, entry in enumerate(running) if entry is None and jobs[j].profile.sharing is not None]
-    if hosts:
-        for j in guests[: MOST_PAIRS // len(hosts)]:
-            found.extend(_beside(instance, jobs, j, patterns[j], hosts))
+            hosts.setdefault(kinds.of_host(jobs[j], entry), []).append((j, entry))
+    alike = list(hosts.values())
+    pairs_left = MOST_PAIRS
+    known: dict[object, list[_Offer]] = {}
+    turn: dict[int, int] = {}
+    for j, entry in enumerate(running):
+        if not alike or entry is not None or jobs[j].profile.sharing is None:
+            continue
+        guest = kinds.of_guest(jobs[j], patterns[j])
+        if guest not in known:
+            if pairs_left < len(alike):
+                continue
+            pairs_left -= len(alike)
+            known[guest] = _offers(instance, jobs, j, patterns[j], alike)
+        left = MOST_HOSTS
+        for offer in known[guest]:
+            own = alike[offer.kind]
+            take, at = min(left, len(own)), turn.get(offer.kind, 0)
+            found.extend(_pinned(j, offer, *own[(at + k) % len(own)]) for k in range(take))
+            turn[offer.kind] = at + take
+            left -= take
+            if not left:
+                break
     return sorted(found, key=lambda one: one.job)
 
 
-def _beside(
-    instance: Instance, jobs: Sequence[Job], j: int, patterns: tuple[Pattern, ...], hosts: list[tuple[int, Running]]
-) -> list[Pinned]:
+class _Kinds:
+    """Keys that are equal for jobs, and for what running jobs hold, which cannot be told apart by any rate or room."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._cluster = instance.cluster
+        self._class_of = node_classes(instance.cluster)[1]
+        self._known: dict[int, str] = {}
+
+    def of_guest(self, job: Job, patterns: tuple[Pattern, ...]) -> object:
+        return self._job(job), id(patterns)
+
+    def of_host(self, job: Job, entry: Running) -> object:
+        mode, order = entry.mode, self._cluster.node_order
+        held = sorted((self._class_of[order[slot.node]], slot.gpus, slot.cpus) for slot in entry.placement)
+        return (
+            self._job(job), mode.gpus, mode.gpu_type, mode.cpus_per_gpu, mode.clock_mhz, mode.duration_s,
+            span(self._cluster, entry.placement), tuple(held),
+        )
+
+    def _job(self, job: Job) -> object:
+        profile = self._known.get(id(job.profile))
+        if profile is None:
+            profile = self._known[id(job.profile)] = repr(job.profile)
+        return profile, job.gpus, job.work_s if job.modes else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What a guest may do beside any host of a kind (its number), and the rates of both."""
+
+    kind: int
+    option: Option
+    rate: float
+    partner_rate: float
+
+
+def _offers(
+    instance: Instance, jobs: Sequence[Job], j: int, patterns: tuple[Pattern, ...],
+    alike: Sequence[Sequence[tuple[int, Running]]],
+) -> list[_Offer]:
+    """The kinds of hosts beside which a job can run, first where both together run fastest."""
     job = jobs[j]
-    found: list[tuple[float, Pinned]] = []
-    for h, entry in hosts:
+    found: list[tuple[float, _Offer]] = []
+    for kind, hosts in enumerate(alike):
+        h, entry = hosts[0]
         host = jobs[h]
         if not sharing_rate(job.profile, host.profile) or not sharing_rate(host.profile, job.profile):
             continue
@@ -72,13 +130,16 @@ def _beside(
         own = placed_rate(instance, job, replace(option.mode, share_with=host.id), entry.placement)
         theirs = placed_rate(instance, host, replace(entry.mode, share_with=job.id), entry.placement)
         if own > 0 and theirs > 0:
-            placement = tuple(replace(slot, cpus=cpus(option.mode, slot.gpus)) for slot in entry.placement)
             alone = placed_rate(instance, host, entry.mode, entry.placement)
-            found.append((own / option.rate + theirs / alone, Pinned(
-                j, Kind.BESIDE, h, option.mode, placement, own, theirs
-            )))
-    found.sort(key=lambda pair: (-pair[0], pair[1].partner))
-    return [one for _, one in found[:MOST_HOSTS]]
+            found.append((own / option.rate + theirs / alone, _Offer(kind, option, own, theirs)))
+    found.sort(key=lambda pair: -pair[0])
+    return [one for _, one in found]
+
+
+def _pinned(j: int, offer: _Offer, h: int, entry: Running) -> Pinned:
+    mode = offer.option.mode
+    placement = tuple(replace(slot, cpus=cpus(mode, slot.gpus)) for slot in entry.placement)
+    return Pinned(j, Kind.BESIDE, h, mode, placement, offer.rate, offer.partner_rate)
 
 
 def _fitting(

@@ -36,11 +36,14 @@ class SpareRoom:
         weight = np.bincount(held.node_class, weights=share, minlength=count).tolist()
         total = np.bincount(held.node_class, weights=share * cost_s[held.owner], minlength=count).tolist()
         known: dict[object, float] = {}
+        members: dict[int, list[int]] = {}
         found = []
         for key in table.key:
             if key not in known:
                 mask, together, gpus, cpus, memory_gib = key
-                on = [kind.number for kind in self._classes if kind.bit & table.masks[mask]]
+                if mask not in members:
+                    members[mask] = [kind.number for kind in self._classes if kind.bit & table.masks[mask]]
+                on = members[mask]
                 held_gpus = sum(weight[c] for c in on)
                 fits = not held_gpus or self._fits(gpus, cpus, memory_gib, on, together=together)
                 known[key] = 0.0 if fits else sum(total[c] for c in on) / held_gpus

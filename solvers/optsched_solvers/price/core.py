@@ -8,6 +8,8 @@ from optsched.round.exact import Program, program
 from optsched.round.model import Floats, Ints, RoundModel
 
 SLACK = 1e-9
+MOST_HALVINGS = 60
+"""After which a difference is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,3 +40,16 @@ def core(model: RoundModel, reduced: Floats, difference: float) -> Core:
     fixed[model.job[only]] = only
     options = np.flatnonzero(alive & ~decided[model.job])
     return Core(fixed, options, np.flatnonzero(runs & ~decided), int((left > 0).sum() - decided.sum()))
+
+
+def near_core(model: RoundModel, reduced: Floats, most: int) -> Core:
+    """The core of the largest difference, of those that are halves of each other, that leaves at most so many options
+    open. No bound comes of it."""
+    best = np.maximum.reduceat(reduced, model.first[:-1])
+    difference = float((best[model.job] - reduced).max(initial=0.0)) + float(np.abs(best).max(initial=0.0))
+    for _ in range(MOST_HALVINGS):
+        difference /= 2
+        found = core(model, reduced, difference)
+        if len(found.options) <= most:
+            break
+    return found

@@ -14,6 +14,18 @@ WIDENINGS = 3
 """How often the trust region grows tenfold before the search believes that no cut can be beaten."""
 
 
+MANY_ROWS = 40
+"""Most rows for cutting planes."""
+MOST_PASSES, CHECK_PASSES = 2_000, 100
+"""Most steps along averaged slopes, and after how many it is looked whether they still help."""
+FIRST_PACE, MOST_PACE, LAST_PACE = 0.3, 2.0, 1e-4
+"""Pace of these steps, at first, at most, and above which the search does not end."""
+MISSES, AHEAD = 10, 0.05
+"""Steps in a row without success before the pace slows, and how far below the bound they aim."""
+MOST_SHARE, LEAST_SHARE = 0.1, 1e-4
+"""Most that a slope counts in the average, which falls as progress does, and the least that this most becomes."""
+
+
 @dataclass(slots=True)
 class Prices:
     """Prices of the rows, the bound they prove, and for each option how much of it the relaxation takes (convex
@@ -74,17 +86,76 @@ def first_prices(model: RoundModel) -> Floats:
 
 
 def optimise(
-    model: RoundModel, start: Floats | None, out_of_time: Callable[[], bool], tolerance: float = TOLERANCE
+    model: RoundModel, start: Floats | None, out_of_time: Callable[[], bool], tolerance: float = TOLERANCE,
+    floor: float = 0.0,
 ) -> Prices:
-    """Minimise the Lagrangian bound over prices >= 0 (Kelley's cutting planes in a trust region).
+    """Minimise the Lagrangian bound over prices >= 0, from `start`; `floor` is a value that is in hand. Deterministic,
+    but for when it is `out_of_time`.
 
-    Each relaxed solution gives a cut; a small linear program over the prices finds where all cuts are lowest within
-    the region; the region grows where the cuts were right and shrinks where they were not. Deterministic.
+    Cutting planes converge fast with few rows, but their linear program grows with the rows; steps along an averaged
+    slope cost a pass over the options whatever the rows.
     """
+    prices = first_prices(model) if start is None else start
+    if len(model.rows) <= MANY_ROWS:
+        found = _cutting_planes(model, prices, out_of_time, tolerance)
+        if found is not None:
+            return found
+    return _volume(model, prices, out_of_time, tolerance, floor)
+
+
+def _volume(
+    model: RoundModel, prices: Floats, out_of_time: Callable[[], bool], tolerance: float, floor: float
+) -> Prices:
+    """Subgradient steps along an average of slopes (the volume algorithm of Barahona and Anbil, Mathematical
+    Programming 87, 2000). The same average of the relaxed solutions tends to the solution of the linear relaxation."""
+    unit = 1.0 / np.sqrt(np.maximum(model.capacity, 1.0))
+    bound, slope, chosen = relaxed(model, prices)
+    mean = slope * unit
+    weights = np.zeros(len(model.value))
+    weights[chosen[chosen >= 0]] = 1.0
+    pace, most, misses, passes, checked = FIRST_PACE, MOST_SHARE, 0, 1, bound
+    while passes < MOST_PASSES and not out_of_time():
+        step = np.where((prices <= 0) & (mean > 0), 0.0, mean)
+        norm = float(step @ step)
+        if norm <= 0:
+            break
+        target = max(floor, (1 - AHEAD) * bound)
+        trial = np.maximum(0.0, prices - pace * (bound - target) / norm * step * unit)
+        value, slope, chosen = relaxed(model, trial)
+        scaled = slope * unit
+        away = mean - scaled
+        share = float(mean @ away) / max(float(away @ away), 1e-300)
+        share = min(max(share, most / 10), most)
+        mean = share * scaled + (1 - share) * mean
+        weights *= 1 - share
+        weights[chosen[chosen >= 0]] += share
+        passes += 1
+        if value < bound:
+            if scaled @ step > 0:
+                pace = min(MOST_PACE, 1.1 * pace)
+            prices, bound, misses = trial, value, 0
+        else:
+            misses += 1
+            if misses >= MISSES:
+                pace, misses = 0.66 * pace, 0
+        if passes % CHECK_PASSES == 0:
+            if checked - bound <= tolerance * abs(bound) and pace < LAST_PACE:
+                break
+            if checked - bound < 1e-3 * abs(bound):
+                most = max(most / 2, LEAST_SHARE)
+            checked = bound
+    return Prices(prices, bound, weights, passes)
+
+
+def _cutting_planes(
+    model: RoundModel, prices: Floats, out_of_time: Callable[[], bool], tolerance: float
+) -> Prices | None:
+    """Kelley's cutting planes in a trust region: each relaxed solution gives a cut; a small linear program over the
+    prices finds where all cuts are lowest within the region; the region grows where the cuts were right and shrinks
+    where they were not. None where that program cannot be solved."""
     from ortools.linear_solver import pywraplp
 
     count = len(model.rows)
-    prices = first_prices(model) if start is None else start
     bound, slope, chosen = relaxed(model, prices)
     if not count:
         weights = np.zeros(len(model.value))
@@ -122,7 +193,7 @@ def optimise(
             reach = radius * max(1.0, centre)
             variable.SetBounds(max(0.0, centre - reach), centre + reach)
         if program.Solve() != pywraplp.Solver.OPTIMAL:
-            break
+            return None
         lowest = height.solution_value() * size
         duals = np.array([max(0.0, row.dual_value()) for row in rows])
         trial = np.array([max(0.0, variable.solution_value()) for variable in variables]) * unit

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
+from optsched.round.model import NO_OPTION, Floats, Ints, Kind, RoundModel
 from optsched.round.place import regret
 
 
@@ -27,19 +27,57 @@ def round_choice(model: RoundModel, best: Ints, reduced: Floats) -> Ints:
     left = left - model.usage(options[:at]) + slack
     takes = _Entries(model)
     room = left.tolist()
+    guest = _guests(model, best)
     for j in jobs[at:].tolist():
         start, end = int(model.first[j]), int(model.first[j + 1])
         own = reduced[start:end]
         for k in np.argsort(-own, kind="stable").tolist():
             if own[k] <= 0:
                 break
+            host = int(model.host[start + k])
+            if host >= 0 and (best[host] != model.first[host] or guest.get(host, j) != j):
+                continue
             entries = takes(int(model.pattern[start + k]))
             if all(amount <= room[r] for r, amount in entries):
                 for r, amount in entries:
                     room[r] -= amount
                 chosen[j] = start + k
+                if host >= 0:
+                    guest[host] = j
                 break
     return chosen
+
+
+def _guests(model: RoundModel, wish: Ints) -> dict[int, int]:
+    """Who would share the GPUs of whom, by host."""
+    options = wish[wish >= 0]
+    options = options[model.host[options] >= 0]
+    return dict(zip(model.host[options].tolist(), model.job[options].tolist(), strict=True))
+
+
+def one_guest_each(model: RoundModel, wish: Ints, reduced: Floats) -> Ints:
+    """The same choice, but of several jobs that wish to share the GPUs of one, only the one that would lose most
+    elsewhere does; the others take their next option, on GPUs of their own or beside somebody else."""
+    wish = wish.copy()
+    options = wish[wish >= 0]
+    options = options[(model.host[options] >= 0) & (model.kind[options] != Kind.KEEP)]
+    if not len(options):
+        return wish
+    guest = {host: j for host, j in _guests(model, wish).items() if wish[j] == model.first[j]}
+    for o in options[np.argsort(-regret(model, options, reduced), kind="stable")].tolist():
+        j = int(model.job[o])
+        start, end = int(model.first[j]), int(model.first[j + 1])
+        wish[j] = NO_OPTION
+        for option in (start + np.argsort(-reduced[start:end], kind="stable")).tolist():
+            host = int(model.host[option])
+            if reduced[option] <= 0:
+                break
+            if host < 0 or (wish[host] == model.first[host] and host not in guest):
+                wish[j] = option
+                if host >= 0:
+                    guest[host] = j
+                break
+    return wish
 
 
 def _all_fit(model: RoundModel, options: Ints, left: Floats) -> int:

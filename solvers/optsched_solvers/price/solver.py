@@ -3,37 +3,40 @@
 import numpy as np
 
 from optsched.errors import InputError
-from optsched.round.model import Floats, RoundModel
-from optsched.round.realise import keep_all, realise
+from optsched.round.model import Floats, Ints, RoundModel
+from optsched.round.realise import keep_all, realise, realise_losers_first
 from optsched.round.solver import RoundRequest
 
 from ..within import within
-from .core import core
-from .dual import best_options, optimise
-from .rounding import heaviest, round_choice
+from .core import Core, core, near_core
+from .dual import Prices, best_options, first_prices, optimise
+from .guests import with_guest_rows
+from .rounding import heaviest, one_guest_each, round_choice
 
 FINE = 1e-7
-"""Tolerance of the prices where the core is small enough to be solved afterwards."""
+"""Tolerance of the prices in the end."""
 COARSE, TINY_OPTIONS = 2e-5, 2_000
-"""The same where packing is all there is time for, and for so few options that the exact program is quick anyway."""
+"""Tolerance for so few options that the exact program is quick anyway."""
+GAP_SHARE = 0.02
+"""Tolerance of the first prices as a part of the gap that is asked for."""
 PRICES_SHARE = 0.6
 """Most of the time that is left for finding prices."""
 CORE_OPTIONS = 60_000
-"""Most options for which a core is tried."""
+"""Most options of an exact program."""
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
 """Above so many options a choice by prices is put on nodes in one order only, else in up to three."""
+CORES = 8
+"""Most exact programs one after the other."""
 HAND_OVER_S = 4e-6
 """Seconds that it takes to hand over one entry of a program, during which nothing can be interrupted."""
 CORE_LEAST_S = 0.02
 """No core is tried in less time."""
 SPARE_S = 0.005
 """What threads may wake up late, kept free before the deadline besides the time that packing takes."""
-KEEP_FIRST_OPTIONS = 5_000
-"""Most options for which the plan that keeps all is made first, so that of two plans of equal value it stays."""
 
 
 class PriceSolver:
-    """See DESIGN 7 and docs/mathematics.md, "The round"."""
+    """See docs/mathematics.md, "The round"."""
 
     name = "price"
     title = "Lagrangian prices and packing, then the exact core"
@@ -44,59 +47,129 @@ class PriceSolver:
         return None
 
     def solve(self, request: RoundRequest) -> None:
-        """Anytime: after the prices there is a plan and a bound, and both only get better."""
-        model = request.model
-        packing_s = 0.0
-        if len(model.value) <= KEEP_FIRST_OPTIONS:
-            packing_s = request.left_s()
-            request.report_packing(keep_all(model))
-            packing_s -= request.left_s()
-        start = _start(model, request.prices)
-        small = len(model.value) <= _core_options(request.options)
-        enough_s = max((1 - PRICES_SHARE) * request.left_s(), 1.5 * packing_s)
-        tolerance = max(FINE if small and len(model.value) > TINY_OPTIONS else COARSE, 0.02 * request.gap)
-        found = optimise(model, start, lambda: request.left_s() < enough_s, tolerance)
-        request.report_bound(found.bound, "prices")
-        request.report_prices(found.prices)
-        reduced = model.reduced_values(found.prices)
-        best = best_options(model, reduced)
-        value = -np.inf
-        if request.left_s() < packing_s:
-            return
-        enough = found.bound - request.gap * abs(found.bound)
-        tries = FEW_TRIES if len(model.value) > FEW_OPTIONS else MORE_TRIES
-        for by_prices in (True, False):
-            wish = round_choice(model, best, reduced) if by_prices else heaviest(model, found.weights)
-            packing_s = request.left_s()
-            value = max(value, realise(request, wish, reduced, enough=enough, tries=tries))
-            packing_s -= request.left_s()
-            if not small or value >= enough or request.left_s() < packing_s:
-                break
-        if small and value < enough:
-            self._core(request, reduced, found.bound, value, SPARE_S + packing_s)
+        """Anytime: a bound and the plan that keeps all come first, and both only get better until the gap is the one
+        that was asked for."""
+        _Search(request, _core_options(request.options)).run()
 
-    def _core(self, request: RoundRequest, reduced: Floats, bound: float, value: float, spare_s: float) -> None:
-        """The core problem for all the time that is left but `spare_s`, which packing its solution takes."""
+
+class _Search:
+    """One round: the best value and bound so far, and what a packing takes."""
+
+    def __init__(self, request: RoundRequest, core_options: int) -> None:
+        self._request = request
+        self._model = request.model
+        self._priced = with_guest_rows(request.model)
+        self._core_options = core_options
+        self._value, self._bound = -np.inf, np.inf
+        self._packing_s = 0.0
+
+    def run(self) -> None:
+        """First prices that are good enough for the gap, then exact ones, then exact programs."""
+        request, options = self._request, len(self._model.value)
+        prices = _start(self._priced, request.prices)
+        if prices is None:
+            prices = first_prices(self._priced)
+        self._prove(self._priced.bound(prices), "prices")
+        request.report_prices(prices[: len(self._model.rows)])
+        self._keep_all()
+        finest = FINE if options > TINY_OPTIONS else COARSE
+        tolerances = dict.fromkeys((max(finest, GAP_SHARE * request.gap), finest))
+        found = None
+        for tolerance in tolerances:
+            if self._is_done() or request.left_s() < 1.5 * self._packing_s:
+                return
+            found = self._prices(prices, tolerance)
+            prices = found.prices
+            self._round(found)
+        if found is not None and not self._is_done():
+            self._cores(self._priced.reduced_values(found.prices), found.bound)
+
+    def _keep_all(self) -> None:
+        """Of two plans of equal value the one that keeps all stays, as it comes first."""
+        left_s = self._request.left_s()
+        packing = keep_all(self._model)
+        self._request.report_packing(packing)
+        self._value = max(self._value, packing.worth())
+        self._packing_s = left_s - self._request.left_s()
+
+    def _prices(self, start: Floats, tolerance: float) -> Prices:
+        left_s = self._request.left_s
+        enough_s = max((1 - PRICES_SHARE) * left_s(), 3 * self._packing_s)
+        found = optimise(self._priced, start, lambda: left_s() < enough_s, tolerance, max(0.0, self._value))
+        if found.bound <= self._bound:
+            self._request.report_prices(found.prices[: len(self._model.rows)])
+        self._prove(found.bound, "prices")
+        return found
+
+    def _round(self, found: Prices) -> None:
+        """Put on nodes what prices say of each job, and what the relaxed solutions take most often."""
+        model, request = self._model, self._request
+        reduced = self._priced.reduced_values(found.prices)
+        for by_prices in (True, False):
+            if self._is_done() or request.left_s() < 1.5 * self._packing_s:
+                return
+            if by_prices:
+                wish = round_choice(model, one_guest_each(model, best_options(model, reduced), reduced), reduced)
+            else:
+                wish = heaviest(model, found.weights)
+            tries = FEW_TRIES if len(model.value) > FEW_OPTIONS else MORE_TRIES
+            self._realise(wish, reduced, tries)
+
+    def _realise(self, wish: Ints, reduced: Floats, tries: int) -> None:
+        """Put a choice on nodes, and where much of it finds no room, once more with that first."""
+        request, left_s = self._request, self._request.left_s()
+        enough = self._bound - request.gap * abs(self._bound)
+        value = realise(request, wish, reduced, enough=enough, tries=tries)
+        self._packing_s = max(self._packing_s, (left_s - request.left_s()) / tries)
+        self._value = max(self._value, value)
+        if not self._is_done() and value < self._model.worth(wish) and request.left_s() > 3 * self._packing_s:
+            self._value = max(self._value, realise_losers_first(request, wish, reduced, enough=enough))
+
+    def _prove(self, bound: float, source: str) -> None:
+        self._request.report_bound(bound, source)
+        self._bound = min(self._bound, bound)
+
+    def _is_done(self) -> bool:
+        return self._bound - self._value <= self._request.gap * abs(self._value)
+
+    def _cores(self, reduced: Floats, proved: float) -> None:
+        """Exact programs over what the prices leave open, which prove a bound; where that is too much, over what is
+        nearest to the margin, which only finds better plans, and so leaves less open."""
+        for _ in range(CORES):
+            part = core(self._model, reduced, proved - self._value)
+            whole = len(part.options) <= self._core_options
+            if not whole:
+                part = near_core(self._model, reduced, self._core_options)
+            before = self._value
+            if not len(part.options) or not self._core(part, reduced, whole=whole):
+                return
+            if self._is_done() or whole or self._value <= before:
+                return
+
+    def _core(self, part: Core, reduced: Floats, *, whole: bool) -> bool:
+        """Solve one program in the time that is left but for putting its solution on nodes; False without one."""
         from ..highs import maximise
 
-        model = request.model
-        part = core(model, reduced, bound - value)
-        if not len(part.options) or request.left_s() - spare_s < CORE_LEAST_S:
-            return
+        model, request = self._model, self._request
+        spare_s = SPARE_S + self._packing_s
+        if request.left_s() - spare_s < CORE_LEAST_S:
+            return False
         program = part.program(model)
         left_s = request.left_s() - spare_s
         if left_s < CORE_LEAST_S + HAND_OVER_S * len(program.row):
-            return
+            return False
         outcome = within(left_s, lambda: maximise(program, 0.9 * left_s, relative_gap=request.gap * 0.5))
         if outcome is None:
-            return
-        if outcome.infeasible:  # no better solution exists than the one in hand
-            request.report_bound(value, "core")
-            return
-        if outcome.bound < bound:
-            request.report_bound(max(value, outcome.bound), "core")
-        if outcome.x is not None:
-            realise(request, program.choice(model, part.fixed, outcome.x), reduced)
+            return False
+        if whole and outcome.infeasible:  # no better solution exists than the one in hand
+            self._prove(self._value, "core")
+            return False
+        if whole and outcome.bound < self._bound:
+            self._prove(max(self._value, outcome.bound), "core")
+        if outcome.x is None:
+            return False
+        self._realise(program.choice(model, part.fixed, outcome.x), reduced, 2 * MORE_TRIES)
+        return True
 
 
 def _core_options(options: dict[str, str]) -> int:
