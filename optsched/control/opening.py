@@ -3,9 +3,11 @@
 import fcntl
 import os
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from .. import __version__
 from ..errors import InputError
@@ -31,7 +33,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
     check_executor(settings.executor)  # before anything is written
     fresh = not settings.state.exists()
     try:
-        settings.state.mkdir(parents=True, exist_ok=True, mode=0o711)
+        _close_to_others(settings.state)
         lock = os.open(settings.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise InputError(
@@ -64,6 +66,22 @@ def opened(settings: Settings) -> Iterator[Controller]:
             executor.close()
     finally:
         os.close(lock)
+
+
+def _close_to_others(state: Path) -> None:
+    """Make the state folder, and let nobody else read it or what is the controller's alone in it.
+
+    Users of jobs pass through `state`, `attempts` and `checkpoints` to what is theirs there, without seeing names. What
+    an earlier version left open is closed. Raises OSError.
+    """
+    fresh = not state.exists()
+    state.mkdir(parents=True, exist_ok=True, mode=0o711)
+    about = state.stat()
+    if fresh or (about.st_mode & 0o066 and about.st_uid == os.geteuid()):
+        state.chmod(0o711 if fresh else stat.S_IMODE(about.st_mode) & 0o711)
+    for name, mode in (("checkpoints", 0o711), ("profiles", 0o700)):
+        (state / name).mkdir(exist_ok=True, mode=mode)
+        (state / name).chmod(mode)
 
 
 def _locked(descriptor: int) -> bool:

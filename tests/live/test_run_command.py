@@ -45,9 +45,11 @@ class Live:
         )
         log.close()
         self.until(lambda: re.search(r"dashboard: (\S+)", self.log()))
-        found = re.search(r"dashboard: (\S+)", self.log())
-        assert found is not None
-        self.url = found.group(1)
+        found = re.search(r"dashboard: (\S+#)TOKEN,", self.log())
+        assert found is not None, self.log()
+        token = (self.folder / "state" / "token").read_text().strip()
+        assert token not in self.log()
+        self.url = found.group(1) + token
 
     def log(self) -> str:
         return (self.folder / "log").read_text()

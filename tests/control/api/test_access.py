@@ -5,7 +5,7 @@ import os
 import pwd
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ from optsched.control.api.server import read_token
 from optsched.control.api.service import Service
 from optsched.control.settings import ApiSettings, TenantSettings
 from optsched.errors import InputError
+from tests.other_user import NOBODY, as_root, as_user
 
 from .live import Live, connect
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
-NOBODY = pwd.getpwnam("nobody").pw_uid
 OTHER = 54321
 """A user that this host has no name for."""
 
@@ -40,27 +39,6 @@ def shared() -> Iterator[Live]:
         )
         yield found
         found.close()
-
-
-def as_user(uid: int, call: Callable[[], Any]) -> Any:
-    """What `call` returns in a process of that user."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(uid)
-            os.write(writing, json.dumps(call()).encode())
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writing)
-    with open(reading, "rb") as file:
-        data = file.read()
-    assert os.waitpid(child, 0)[1] == 0
-    return json.loads(data)
 
 
 @as_root
