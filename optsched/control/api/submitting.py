@@ -12,6 +12,7 @@ from ...file_faults import FaultyFile
 from ...files import dump_instance, load_instance
 from ...instance import Instance
 from ...job import Elastic, Job
+from ...modes import fits_somewhere
 from ...never import why_never
 from ...profile import UNMEASURED, Profile
 from ..controller import Controller
@@ -42,15 +43,16 @@ def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Contr
                            "administrator to run it as root")
     command = shlex.join(body.argv)[:MOST_COMMAND]
     work_s, estimate = _work(body, caller, command, controller)
+    min_nodes, max_nodes = _nodes(body)
     job = Job(
         id=name, tenant=_tenant(body, caller, controller), user=caller.name,
         command=command, weight=body.weight, priority=body.priority,
         deadline_s=_deadline_s(body, controller), after=_after(body, caller, controller), gpus=body.gpus,
         cpus=_cpus(body), memory_gib=_memory_gib(body),
-        duration_s=work_s, resources=body.resources, preemptible=body.preemptible,
-        profile=_profile(body, caller, command, controller),
+        min_nodes=min_nodes, max_nodes=max_nodes, duration_s=work_s, resources=body.resources,
+        preemptible=body.preemptible, profile=_profile(body, caller, command, controller),
     )
-    _check_job(job, controller)
+    _check_job(job, controller, one_node_unasked=body.min_nodes is None and body.max_nodes is None)
     return Submission(
         job=job, argv=body.argv, directory=body.directory, environment=body.environment, user_id=user_id,
         grace_s=float(settings.grace) if body.grace_s is None else body.grace_s, retries=body.retries,
@@ -117,6 +119,16 @@ def _was(finished: str) -> str:
     return "was cancelled" if finished == "cancelled" else finished
 
 
+def _nodes(body: SubmitBody) -> tuple[int, int | None]:
+    """On how many nodes it runs: one, unless more are asked for, for a command that is run once on each."""
+    least, most = body.min_nodes, body.max_nodes
+    if body.gpus == 0:
+        if (least or 1) > 1 or (most or 1) > 1:
+            raise Refusal(422, "min_nodes and max_nodes are for jobs with GPUs; leave them out")
+        return 1, None
+    return least or 1, most or least or 1
+
+
 def _cpus(body: SubmitBody) -> int:
     if body.gpus == 0:
         if body.cpus_per_gpu is not None:
@@ -172,7 +184,7 @@ def _profile(body: SubmitBody, caller: Caller, command: str, controller: Control
     return profile
 
 
-def _check_job(job: Job, controller: Controller) -> None:
+def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> None:
     """The job as a round will see it, so that no round ever meets a faulty one. Raises Refusal 422."""
     nodes = tuple(status.node for status in controller.statuses) or controller.settings.cluster.nodes
     cluster = replace(controller.cluster, nodes=nodes)
@@ -198,7 +210,17 @@ def _check_job(job: Job, controller: Controller) -> None:
                                    "give it that size, or another name")
     never = why_never(cluster, controller.tenants, job)
     if never is not None:
-        raise Refusal(422, f"it can never run here: {never}")
+        remedy = _on_more_nodes(cluster, job) if one_node_unasked else ""
+        raise Refusal(422, f"it can never run here: {never}{remedy}")
+
+
+def _on_more_nodes(cluster: Cluster, job: Job) -> str:
+    """What to add where it could run on several nodes."""
+    most = job.gpus if isinstance(job.gpus, int) else job.gpus.max
+    for count in range(2, min(most, len(cluster.nodes)) + 1):
+        if fits_somewhere(cluster, replace(job, min_nodes=count, max_nodes=count)):
+            return f"; if its command is to run on each of {count} nodes, add --nodes {count} (min_nodes in a request)"
+    return ""
 
 
 def _field(path: str) -> str:

@@ -57,6 +57,8 @@ def test_submit_prints_the_name_and_carries_every_option(live: Live, run: Run, t
 
 @pytest.mark.parametrize(("words", "sentence"), [
     (("--gpus", "x", "--", "y"), "'x' is no count of GPUs"),
+    (("--nodes", "0", "--", "y"), "'0' is no count of nodes"),
+    (("--gpus", "8", "--", "y"), "add --nodes 2"),
     (("--time", "soon", "--", "y"), "no duration"),
     (("--deadline", "soon", "--", "y"), "neither a time from now"),
     (("--env", "NOT_THERE_AT_ALL", "--", "y"), "this shell has no such variable"),
