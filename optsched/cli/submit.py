@@ -61,8 +61,10 @@ def deadline(value: str) -> float:
 @click.option("--time", "time_s", type=duration, metavar="TIME", help="How long it runs on what it asks for.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Steps of the whole job, if it reports them.")
 @click.option("--tenant", metavar="NAME", help="Whose quota it counts against.")
-@click.option("--weight", type=click.FloatRange(0), metavar="X", help="What its waiting costs, against 1 for others.")
-@click.option("--priority", type=int, metavar="N", help="Higher goes first, under policies that look at it.")
+@click.option("--weight", type=click.FloatRange(0), metavar="X",
+              help="What its waiting costs, against 1 for others; cluster.toml says how much you may ask for.")
+@click.option("--priority", type=int, metavar="N",
+              help="Kept with the job; no round looks at it, only policies of a simulation do.")
 @click.option("--deadline", "deadline_s", type=deadline, metavar="WHEN", help="2h from now, or 2030-01-31T18:00.")
 @click.option("--after", multiple=True, metavar="JOB",
               help="Start after this has completed; repeatable, or with commas.")
@@ -93,6 +95,8 @@ def command(
     """
     body = body_of(words, asked)
     job = client.post("/v1/jobs", body)
+    if body.get("priority") and not quiet:
+        click.echo("optsched: no round looks at --priority; what counts is --weight", err=True)
     if not wait:
         if as_json:
             click.echo(json.dumps(job))

@@ -17,6 +17,7 @@ from ...never import why_never
 from ...profile import UNMEASURED, Profile
 from ..controller import Controller
 from ..learned import NEVER_S
+from ..limits import limits_of
 from ..submission import Submission
 from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
@@ -42,10 +43,12 @@ def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Contr
         raise Refusal(403, "this controller does not run as root, so it can start nothing as another user; ask its "
                            "administrator to run it as root")
     command = shlex.join(body.argv)[:MOST_COMMAND]
+    tenant = _tenant(body, caller, controller)
+    _check_limits(body, caller, tenant, controller)
     work_s, estimate = _work(body, caller, command, controller)
     min_nodes, max_nodes = _nodes(body)
     job = Job(
-        id=name, tenant=_tenant(body, caller, controller), user=caller.name,
+        id=name, tenant=tenant, user=caller.name,
         command=command, weight=body.weight, priority=body.priority,
         deadline_s=_deadline_s(body, controller), after=_after(body, caller, controller), gpus=body.gpus,
         cpus=_cpus(body), memory_gib=_memory_gib(body),
@@ -97,6 +100,20 @@ def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | N
     if found.users and caller.name not in found.users and not caller.all_jobs:
         raise Refusal(403, f"{caller.name} is not among the users of tenant {found.name}")
     return found.name
+
+
+def _check_limits(body: SubmitBody, caller: Caller, tenant: str | None, controller: Controller) -> None:
+    """Weight and priority are at the cost of others: only operators may ask for more than cluster.toml allows."""
+    if caller.all_jobs:
+        return
+    whose = f"jobs of {caller.name}" + (f" in tenant {tenant}" if tenant else "")
+    weight, priority = limits_of(controller.settings, caller.name, tenant)
+    if body.weight > weight:
+        raise Refusal(403, f"weight {body.weight:g} is above {weight:g}, the most that {whose} may have (max_weight in "
+                           "cluster.toml); ask an administrator, or give less")
+    if body.priority > priority:
+        raise Refusal(403, f"priority {body.priority} is above {priority}, the most that {whose} may have "
+                           "(max_priority in cluster.toml), and no round looks at it: leave it out, weight counts")
 
 
 def _deadline_s(body: SubmitBody, controller: Controller) -> float | None:

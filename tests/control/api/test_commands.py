@@ -41,7 +41,7 @@ def test_submit_prints_the_name_and_carries_every_option(live: Live, run: Run, t
         "90s", "--no-preempt", "--hold", "--profile", str(profile), "--env", "A=1", "--env", "HOME", "--", "train",
         "--gpus", "9",
     )
-    assert (status, out, err) == (0, "full\n", "")
+    assert (status, out, err) == (0, "full\n", "optsched: no round looks at --priority; what counts is --weight\n")
     made = live.loop.ask(lambda controller: controller.state.jobs["full"].submission)
     job = made.job
     assert made.argv == ("train", "--gpus", "9") and made.directory == os.getcwd()
