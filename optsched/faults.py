@@ -190,6 +190,12 @@ def _job(i: int, job: Job) -> Iterator[Fault]:
     if isinstance(job.gpus, Elastic) and job.gpus.min > job.gpus.max:
         yield Fault(f"{path}.gpus", f"job {job.id}: min {job.gpus.min} is above max {job.gpus.max}",
                     "swap them")
+    if job.min_nodes > (job.min_nodes if job.max_nodes is None else job.max_nodes):
+        yield Fault(f"{path}.max_nodes", f"job {job.id}: max_nodes {job.max_nodes} is below min_nodes {job.min_nodes}",
+                    "swap them")
+    if job.min_nodes > 1 and job.max_nodes is None:
+        yield Fault(f"{path}.min_nodes", f"job {job.id}: min_nodes {job.min_nodes} without max_nodes",
+                    "give max_nodes too")
     if not job.modes and job.gpus != 0 and job.cpus:
         yield Fault(f"{path}.cpus", f"job {job.id}: cpus is for CPU-only jobs", "use profile.cpus_per_gpu")
     if not job.modes and job.gpus != 0 and job.memory_gib:

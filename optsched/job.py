@@ -49,6 +49,8 @@ class Job:
     `duration_s` is reference work: seconds at rate 1. `gpus` 0 makes a CPU-only job that takes `cpus` cores and
     `memory_gib` on one node. `after` lists jobs that must have completed before this one starts. `resources` and
     `budgets` are what it uses of the cluster's. A job may list `modes` instead of `duration_s` and `gpus`.
+    With `max_nodes` its gang takes equally many GPUs on each of `min_nodes` to `max_nodes` nodes, without it any
+    numbers on any nodes.
     `priority` orders jobs under the policies (higher first); `weight` counts in the objectives. `user` and `command`
     say who submitted what: jobs that share them tend to run alike.
     """
@@ -72,6 +74,8 @@ class Job:
     preemptible: bool = True
     min_run_s: Seconds = 0.0
     max_preemptions: Count | None = None
+    min_nodes: PositiveCount = 1
+    max_nodes: PositiveCount | None = None
     profile: Profile = UNMEASURED
 
     @property

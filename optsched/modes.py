@@ -15,6 +15,7 @@ from .physics import (
     fits_type,
     gang_sizes,
     held_resources,
+    node_counts,
     power_w,
     rate,
     run_s,
@@ -225,7 +226,7 @@ def _demands(job: Job) -> tuple[object, ...]:
     """Equal for jobs with equal options."""
     return (
         id(job.profile), job.gpus, job.cpus, job.memory_gib, id(job.modes) if job.modes else None,
-        tuple(job.resources.items()), tuple(job.budgets.items()),
+        tuple(job.resources.items()), tuple(job.budgets.items()), job.min_nodes, job.max_nodes,
     )
 
 
@@ -237,12 +238,42 @@ def _candidates(cluster: Cluster, job: Job) -> Iterator[Option]:
             yield Option(mode=mode, spread="node", rate=speed, needs_node=False)
             continue
         most = most_gpus(cluster, job, mode)
+        counts = node_counts(job, mode.gpus)
         fastest = 0.0
-        for spread in WIDEST_FIRST if mode.gpus > 1 else NODE_ONLY:
+        for spread in spreads(mode.gpus, counts):
             speed = rate(job, mode, mode.gpu_type, spread)
-            if speed > fastest and most[spread] >= max(mode.gpus, 1):
+            if speed > fastest and most[spread] >= max(mode.gpus, 1) and _splits(cluster, job, mode, spread, counts):
                 yield Option(mode=mode, spread=spread, rate=speed, needs_node=True)
                 fastest = speed
+
+
+def spreads(gpus: int, counts: tuple[int, ...] | None) -> tuple[Span, ...]:
+    """How far a gang may be spread that may be split over so many nodes (`node_counts`), the widest first."""
+    if counts == ():
+        return ()
+    if gpus <= 1 or counts == (1,):
+        return NODE_ONLY
+    return WIDEST_FIRST if counts is None or 1 in counts else ("cluster", "rack")
+
+
+def _splits(cluster: Cluster, job: Job, mode: Mode, spread: Span, counts: tuple[int, ...] | None) -> bool:
+    """Whether empty nodes within `spread` hold equal parts of the gang, of one of `counts`; uplinks aside."""
+    if counts is None or spread == "node":
+        return True
+    shapes, _ = _shapes(cluster)
+    for count in counts:
+        able = [shape for shape in shapes if room_on(shape.node, job, mode) * count >= mode.gpus]
+        racks = sum((Counter(shape.racks) for shape in able), Counter[str]())
+        there = sum(shape.count for shape in able) if spread == "cluster" else max(racks.values(), default=0)
+        if there >= count:
+            return True
+    return False
+
+
+def split_jobs(instance: Instance) -> str | None:
+    """The first job that is to be split equally over nodes, by its id: no engine but rounds and the simulator knows how
+    to; one that stays on one node is none."""
+    return next((job.id for job in instance.jobs if job.max_nodes is not None and job.max_nodes > 1), None)
 
 
 def _is_best(option: Option, alike: list[Option]) -> bool:

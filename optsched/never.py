@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from .cluster import POWER_CAP, Cluster, Node, Tenant, gpu_caps
 from .job import Job, Mode
-from .modes import WIDEST_FIRST, Option, base_modes, fits_somewhere, most_gpus, options, room_on
-from .physics import Span, gpu_type_rate, rate
+from .modes import WIDEST_FIRST, Option, base_modes, fits_somewhere, most_gpus, options, room_on, spreads
+from .physics import Span, gpu_type_rate, node_counts, rate
 
 LIMITS = ("gpu_memory_gib", "cpus", "memory_gib")
 """Fields of a node that may keep a job from GPUs that are there."""
@@ -84,6 +84,9 @@ def _nothing_fits(cluster: Cluster, job: Job) -> str:
         return f"it asks for {wanted}, the cluster has {have}"
     if not job.modes and all(gpu_type_rate(job.profile, mode.gpu_type) == 0 for mode in there):
         return f"its profile has rates for {', '.join(job.profile.rate)}, the cluster has {have}"
+    if job.max_nodes is not None and all(node_counts(job, mode.gpus) == () for mode in there):
+        wanted = ", ".join([*dict.fromkeys(_gpus(mode.gpus) for mode in there)][:3])
+        return f"{wanted} cannot be split equally over {_nodes(job)}"
     able = [mode for mode in there if _widest(job, mode) is not None]
     if not able:
         return "its profile gives it the rate 0 in every mode"
@@ -94,6 +97,9 @@ def _nothing_fits(cluster: Cluster, job: Job) -> str:
         only = next(iter(types)) if len(types) == 1 and len(cluster.gpu_types) > 1 else None
         kind = only or "one type"
         return f"it needs {_gpus(smallest)} of {kind}, the cluster has at most {most}"
+    if job.max_nodes is not None and fits_somewhere(cluster, replace(job, min_nodes=1, max_nodes=None)):
+        largest = max(room_on(node, job, mode) for mode in able for node, _ in _kinds(cluster))
+        return f"it needs {_gpus(smallest)} on {_nodes(job)}, one node has room for at most {largest}"
     spread = _span(job, able)
     bare = _without(cluster, *LIMITS, UPLINKS)
     if not fits_somewhere(bare, job):
@@ -179,9 +185,17 @@ def _gpus(count: int) -> str:
     return f"{count} GPU{'s' if count != 1 else ''}"
 
 
+def _nodes(job: Job) -> str:
+    """On how many nodes it may be."""
+    if job.min_nodes == job.max_nodes:
+        return "one node" if job.max_nodes == 1 else f"{job.max_nodes} nodes"
+    return f"{job.min_nodes} to {job.max_nodes} nodes"
+
+
 def _widest(job: Job, mode: Mode) -> Span | None:
     """The widest spread over which a job makes progress in a mode."""
-    return next((spread for spread in WIDEST_FIRST if rate(job, mode, mode.gpu_type, spread) > 0), None)
+    able = WIDEST_FIRST if job.max_nodes is None else spreads(mode.gpus, node_counts(job, mode.gpus))
+    return next((spread for spread in able if rate(job, mode, mode.gpu_type, spread) > 0), None)
 
 
 def _span(job: Job, modes: Iterable[Mode]) -> Span:

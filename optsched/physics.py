@@ -118,6 +118,13 @@ def gang_sizes(job: Job) -> tuple[int, ...]:
     return tuple(sorted({low, high, *(n for n in (*job.profile.gpus, *powers) if low <= n <= high)}))
 
 
+def node_counts(job: Job, gpus: int) -> tuple[int, ...] | None:
+    """Over how many nodes a gang of `gpus` may be split, equally; None where it may be split in any way."""
+    if job.max_nodes is None or gpus == 0:
+        return None
+    return tuple(n for n in range(job.min_nodes, min(job.max_nodes, gpus) + 1) if gpus % n == 0)
+
+
 def core_levels(job: Job) -> tuple[int, ...]:
     """Cores per GPU with which a job may be started: the measured ones; none where none were measured.
 

@@ -1,7 +1,7 @@
 """`optsched run`: drive real nodes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,7 +39,6 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
 
     from ..control.api.place import TOKEN
     from ..control.api.server import read_token, serve
-    from ..control.events import dump_event
     from ..control.journal import JournalFault
     from ..control.log import line
     from ..control.loop import Loop
@@ -53,7 +52,7 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
         def show(at_s: float, event: "Event") -> None:
             text = line(at_s, event)
             if as_json:
-                click.echo(json.dumps({"at_s": at_s, "event": type(event).__name__, **json.loads(dump_event(event))}))
+                click.echo(json.dumps({"at_s": at_s, "event": type(event).__name__, **_for_logs(event)}))
             elif text is not None:
                 click.echo(text)
 
@@ -69,8 +68,11 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
                 f"{len(controller.state.open)} jobs not finished; state in {settings.state}"
             )
         if web and not quiet:
-            token = read_token(settings.state / TOKEN)
-            click.echo(f"dashboard: {server.url}/#{token}", err=as_json)
+            page = f"dashboard: {server.url}/#"
+            if click.get_text_stream("stderr" if as_json else "stdout").isatty():
+                click.echo(page + read_token(settings.state / TOKEN), err=as_json)
+            else:  # a log, which others may read
+                click.echo(f"{page}TOKEN, with the text of {settings.state / TOKEN} as TOKEN", err=as_json)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         try:
@@ -81,3 +83,14 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
         finally:
             server.close()
     return 0
+
+
+def _for_logs(event: "Event") -> dict[str, Any]:
+    """The event as JSON, without the variables of a job: they hold passwords."""
+    import json
+
+    from ..control.events import dump_event
+
+    found: dict[str, Any] = json.loads(dump_event(event))
+    found.get("submission", {}).pop("environment", None)
+    return found

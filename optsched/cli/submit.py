@@ -27,6 +27,14 @@ def gpu_count(value: str) -> int | dict[str, int]:
     return {"min": int(least), "max": int(most)} if dash else int(least)
 
 
+def node_count(value: str) -> tuple[int, int]:
+    """The type of `--nodes`: a number, or two with a dash between."""
+    least, dash, most = value.partition("-")
+    if not least.isdecimal() or (dash and not most.isdecimal()) or len(value) > 20 or int(least) < 1:
+        raise click.BadParameter(f"{value!r} is no count of nodes; write 2, or 1-4 for a job that runs on fewer too")
+    return int(least), int(most if dash else least)
+
+
 def deadline(value: str) -> float:
     """The type of `--deadline`: a time from now on, or a date; the command gets Unix time."""
     try:
@@ -44,6 +52,8 @@ def deadline(value: str) -> float:
 @click.option("--name", metavar="NAME", help="What it is called; else the command with a number.")
 @click.option("--gpus", type=gpu_count, default="1", show_default=True, metavar="N|MIN-MAX",
               help="GPUs, a range for a job that runs on any count between; 0 for a job without.")
+@click.option("--nodes", type=node_count, metavar="N|MIN-MAX",
+              help="Run the command once on each of so many nodes, with equally many of the GPUs.  [default: 1]")
 @click.option("--gpu-type", "gpu_types", multiple=True, metavar="NAME", help="Only on GPUs of this type; repeatable.")
 @click.option("--cpus", type=click.IntRange(1), metavar="N", help="Cores for each GPU; without GPUs, in all.")
 @click.option("--memory", type=click.FloatRange(0), metavar="GIB", help="Host memory for each GPU; without, in all.")
@@ -51,8 +61,10 @@ def deadline(value: str) -> float:
 @click.option("--time", "time_s", type=duration, metavar="TIME", help="How long it runs on what it asks for.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Steps of the whole job, if it reports them.")
 @click.option("--tenant", metavar="NAME", help="Whose quota it counts against.")
-@click.option("--weight", type=click.FloatRange(0), metavar="X", help="What its waiting costs, against 1 for others.")
-@click.option("--priority", type=int, metavar="N", help="Higher goes first, under policies that look at it.")
+@click.option("--weight", type=click.FloatRange(0), metavar="X",
+              help="What its waiting costs, against 1 for others; cluster.toml says how much you may ask for.")
+@click.option("--priority", type=int, metavar="N",
+              help="Kept with the job; no round looks at it, only policies of a simulation do.")
 @click.option("--deadline", "deadline_s", type=deadline, metavar="WHEN", help="2h from now, or 2030-01-31T18:00.")
 @click.option("--after", multiple=True, metavar="JOB",
               help="Start after this has completed; repeatable, or with commas.")
@@ -78,10 +90,13 @@ def command(
 
     \b
     optsched submit --gpus 2 --time 2h -- python train.py
+    optsched submit --gpus 16 --nodes 2 -- torchrun ...
     optsched submit --gpus 1-8 --after prepare --wait -- ./train.sh
     """
     body = body_of(words, asked)
     job = client.post("/v1/jobs", body)
+    if body.get("priority") and not quiet:
+        click.echo("optsched: no round looks at --priority; what counts is --weight", err=True)
     if not wait:
         if as_json:
             click.echo(json.dumps(job))
@@ -123,6 +138,8 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         raise InputError("this directory does not exist any more; go to another one") from None
     body: dict[str, Any] = {
         "argv": list(words), "directory": directory, "name": asked["name"], "gpus": asked["gpus"],
+        "min_nodes": None if asked["nodes"] is None else asked["nodes"][0],
+        "max_nodes": None if asked["nodes"] is None else asked["nodes"][1],
         "gpu_types": list(asked["gpu_types"]) or None, "cpus_per_gpu" if on_gpus else "cpus": asked["cpus"],
         "memory_gib_per_gpu" if on_gpus else "memory_gib": asked["memory"], "gpu_memory_gib": asked["gpu_memory"],
         "duration_s": asked["time_s"], "total_steps": asked["steps"], "tenant": asked["tenant"],

@@ -2,9 +2,10 @@
 
 import gzip
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,8 +81,13 @@ class Journal:
             if read_only:
                 if not path.exists():
                     raise JournalFault(f"journal {path}: there is none; it is made by `optsched run`")
+                if not os.access(path, os.R_OK):
+                    raise JournalFault(
+                        f"journal {path}: only the user whose controller writes it, and root, may read it; ask them"
+                    )
                 self._file = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
             else:
+                _close_to_others(path)
                 self._file = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
                 self._file.execute("PRAGMA journal_mode=WAL")
                 self._file.execute("PRAGMA synchronous=FULL")
@@ -213,6 +219,16 @@ class Journal:
             f"journal {self.path}: is damaged ({how}); nothing is started from it; put a sound copy in its place, "
             "or move it away to begin anew once no job of it runs any more"
         )
+
+
+def _close_to_others(path: Path) -> None:
+    """Have nobody else read the file: SQLite gives those beside it (-wal, -shm) the permissions of the file itself."""
+    with suppress(OSError):  # what is wrong with the place SQLite says better
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):
+            if one.stat().st_mode & 0o077:
+                one.chmod(0o600)
 
 
 def _chained(chain: str, number: int, at_s: float, kind: str, body: str) -> str:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
     check_journal_disk(settings.state)
     fresh = not settings.state.exists()
     with alone(settings.state):
+        _close_to_others(settings.attempts, "checkpoints", 0o711)
         try:
             executor = open_executor(settings)
         except InputError:
@@ -64,19 +66,41 @@ def alone(state: Path) -> Iterator[None]:
 
     Raises InputError where it cannot be used or a controller has it.
     """
+    _close_to_others(state, "profiles", 0o700)
     try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o711)
         lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise InputError(
-            f"{state}: cannot be used: {error.strerror}; name a folder that can be written as state"
-        ) from None
+        raise _unusable(state, error) from None
     try:
         if not _locked(lock):
             raise InputError(f"{state}: another controller runs on it; stop that one first")
         yield
     finally:
         os.close(lock)
+
+
+def _close_to_others(folder: Path, name: str, mode: int) -> None:
+    """Make `folder`, in which nobody else sees names, and the folder `name` in it with its mode.
+
+    Users of jobs pass through the shared folder, its `attempts` and `checkpoints` to what is theirs
+    there. What an earlier version left open is closed. Raises InputError.
+    """
+    try:
+        fresh = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        about = folder.stat()
+        if fresh or (about.st_mode & 0o066 and about.st_uid == os.geteuid()):
+            folder.chmod(0o711 if fresh else stat.S_IMODE(about.st_mode) & 0o711)
+        (folder / name).mkdir(exist_ok=True, mode=mode)
+        (folder / name).chmod(mode)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+
+
+def _unusable(folder: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{folder}: cannot be used: {error.strerror}; name a folder that can be written"
+    )
 
 
 def _locked(descriptor: int) -> bool:

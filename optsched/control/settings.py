@@ -14,6 +14,7 @@ from ..hostlist import MAX_NODES, expand_hostlist
 from ..objectives import parse as parse_objective
 
 FORMAT = "optsched-cluster/1"
+MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
 
 
 def _duration(text: str | float) -> float:
@@ -57,19 +58,38 @@ class NodeSettings(Part):
 
 
 class TenantSettings(Part):
-    """A tenant: its quota, and who belongs to it (user names; without any, everybody may name it)."""
+    """A tenant: its quota, and who belongs to it (user names; without any, everybody may name it). `max_weight` and
+    `max_priority` are the most that its jobs may ask for, where that is not what `[limits]` says."""
 
     name: str
     gpu_quota: int | None = Field(default=None, ge=0)
     borrow_gpus: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
     users: tuple[str, ...] = ()
+    max_weight: float | None = Field(default=None, gt=0, le=MOST_WEIGHT)
+    max_priority: int | None = Field(default=None, ge=0, le=MOST_PRIORITY)
 
     def tenant(self) -> Tenant:
         """The noun."""
         return Tenant(
             name=self.name, gpu_quota=self.gpu_quota, borrow_gpus=self.borrow_gpus, weight=self.weight
         )
+
+
+class UserLimits(Part):
+    """The most that the jobs of one user may ask for; None: as others."""
+
+    max_weight: float | None = Field(default=None, gt=0, le=MOST_WEIGHT)
+    max_priority: int | None = Field(default=None, ge=0, le=MOST_PRIORITY)
+
+
+class LimitSettings(Part):
+    """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says otherwise. Root, the
+    controller's own user and `api.administrators` may go beyond."""
+
+    max_weight: float = Field(default=1.0, gt=0, le=MOST_WEIGHT)
+    max_priority: int = Field(default=0, ge=0, le=MOST_PRIORITY)
+    users: dict[str, UserLimits] = Field(default_factory=dict)
 
 
 class ApiSettings(Part):
@@ -185,6 +205,7 @@ class Settings(Part):
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
+    limits: LimitSettings = LimitSettings()
     api: ApiSettings = ApiSettings()
     ray: RaySettings = RaySettings()
     slurm: SlurmSettings = SlurmSettings()

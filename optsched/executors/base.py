@@ -45,13 +45,14 @@ class Order:
 
     `environment` is added to what the executor sets itself, which goes before it except for OMP_NUM_THREADS:
     OPTSCHED_JOB, OPTSCHED_ATTEMPT, OPTSCHED_KEY, OPTSCHED_CHECKPOINT_DIR, OPTSCHED_PROGRESS (where the command of
-    rank 0 reports its steps), OPTSCHED_NODES (names, comma between), OPTSCHED_NODE, OPTSCHED_NODE_RANK,
-    OPTSCHED_GPUS_PER_NODE, CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS where cores are given, MASTER_ADDR and MASTER_PORT
-    for more than one node. `memory_gib` is what it takes of each node's memory, in the order of `placement`, 0 for
-    no limit. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own. `user` is the user id whose
-    process it is, None for that of the executor. `image` is the container image to run it in, None for the site's;
-    an executor without containers refuses one. `origin` is that of a job which the manager has already (`Arrival`):
-    then that job runs, as it was given to the manager, and no command or environment of this order.
+    rank 0 reports its steps), OPTSCHED_NODES (names, comma between), OPTSCHED_NODE_COUNT, OPTSCHED_NODE,
+    OPTSCHED_NODE_RANK, OPTSCHED_GPUS_PER_NODE, CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS where cores are given,
+    MASTER_ADDR and MASTER_PORT for more than one node. `memory_gib` is what it takes of each node's memory, in the
+    order of `placement`, 0 for no limit. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own.
+    `user` is the user id whose process it is, None for that of the executor. `image` is the container image to run
+    it in, None for the site's; an executor without containers refuses one. `origin` is that of a job which the
+    manager has already (`Arrival`): then that job runs, as it was given to the manager, and no command or
+    environment of this order.
     """
 
     key: AttemptKey

@@ -42,6 +42,7 @@ def told(order: Order, progress: Path) -> dict[str, str]:
         "OPTSCHED_KEY": str(order.key),
         "OPTSCHED_PROGRESS": str(progress),
         "OPTSCHED_NODES": ",".join(slot.node for slot in order.placement),
+        "OPTSCHED_NODE_COUNT": str(max(1, len(order.placement))),
     }
     if order.checkpoint_directory:
         variables["OPTSCHED_CHECKPOINT_DIR"] = order.checkpoint_directory

@@ -150,6 +150,7 @@ def _environment(setting: Setting, reported: Path, hook: Path, checkpoints: Path
         "OPTSCHED_CHECKPOINT_DIR": str(checkpoints),
         "OPTSCHED_PROGRESS": str(reported),
         "OPTSCHED_NODES": host,
+        "OPTSCHED_NODE_COUNT": "1",
         "OPTSCHED_NODE": host,
         "OPTSCHED_NODE_RANK": "0",
         "OPTSCHED_GPUS_PER_NODE": str(setting.gpus),

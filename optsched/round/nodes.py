@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
 from ..instance import Placement
-from ..job import Mode
-from ..physics import memory_gib
+from ..job import Job, Mode
+from ..physics import memory_gib, node_counts
 from .model import Kind, RoundModel, is_second
 from .patterns import Pattern
 from .uplinks import Uplinks
@@ -190,10 +191,11 @@ class Nodes:
         if not self._has_shared(p):
             return None
         pattern = model.patterns[p]
-        profile = model.jobs[int(model.job[option])].profile
-        held = self._find(pattern, profile.memory_gib_per_gpu)
+        job = model.jobs[int(model.job[option])]
+        profile = job.profile
+        held = self._find(pattern, job)
         if held is not None and not self._uplinks.hold(held, profile.network_gbps):
-            held = self._find_within_uplinks(pattern, profile.memory_gib_per_gpu, profile.network_gbps)
+            held = self._find_within_uplinks(pattern, job)
         if held is None:
             return None
         self._take_shared(p)
@@ -210,7 +212,7 @@ class Nodes:
         for r, amount in self._takes.get(pattern, ()):
             self._left[r] -= amount
 
-    def _find(self, pattern: Pattern, memory_per_gpu: float) -> Held | None:
+    def _find(self, pattern: Pattern, job: Job) -> Held | None:
         mode = pattern.option.mode
         if not pattern.classes:
             return []
@@ -220,24 +222,24 @@ class Nodes:
         if sum(self._free[c] for c in most) < mode.gpus:
             return None
         if pattern.option.spread == "rack":
-            return self._in_a_rack(pattern, memory_per_gpu)
-        return self._spread(pattern, memory_per_gpu, None)
+            return self._in_a_rack(pattern, job)
+        return self._spread(pattern, job, None)
 
-    def _in_a_rack(self, pattern: Pattern, memory_per_gpu: float) -> Held | None:
+    def _in_a_rack(self, pattern: Pattern, job: Job) -> Held | None:
         """In the fullest rack that has room."""
         total = sum(self._rack_free[c.number] for c in self._model.classes if c.bit & pattern.classes)
         assert isinstance(total, np.ndarray)
         able = np.flatnonzero(total >= pattern.gpus)
         for rack in able[np.argsort(total[able], kind="stable")]:
-            held = self._spread(pattern, memory_per_gpu, self._racks[int(rack)])
+            held = self._spread(pattern, job, self._racks[int(rack)])
             if held is not None:
                 return held
         return None
 
-    def _find_within_uplinks(self, pattern: Pattern, memory_per_gpu: float, gbps: float) -> Held | None:
+    def _find_within_uplinks(self, pattern: Pattern, job: Job) -> Held | None:
         """Within one rack, else on racks whose uplinks have room."""
-        return self._in_a_rack(pattern, memory_per_gpu) or self._spread(
-            pattern, memory_per_gpu, self._uplinks.open_nodes(gbps)
+        return self._in_a_rack(pattern, job) or self._spread(
+            pattern, job, self._uplinks.open_nodes(job.profile.network_gbps)
         )
 
     def _one_node(self, pattern: Pattern) -> Held | None:
@@ -251,9 +253,12 @@ class Nodes:
                         return [(n, need, cpus)]
         return None
 
-    def _spread(self, pattern: Pattern, memory_per_gpu: float, rack: list[int] | None) -> Held | None:
+    def _spread(self, pattern: Pattern, job: Job, rack: list[int] | None) -> Held | None:
         """On as few nodes as possible, the emptiest first, or on what is left of nodes in use."""
-        mode = pattern.option.mode
+        counts = node_counts(job, pattern.gpus)
+        if counts is not None:
+            return next((held for n in counts if (held := self._evenly(pattern, job, rack, n)) is not None), None)
+        mode, memory_per_gpu = pattern.option.mode, job.profile.memory_gib_per_gpu
         want, each = mode.gpus, mode.cpus_per_gpu
         classes = [c for c in self._model.classes if c.bit & pattern.classes]
         held: Held = []
@@ -282,3 +287,23 @@ class Nodes:
             if not want:
                 return sorted(held)
         return None
+
+    def _evenly(self, pattern: Pattern, job: Job, rack: list[int] | None, count: int) -> Held | None:
+        """Equal parts on `count` nodes, on the fullest that still hold one."""
+        mode = pattern.option.mode
+        part = mode.gpus // count
+        cpus, memory = part * mode.cpus_per_gpu, part * job.profile.memory_gib_per_gpu
+        classes = [c for c in self._model.classes if c.bit & pattern.classes]
+        if rack is None:
+            largest = max(c.node.gpus for c in classes)
+            candidates: Iterator[int] = (
+                n for g in range(part, largest + 1) for c in classes if g <= c.node.gpus
+                for n in self._buckets[c.number][g]
+            )
+        else:
+            inside = {c.number for c in classes}
+            mine = [n for n in rack if self._model.class_of[n] in inside and self.gpus[n] >= part]
+            candidates = iter(sorted(mine, key=lambda n: self.gpus[n]))
+        able = (n for n in candidates if self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory)
+        held = [(n, part, cpus) for n in islice(able, count)]
+        return sorted(held) if len(held) == count else None

@@ -7,7 +7,7 @@ from typing import Any
 from ..instance import Instance, Placement
 from ..job import Job, Mode
 from ..modes import Option, options, room
-from ..physics import Span
+from ..physics import Span, node_counts
 from .layout import NO_GPUS, Layout, Need
 from .placement import Room
 
@@ -99,6 +99,7 @@ class Demands:
             ),
             quota=self._quota(job),
             network_gbps=self._traffic(job) if mode.gpus > 1 else 0.0,
+            counts=node_counts(job, mode.gpus),
         )
 
     def _quota(self, job: Job) -> str | None:
@@ -121,7 +122,7 @@ class Demands:
         )
         signature = (
             self._quota(job), job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu, job.memory_gib,
-            self._traffic(job),
+            self._traffic(job), job.min_nodes, job.max_nodes,
             tuple(
                 (
                     option.mode.gpu_type, option.mode.gpus, option.mode.cpus_per_gpu, option.mode.cpus,

@@ -23,6 +23,7 @@ class Need:
     GPU type in the layout. `cpus` and `memory_gib` are those of a CPU-only job. `budgets` is what the mode
     uses beyond the least that the job needs of each budget. `quota` is the tenant whose GPU quota counts, if
     it has one. `network_gbps` is what a gang over several racks takes of their uplinks, 0 where these have no limit.
+    `counts` are the numbers of nodes over which it may be split equally, None where it may be in any way.
     """
 
     gpus: int
@@ -38,6 +39,7 @@ class Need:
     budgets: tuple[tuple[str, float], ...]
     quota: str | None
     network_gbps: float = 0.0
+    counts: tuple[int, ...] | None = None
 
 
 class Layout:

@@ -196,7 +196,11 @@ class Room:
         return self._usable(need, i) if need.nodes >> i & 1 else 0
 
     def holds(self, need: Need, placement: Placement) -> bool:
-        """Whether all that `need` takes on `placement` is free."""
+        """Whether all that `need` takes on `placement` is free, and it may be split like that."""
+        if need.counts is not None and (
+            len(placement) not in need.counts or len({slot.gpus for slot in placement}) > 1
+        ):
+            return False
         for slot in placement:
             i = self.layout.order[slot.node]
             if slot.gpus > self._gpus[i] or slot.cpus > self._cpus[i]:
@@ -247,6 +251,8 @@ class Room:
             return None
         freed = self._freed_since_it_failed(need)
         nodes = need.nodes & freed
+        if need.counts is not None and 1 not in need.counts:
+            nodes = 0
         node = self._one(need, gpus, nodes) if nodes else None
         if node is not None:
             return self.layout.alone(node, gpus, gpus * need.cpus_per_gpu)
@@ -339,8 +345,27 @@ class Room:
             nodes ^= bit
         return None
 
+    def _evenly(self, need: Need, nodes: int) -> list[tuple[int, int]] | None:
+        """Equal parts of the gang on the fewest of `nodes`, the fullest that hold one."""
+        masks = self._nodes[need.pool]
+        for count in need.counts or ():
+            part, parts = need.gpus // count, list[tuple[int, int]]()
+            for free in range(part, len(masks)):
+                here = masks[free] & nodes
+                while here and len(parts) < count:
+                    bit = here & -here
+                    here ^= bit
+                    i = bit.bit_length() - 1
+                    if self._usable(need, i) >= part:
+                        parts.append((i, part))
+            if len(parts) == count:
+                return parts
+        return None
+
     def _several(self, need: Need, nodes: int) -> list[tuple[int, int]] | None:
         """Fewest of `nodes` for the gang: the roomiest first, for the rest the fullest that holds it."""
+        if need.counts is not None:
+            return self._evenly(need, nodes)
         left = need.gpus
         parts: list[tuple[int, int]] = []
         for usable, i in self._roomiest(need, nodes):

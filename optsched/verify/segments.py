@@ -145,6 +145,13 @@ def _placement(instance: Instance, job: Job, segment: Segment) -> Iterator[Viola
         yield Violation("gpu type", f"job {job.id} {at} mixes GPU types on {on}, its mode is for {mode.gpu_type}",
                         job.id, first, start_s)
         return
+    if mode.gpus and job.max_nodes is not None:
+        if not job.min_nodes <= len(names) <= job.max_nodes:
+            yield Violation("nodes", f"job {job.id} {at} is on {len(names)} nodes ({on}), it may be on {job.min_nodes} "
+                            f"to {job.max_nodes}", job.id, first, start_s)
+        if len({slot.gpus for slot in segment.placement}) > 1:
+            yield Violation("nodes", f"job {job.id} {at} has different numbers of GPUs on its nodes ({on}), it takes "
+                            "equally many on each", job.id, first, start_s)
     for slot in segment.placement:
         if mode.gpus and slot.gpus < 1:
             yield Violation("placement", f"job {job.id} {at} is on node {slot.node} without a GPU there",

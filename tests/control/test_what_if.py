@@ -254,9 +254,9 @@ def test_many_jobs_are_seen_roughly(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
 def test_over_the_api_and_on_the_command_line(tmp_path: Path) -> None:
     live = Live(tmp_path)
     try:
-        live.submit(600.0, name="runs", gpus=8, preemptible=False)
+        live.submit(600.0, name="runs", gpus=8, min_nodes=2, preemptible=False)
         live.wait("runs", "running")
-        live.submit(5.0, name="waits", gpus=8)
+        live.submit(5.0, name="waits", gpus=8, min_nodes=2)
         live.wait("waits", "waiting")
         status, found = live.ask("GET", "/v1/jobs/waits/explain")
         assert status == 200 and found["status"] == "waiting"

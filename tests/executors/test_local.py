@@ -30,6 +30,7 @@ def test_a_command_is_given_its_place(host: Host) -> None:
         "OPTSCHED_KEY": "optsched:env:1",
         "OPTSCHED_CHECKPOINT_DIR": str(host.folder / "saved"),
         "OPTSCHED_NODES": "n0",
+        "OPTSCHED_NODE_COUNT": "1",
         "OPTSCHED_NODE": "n0",
         "OPTSCHED_NODE_RANK": "0",
         "OPTSCHED_GPUS_PER_NODE": "2",

@@ -45,9 +45,11 @@ class Live:
         )
         log.close()
         self.until(lambda: re.search(r"dashboard: (\S+)", self.log()))
-        found = re.search(r"dashboard: (\S+)", self.log())
-        assert found is not None
-        self.url = found.group(1)
+        found = re.search(r"dashboard: (\S+#)TOKEN,", self.log())
+        assert found is not None, self.log()
+        token = (self.folder / "state" / "token").read_text().strip()
+        assert token not in self.log()
+        self.url = found.group(1) + token
 
     def log(self) -> str:
         return (self.folder / "log").read_text()
@@ -89,12 +91,12 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 def test_a_day_in_short(live: Live) -> None:
     train = (sys.executable, JOB, "--step-s", "0.1")
-    live.run("submit", "--name", "long", "--gpus", "8", "--time", "1h", "--", *train, "--steps", "400")
+    live.run("submit", "--name", "long", "--gpus", "8", "--nodes", "2", "--time", "1h", "--", *train, "--steps", "400")
     live.until(lambda: live.jobs() == {"long": "running"})
-    live.run("submit", "--name", "waits", "--gpus", "8", "--time", "2h", "--", *train, "--steps", "5")
+    live.run("submit", "--name", "waits", "--gpus", "8", "--nodes", "2", "--time", "2h", "--", *train, "--steps", "5")
     assert "waits waits" in live.run("explain", "waits") and "long runs since" in live.run("explain", "long")
     assert "expected to start" in live.run("what-if", "when", "waits")
-    live.run("submit", "--name", "short", "--gpus", "8", "--time", "5s", "--", *train, "--steps", "4")
+    live.run("submit", "--name", "short", "--gpus", "8", "--nodes", "2", "--time", "5s", "--", *train, "--steps", "4")
     live.until(lambda: live.jobs()["short"] == "completed")
 
     assert live.stop(signal.SIGKILL) == -9
@@ -125,9 +127,9 @@ def test_a_day_in_short(live: Live) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here to show the dashboard in")
 def test_the_dashboard_in_a_browser(live: Live) -> None:
-    live.run("submit", "--name", "runs", "--gpus", "6", "--", "sleep", "600")
+    live.run("submit", "--name", "runs", "--gpus", "6", "--nodes", "2", "--", "sleep", "600")
     live.until(lambda: live.jobs() == {"runs": "running"})
-    live.run("submit", "--name", "waits", "--gpus", "8", "--", "sleep", "600")
+    live.run("submit", "--name", "waits", "--gpus", "8", "--nodes", "2", "--", "sleep", "600")
     assert CHROMIUM is not None
     shown = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-zygote",

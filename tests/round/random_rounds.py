@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Node, Tenant
+from optsched import Cluster, Instance, Job, Node, Tenant
 from optsched.faults import find_faults
 from optsched.never import why_never
 from tests.simulate.random_instances import jobs, profiles, with_held
@@ -90,8 +90,19 @@ def rounds(
             replace(job, submit_s=min(job.submit_s, now_s - 1000.0)) if job.id in instance.running_job else job
             for job in instance.jobs
         ))
+    instance = replace(instance, jobs=tuple(draw(split_over_nodes(instance, job)) for job in instance.jobs))
     assume(not find_faults(instance) and _running_pay(instance))
     return instance
+
+
+@st.composite
+def split_over_nodes(draw: Any, instance: Instance, job: Job) -> Job:
+    """Now and then the job, unless it runs, with a say in over how many nodes it is split."""
+    least = draw(st.sampled_from([0, 0, 0, 0, 1, 1, 2, 3]))
+    if not least or job.id in instance.running_job:
+        return job
+    limited = replace(job, min_nodes=least, max_nodes=least + draw(st.sampled_from([0, 0, 1, 2])))
+    return job if why_never(instance.cluster, instance.tenants, limited) else limited
 
 
 def _running_pay(instance: Instance) -> bool:

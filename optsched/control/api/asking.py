@@ -46,7 +46,7 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
     )
     change = Change(
         job=body.job, gpus=body.gpus, gpu_type=body.gpu_type, no_preemption=body.no_preemption, without=body.without,
-        down=body.down, submit=None if body.submit is None else _job(body.submit, caller),
+        down=body.down, submit=None if body.submit is None else _job(body.submit, caller, now),
     )
     if not _forecasts.acquire(timeout=TURN_S):
         raise Refusal(503, "others are asking what if; ask again later")
@@ -73,12 +73,14 @@ def _see(now: Scene, caller: Caller, name: str) -> None:
         raise Refusal(404, f"there is no job {name[:80]!r}")
 
 
-def _job(asked: Hypothetical, caller: Caller) -> Job:
+def _job(asked: Hypothetical, caller: Caller, now: Scene) -> Job:
     if asked.gpus and asked.cpus is not None:
         raise Refusal(422, "submit.cpus is for a job without GPUs; leave one of the two out")
     rates = {} if asked.gpu_types is None else dict.fromkeys(asked.gpu_types, 1.0)
+    on_one = any(status.node.gpus >= asked.gpus for status in now.statuses)
     return Job(
-        id=HYPOTHETICAL, user=caller.name, gpus=asked.gpus, cpus=0 if asked.gpus else asked.cpus or 1,
+        id=HYPOTHETICAL, max_nodes=1 if asked.gpus and on_one else None,
+        user=caller.name, gpus=asked.gpus, cpus=0 if asked.gpus else asked.cpus or 1,
         duration_s=asked.duration_s, weight=asked.weight, profile=Profile(rate=rates),
     )
 

@@ -35,9 +35,11 @@ class SubmitBody:
 
     `name` None makes one. `duration_s` is how long it is believed to run on what it asks for; None: nobody knows.
     `cpus_per_gpu` and `memory_gib_per_gpu` are for jobs with GPUs, `cpus` and `memory_gib` for those without
-    (`gpus` 0). `gpu_types` are the only ones it may run on. `profile` is as in instance files; the fields here go
-    before it. `saves`: whether it saves and ends with exit status 85 when asked to stop; None: as jobs like it did,
-    else it is taken to lose all its work when preempted, until it is seen to save. `deadline_s` is Unix time.
+    (`gpus` 0). Its command is run once on each of `min_nodes` to `max_nodes` nodes, with equally many GPUs on each;
+    one node where neither is given, exactly `min_nodes` where `max_nodes` is not. `gpu_types` are the only ones it may
+    run on. `profile` is as in instance files; the fields here go before it. `saves`: whether it saves and ends with
+    exit status 85 when asked to stop; None: as jobs like it did, else it is taken to lose all its work when preempted,
+    until it is seen to save. `deadline_s` is Unix time.
     `image` is the container image to run it in, where the executor runs images; None: that of the site.
     `tenant` None: the one that lists the user, if any. A repeated `request_id` of the same user is answered as it
     was the first time, and makes no second job.
@@ -54,6 +56,8 @@ class SubmitBody:
     memory_gib: Gib | None = None
     gpu_memory_gib: Gib | None = None
     gpu_types: Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)] | None = None
+    min_nodes: PositiveCount | None = None
+    max_nodes: PositiveCount | None = None
     duration_s: Duration | None = None
     total_steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
     weight: Weight = 1.0

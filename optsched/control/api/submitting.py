@@ -12,11 +12,13 @@ from ...file_faults import FaultyFile
 from ...files import dump_instance, load_instance
 from ...instance import Instance
 from ...job import Elastic, Job
+from ...modes import fits_somewhere
 from ...never import why_never
 from ...profile import UNMEASURED, Profile
 from ..controller import Controller
 from ..learned import NEVER_S
 from ..learning import believed
+from ..limits import limits_of
 from ..submission import Submission
 from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
@@ -46,15 +48,18 @@ def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Contr
     work_s, estimate = believed(
         controller.learning, float(settings.runs), caller.name, command, gpus, stated_s=body.duration_s
     )
+    tenant = _tenant(body, caller, controller)
+    _check_limits(body, caller, tenant, controller)
+    min_nodes, max_nodes = _nodes(body)
     job = Job(
-        id=name, tenant=_tenant(body, caller, controller), user=caller.name,
+        id=name, tenant=tenant, user=caller.name,
         command=command, weight=body.weight, priority=body.priority,
         deadline_s=_deadline_s(body, controller), after=_after(body, caller, controller), gpus=body.gpus,
         cpus=_cpus(body), memory_gib=_memory_gib(body),
-        duration_s=work_s, resources=body.resources, preemptible=body.preemptible,
-        profile=_profile(body, caller, command, controller),
+        min_nodes=min_nodes, max_nodes=max_nodes, duration_s=work_s, resources=body.resources,
+        preemptible=body.preemptible, profile=_profile(body, caller, command, controller),
     )
-    _check_job(job, controller)
+    _check_job(job, controller, one_node_unasked=body.min_nodes is None and body.max_nodes is None)
     return Submission(
         job=job, argv=body.argv, directory=body.directory, environment=body.environment, user_id=user_id,
         grace_s=float(settings.grace) if body.grace_s is None else body.grace_s, retries=body.retries,
@@ -101,6 +106,20 @@ def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | N
     return found.name
 
 
+def _check_limits(body: SubmitBody, caller: Caller, tenant: str | None, controller: Controller) -> None:
+    """Weight and priority are at the cost of others: only operators may ask for more than cluster.toml allows."""
+    if caller.all_jobs:
+        return
+    whose = f"jobs of {caller.name}" + (f" in tenant {tenant}" if tenant else "")
+    weight, priority = limits_of(controller.settings, caller.name, tenant)
+    if body.weight > weight:
+        raise Refusal(403, f"weight {body.weight:g} is above {weight:g}, the most that {whose} may have (max_weight in "
+                           "cluster.toml); ask an administrator, or give less")
+    if body.priority > priority:
+        raise Refusal(403, f"priority {body.priority} is above {priority}, the most that {whose} may have "
+                           "(max_priority in cluster.toml), and no round looks at it: leave it out, weight counts")
+
+
 def _deadline_s(body: SubmitBody, controller: Controller) -> float | None:
     if body.deadline_s is not None and body.deadline_s <= controller.clock.now_s():
         raise Refusal(422, "deadline_s has passed; give a Unix time to come")
@@ -119,6 +138,16 @@ def _after(body: SubmitBody, caller: Caller, controller: Controller) -> tuple[st
 
 def _was(finished: str) -> str:
     return "was cancelled" if finished == "cancelled" else finished
+
+
+def _nodes(body: SubmitBody) -> tuple[int, int | None]:
+    """On how many nodes it runs: one, unless more are asked for, for a command that is run once on each."""
+    least, most = body.min_nodes, body.max_nodes
+    if body.gpus == 0:
+        if (least or 1) > 1 or (most or 1) > 1:
+            raise Refusal(422, "min_nodes and max_nodes are for jobs with GPUs; leave them out")
+        return 1, None
+    return least or 1, most or least or 1
 
 
 def _cpus(body: SubmitBody) -> int:
@@ -165,7 +194,7 @@ def _profile(body: SubmitBody, caller: Caller, command: str, controller: Control
     return profile
 
 
-def _check_job(job: Job, controller: Controller) -> None:
+def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> None:
     """The job as a round will see it, so that no round ever meets a faulty one. Raises Refusal 422."""
     nodes = tuple(status.node for status in controller.statuses) or controller.settings.cluster.nodes
     cluster = replace(controller.cluster, nodes=nodes)
@@ -191,7 +220,17 @@ def _check_job(job: Job, controller: Controller) -> None:
                                    "give it that size, or another name")
     never = why_never(cluster, controller.tenants, job)
     if never is not None:
-        raise Refusal(422, f"it can never run here: {never}")
+        remedy = _on_more_nodes(cluster, job) if one_node_unasked else ""
+        raise Refusal(422, f"it can never run here: {never}{remedy}")
+
+
+def _on_more_nodes(cluster: Cluster, job: Job) -> str:
+    """What to add where it could run on several nodes."""
+    most = job.gpus if isinstance(job.gpus, int) else job.gpus.max
+    for count in range(2, min(most, len(cluster.nodes)) + 1):
+        if fits_somewhere(cluster, replace(job, min_nodes=count, max_nodes=count)):
+            return f"; if its command is to run on each of {count} nodes, add --nodes {count} (min_nodes in a request)"
+    return ""
 
 
 def _field(path: str) -> str:

@@ -126,7 +126,7 @@ def main(folder: str) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.closerange(3, 1 << 20)
     above, name = os.path.split(folder)
-    spec = records.read(f"{above}/spec.json")
+    spec = records.read(f"{folder}/spec.json") or records.read(f"{above}/spec.json")
     if spec is None:
         return 0  # forgotten
     if os.environ.get(NODE, name) != name:

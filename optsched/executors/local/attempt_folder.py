@@ -75,6 +75,7 @@ class AttemptFolder:
         try:
             for folder in (self.path.parent, self.path, *(self.path / node["name"] for node in spec["nodes"])):
                 folder.mkdir(mode=mode, exist_ok=True)
+                folder.chmod(mode)  # whatever the umask is
             for node in spec["nodes"]:
                 records.reserve(str(self.path / node["name"] / "pid.json"))
                 records.reserve(str(self.path / node["name"] / "exit.json"))
@@ -92,13 +93,16 @@ class AttemptFolder:
         self.spec = spec
 
     def give(self, user: Mapping[str, Any]) -> None:
-        """Let supervisors that run as `user` read what to run, and write how it ended. Raises OSError."""
+        """Let supervisors that run as `user` read what to run, and write how it ended. Raises OSError.
+
+        Each node has a copy of what to run: groups have other members, and the one read here stays out of reach.
+        """
         for node in self.nodes:
             folder = self.path / node["name"]
+            records.write(str(folder / "spec.json"), self.spec or {})
             for path in (folder, *folder.iterdir()):
                 os.chown(path, user["uid"], user["gid"])
-        os.chown(self.path / "spec.json", -1, user["gid"])
-        os.chmod(self.path / "spec.json", 0o640)
+            folder.chmod(0o700)
         os.chmod(self.path / "stop.json.reserve", 0o644)
 
     def stop_record(self) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ def take(folder: Path) -> Taken:
     attempts = folder.absolute() / "attempts"
     try:
         attempts.mkdir(parents=True, exist_ok=True, mode=mode)
+        attempts.chmod(mode)  # whatever the umask was
         lock_fd = os.open(attempts, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise unusable(folder, error) from error

@@ -90,7 +90,7 @@ def main(attempt: str) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.closerange(3, 1 << 20)
     name = os.environ["SLURMD_NODENAME"]
-    spec = records.read(f"{attempt}/spec.json")
+    spec = records.read(f"{attempt}/{name}/spec.json") or records.read(f"{attempt}/spec.json")
     node = None if spec is None else next((one for one in spec["nodes"] if one["name"] == name), None)
     if spec is None or node is None:
         return  # forgotten

@@ -3,7 +3,7 @@
 from optsched.contention import crowded_memory
 from optsched.instance import Instance
 from optsched.model_caches import fetching
-from optsched.modes import on_uplinks
+from optsched.modes import on_uplinks, split_jobs
 from optsched.objectives import Objective
 from optsched.solver import Guarantee, Report, Request
 
@@ -15,6 +15,8 @@ class CpSat:
     guarantee: Guarantee = "exact"
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
+        if (job := split_jobs(instance)) is not None:
+            return f"job {job} is to be split equally over nodes, which its model does not hold"
         if (job := on_uplinks(instance)) is not None:
             return f"job {job} may use the uplinks of racks, which its model does not hold"
         if (crowded := crowded_memory(instance)) is not None:

@@ -8,7 +8,7 @@ from optsched.contention import crowded_memory
 from optsched.errors import InputError
 from optsched.instance import Instance
 from optsched.model_caches import fetching
-from optsched.modes import on_uplinks
+from optsched.modes import on_uplinks, split_jobs
 from optsched.objectives import Objective
 from optsched.plan import Plan
 from optsched.solver import Guarantee, Report, Request
@@ -51,6 +51,8 @@ class MilpSolver:
         sharing = next((entry.job for entry in instance.running if entry.mode.share_with is not None), None)
         if sharing is not None:
             return f"running job {sharing} shares its GPUs, which this model does not know"
+        if (job := split_jobs(instance)) is not None:
+            return f"job {job} is to be split equally over nodes, which this model does not know"
         if (job := on_uplinks(instance)) is not None:
             return f"job {job} may use the uplinks of racks, which this model does not know"
         if (crowded := crowded_memory(instance)) is not None:

@@ -5,7 +5,7 @@ import os
 import pwd
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ from optsched.control.api.peer import Access
 from optsched.control.api.refusal import Refusal
 from optsched.control.api.server import read_token
 from optsched.control.api.service import Service
-from optsched.control.settings import ApiSettings, TenantSettings
+from optsched.control.settings import ApiSettings, LimitSettings, TenantSettings, UserLimits
 from optsched.errors import InputError
+from tests.other_user import NOBODY, as_root, as_user
 
 from .live import Live, connect
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
-NOBODY = pwd.getpwnam("nobody").pw_uid
 OTHER = 54321
 """A user that this host has no name for."""
 
@@ -42,25 +41,39 @@ def shared() -> Iterator[Live]:
         found.close()
 
 
-def as_user(uid: int, call: Callable[[], Any]) -> Any:
-    """What `call` returns in a process of that user."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
+@as_root
+def test_weight_and_priority_are_limited_but_for_operators() -> None:
+    with tempfile.TemporaryDirectory(prefix="api") as name:
+        Path(name).chmod(0o711)
+        daemon = pwd.getpwnam("daemon").pw_uid
+        live = Live(
+            Path(name), api=ApiSettings(administrators=("daemon",)),
+            tenants=(TenantSettings(name="rich", max_weight=7.0, max_priority=2),),
+            limits=LimitSettings(max_weight=2.0, users={"bin": UserLimits(max_weight=1e6)}),
+        )
         try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(uid)
-            os.write(writing, json.dumps(call()).encode())
-            status = 0
+            def submitted(uid: int, **more: Any) -> tuple[int, str]:
+                status, answer = as_user(uid, lambda: live.submit(hold=True, **more))
+                return status, answer.get("error", "")
+
+            for more, sentence in (
+                ({"weight": 2.1}, "weight 2.1 is above 2, the most that jobs of nobody may have"),
+                ({"weight": 1e9}, "ask an administrator, or give less"),
+                ({"weight": 7.1, "tenant": "rich"}, "above 7, the most that jobs of nobody in tenant rich may have"),
+                ({"priority": 1}, "priority 1 is above 0"),
+                ({"priority": 3, "tenant": "rich"}, "no round looks at it"),
+            ):
+                status, error = submitted(NOBODY, **more)
+                assert status == 403 and sentence in error, error
+            rich = {"weight": 7, "priority": 2, "tenant": "rich"}
+            for more in ({"weight": 2.0}, {"weight": 0.1, "priority": -5}, rich):
+                assert submitted(NOBODY, **more) == (201, "")
+            assert submitted(pwd.getpwnam("bin").pw_uid, weight=1e6) == (201, "")
+            assert submitted(pwd.getpwnam("bin").pw_uid, weight=1e6 + 1)[0] == 403
+            for operator in (0, daemon):
+                assert submitted(operator, weight=1e9, priority=10**9) == (201, "")
         finally:
-            os._exit(status)
-    os.close(writing)
-    with open(reading, "rb") as file:
-        data = file.read()
-    assert os.waitpid(child, 0)[1] == 0
-    return json.loads(data)
+            live.close()
 
 
 @as_root

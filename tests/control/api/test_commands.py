@@ -41,7 +41,7 @@ def test_submit_prints_the_name_and_carries_every_option(live: Live, run: Run, t
         "90s", "--no-preempt", "--hold", "--profile", str(profile), "--env", "A=1", "--env", "HOME", "--", "train",
         "--gpus", "9",
     )
-    assert (status, out, err) == (0, "full\n", "")
+    assert (status, out, err) == (0, "full\n", "optsched: no round looks at --priority; what counts is --weight\n")
     made = live.loop.ask(lambda controller: controller.state.jobs["full"].submission)
     job = made.job
     assert made.argv == ("train", "--gpus", "9") and made.directory == os.getcwd()
@@ -57,6 +57,8 @@ def test_submit_prints_the_name_and_carries_every_option(live: Live, run: Run, t
 
 @pytest.mark.parametrize(("words", "sentence"), [
     (("--gpus", "x", "--", "y"), "'x' is no count of GPUs"),
+    (("--nodes", "0", "--", "y"), "'0' is no count of nodes"),
+    (("--gpus", "8", "--", "y"), "add --nodes 2"),
     (("--time", "soon", "--", "y"), "no duration"),
     (("--deadline", "soon", "--", "y"), "neither a time from now"),
     (("--env", "NOT_THERE_AT_ALL", "--", "y"), "this shell has no such variable"),

@@ -192,3 +192,29 @@ def test_what_a_busy_controller_did_not_get_to_is_not_done_later(folder: Path, m
         assert live.ask("GET", "/v1/jobs/late")[0] == 404
     finally:
         live.close()
+
+
+def test_a_gang_is_on_one_node_unless_asked_otherwise(folder: Path) -> None:
+    """One GPU is free on each of two nodes of four: two of them are no place for a command that runs once."""
+    live = Live(folder)
+    try:
+        for name in ("left", "right"):
+            live.submit(1000.0, name=name, gpus=3, preemptible=False)
+            live.wait(name, "running")
+        live.submit(10.0, name="whole", gpus=2)
+        live.submit(10.0, name="range", gpus={"min": 2, "max": 4})
+        live.submit(1.0, name="split", gpus=2, min_nodes=2)
+        split = live.wait("split", "running", "completed")
+        assert [(slot["node"], slot["gpus"]) for slot in split["placement"]] == [("n0", 1), ("n1", 1)]
+        live.submit(1.0, name="either", gpus=2, min_nodes=1, max_nodes=2)
+        assert len(live.wait("either", "completed")["placement"]) == 2
+        for name in ("whole", "range"):
+            found = live.ask("GET", f"/v1/jobs/{name}")[1]["job"]
+            assert (found["status"], found["placement"]) == ("waiting", [])
+            said = " ".join(live.ask("GET", f"/v1/jobs/{name}/explain")[1]["sentences"])
+            assert "It needs 2 GPUs on one node; 2 of the 8 a GPUs are free, but scattered over 2 nodes" in said
+        live.ask("POST", "/v1/jobs/left/cancel")
+        assert len(live.wait("whole", "running")["placement"]) == 1
+        assert len(live.wait("range", "running", "completed")["placement"]) == 1
+    finally:
+        live.close()

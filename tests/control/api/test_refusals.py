@@ -43,6 +43,13 @@ FAULTY: list[tuple[dict[str, Any], str]] = [
     ({"gpus": {"min": 3, "max": 2}}, "gpus min 3 is above max 2; swap them"),
     ({"gpus": {"min": 0, "max": 2}}, "gpus.min should be at least 1"),
     ({"gpus": 9}, "it can never run here: it needs 9 GPUs of one type, the cluster has at most 8"),
+    ({"gpus": 6}, "it can never run here: it needs 6 GPUs on one node, one node has room for at most 4; if its command "
+                  "is to run on each of 2 nodes, add --nodes 2 (min_nodes in a request)"),
+    ({"gpus": 5, "min_nodes": 2}, "it can never run here: 5 GPUs cannot be split equally over 2 nodes"),
+    ({"gpus": 8, "min_nodes": 1, "max_nodes": 1}, "it needs 8 GPUs on one node, one node has room for at most 4"),
+    ({"gpus": 4, "min_nodes": 3, "max_nodes": 2}, "max_nodes 2 is below min_nodes 3; swap them"),
+    ({"gpus": 4, "min_nodes": 0}, "min_nodes should be at least 1"),
+    ({"gpus": 0, "max_nodes": 2}, "min_nodes and max_nodes are for jobs with GPUs"),
     ({"gpus": 0, "cpus": 9}, "it can never run here: it needs 9 cores on one node, the most are the 8 of n0"),
     ({"gpu_types": ["h100"]}, "it can never run here: its profile has rates for h100, the cluster has a"),
     ({"gpu_types": ["a"], "profile": {"rate": {"b": 1}}}, "gpu_types names none of the GPU types"),
