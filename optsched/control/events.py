@@ -65,11 +65,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundDecided:
-    """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever runs is to stop."""
+    """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever runs is to stop.
+    `blocked` is what it could not give away."""
 
     round: int
     claims: tuple[Claim, ...] = ()
     stay: tuple[str, ...] = ()
+    blocked: tuple[Placement, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,8 +192,9 @@ def key(event: Any) -> AttemptKey:
 
 
 def dump_event(event: Event) -> str:
-    """The event's fields as JSON, defaults left out."""
-    return json.dumps(plain(event), separators=(",", ":"))
+    """The event's fields as JSON, defaults left out; what is no Unicode text (a lone surrogate) is a question mark."""
+    text = json.dumps(plain(event), separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="replace").decode()
 
 
 def load_event(kind: str, body: str) -> Event:

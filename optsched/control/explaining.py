@@ -123,6 +123,10 @@ def _running(scene: Scene, job: LiveJob, attempt: Attempt, facts: dict[str, Any]
             f"expected to end in {human(ends_s)}{_sure(job, progress is not None)}."]
     if abs(attempt.rate - 1) > 1e-9:
         said.append(f"There it makes {attempt.rate:.3g} s of its reference work a second.")
+    if job.id in scene.left_out:
+        facts["left_out"] = scene.left_out[job.id]
+        said.append(f"Rounds leave it alone, and it goes on: {scene.left_out[job.id]}.")
+        return said + _attempts(job.attempts[:-1])
     said.append(_preemption(known, entry, scene.now_s, facts))
     said += round_says(scene, job, facts, names)
     return said + _attempts(job.attempts[:-1])

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -70,8 +71,9 @@ class RoundEntry:
 class Journal:
     """An SQLite file in write-ahead mode with one writer; readers may look at any time.
 
-    Each event carries a hash over itself and the one before it, so that a change anywhere is seen when it is read.
-    Raises JournalFault from every method where the file is damaged, not writable, or the disk is full.
+    Each event carries a hash over itself and the one before it, so that a change anywhere is seen when it is read, and
+    none is written that could not be read again (ValueError). Raises JournalFault from every method where the file is
+    damaged, not writable, deleted or replaced, or the disk is full.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -87,14 +89,36 @@ class Journal:
                 self._file.execute("PRAGMA synchronous=FULL")
             self._check(new=not read_only)
             last = self._file.execute("SELECT number, chain FROM events ORDER BY number DESC LIMIT 1").fetchone()
+            self._file_ids = {} if read_only else self._identities()
         self.last: int = 0 if last is None else last[0]
         self._chain: str = "" if last is None else last[1]
+
+    def check_there(self) -> None:
+        """Raise JournalFault where the files that are written to are no longer those of this name: what would be
+        written down from now on, nobody would find."""
+        seen = self._identities()
+        if any(known is not None and seen[name] != known for name, known in self._file_ids.items()):
+            raise JournalFault(
+                f"journal {self.path}: was deleted or replaced while it was written to; put back what was there, or "
+                "begin anew once no job of it runs any more"
+            )
+
+    def _identities(self) -> dict[str, tuple[int, int] | None]:
+        found: dict[str, tuple[int, int] | None] = {}
+        for name in (str(self.path), f"{self.path}-wal"):
+            try:
+                seen = os.stat(name)
+                found[name] = seen.st_dev, seen.st_ino
+            except OSError:
+                found[name] = None
+        return found
 
     def append(self, at_s: float, events: Sequence[Event]) -> None:
         """Write events, all or none; when this returns they are on the disk."""
         rows = self._rows(at_s, events)
         if not rows:
             return
+        self.check_there()
         with self._faults("written"), self._transaction():
             self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
         self._written(rows)
@@ -102,6 +126,7 @@ class Journal:
     def add_round(self, entry: RoundEntry, instance: str, decided: str, events: Sequence[Event]) -> None:
         """Write a round with its instance file and round file, and the events that follow from it, all or none."""
         rows = self._rows(entry.at_s, events)
+        self.check_there()
         with self._faults("written"), self._transaction():
             self._file.execute(
                 "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -165,6 +190,7 @@ class Journal:
         chain = self._chain
         for number, event in enumerate(events, start=self.last + 1):
             kind, body = type(event).__name__, dump_event(event)
+            load_event(kind, body)  # what could not be read again would be damage: a bug now is better
             chain = _chained(chain, number, at_s, kind, body)
             rows.append((number, at_s, kind, body, chain))
         return rows

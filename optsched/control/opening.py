@@ -15,6 +15,7 @@ from .controller import Controller
 from .events import ControllerStarted, Noted
 from .journal import Journal
 from .learning import Learning
+from .log import BugLog
 from .settings import Settings
 
 LOCK_S = 2.0
@@ -51,6 +52,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
             journal = Journal(settings.state / "journal")
             try:
                 controller = Controller(settings, executor, journal, SteadyClock(journal.last_s()))
+                controller.bug = BugLog(settings.state / "bugs.log").heard
                 learning = Learning(
                     settings.state / "profiles", controller.state, lambda text: controller.record(Noted(text=text))
                 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..cluster import Cluster, Tenant
 from ..executors.base import AttemptKey, NodeStatus, Progress
@@ -16,7 +16,8 @@ from .state import State
 class Scene:
     """The state at `now_s` (Unix time), what is seen of nodes and attempts, and the last round with its instance.
 
-    `cluster` has what all nodes share. `objective` and `round_s` are those of the rounds.
+    `cluster` has what all nodes share. The last round could not give away what is `blocked`, and was decided without
+    the jobs of `left_out`, each with the reason. `objective` and `round_s` are those of the rounds.
     """
 
     state: State
@@ -29,6 +30,8 @@ class Scene:
     round_s: float
     instance: Instance | None = None
     solution: RoundSolution | None = None
+    blocked: tuple[Placement, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def scene(controller: Controller) -> Scene:
@@ -40,6 +43,7 @@ def scene(controller: Controller) -> Scene:
         progress={key: seen.progress for key, seen in controller.observed.items() if seen.progress is not None},
         now_s=controller.clock.now_s(), objective=controller.settings.objective,
         round_s=float(controller.settings.length), instance=controller.last_instance, solution=controller.last_round,
+        blocked=controller.blocked, left_out=dict(controller.left_out),
     )
 
 

@@ -10,8 +10,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ..cluster import Cluster, Node, Tenant
 from ..duration import parse_duration
 from ..errors import InputError
+from ..files import dump_instance, load_instance
 from ..hostlist import MAX_NODES, expand_hostlist
+from ..instance import Instance
 from ..objectives import parse as parse_objective
+from ..registry import round_solver
 
 FORMAT = "optsched-cluster/1"
 
@@ -238,3 +241,10 @@ def _check(path: Path, settings: Settings) -> None:
         parse_objective(settings.objective)
     except InputError as error:
         raise InputError(f"{path}: objective: {error}") from None
+    try:
+        round_solver(settings.solver)
+    except InputError as error:
+        raise InputError(f"{path}: solver: {error}") from None
+    tenants = tuple(tenant.tenant() for tenant in settings.tenants)
+    empty = Instance(cluster=settings.cluster, tenants=tenants)
+    load_instance(dump_instance(empty), str(path))  # what no round could be about is no cluster

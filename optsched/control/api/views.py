@@ -324,7 +324,8 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float) -> str | None:
             return live.lost
         if live.leaving:
             return live.killed or job.cancelled or job.held or f"it is asked to stop ({live.stop_why})"
-        return job.cancelled or job.held
+        why = controller.left_out.get(job.id)
+        return job.cancelled or job.held or (why and f"it goes on, and rounds are decided without it: {why}")
     if job.held is not None:
         return job.held
     jobs = controller.state.jobs
@@ -336,6 +337,8 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float) -> str | None:
     claim = controller.state.claims.get(job.id)
     if claim is not None:
         return f"its place on {', '.join(slot.node for slot in claim.placement[:3])} is being freed"
+    if job.id in controller.left_out:
+        return f"rounds are decided without it: {controller.left_out[job.id]}"
     if job.submit_s > controller.decided_s:
         return "the next round decides"
     return "the last round gave its place to others"
