@@ -432,12 +432,14 @@ class Controller:
             pass  # made again until it is seen
         except Refused as error:
             self.record(StartRefused(job=attempt.key.job, number=attempt.key.number, reason=str(error)))
-        except Exception as error:  # nobody knows whether it was started: it is kept from going on
+        except Exception as error:
             self.bug(f"starting {attempt.key}", error)
-            self.record(KillIntended(
-                job=attempt.key.job, number=attempt.key.number,
-                reason=f"its start failed: {type(error).__name__}: {str(error)[:MOST_SAID]}",
-            ))
+            with suppress(NoAnswer, OSError):  # else tried again as if there had been no answer
+                self.executor.kill(attempt.key)  # nobody knows how far it came
+                self.record(StartRefused(
+                    job=attempt.key.job, number=attempt.key.number,
+                    reason=f"its start failed: {type(error).__name__}: {str(error)[:MOST_SAID]}",
+                ))
 
     def _order(self, attempt: Attempt) -> Order:
         submission = self.state.jobs[attempt.key.job].submission

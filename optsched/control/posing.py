@@ -139,7 +139,7 @@ def sound(statuses: Sequence[NodeStatus], known: dict[Node, str | None]) -> tupl
         name, fault = status.node.name, faults[status.node]
         if fault is not None:
             status = NodeStatus(node=Node(name=name), usable=False, reason=f"what is said of it cannot be: {fault}")
-        if _is_one(name):
+        if fault != UNNAMED:
             found.setdefault(name, status)
     return tuple(found.values())
 
@@ -152,5 +152,10 @@ def _is_one(name: str) -> bool:
         return False
 
 
+UNNAMED = "it has no name of its own"
+
+
 def _node_fault(node: Node) -> str | None:
+    if not _is_one(node.name):
+        return UNNAMED
     return _fault(Instance(cluster=Cluster(nodes=(node,))))

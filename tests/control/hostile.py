@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from optsched.control.submission import Submission
 
 from .virtual import VirtualClock, VirtualExecutor
 
+MEMORY = "/dev/shm"
+"""Where a journal is written at once."""
 NUMBERS = st.sampled_from([
     0, -1, 1, 3, 1000, 1e3, 2.5, 10**12, 10**30, 1e308, math.inf, -math.inf, math.nan, 1.7e9, 1.7e12, 9.9e9, "7", None,
     True, [], {},
@@ -205,7 +208,7 @@ def told(state: State) -> dict[str, Any]:
 def check_history(events: list[Any]) -> None:
     """What must hold whatever happens: no turn fails, no GPU is given twice (the executor sees to that), a restart
     changes nothing, each job ends or is kept for a reason that is told, and a plain job completes afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
         lab = Hostile(Path(folder))
         for what, *rest in events:
             lab.do(what, *rest)
