@@ -114,11 +114,11 @@ class Controller:
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
+        self._looked_s = float("inf")
         self._silence_noted = False
         self._forgotten: set[AttemptKey] = set()
         self._strangers: set[AttemptKey] = set()
         self._sound: dict[Node, str | None] = {}
-        self._vouched: set[AttemptKey] = set()
         self._begun_s = time.monotonic()
         self.left_out: dict[str, str] = {}
         """Jobs that the last round was decided without, each with the reason."""
@@ -193,6 +193,7 @@ class Controller:
         jumped_s = self.clock.jump_s()
         if jumped_s is not None:
             self.record(Noted(text=f"the clock of this host jumped by {jumped_s:+.1f} s; times here do not follow it"))
+        self._looked_s = self.clock.now_s()
         try:
             self.statuses = sound(self.executor.inventory(), self._sound)
             self.observed = {one.key: one for one in self.executor.observe()}
@@ -214,6 +215,15 @@ class Controller:
                     self.record(Noted(text=f"{key} is not in the journal; it is left alone, with what it holds"))
             elif seen.state == AttemptState.ENDED and key not in self._forgotten:
                 self._forget(key)
+            elif seen.state in (AttemptState.STARTING, AttemptState.RUNNING) and job.attempts[key.number - 1].ended:
+                self._end_again(key)
+
+    def _end_again(self, key: AttemptKey) -> None:
+        """Kill what is still seen of an attempt that is over: somebody vouched for that, or its start failed."""
+        if self.clock.now_s() - self._asked_s.get(key, -float("inf")) >= AGAIN_S:
+            self._asked_s[key] = self.clock.now_s()
+            with suppress(NoAnswer, OSError):
+                self.executor.kill(key)
 
     def _record_each(self, events: list[Event]) -> None:
         """Record events together, and those that can be where one of them cannot."""
@@ -227,13 +237,27 @@ class Controller:
                 self._part(f"recording {type(event).__name__}", lambda event=event: self.record(event))  # type: ignore[misc]
 
     def strangers(self) -> tuple[Placement, ...]:
-        """Return the GPUs of attempts that go on although the journal does not know them, or knows that they ended."""
-        live = {attempt.key for attempt in self.state.live_attempts()}
+        """Return the GPUs of attempts that go on although the journal does not know them, or knows that they ended.
+        Of one that was vouched for only what is seen running counts."""
         return tuple(
             tuple(Slot(node=node, gpus=len(ids)) for node, ids in sorted(seen.gpu_ids.items()))
             for key, seen in self.observed.items()
-            if key not in live and seen.state != AttemptState.ENDED and seen.gpu_ids and key not in self._vouched
+            if seen.gpu_ids and seen.state != AttemptState.ENDED and self._is_strange(key, seen)
         )
+
+    def _is_strange(self, key: AttemptKey, seen: Observation) -> bool:
+        job = self.state.jobs.get(key.job)
+        if job is None or key.number > len(job.attempts):
+            return True
+        attempt = job.attempts[key.number - 1]
+        return attempt.ended is not None and not (attempt.cleared and seen.state == AttemptState.UNREACHABLE)
+
+    def may_go_on(self, attempt: Attempt) -> bool:
+        """Whether an attempt may still be there as far as can be known: it is seen, or nobody tells what is."""
+        seen = self.observed.get(attempt.key)
+        if seen is not None:
+            return seen.state != AttemptState.ENDED
+        return self._answered_s < self._looked_s
 
     def _forget(self, key: AttemptKey) -> None:
         with suppress(NoAnswer, OSError):  # else tried again at the next turn

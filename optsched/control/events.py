@@ -143,6 +143,16 @@ class AttemptFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """`by` vouches that nothing of an attempt is left, which nobody could see end; `left_s` as of `AttemptEnded`."""
+
+    job: str
+    number: int
+    by: str
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
     """Nothing of an attempt is left. `exit_status` None: nobody knows how its commands ended, or they never began.
 
@@ -180,7 +190,8 @@ class Noted:
 
 Event = (
     ControllerStarted | Submitted | Held | Released | Cancelled | RoundDecided | StartIntended | StartRefused
-    | AttemptRunning | StopIntended | KillIntended | AttemptLost | AttemptFound | AttemptEnded | NodeSeen | Noted
+    | AttemptRunning | StopIntended | KillIntended | AttemptLost | AttemptFound | Cleared | AttemptEnded | NodeSeen
+    | Noted
 )
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}
 LIVE_NOUNS = (*NOUNS, Submission, Progress, Claim, *KINDS.values())

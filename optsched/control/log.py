@@ -14,6 +14,7 @@ from .events import (
     AttemptLost,
     AttemptRunning,
     Cancelled,
+    Cleared,
     ControllerStarted,
     Event,
     Held,
@@ -98,6 +99,8 @@ def sentence(event: Event) -> str | None:
             return f"{event.job}: attempt {event.number} is lost: {event.reason}"
         case AttemptFound():
             return f"{event.job}: attempt {event.number} is seen again"
+        case Cleared():
+            return f"{event.job}: attempt {event.number} is over: {event.by} vouches for it"
         case AttemptEnded():
             return f"{event.job}: attempt {event.number} {_end(event)}"
         case NodeSeen():

@@ -14,13 +14,17 @@ def news(
 ) -> Iterator[Event]:
     """Events for attempts that began, ended, were lost or found; `steady_s` turns the host's time into the journal's.
 
-    An attempt that is not among the observations tells nothing: whether it is still to begin is for its start to find
-    out (see `Executor.start`).
+    An attempt that is not among the observations is lost if it was seen running; else that tells nothing: whether it is
+    still to begin is for its start to find out (see `Executor.start`).
     """
     for job in state.open.values():
         attempt = job.live
         seen = None if attempt is None else observations.get(attempt.key)
-        if attempt is None or seen is None:
+        if attempt is None:
+            continue
+        if seen is None:
+            if attempt.started_s is not None and attempt.lost is None:
+                yield AttemptLost(job=job.id, number=attempt.key.number, reason=UNRECORDED)
             continue
         name, number = attempt.key.job, attempt.key.number
         if seen.state == AttemptState.UNREACHABLE:
@@ -53,6 +57,7 @@ def _text(said: str | None) -> str | None:
     return None if said is None else said.encode(errors="replace").decode()
 
 
+UNRECORDED = "whoever started it has no record of it"
 GONE = "it is no longer among the nodes"
 
 

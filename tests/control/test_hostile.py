@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from optsched import Job, Profile
 from optsched.control import clock, controller
 from optsched.control.clock import SteadyClock
-from optsched.control.events import Cancelled, Held, Noted, Submitted
+from optsched.control.events import Cancelled, Cleared, Held, Noted, Submitted
 from optsched.control.explaining import explain_job
 from optsched.control.journal import JournalFault
 from optsched.control.log import BugLog
@@ -23,7 +23,7 @@ from optsched.control.scene import scene
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
 from optsched.errors import InputError
-from optsched.executors.base import MOST_COST_S, Progress
+from optsched.executors.base import MOST_COST_S, AttemptKey, Progress
 
 from .hostile import HISTORIES, Hostile, check_history, node
 
@@ -321,3 +321,43 @@ def test_who_asks_while_the_journal_is_gone_is_told(lab: Hostile) -> None:
         answer.result(10)
     asked.join(10)
     assert failed and not asked.is_alive()
+
+
+def test_an_attempt_of_which_nothing_is_left_is_cleared(lab: Hostile) -> None:
+    name = submit(lab, gpus=8, seconds=20.0)
+    lab.run(5)
+    key = AttemptKey(name, 1)
+    lab.executor.hidden.add(key)
+    lab.run(60)
+    assert status(lab) == {name: "lost"}
+    assert "optsched clear j0" in " ".join(explain_job(scene(lab.controller), name).sentences)
+    lab.executor.processes[key].ended_s = lab.clock.at_s  # it is gone, and nobody saw it
+    lab.controller.record(Cleared(job=name, number=1, by="root", left_s=20.0))
+    lab.restart()
+    lab.run(60)
+    job = lab.controller.state.jobs[name]
+    assert job.status == "completed" and len(job.attempts) == 2
+    assert job.attempts[0].ended is not None and job.attempts[0].ended.reason == (
+        "root vouched that nothing of it was left"
+    )
+
+
+def test_an_attempt_that_was_vouched_for_and_goes_on_is_ended_before_its_gpus_are_given(lab: Hostile) -> None:
+    name = submit(lab, gpus=8, seconds=50.0)
+    lab.run(5)
+    key = AttemptKey(name, 1)
+    lab.executor.unreachable.add(key)
+    lab.run(3)
+    assert status(lab) == {name: "lost"}
+    lab.controller.record(Cleared(job=name, number=1, by="root", left_s=50.0), Cancelled(job=name, by="root"))
+    lab.executor.strangers[key] = {"n0": 4, "n1": 4}  # it is seen again, with its GPUs
+    lab.executor.hidden.add(key)
+    other = submit(lab, gpus=8, seconds=5.0)
+    lab.run(10)
+    assert status(lab) == {name: "cancelled", other: "waiting"}
+    lab.executor.unreachable.clear()
+    lab.run(10)
+    assert lab.executor.processes[key].status == -9
+    lab.executor.strangers.clear()
+    lab.run(70)
+    assert status(lab)[other] == "completed"

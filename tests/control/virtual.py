@@ -68,6 +68,10 @@ class VirtualExecutor:
     """What is said of every attempt that ends."""
     strangers: dict[AttemptKey, dict[str, int]] = field(default_factory=dict)
     """Attempts that nobody here started, and how many GPUs of which nodes they hold."""
+    hidden: set[AttemptKey] = field(default_factory=set)
+    """Attempts of which nothing is seen."""
+    unreachable: set[AttemptKey] = field(default_factory=set)
+    """Attempts nobody can tell of."""
     forgotten: set[AttemptKey] = field(default_factory=set)
     begun: list[AttemptKey] = field(default_factory=list)
 
@@ -130,6 +134,8 @@ class VirtualExecutor:
 
     def kill(self, key: AttemptKey) -> None:
         self._answer()
+        if key in self.unreachable:
+            raise NoAnswer("it cannot be reached")
         process = self.processes.setdefault(key, Process(None, self.clock.at_s, self.clock.at_s))
         if process.ended_s is None:
             process.ended_s = self.clock.at_s
@@ -161,12 +167,13 @@ class VirtualExecutor:
         self.pass_time()
         own = tuple(
             Observation(
-                key=key, state=AttemptState.RUNNING if process.ended_s is None else AttemptState.ENDED,
+                key=key, state=AttemptState.UNREACHABLE if key in self.unreachable
+                else AttemptState.RUNNING if process.ended_s is None else AttemptState.ENDED,
                 started_s=process.begun_s if process.order is not None else None, ended_s=process.ended_s,
                 exit_status=process.status, reason=process.reason or self.reason,
                 progress=Progress.reported(self.reports.get(key.job, {})),
             )
-            for key, process in self.processes.items() if key not in self.forgotten
+            for key, process in self.processes.items() if key not in self.forgotten | self.hidden
         )
         return own + tuple(
             Observation(key=key, state=AttemptState.RUNNING, gpu_ids={
