@@ -49,6 +49,7 @@ from .events import (
 from .journal import Journal, JournalFault, RoundEntry
 from .posing import Posed, pose, sound, stubborn
 from .present import may_start, memory_of, present, start_setup_s
+from .retention import Retention
 from .seen import news, node_news
 from .settings import Settings
 from .starts import Start, starts
@@ -124,6 +125,7 @@ class Controller:
         """Jobs that the last round was decided without, each with the reason."""
         self.blocked: tuple[Placement, ...] = ()
         """What the last round could not give away."""
+        self.retention = Retention(settings.retention)
         self.bug: Callable[[str, Exception], None] = lambda what, error: None
         self._failing: dict[str, Failing] = {}
 
@@ -148,6 +150,10 @@ class Controller:
                 except Exception as error:  # who listens keeps nobody from what was written down
                     self.bug("listening", error)
 
+    def hear(self, now_s: float, event: Event) -> None:
+        """Take in an event that is written down already."""
+        self._take_in(now_s, [event])
+
     def step(self) -> float:
         """One turn. Returns after how many seconds the next one is due if nothing happens before."""
         self.journal.check_there()
@@ -158,6 +164,7 @@ class Controller:
             self._part("deciding a round", self.decide)
             self._part("stopping attempts", self._stop_unwanted)
         self._part("starting attempts", self._start_claimed)
+        self._part("dropping what is old", lambda: self.retention.take_turn(self))
         return self._next_s()
 
     def look(self) -> None:

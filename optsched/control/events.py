@@ -182,6 +182,20 @@ class NodeSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and of rounds decided
+    before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were dropped now; `digest` is that of the
+    numbers and hashes of all that was ever dropped (see `Journal.prune`)."""
+
+    jobs_before_s: float | None
+    rounds_before_s: float | None
+    jobs: int
+    rounds: int
+    events: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
     """What somebody who asks why should find: a clock that jumped, an attempt of unknown origin."""
 
@@ -191,7 +205,7 @@ class Noted:
 Event = (
     ControllerStarted | Submitted | Held | Released | Cancelled | RoundDecided | StartIntended | StartRefused
     | AttemptRunning | StopIntended | KillIntended | AttemptLost | AttemptFound | Cleared | AttemptEnded | NodeSeen
-    | Noted
+    | Pruned | Noted
 )
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}
 LIVE_NOUNS = (*NOUNS, Submission, Progress, Claim, *KINDS.values())

@@ -21,6 +21,7 @@ from .events import (
     KillIntended,
     NodeSeen,
     Noted,
+    Pruned,
     Released,
     RoundDecided,
     StartIntended,
@@ -106,6 +107,8 @@ def sentence(event: Event) -> str | None:
         case NodeSeen():
             state = "is usable" if event.usable else f"takes no jobs: {event.reason}"
             return f"node {event.node} {state}"
+        case Pruned():
+            return f"dropped of the past: {event.jobs} jobs, {event.rounds} rounds, {event.events} events"
         case Noted():
             return event.text
     return None

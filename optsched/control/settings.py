@@ -152,6 +152,26 @@ class KubernetesSettings(Part):
     start_timeout: Time = 600.0
 
 
+FOREVER = "forever"
+
+
+def _kept(value: str | float) -> str | float:
+    return FOREVER if value == FOREVER else _duration(value)
+
+
+Kept = Annotated[str | float, AfterValidator(_kept)]
+
+
+class RetentionSettings(Part):
+    """For how long things are kept: `rounds` with their instances, `jobs` after they have finished, their `outputs`,
+    and `profiles` after a run last told something of them. Each is a time, or "forever"."""
+
+    rounds: Kept = 30 * 86400.0
+    jobs: Kept = 180 * 86400.0
+    outputs: Kept = 90 * 86400.0
+    profiles: Kept = 365 * 86400.0
+
+
 class KueueSettings(Part):
     """What `optsched kueue` decides on: the Workloads of `queues` (ClusterQueues; all without any). A step between two
     priorities that are in use counts `step` times in weight."""
@@ -183,6 +203,7 @@ class Settings(Part):
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
     api: ApiSettings = ApiSettings()
+    retention: RetentionSettings = RetentionSettings()
     ray: RaySettings = RaySettings()
     slurm: SlurmSettings = SlurmSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()

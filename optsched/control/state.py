@@ -155,7 +155,7 @@ class State:
                     self._finish(job, "cancelled", at_s, job.cancelled)
             case RoundDecided():
                 self.round = event.round
-                self.claims = {claim.job: claim for claim in event.claims}
+                self.claims = {claim.job: claim for claim in event.claims if claim.job in self.open}
                 self.stay = frozenset(event.stay)
             case StartIntended(job=name):
                 self.jobs[name].attempts.append(Attempt(

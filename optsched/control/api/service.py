@@ -96,7 +96,7 @@ class Service:
         if body.request_id is None:
             return None
         name = self._requests.get((caller.name, body.request_id))
-        if name is None:
+        if name is None or name not in controller.state.jobs:
             return None
         made = controller.state.jobs[name].submission
         if (made.argv, made.directory) != (body.argv, body.directory) or body.name not in (None, name):
@@ -116,8 +116,12 @@ class Service:
         return f"{stem}-{number}"
 
     def _taken(self, controller: Controller, name: str) -> bool:
-        """By a job, or by an attempt that the journal does not know: to start under its name would start nothing."""
-        return name in controller.state.jobs or AttemptKey(name, 1) in controller.observed
+        """By a job, or by an attempt that the journal does not know: to start under its name would start nothing. Or by
+        a job that was dropped, from whose checkpoints this one would go on."""
+        return (
+            name in controller.state.jobs or AttemptKey(name, 1) in controller.observed
+            or controller.checkpoints(name).exists()
+        )
 
     def jobs(self, caller: Caller, query: JobsQuery) -> JobPage:
         """Jobs that have not finished in the order of their submission, or finished ones, the last first."""

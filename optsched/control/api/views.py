@@ -248,11 +248,13 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Attempts since `from_s`, in the order in which they began."""
+    """Attempts since `from_s`, in the order in which they began; of jobs that finished before `dropped_before_s` some
+    were dropped (None: none ever were)."""
 
     from_s: float
     now_s: float
     stays: tuple[Stay, ...]
+    dropped_before_s: float | None
 
 
 VIEWS = (

@@ -44,7 +44,7 @@ def past_rounds(journal: Journal, *numbers: int) -> Iterator[PastRound]:
             if numbers and not wanted:
                 return
     for number in sorted(wanted):
-        raise InputError(f"{journal.path}: it has no round {number}; `optsched rounds` lists them")
+        raise InputError(journal.no_round(number))
 
 
 def stored(journal: Journal, number: int) -> tuple[Instance, RoundSolution]:
