@@ -38,6 +38,7 @@ COMMANDS = {
     "hold": ("change:hold", "Keep jobs from running until they are released."),
     "release": ("change:release", "Let held jobs run again."),
     "release-all": ("release_all", "Give all jobs that are held back to Slurm."),
+    "clear": ("change:clear", "Vouch that nothing is left of an attempt that is lost."),
     "output": ("output", "What a job prints."),
     "what-if": ("what_if", "When a job will start, and what a change would bring."),
     "rounds": ("rounds", "The rounds that a controller decided."),

@@ -81,7 +81,7 @@ def command(
 def _plain(found: "Regret") -> dict[str, Any]:
     names = (
         "from_s", "to_s", "jobs", "completed", "left_out", "mean_s", "bound_s", "gap", "source", "weighted",
-        "weighted_bound", "parts_s", "preemptions", "failures",
+        "weighted_bound", "parts_s", "preemptions", "failures", "kept_s",
     )
     return {**{name: getattr(found, name) for name in names}, "hours": [asdict(one) for one in found.slices]}
 
@@ -107,5 +107,7 @@ def _show(found: "Regret") -> None:
         *([] if found.weighted is None or found.weighted_bound is None or not math.isfinite(found.weighted) else [
             f"  by weight             {found.weighted:,.0f} s, bound {found.weighted_bound:,.0f} s, gap "
             f"{percent((found.weighted - found.weighted_bound) / found.weighted if found.weighted else 0.0)}"]),
+        *([] if found.kept_s is None else [
+            f"  jobs and rounds before {clock_text(found.kept_s)} were dropped and are not counted"]),
         "", parts,
     )

@@ -42,7 +42,7 @@ def command(journal: "Journal", number: int | None, last: int, output: Path | No
     else:
         entries = tuple(entry for entry in journal.rounds() if entry.number == number)
         if not entries:
-            raise InputError(f"{journal.path}: it has no round {number}; `optsched rounds` lists them")
+            raise InputError(journal.no_round(number))
     written = _write(journal, number, output) if output is not None and number is not None else []
     if as_json:
         click.echo(json.dumps([_plain(entry) for entry in entries]))
@@ -51,6 +51,9 @@ def command(journal: "Journal", number: int | None, last: int, output: Path | No
         click.echo("no rounds yet")
         return 0
     _show(entries)
+    pruned = journal.last_pruned()
+    if pruned is not None and pruned.rounds_before_s is not None and number is None:
+        click.echo(f"rounds decided before {clock_text(pruned.rounds_before_s)} were dropped")
     for path in written:
         click.echo(f"written: {path}")
     return 0

@@ -61,7 +61,7 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
         loop = Loop(controller)
         server = serve(loop, settings)
         if not (quiet or as_json):
-            controller.observe()
+            controller.look()
             gpus = sum(status.node.gpus for status in controller.statuses)
             click.echo(
                 f"{settings.name}: {len(controller.statuses)} nodes, {gpus} GPUs, "

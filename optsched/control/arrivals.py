@@ -51,7 +51,7 @@ class Intake:
 
     def _take(self, arrival: Arrival) -> None:
         name = self._ids.get(arrival.origin)
-        job = None if name is None else self._controller.state.jobs[name]
+        job = None if name is None else self._controller.state.jobs.get(name)
         if job is not None and job.finished in ("completed", "failed") and arrival.ready:
             try:
                 if self._source.forgot_end(arrival.origin, job.finished_s or 0.0):

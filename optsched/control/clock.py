@@ -3,6 +3,8 @@
 import time
 from typing import Protocol
 
+from ..executors.base import LAST_S
+
 JUMP_S = 5.0
 """So far may the host's clock be from ours before it is worth a note."""
 
@@ -24,10 +26,11 @@ class Clock(Protocol):
 
 
 class SteadyClock:
-    """Never behind `not_before_s`, the last time that the journal holds."""
+    """Never behind `not_before_s`, the last time that the journal holds, and never begun so late that decades of turns
+    could leave the range of instants (see `quantity`), whatever the host's clock says."""
 
     def __init__(self, not_before_s: float) -> None:
-        self._begun_s = max(time.time(), not_before_s) - time.monotonic()
+        self._begun_s = max(min(time.time(), LAST_S), not_before_s) - time.monotonic()
         self._off_s = time.time() - self.now_s()
 
     def now_s(self) -> float:

@@ -1,11 +1,14 @@
 """The controller: observe, decide, write down, act. Its loop holds no state that the journal does not."""
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..cluster import Node
+from ..errors import InputError
 from ..executors.base import (
     Arrivals,
     AttemptKey,
@@ -18,8 +21,8 @@ from ..executors.base import (
     Progress,
     Refused,
 )
-from ..files import dump_instance, instance_hash, load_instance
-from ..instance import Instance, Slot
+from ..files import instance_hash
+from ..instance import Instance, Placement, Slot
 from ..round.decide import decide
 from ..round.files import dump_round
 from ..round.plan import RoundSolution
@@ -43,8 +46,10 @@ from .events import (
     Submitted,
     Why,
 )
-from .journal import Journal, RoundEntry
+from .journal import Journal, JournalFault, RoundEntry
+from .posing import Posed, pose, sound, stubborn
 from .present import may_start, memory_of, present, start_setup_s
+from .retention import Retention
 from .seen import news, node_news
 from .settings import Settings
 from .starts import Start, starts
@@ -57,6 +62,10 @@ AGAIN_S = 5.0
 """How often a call is made again whose effect is not seen."""
 SILENT_S = 30.0
 """After so long without an answer from the executor its attempts are lost."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""How long a part of a turn that failed is left alone, doubled by each more time."""
+MOST_SAID = 300
+"""Characters of what is said of a bug."""
 OVERTIME_S = 15.0
 """So long after its grace an attempt that has not ended is killed from here."""
 ENDED_AS = {"failed": "failed", "cancelled": "was cancelled"}
@@ -64,13 +73,23 @@ TURNING = (Submitted, Held, Released, Cancelled, AttemptEnded, StartRefused, Nod
 """Events after which a new round is due."""
 
 
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A part of a turn that fails: when it is tried again (monotonic), after which pause, and how it was said."""
+
+    again_s: float
+    wait_s: float
+    said: str
+
+
 class Controller:
     """Drives the jobs of a journal on the nodes of an executor.
 
     `step` is one turn: it takes in what is seen, decides a round if one is due, and brings what runs closer to what the
-    last round decided. Every event is on the disk before anything is done about it. After a crash a new controller with
-    the same journal goes on where the old one was: calls whose effect is not seen are made again, which is why every
-    call of an executor is idempotent.
+    last round decided. A part of it that fails (a bug) keeps nobody from the others: it is noted, `bug` is told, and it
+    is tried again later and less often. Every event is on the disk before anything is done about it. After a crash a
+    new controller with the same journal goes on where the old one was: calls whose effect is not seen are made again,
+    which is why every call of an executor is idempotent.
 
     Raises JournalFault where the journal fails; nothing is started then, and what runs goes on running.
     """
@@ -96,9 +115,19 @@ class Controller:
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
+        self._looked_s = float("inf")
         self._silence_noted = False
         self._forgotten: set[AttemptKey] = set()
         self._strangers: set[AttemptKey] = set()
+        self._sound: dict[Node, str | None] = {}
+        self._begun_s = time.monotonic()
+        self.left_out: dict[str, str] = {}
+        """Jobs that the last round was decided without, each with the reason."""
+        self.blocked: tuple[Placement, ...] = ()
+        """What the last round could not give away."""
+        self.retention = Retention(settings.retention)
+        self.bug: Callable[[str, Exception], None] = lambda what, error: None
+        self._failing: dict[str, Failing] = {}
 
     # -------------------------------------------------------------------------------------------- what happens
 
@@ -111,28 +140,69 @@ class Controller:
     def _take_in(self, now_s: float, events: Iterable[Event]) -> None:
         for event in events:
             self.state.apply(now_s, event)
-            for listener in self.listeners:
-                listener(now_s, event)
             if isinstance(event, TURNING):
                 self._due = True
+            for listener in self.listeners:
+                try:
+                    listener(now_s, event)
+                except JournalFault:
+                    raise
+                except Exception as error:  # who listens keeps nobody from what was written down
+                    self.bug("listening", error)
+
+    def hear(self, now_s: float, event: Event) -> None:
+        """Take in an event that is written down already."""
+        self._take_in(now_s, [event])
 
     def step(self) -> float:
         """One turn. Returns after how many seconds the next one is due if nothing happens before."""
-        self.observe()
-        self._stop_unwanted()
+        self.journal.check_there()
+        self._begun_s = time.monotonic()
+        self.look()
+        self._part("stopping attempts", self._stop_unwanted)
         if self._round_is_due():
-            self.decide()
-            self._stop_unwanted()
-        self._start_claimed()
+            self._part("deciding a round", self.decide)
+            self._part("stopping attempts", self._stop_unwanted)
+        self._part("starting attempts", self._start_claimed)
+        self._part("dropping what is old", lambda: self.retention.take_turn(self))
         return self._next_s()
+
+    def look(self) -> None:
+        """`observe`, as the first part of a turn."""
+        self._part("looking at nodes and attempts", self.observe)
+
+    def _part(self, what: str, part: Callable[[], None]) -> None:
+        """Do a part of a turn, or leave it for later where it has just failed. Raises JournalFault only."""
+        before = self._failing.get(what)
+        if before is not None and time.monotonic() < before.again_s:
+            return
+        try:
+            part()
+        except JournalFault:
+            raise
+        except Exception as error:
+            self._failed(what, error)
+        else:
+            self._failing.pop(what, None)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """Note a bug, once for each that is another, and have it tried again later."""
+        said = f"{what} failed, and is tried again: {type(error).__name__}: {str(error)[:MOST_SAID]}"
+        before = self._failing.get(what)
+        wait_s = FIRST_PAUSE_S if before is None else min(LONGEST_PAUSE_S, 2 * before.wait_s)
+        self._failing[what] = Failing(time.monotonic() + wait_s, wait_s, said)
+        self.bug(what, error)
+        if before is None or before.said != said:
+            self.record(Noted(text=said))
 
     def observe(self) -> None:
         """Take in what is seen of nodes and attempts, and let go of those that have ended."""
         jumped_s = self.clock.jump_s()
         if jumped_s is not None:
             self.record(Noted(text=f"the clock of this host jumped by {jumped_s:+.1f} s; times here do not follow it"))
+        self._looked_s = self.clock.now_s()
         try:
-            self.statuses = self.executor.inventory()
+            self.statuses = sound(self.executor.inventory(), self._sound)
             self.observed = {one.key: one for one in self.executor.observe()}
             if self._intake is not None:
                 self._intake.take()
@@ -141,15 +211,60 @@ class Controller:
             return
         now_s = self.clock.now_s()
         self._answered_s, self._silence_noted = now_s, False
-        self.record(*node_news(self.state, self.statuses), *news(self.state, self.observed, now_s, self.clock.steady_s))
+        self._record_each([
+            *node_news(self.state, self.statuses), *news(self.state, self.observed, now_s, self.clock.steady_s)
+        ])
         for key, seen in self.observed.items():
             job = self.state.jobs.get(key.job)
             if job is None or key.number > len(job.attempts):
                 if key not in self._strangers:
                     self._strangers.add(key)
-                    self.record(Noted(text=f"{key} is not in the journal; it is left alone"))
+                    self.record(Noted(text=f"{key} is not in the journal; it is left alone, with what it holds"))
             elif seen.state == AttemptState.ENDED and key not in self._forgotten:
                 self._forget(key)
+            elif seen.state in (AttemptState.STARTING, AttemptState.RUNNING) and job.attempts[key.number - 1].ended:
+                self._end_again(key)
+
+    def _end_again(self, key: AttemptKey) -> None:
+        """Kill what is still seen of an attempt that is over: somebody vouched for that, or its start failed."""
+        if self.clock.now_s() - self._asked_s.get(key, -float("inf")) >= AGAIN_S:
+            self._asked_s[key] = self.clock.now_s()
+            with suppress(NoAnswer, OSError):
+                self.executor.kill(key)
+
+    def _record_each(self, events: list[Event]) -> None:
+        """Record events together, and those that can be where one of them cannot."""
+        last = self.journal.last
+        try:
+            self.record(*events)
+        except ValueError:
+            if self.journal.last != last or len(events) < 2:
+                raise
+            for event in events:
+                self._part(f"recording {type(event).__name__}", lambda event=event: self.record(event))  # type: ignore[misc]
+
+    def strangers(self) -> tuple[Placement, ...]:
+        """Return the GPUs of attempts that go on although the journal does not know them, or knows that they ended.
+        Of one that was vouched for only what is seen running counts."""
+        return tuple(
+            tuple(Slot(node=node, gpus=len(ids)) for node, ids in sorted(seen.gpu_ids.items()))
+            for key, seen in self.observed.items()
+            if seen.gpu_ids and seen.state != AttemptState.ENDED and self._is_strange(key, seen)
+        )
+
+    def _is_strange(self, key: AttemptKey, seen: Observation) -> bool:
+        job = self.state.jobs.get(key.job)
+        if job is None or key.number > len(job.attempts):
+            return True
+        attempt = job.attempts[key.number - 1]
+        return attempt.ended is not None and not (attempt.cleared and seen.state == AttemptState.UNREACHABLE)
+
+    def may_go_on(self, attempt: Attempt) -> bool:
+        """Whether an attempt may still be there as far as can be known: it is seen, or nobody tells what is."""
+        seen = self.observed.get(attempt.key)
+        if seen is not None:
+            return seen.state != AttemptState.ENDED
+        return self._answered_s < self._looked_s
 
     def _forget(self, key: AttemptKey) -> None:
         with suppress(NoAnswer, OSError):  # else tried again at the next turn
@@ -183,35 +298,63 @@ class Controller:
         self._due, self.decided_s = False, now_s
         self._drop_orphans()
         self._drop_stale_claims(now_s)
-        view = present(
-            self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s,
-            preempt_unsaved=self.settings.preempt_unsaved,
-        )
-        if not view.instance.jobs:
+        posed, found = self._decided(now_s)
+        self._leave_out(posed.left_out)
+        if found is None:
             return
-        text = dump_instance(view.instance)
-        instance = load_instance(text, view.instance.name, accept_never=True)
-        found = decide(
-            instance, self.settings.objective, round_s=float(self.settings.length), solver=self.settings.solver,
-            budget_s=float(self.settings.budget), blocked=view.blocked, last=self.last_round,
-        )
-        self.last_round, self.last_instance = found, instance
+        self.last_round, self.last_instance, self.blocked = found, posed.instance, posed.blocked
         claims = [*self.state.claims.values()]
-        stay = {attempt.key.job for attempt in self.state.live_attempts()} - {one.job for one in instance.running}
+        stay = {attempt.key.job for attempt in self.state.live_attempts()} - {one.job for one in posed.instance.running}
         for entry in found.jobs:
             if entry.decision == "continue":
                 stay.add(entry.id)
             elif entry.mode is not None:
                 claims.append(Claim(job=entry.id, mode=entry.mode, placement=entry.placement))
         number = self.journal.last_round() + 1
-        event = RoundDecided(round=number, claims=tuple(claims), stay=tuple(sorted(stay)))
+        event = RoundDecided(round=number, claims=tuple(claims), stay=tuple(sorted(stay)), blocked=posed.blocked)
+        decided = dump_round(replace(found, instance_hash=instance_hash(posed.instance)))
         listed = RoundEntry(
             number=number, at_s=now_s, jobs=len(found.jobs), value=found.value, bound=found.bound,
-            wall_s=found.wall_s or 0.0, solver=found.solver, fallback=found.fallback,
+            wall_s=time.monotonic() - self._begun_s, solver=found.solver, fallback=found.fallback,
         )
-        decided = dump_round(replace(found, instance_hash=instance_hash(instance)))
-        self.journal.add_round(listed, text, decided, [event])
+        self.journal.add_round(listed, posed.text, decided, [event])
         self._take_in(now_s, [event])
+
+    def _decided(self, now_s: float) -> tuple[Posed, RoundSolution | None]:
+        """What the present was posed as, and what was decided of it, None where nobody waits or runs.
+
+        Where the running jobs cannot go on together (a quota was lowered, and some may not be preempted), these go on
+        and the others are decided about. Raises InputError where no round can be decided at all.
+        """
+        strangers, progress = self.strangers(), self._progress()
+        left_out: dict[str, str] = {}
+        while True:
+            posed = pose(
+                lambda without: present(
+                    self.state, self.cluster, self.tenants, self.statuses, progress, now_s, left_out=without,
+                    strangers=strangers, preempt_unsaved=self.settings.preempt_unsaved,
+                ), left_out,
+            )
+            if not posed.instance.jobs:
+                return posed, None
+            try:
+                return posed, decide(
+                    posed.instance, self.settings.objective, round_s=float(self.settings.length),
+                    solver=self.settings.solver, budget_s=float(self.settings.budget), blocked=posed.blocked,
+                    last=self.last_round,
+                )
+            except InputError as error:
+                if not posed.instance.running:
+                    raise
+                left_out = posed.left_out | stubborn(posed.instance, str(error))
+
+    def _leave_out(self, left_out: dict[str, str]) -> None:
+        """Note who is newly left out of rounds."""
+        self.record(*(
+            Noted(text=f"{name} is left out of rounds{', and goes on' if self.state.jobs[name].live else ''}: {why}")
+            for name, why in left_out.items() if self.left_out.get(name) != why
+        ))
+        self.left_out = left_out
 
     def _drop_orphans(self) -> None:
         """Jobs whose predecessor will never complete are cancelled."""
@@ -287,6 +430,8 @@ class Controller:
                 self.executor.checkpoint_stop(attempt.key, attempt.grace_s)
         except (NoAnswer, OSError):
             pass  # asked again until it is seen to have ended
+        except Exception as error:
+            self.bug(f"stopping {attempt.key}", error)
 
     def _start_claimed(self) -> None:
         now_s = self.clock.now_s()
@@ -295,7 +440,9 @@ class Controller:
             half_done = attempt.started_s is None and (seen is None or seen.state == AttemptState.STARTING)
             if half_done and not attempt.leaving and now_s - self._asked_s.get(attempt.key, -float("inf")) >= AGAIN_S:
                 self._start(attempt)
-        for start in starts(self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s):
+        for start in starts(
+            self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s, self.strangers()
+        ):
             self._start_new(start)
 
     def _start_new(self, start: Start) -> None:
@@ -316,6 +463,14 @@ class Controller:
             pass  # made again until it is seen
         except Refused as error:
             self.record(StartRefused(job=attempt.key.job, number=attempt.key.number, reason=str(error)))
+        except Exception as error:
+            self.bug(f"starting {attempt.key}", error)
+            with suppress(NoAnswer, OSError):  # else tried again as if there had been no answer
+                self.executor.kill(attempt.key)  # nobody knows how far it came
+                self.record(StartRefused(
+                    job=attempt.key.job, number=attempt.key.number,
+                    reason=f"its start failed: {type(error).__name__}: {str(error)[:MOST_SAID]}",
+                ))
 
     def _order(self, attempt: Attempt) -> Order:
         submission = self.state.jobs[attempt.key.job].submission

@@ -65,11 +65,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundDecided:
-    """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever runs is to stop."""
+    """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever runs is to stop.
+    `blocked` is what it could not give away."""
 
     round: int
     claims: tuple[Claim, ...] = ()
     stay: tuple[str, ...] = ()
+    blocked: tuple[Placement, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,16 @@ class AttemptFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """`by` vouches that nothing of an attempt is left, which nobody could see end; `left_s` as of `AttemptEnded`."""
+
+    job: str
+    number: int
+    by: str
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
     """Nothing of an attempt is left. `exit_status` None: nobody knows how its commands ended, or they never began.
 
@@ -170,6 +182,20 @@ class NodeSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and of rounds decided
+    before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were dropped now; `digest` is that of the
+    numbers and hashes of all that was ever dropped (see `Journal.prune`)."""
+
+    jobs_before_s: float | None
+    rounds_before_s: float | None
+    jobs: int
+    rounds: int
+    events: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
     """What somebody who asks why should find: a clock that jumped, an attempt of unknown origin."""
 
@@ -178,7 +204,8 @@ class Noted:
 
 Event = (
     ControllerStarted | Submitted | Held | Released | Cancelled | RoundDecided | StartIntended | StartRefused
-    | AttemptRunning | StopIntended | KillIntended | AttemptLost | AttemptFound | AttemptEnded | NodeSeen | Noted
+    | AttemptRunning | StopIntended | KillIntended | AttemptLost | AttemptFound | Cleared | AttemptEnded | NodeSeen
+    | Pruned | Noted
 )
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}
 LIVE_NOUNS = (*NOUNS, Submission, Progress, Claim, *KINDS.values())
@@ -190,8 +217,9 @@ def key(event: Any) -> AttemptKey:
 
 
 def dump_event(event: Event) -> str:
-    """The event's fields as JSON, defaults left out."""
-    return json.dumps(plain(event), separators=(",", ":"))
+    """The event's fields as JSON, defaults left out; what is no Unicode text (a lone surrogate) is a question mark."""
+    text = json.dumps(plain(event), separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="replace").decode()
 
 
 def load_event(kind: str, body: str) -> Event:

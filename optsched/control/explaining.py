@@ -54,7 +54,7 @@ def explain_job(scene: Scene, job_id: str, *, names: bool = False) -> Answer:
     elif attempt.lost is not None:
         says += [f"{job_id}: nobody can tell how it is, because {attempt.lost}.",
                  f"It keeps {place(attempt.placement)} until it is seen again; only then is it decided what becomes of "
-                 "it, so that it never runs twice."]
+                 f"it, so that it never runs twice. `optsched clear {job_id}` ends that where nothing of it is left."]
     elif attempt.leaving:
         says += _stopping(scene, job, attempt)
     elif attempt.started_s is None:
@@ -136,6 +136,10 @@ def _running(scene: Scene, job: LiveJob, attempt: Attempt, facts: dict[str, Any]
             f"expected to end in {human(ends_s)}{_sure(job, progress is not None)}."]
     if abs(attempt.rate - 1) > 1e-9:
         said.append(f"There it makes {attempt.rate:.3g} s of its reference work a second.")
+    if job.id in scene.left_out:
+        facts["left_out"] = scene.left_out[job.id]
+        said.append(f"Rounds leave it alone, and it goes on: {scene.left_out[job.id]}.")
+        return said + _attempts(job.attempts[:-1])
     said.append(_preemption(scene, known, entry, facts))
     said += round_says(scene, job, facts, names)
     return said + _attempts(job.attempts[:-1])

@@ -4,7 +4,7 @@ really were."""
 from dataclasses import replace
 from typing import Any
 
-from ..executors.base import Progress
+from ..executors.base import MOST_COST_S, Progress
 from ..profile import Profile
 
 NEVER_S = 1e9
@@ -25,6 +25,7 @@ def learned(profile: Profile, progress: Progress | None, started_s: float | None
         found["restore_s"] = progress.restore_s
     if progress.began_s is not None and started_s is not None and progress.step > progress.first_step:
         found["startup_s"] = max(0.0, progress.began_s - started_s - (progress.restore_s or 0.0))
+    found = {name: seconds for name, seconds in found.items() if seconds <= MOST_COST_S}
     saves = profile.checkpoint_every_s == NEVER_S and (progress.saves or progress.saved_step is not None)
     new: dict[str, Any] = {"checkpoint_every_s": None} if saves else {}
     new |= {name: seconds for name, seconds in found.items() if abs(getattr(profile, name) - seconds) >= LEAST_S}

@@ -1,6 +1,10 @@
 """One line for each event, as an operator reads it."""
 
+import os
+import traceback
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 
 from ..duration import human
 from ..instance import Placement
@@ -10,12 +14,14 @@ from .events import (
     AttemptLost,
     AttemptRunning,
     Cancelled,
+    Cleared,
     ControllerStarted,
     Event,
     Held,
     KillIntended,
     NodeSeen,
     Noted,
+    Pruned,
     Released,
     RoundDecided,
     StartIntended,
@@ -24,9 +30,33 @@ from .events import (
     Submitted,
 )
 
+MOST_LOG_BYTES = 1 << 20
+"""A log of bugs that is longer is put aside, in place of the one before it."""
 STOPS = {
     "preempt": "preempted", "migrate": "to move", "resize": "to change its size", "hold": "held", "cancel": "cancelled",
 }
+
+
+class BugLog:
+    """Writes down bugs with their tracebacks, for its owner's eyes only: the same one after the other once. A log that
+    cannot be written is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._last = ""
+
+    def heard(self, what: str, error: Exception) -> None:
+        """Write down an error that was met doing `what`."""
+        text = f"{what}:\n{''.join(traceback.format_exception(error))}"
+        if text == self._last:
+            return
+        self._last = text
+        with suppress(OSError):
+            if self.path.exists() and self.path.stat().st_size > MOST_LOG_BYTES:
+                self.path.replace(self.path.with_suffix(".old"))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            with os.fdopen(os.open(self.path, flags, 0o600), "w", errors="replace") as file:
+                file.write(f"{datetime.now().isoformat(timespec='seconds')}  {text}")
 
 
 def line(at_s: float, event: Event) -> str | None:
@@ -70,11 +100,15 @@ def sentence(event: Event) -> str | None:
             return f"{event.job}: attempt {event.number} is lost: {event.reason}"
         case AttemptFound():
             return f"{event.job}: attempt {event.number} is seen again"
+        case Cleared():
+            return f"{event.job}: attempt {event.number} is over: {event.by} vouches for it"
         case AttemptEnded():
             return f"{event.job}: attempt {event.number} {_end(event)}"
         case NodeSeen():
             state = "is usable" if event.usable else f"takes no jobs: {event.reason}"
             return f"node {event.node} {state}"
+        case Pruned():
+            return f"dropped of the past: {event.jobs} jobs, {event.rounds} rounds, {event.events} events"
         case Noted():
             return event.text
     return None

@@ -58,20 +58,31 @@ class Loop:
         self._stopping = True
 
     def run(self) -> None:
-        """Turn until `stop`. Raises what a turn raises (JournalFault)."""
+        """Turn until `stop`. Raises JournalFault, and nothing else: a turn that fails is followed by others, later."""
         self._watcher.start()
+        fault: Exception = Stopped()
         try:
             while not self._stopping:
                 self._wake.clear()
                 self._answer()
-                wait_s = self.controller.step()
+                try:
+                    wait_s = self.controller.step()
+                except JournalFault:
+                    raise
+                except Exception as error:
+                    self.controller.bug("a turn", error)
+                    wait_s = LOOK_S
+                    time.sleep(LOOK_S)
                 self._wake.wait(min(wait_s, LONGEST_S))
+        except JournalFault as error:
+            fault = error
+            raise
         finally:
             self._stopping = True
             while self._asked:
                 _, answer = self._asked.popleft()
                 if answer.set_running_or_notify_cancel():
-                    answer.set_exception(Stopped())
+                    answer.set_exception(fault)
 
     def _answer(self) -> None:
         while self._asked:

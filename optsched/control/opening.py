@@ -18,6 +18,7 @@ from .events import ControllerStarted, Noted
 from .journal import Journal
 from .journal_disk import check_journal_disk
 from .learning import Learning
+from .log import BugLog
 from .settings import Settings
 
 LOCK_S = 2.0
@@ -46,6 +47,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
             journal = Journal(settings.state / "journal")
             try:
                 controller = Controller(settings, executor, journal, SteadyClock(journal.last_s()))
+                controller.bug = BugLog(settings.state / "bugs.log").heard
                 learning = Learning(
                     settings.state / "profiles", controller.state, lambda text: controller.record(Noted(text=text)),
                     float(settings.runs),

@@ -1,7 +1,8 @@
 """The present of the cluster as an instance: what a live round decides, and what is written down of it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..cluster import Cluster, Node, Tenant
@@ -16,8 +17,10 @@ from .work_left import work_left_s
 
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 20.0
 MOST_DOUBLINGS = 30.0
-LEAST_WORK_S = 0.001
-"""No job that runs has less to do."""
+LEAST_WORK_S, MOST_WORK_S = 0.001, 1e9
+"""No job that runs has less to do, and none is believed to have more (30 years)."""
+MOST_WEIGHT = 1e9
+"""The largest weight that an instance may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Present:
 def present(
     state: State, cluster: Cluster, tenants: tuple[Tenant, ...], statuses: Sequence[NodeStatus],
     progress: Mapping[AttemptKey, Progress], now_s: float, *, preempt_unsaved: bool = False,
+    left_out: Collection[str] = (), strangers: Sequence[Placement] = (),
 ) -> Present:
     """Jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all times of a live instance).
 
@@ -39,6 +43,9 @@ def present(
     claim, or wait for others to complete are not among the jobs. No job shares GPUs with another. Jobs that have
     waited very long weigh more than they say (`impatience`). Those not known to save are not preemptible, unless
     `preempt_unsaved`.
+
+    Jobs of `left_out` are not among the jobs either: what they hold stays theirs, of nodes, resources and quotas.
+    `strangers` is what is held by attempts that the state does not know.
     """
     nodes = tuple(status.node for status in statuses)
     order = {node.name: i for i, node in enumerate(nodes)}
@@ -46,18 +53,21 @@ def present(
     running: list[Running] = []
     suspended: list[Suspended] = []
     taken: dict[str, list[int]] = {}
+    aside: list[LiveJob] = []
     for live_job in state.open.values():
         attempt = live_job.live
         if attempt is not None:
-            if _stays(attempt, order):
+            if live_job.id in left_out:
+                aside.append(live_job)
+            elif _stays(attempt, order):
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
                 jobs.append(guarded(job, preempt_unsaved))
                 running.append(entry)
             else:
                 _add(taken, attempt.placement)
-        elif may_start(state, live_job, now_s) and live_job.id not in state.claims:
+        elif may_start(state, live_job, now_s) and live_job.id not in state.claims and live_job.id not in left_out:
             job = as_waiting(live_job)
-            jobs.append(replace(job, weight=job.weight * impatience(live_job, now_s)))
+            jobs.append(replace(job, weight=min(MOST_WEIGHT, job.weight * impatience(live_job, now_s))))
             if ran_before(live_job):
                 suspended.append(_suspended(live_job))
     claimed: dict[str, list[int]] = {}
@@ -66,15 +76,19 @@ def present(
     for name, (gpus, cpus) in claimed.items():
         held = taken.setdefault(name, [0, 0])
         held[0], held[1] = max(held[0], gpus), max(held[1], cpus)
+    for placement in (*strangers, *(one.live.placement for one in aside if one.live is not None)):
+        _add(taken, placement)
     _close(statuses, running, taken)
+    _cut(nodes, running, taken)
     blocked = tuple(
         (Slot(node=name, gpus=gpus, cpus=cpus),)
         for name, (gpus, cpus) in sorted(taken.items(), key=lambda item: order.get(item[0], math.inf))
-        if name in order
+        if name in order and (gpus or cpus)
     )
     instance = Instance(
-        name=f"round {state.round + 1}", now_s=now_s, cluster=replace(cluster, nodes=nodes), tenants=tenants,
-        jobs=tuple(jobs), running=tuple(running), suspended=tuple(suspended),
+        name=f"round {state.round + 1}", now_s=now_s, cluster=replace(
+            cluster, nodes=nodes, resources=_left(cluster, aside)
+        ), tenants=_less(tenants, aside), jobs=tuple(jobs), running=tuple(running), suspended=tuple(suspended),
     )
     return Present(instance, blocked)
 
@@ -106,7 +120,7 @@ def as_waiting(live_job: LiveJob) -> Job:
 
 def as_running(live_job: LiveJob, attempt: Attempt, progress: Progress | None, now_s: float) -> tuple[Job, Running]:
     """The job and what it holds now."""
-    left_s = max(LEAST_WORK_S, work_left_s(live_job.submission, attempt, progress, now_s))
+    left_s = _within(work_left_s(live_job.submission, attempt, progress, now_s))
     began_s = attempt.intended_s if attempt.started_s is None else attempt.started_s
     over = now_s - began_s if attempt.started_s is not None else 0.0
     if progress is not None and progress.step > progress.first_step:
@@ -116,7 +130,8 @@ def as_running(live_job: LiveJob, attempt: Attempt, progress: Progress | None, n
     entry = Running(
         job=live_job.id, mode=attempt.mode, placement=attempt.placement, started_s=min(began_s, now_s),
         remaining_s=left_s, setup_s=0.0 if setup_left_s < TIME_TOLERANCE_S else setup_left_s,
-        last_checkpoint_s=None if saved_s is None else min(saved_s, now_s), preemptions=live_job.preemptions,
+        last_checkpoint_s=None if saved_s is None else min(max(saved_s, began_s), now_s),
+        preemptions=live_job.preemptions,
     )
     return _known(live_job, left_s, learned(live_job.profile, progress, attempt.started_s)), entry
 
@@ -144,15 +159,42 @@ def memory_of(job: Job, mode: Mode, placement: Placement) -> tuple[float, ...]:
 
 
 def _suspended(job: LiveJob) -> Suspended:
-    return Suspended(job=job.id, remaining_s=max(LEAST_WORK_S, job.left_s), preemptions=job.preemptions)
+    return Suspended(job=job.id, remaining_s=_within(job.left_s), preemptions=job.preemptions)
+
+
+def _within(work_s: float) -> float:
+    return min(MOST_WORK_S, max(LEAST_WORK_S, work_s))
 
 
 def _known(live_job: LiveJob, left_s: float, profile: Profile) -> Job:
     job = live_job.submission.job
     if profile.sharing is not None:
         profile = replace(profile, sharing=None)
-    work_s = max(LEAST_WORK_S, job.work_s, left_s)
+    work_s = max(_within(left_s), job.work_s)
     return replace(job, after=(), duration_s=work_s, profile=profile, submit_s=live_job.submit_s)
+
+
+def _left(cluster: Cluster, aside: Sequence[LiveJob]) -> dict[str, float]:
+    """Return what is left of the cluster's resources beside what the jobs of `aside` hold."""
+    left = dict(cluster.resources)
+    for job in aside:
+        held = {} if job.live is None else job.live.mode.resources
+        left |= {name: max(0.0, left[name] - amount) for name, amount in held.items() if name in left}
+    return left
+
+
+def _less(tenants: tuple[Tenant, ...], aside: Sequence[LiveJob]) -> tuple[Tenant, ...]:
+    """Return the tenants with what the jobs of `aside` leave of their quotas."""
+    held: Counter[str | None] = Counter()
+    for job in aside:
+        held[job.submission.job.tenant] += 0 if job.live is None else job.live.mode.gpus
+    return tuple(
+        one if one.gpu_quota is None or not held[one.name] else replace(
+            one, gpu_quota=max(0, one.gpu_quota - held[one.name]),
+            borrow_gpus=max(0, one.borrow_gpus - max(0, held[one.name] - one.gpu_quota)),
+        )
+        for one in tenants
+    )
 
 
 def _stays(attempt: Attempt, nodes: Mapping[str, int]) -> bool:
@@ -166,6 +208,19 @@ def _add(into: dict[str, list[int]], placement: Placement) -> None:
         held[1] += slot.cpus
 
 
+def _cut(nodes: Sequence[Node], running: list[Running], taken: dict[str, list[int]]) -> None:
+    """Block no more than there is beside running jobs: a node may have become smaller than what is held of it."""
+    held: dict[str, list[int]] = {}
+    for entry in running:
+        _add(held, entry.placement)
+    for node in nodes:
+        if node.name in taken:
+            gpus, cpus = held.get(node.name, (0, 0))
+            taken[node.name][0] = max(0, min(taken[node.name][0], node.gpus - gpus))
+            if node.cpus is not None:
+                taken[node.name][1] = max(0, min(taken[node.name][1], node.cpus - cpus))
+
+
 def _close(statuses: Sequence[NodeStatus], running: list[Running], taken: dict[str, list[int]]) -> None:
     """Block what no running job holds of nodes that take no new jobs."""
     closed: dict[str, Node] = {status.node.name: status.node for status in statuses if not status.usable}
@@ -176,4 +231,4 @@ def _close(statuses: Sequence[NodeStatus], running: list[Running], taken: dict[s
         _add(held, tuple(slot for slot in entry.placement if slot.node in closed))
     for name, node in closed.items():
         gpus, cpus = held.get(name, [0, 0])
-        taken[name] = [node.gpus - gpus, max(0, (node.cpus or 0) - cpus)]
+        taken[name] = [max(0, node.gpus - gpus), max(0, (node.cpus or 0) - cpus)]

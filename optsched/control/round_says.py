@@ -16,7 +16,7 @@ from ..physics import may_preempt
 from ..round.build import build
 from ..round.model import RoundModel
 from .names import Names
-from .scene import Scene, blocked_at
+from .scene import Scene
 from .state import LiveJob
 
 
@@ -29,7 +29,7 @@ def round_says(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool) -
     try:
         model = build(
             instance, parse(solution.objective), solution.round_s, refill=solution.refill,
-            blocked=blocked_at(scene.state, instance, solution),
+            blocked=scene.blocked,
         )
         found = Explainer(model, solution).job(job.id)
     except InputError:

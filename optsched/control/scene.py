@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..cluster import Cluster, Tenant
 from ..executors.base import AttemptKey, NodeStatus, Progress
@@ -16,7 +16,8 @@ from .state import State
 class Scene:
     """The state at `now_s` (Unix time), what is seen of nodes and attempts, and the last round with its instance.
 
-    `cluster` has what all nodes share. `objective`, `round_s` and `preempt_unsaved` are those of the rounds.
+    `cluster` has what all nodes share. The last round could not give away what is `blocked`, and was decided without
+    the jobs of `left_out`, each with the reason. `objective`, `round_s` and `preempt_unsaved` are those of the rounds.
     """
 
     state: State
@@ -30,6 +31,8 @@ class Scene:
     preempt_unsaved: bool
     instance: Instance | None = None
     solution: RoundSolution | None = None
+    blocked: tuple[Placement, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def scene(controller: Controller) -> Scene:
@@ -42,6 +45,7 @@ def scene(controller: Controller) -> Scene:
         now_s=controller.clock.now_s(), objective=controller.settings.objective,
         round_s=float(controller.settings.length), preempt_unsaved=controller.settings.preempt_unsaved,
         instance=controller.last_instance, solution=controller.last_round,
+        blocked=controller.blocked, left_out=dict(controller.left_out),
     )
 
 

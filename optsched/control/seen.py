@@ -14,18 +14,22 @@ def news(
 ) -> Iterator[Event]:
     """Events for attempts that began, ended, were lost or found; `steady_s` turns the host's time into the journal's.
 
-    An attempt that is not among the observations tells nothing: whether it is still to begin is for its start to find
-    out (see `Executor.start`).
+    An attempt that is not among the observations is lost if it was seen running; else that tells nothing: whether it is
+    still to begin is for its start to find out (see `Executor.start`).
     """
     for job in state.open.values():
         attempt = job.live
         seen = None if attempt is None else observations.get(attempt.key)
-        if attempt is None or seen is None:
+        if attempt is None:
+            continue
+        if seen is None:
+            if attempt.started_s is not None and attempt.lost is None:
+                yield AttemptLost(job=job.id, number=attempt.key.number, reason=UNRECORDED)
             continue
         name, number = attempt.key.job, attempt.key.number
         if seen.state == AttemptState.UNREACHABLE:
             if attempt.lost is None:
-                yield AttemptLost(job=name, number=number, reason=seen.reason or "nobody answers for it")
+                yield AttemptLost(job=name, number=number, reason=_text(seen.reason) or "nobody answers for it")
             continue
         if attempt.lost is not None and seen.state != AttemptState.ENDED:
             yield AttemptFound(job=name, number=number)
@@ -41,13 +45,19 @@ def node_news(state: State, statuses: Sequence[NodeStatus]) -> Iterator[NodeSeen
     there = {status.node.name: status for status in statuses}
     for name, status in there.items():
         known = state.nodes.get(name)
-        if known is None or (known.usable, known.reason) != (status.usable, status.reason):
-            yield NodeSeen(node=name, usable=status.usable, reason=status.reason)
+        if known is None or (known.usable, known.reason) != (status.usable, _text(status.reason)):
+            yield NodeSeen(node=name, usable=status.usable, reason=_text(status.reason))
     for name, known in state.nodes.items():
         if name not in there and (known.usable or known.reason != GONE):
             yield NodeSeen(node=name, usable=False, reason=GONE)
 
 
+def _text(said: str | None) -> str | None:
+    """Return a text as the journal gives it back: without what is no Unicode."""
+    return None if said is None else said.encode(errors="replace").decode()
+
+
+UNRECORDED = "whoever started it has no record of it"
 GONE = "it is no longer among the nodes"
 
 
@@ -67,7 +77,7 @@ def _ended(
     else:
         left_s = work_left_s(job.submission, attempt, seen.progress, ended_s, saved=status == SAVED_AND_STOPPED)
     return AttemptEnded(
-        job=attempt.key.job, number=attempt.key.number, exit_status=status, reason=seen.reason, started_s=began_s,
-        ended_s=ended_s, left_s=left_s, progress=seen.progress, output=seen.output,
+        job=attempt.key.job, number=attempt.key.number, exit_status=status, reason=_text(seen.reason),
+        started_s=began_s, ended_s=ended_s, left_s=left_s, progress=seen.progress, output=seen.output,
         peak_memory_gib=seen.peak_memory_gib, cpu_s=seen.cpu_s,
     )

@@ -10,8 +10,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ..cluster import Cluster, Node, Tenant
 from ..duration import parse_duration
 from ..errors import InputError
+from ..files import dump_instance, load_instance
 from ..hostlist import MAX_NODES, expand_hostlist
+from ..instance import Instance
 from ..objectives import parse as parse_objective
+from ..registry import round_solver
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
@@ -171,6 +174,26 @@ class KubernetesSettings(Part):
     start_timeout: Time = 600.0
 
 
+FOREVER = "forever"
+
+
+def _kept(value: str | float) -> str | float:
+    return FOREVER if value == FOREVER else _duration(value)
+
+
+Kept = Annotated[str | float, AfterValidator(_kept)]
+
+
+class RetentionSettings(Part):
+    """For how long things are kept: `rounds` with their instances, `jobs` after they have finished, their `outputs`,
+    and `profiles` after a run last told something of them. Each is a time, or "forever"."""
+
+    rounds: Kept = 30 * 86400.0
+    jobs: Kept = 180 * 86400.0
+    outputs: Kept = 90 * 86400.0
+    profiles: Kept = 365 * 86400.0
+
+
 class KueueSettings(Part):
     """What `optsched kueue` decides on: the Workloads of `queues` (ClusterQueues; all without any). A step between two
     priorities that are in use counts `step` times in weight."""
@@ -207,6 +230,7 @@ class Settings(Part):
     resources: dict[str, float] = Field(default_factory=dict)
     limits: LimitSettings = LimitSettings()
     api: ApiSettings = ApiSettings()
+    retention: RetentionSettings = RetentionSettings()
     ray: RaySettings = RaySettings()
     slurm: SlurmSettings = SlurmSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
@@ -275,3 +299,10 @@ def _check(path: Path, settings: Settings) -> None:
         parse_objective(settings.objective)
     except InputError as error:
         raise InputError(f"{path}: objective: {error}") from None
+    try:
+        round_solver(settings.solver)
+    except InputError as error:
+        raise InputError(f"{path}: solver: {error}") from None
+    tenants = tuple(tenant.tenant() for tenant in settings.tenants)
+    empty = Instance(cluster=settings.cluster, tenants=tenants)
+    load_instance(dump_instance(empty), str(path))  # what no round could be about is no cluster

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 
 from ..cluster import Cluster, Tenant
 from ..executors.base import AttemptKey, NodeStatus, Progress
-from ..instance import Instance, Running, Suspended
+from ..instance import Instance, Placement, Running, Suspended
 from ..job import Job
 from ..physics import placed_rate
-from ..plan import Decision
 from ..round.plan import JobRound
 from ..round.verify import verify_round
 from .events import Claim
@@ -26,11 +25,12 @@ class Start:
 
 def starts(
     state: State, cluster: Cluster, tenants: tuple[Tenant, ...], statuses: Sequence[NodeStatus],
-    progress: Mapping[AttemptKey, Progress], now_s: float,
+    progress: Mapping[AttemptKey, Progress], now_s: float, strangers: Sequence[Placement] = (),
 ) -> list[Start]:
     """Claims whose place is free now and on usable nodes, in order; each counts for those after it.
 
-    Whatever is still there counts as held: attempts that are being stopped, and those nobody has an answer for.
+    Whatever is still there counts as held: attempts that are being stopped, those nobody has an answer for, and
+    `strangers`, which the state does not know. Where more is held than there is, nobody gets any of that.
     """
     usable = {status.node.name for status in statuses if status.usable}
     wanted = [
@@ -39,13 +39,12 @@ def starts(
     ]
     if not wanted:
         return []
-    nodes = {status.node.name: status.node for status in statuses}
     jobs: list[Job] = []
     running: list[Running] = []
     suspended: list[Suspended] = []
     for live_job in state.open.values():
         attempt = live_job.live
-        if attempt is not None and all(slot.node in nodes for slot in attempt.placement):
+        if attempt is not None:
             job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
             jobs.append(job)
             running.append(entry)
@@ -55,17 +54,34 @@ def starts(
         if ran_before(live_job):
             suspended.append(Suspended(job=claim.job, remaining_s=max(LEAST_WORK_S, live_job.left_s)))
     instance = Instance(
-        now_s=now_s, cluster=replace(cluster, nodes=tuple(nodes.values())), tenants=tenants, jobs=tuple(jobs),
-        running=tuple(running), suspended=tuple(suspended),
+        now_s=now_s, cluster=replace(cluster, nodes=tuple(status.node for status in statuses)), tenants=tenants,
+        jobs=tuple(jobs), running=tuple(running), suspended=tuple(suspended),
     )
     going_on = [
         JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement) for entry in running
     ]
+    known = {str(fault) for fault in verify_round(instance, going_on, strangers)}
     found: list[Start] = []
-    for claim in wanted:
-        begins: Decision = "resume" if claim.job in instance.suspended_job else "start"
-        begun = JobRound(id=claim.job, decision=begins, mode=claim.mode, placement=claim.placement)
-        if not verify_round(instance, [*going_on, begun]):
-            going_on.append(begun)
-            found.append(Start(claim, placed_rate(instance, instance.job[claim.job], claim.mode, claim.placement)))
+
+    def begin(claims: Sequence[Claim]) -> None:
+        """Take all claims if they are free together, else those of each half that are: what is held only grows, so
+        that these are the claims which one after the other would be taken."""
+        begun = [
+            JobRound(
+                id=claim.job, decision="resume" if claim.job in instance.suspended_job else "start", mode=claim.mode,
+                placement=claim.placement,
+            )
+            for claim in claims
+        ]
+        if all(str(fault) in known for fault in verify_round(instance, [*going_on, *begun], strangers)):
+            going_on.extend(begun)
+            found.extend(
+                Start(claim, placed_rate(instance, instance.job[claim.job], claim.mode, claim.placement))
+                for claim in claims
+            )
+        elif len(claims) > 1:
+            begin(claims[:len(claims) // 2])
+            begin(claims[len(claims) // 2:])
+
+    begin(wanted)
     return found

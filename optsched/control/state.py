@@ -15,6 +15,7 @@ from .events import (
     AttemptRunning,
     Cancelled,
     Claim,
+    Cleared,
     Event,
     Held,
     KillIntended,
@@ -59,6 +60,7 @@ class Attempt:
     lost: str | None = None
     ended: AttemptEnded | None = None
     ended_s: float | None = None
+    cleared: bool = False
 
     @property
     def leaving(self) -> bool:
@@ -153,7 +155,7 @@ class State:
                     self._finish(job, "cancelled", at_s, job.cancelled)
             case RoundDecided():
                 self.round = event.round
-                self.claims = {claim.job: claim for claim in event.claims}
+                self.claims = {claim.job: claim for claim in event.claims if claim.job in self.open}
                 self.stay = frozenset(event.stay)
             case StartIntended(job=name):
                 self.jobs[name].attempts.append(Attempt(
@@ -184,6 +186,14 @@ class State:
                 )
                 attempt.ended_s = at_s
                 self._settle(job, attempt, at_s)
+            case Cleared():
+                attempt = self.attempt(event.job, event.number)
+                reason = f"{event.by} vouched that nothing of it was left"
+                attempt.ended = AttemptEnded(
+                    job=event.job, number=event.number, reason=reason, started_s=attempt.started_s, left_s=event.left_s
+                )
+                attempt.lost, attempt.ended_s, attempt.cleared = None, at_s, True
+                self._settle(self.jobs[event.job], attempt, at_s)
             case AttemptEnded():
                 attempt = self.attempt(event.job, event.number)
                 attempt.ended, attempt.lost, attempt.ended_s = event, None, at_s

@@ -31,6 +31,10 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
                 f"{job.reason or 'its last attempt came to nothing'}{tries}."]
     if not scene.statuses:
         return [f"{job.id} waits; the controller has not seen its nodes yet."]
+    if job.id in scene.left_out:
+        facts["left_out"] = scene.left_out[job.id]
+        return [f"{job.id} waits, and rounds are decided without it: {scene.left_out[job.id]}.",
+                "It has its turn again once that is otherwise; cancel it if that will not be."]
     known = as_waiting(job)
     cluster = replace(scene.cluster, nodes=tuple(status.node for status in scene.statuses))
     bar = Bars(state, scene.cluster, scene.tenants, scene.statuses).of(known, facts)

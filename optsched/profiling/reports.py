@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,6 @@ from .steps import Mark
 
 HOOK = Path(__file__).parent / "hook"
 """The folder that goes on PYTHONPATH."""
-COUNTS = ("step", "first_step", "total_steps", "saved_step")
-TIMES = ("at_s", "began_s", "saved_at_s", "checkpoint_s", "restore_s")
 
 
 def read_progress(path: Path) -> Progress | None:
@@ -25,15 +22,7 @@ def read_progress(path: Path) -> Progress | None:
         return None
     if not isinstance(said, dict):
         return None
-    known: dict[str, Any] = {}
-    for name in (*COUNTS, *TIMES):
-        value = said.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15:
-            if name in COUNTS and value != math.floor(value):
-                continue
-            known[name] = int(value) if name in COUNTS else float(value)
-    known["saves"] = said.get("saves") is True
-    return Progress(**known) if "step" in known and "at_s" in known else None
+    return Progress.reported(said)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -105,6 +105,14 @@ class Store:
         """Merge what was measured of a real run, `attempt` being its key, as `optsched:job:1`; the same attempt twice
         counts once. Raises InputError."""
         return self._change(name, f"learned from attempt {attempt}", measured, None)
+
+    def drop(self, older_s: float) -> None:
+        """Remove profiles that nothing has changed for so long, but for those that were edited by hand."""
+        for name in self.names():
+            with suppress(InputError, OSError), self._locked():
+                path = self._path(name)
+                if time.time() - path.stat().st_mtime > older_s and not self.read(name).by_hand:
+                    path.unlink()
 
     def _change(self, name: str, source: str, measured: Measured, probed: Profile | None) -> Stored:
         check_name(name)

@@ -33,6 +33,10 @@ class Crash(BaseException):
     """The controller is killed here."""
 
 
+def _raised(what: str, error: Exception) -> None:
+    raise error
+
+
 class Lab:
     """A controller on virtual nodes whose journal is in `folder`; `crash_at` counts journal writes and calls."""
 
@@ -48,7 +52,9 @@ class Lab:
     def new(self) -> Controller:
         journal = Journal(self.folder / "journal")
         self._guard(journal, "append", "add_round")
-        return Controller(SETTINGS, self.executor, journal, self.clock)
+        controller = Controller(SETTINGS, self.executor, journal, self.clock)
+        controller.bug = _raised
+        return controller
 
     def _guard(self, target: Any, *names: str) -> None:
         for name in names:

@@ -1,5 +1,6 @@
 """An executor and a clock in virtual time, which lose answers and nodes as a test says."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from optsched import Node
@@ -11,6 +12,7 @@ from optsched.executors.base import (
     NodeStatus,
     Observation,
     Order,
+    Progress,
     Refused,
 )
 
@@ -60,6 +62,16 @@ class VirtualExecutor:
     silent: bool = False
     deaf: bool = False
     refuses: bool = False
+    reports: dict[str, Mapping[str, object]] = field(default_factory=dict)
+    """What commands say of themselves, by job."""
+    reason: str | None = None
+    """What is said of every attempt that ends."""
+    strangers: dict[AttemptKey, dict[str, int]] = field(default_factory=dict)
+    """Attempts that nobody here started, and how many GPUs of which nodes they hold."""
+    hidden: set[AttemptKey] = field(default_factory=set)
+    """Attempts of which nothing is seen."""
+    unreachable: set[AttemptKey] = field(default_factory=set)
+    """Attempts nobody can tell of."""
     forgotten: set[AttemptKey] = field(default_factory=set)
     begun: list[AttemptKey] = field(default_factory=list)
 
@@ -96,10 +108,23 @@ class VirtualExecutor:
                 assert key.job != order.key.job, f"{key} and {order.key} at once"
                 for slot in process.order.placement:
                     held.setdefault(slot.node, []).append(slot.gpus)
+        for stranger in self.strangers.values():
+            for name, gpus in stranger.items():
+                held.setdefault(name, []).append(gpus)
         by_name = {node.name: node for node in self.nodes}
         for slot in order.placement:
             assert slot.node not in self.down | self.drained
             assert sum(held.get(slot.node, [])) + slot.gpus <= by_name[slot.node].gpus
+
+    def stranger(self, node: str, gpus: int) -> None:
+        """Somebody else takes GPUs that are free, as far as there are any."""
+        held = sum(
+            slot.gpus for process in self.processes.values() if process.ended_s is None and process.order is not None
+            for slot in process.order.placement if slot.node == node
+        ) + sum(held.get(node, 0) for held in self.strangers.values())
+        there = sum(one.gpus for one in self.nodes if one.name == node)
+        if (gpus := min(gpus, there - held)) > 0:
+            self.strangers[AttemptKey(f"stranger-{len(self.strangers)}", 1)] = {node: gpus}
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
         self._answer()
@@ -109,6 +134,8 @@ class VirtualExecutor:
 
     def kill(self, key: AttemptKey) -> None:
         self._answer()
+        if key in self.unreachable:
+            raise NoAnswer("it cannot be reached")
         process = self.processes.setdefault(key, Process(None, self.clock.at_s, self.clock.at_s))
         if process.ended_s is None:
             process.ended_s = self.clock.at_s
@@ -138,13 +165,21 @@ class VirtualExecutor:
     def observe(self) -> tuple[Observation, ...]:
         self._answer()
         self.pass_time()
-        return tuple(
+        own = tuple(
             Observation(
-                key=key, state=AttemptState.RUNNING if process.ended_s is None else AttemptState.ENDED,
+                key=key, state=AttemptState.UNREACHABLE if key in self.unreachable
+                else AttemptState.RUNNING if process.ended_s is None else AttemptState.ENDED,
                 started_s=process.begun_s if process.order is not None else None, ended_s=process.ended_s,
-                exit_status=process.status, reason=process.reason,
+                exit_status=process.status, reason=process.reason or self.reason,
+                progress=Progress.reported(self.reports.get(key.job, {})),
             )
-            for key, process in self.processes.items() if key not in self.forgotten
+            for key, process in self.processes.items() if key not in self.forgotten | self.hidden
+        )
+        return own + tuple(
+            Observation(key=key, state=AttemptState.RUNNING, gpu_ids={
+                node: tuple(str(i) for i in range(gpus)) for node, gpus in held.items()
+            })
+            for key, held in self.strangers.items()
         )
 
     def forget(self, key: AttemptKey) -> None:

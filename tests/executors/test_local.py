@@ -334,6 +334,14 @@ def test_others_cannot_read_records(host: Host) -> None:
         assert mode & 0o077 == 0 if path.is_file() else mode in (0o700, 0o711), path
 
 
+def test_a_record_that_could_not_be_read_again_is_refused(host: Host) -> None:
+    with pytest.raises(Refused, match=r"its record cannot be written .* longer than 1048576 bytes"):
+        host.shell("job", "exit 0", environment={f"A{i}": "\u00e9" * 30_000 for i in range(10)})
+    assert not host.executor.observe()
+    key = host.shell("job", "exit 0")
+    assert host.end(key).exit_status == 0
+
+
 def test_a_damaged_record_is_said(host: Host) -> None:
     key = host.shell("job", "exit 0")
     host.end(key)

@@ -21,7 +21,11 @@ def history(service: Service, caller: Caller, query: HistoryQuery) -> History:
             for attempt in job.attempts
             if attempt.started_s is not None and (attempt.ended_s is None or attempt.ended_s >= from_s)
         ]
-        return History(from_s=from_s, now_s=now_s, stays=tuple(sorted(stays, key=lambda stay: stay.started_s)))
+        pruned = controller.journal.last_pruned()
+        return History(
+            from_s=from_s, now_s=now_s, stays=tuple(sorted(stays, key=lambda stay: stay.started_s)),
+            dropped_before_s=None if pruned is None else pruned.jobs_before_s,
+        )
 
     return service.ask(told)
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from ... import __version__
 from ...executors.base import JOB_NAME, AttemptKey
 from ..controller import Controller
-from ..events import Cancelled, Event, Held, Released, Submitted
+from ..events import Cancelled, Cleared, Event, Held, Released, Submitted
 from ..journal import JournalFault
 from ..loop import Loop, Stopped
 from ..state import LiveJob
 from ..submission import Submission
+from ..work_left import work_left_s
 from .bodies import JobsQuery, OutputQuery, RoundsQuery, SubmitBody
 from .output import read_output
 from .peer import Access, Caller
@@ -96,7 +97,7 @@ class Service:
         if body.request_id is None:
             return None
         name = self._requests.get((caller.name, body.request_id))
-        if name is None:
+        if name is None or name not in controller.state.jobs:
             return None
         made = controller.state.jobs[name].submission
         if (made.argv, made.directory) != (body.argv, body.directory) or body.name not in (None, name):
@@ -116,8 +117,12 @@ class Service:
         return f"{stem}-{number}"
 
     def _taken(self, controller: Controller, name: str) -> bool:
-        """By a job, or by an attempt that the journal does not know: to start under its name would start nothing."""
-        return name in controller.state.jobs or AttemptKey(name, 1) in controller.observed
+        """By a job, or by an attempt that the journal does not know: to start under its name would start nothing. Or by
+        a job that was dropped, from whose checkpoints this one would go on."""
+        return (
+            name in controller.state.jobs or AttemptKey(name, 1) in controller.observed
+            or controller.checkpoints(name).exists()
+        )
 
     def jobs(self, caller: Caller, query: JobsQuery) -> JobPage:
         """Jobs that have not finished in the order of their submission, or finished ones, the last first."""
@@ -177,6 +182,34 @@ class Service:
             return job_view(controller, job, controller.clock.now_s())
 
         return self.ask(changed)
+
+    def clear(self, caller: Caller, name: str) -> JobView:
+        """Take a caller's word that nothing of an attempt is left which cannot be seen to end: what it holds is free.
+
+        Who owns the job may give it where whoever starts attempts has no record of it; else only administrators.
+        """
+
+        def cleared(controller: Controller) -> JobView:
+            job = _visible(controller, caller, name)
+            attempt = job.live
+            if attempt is None:
+                raise Refusal(409, f"{name} holds nothing, so there is nothing to clear")
+            if attempt.lost is None and not attempt.leaving:
+                raise Refusal(409, f"attempt {attempt.key.number} of {name} is not lost; cancel or hold {name} to end "
+                                   "it")
+            if controller.may_go_on(attempt) and not caller.all_jobs:
+                raise Refusal(403, f"attempt {attempt.key.number} of {name} may still run, so only administrators may "
+                                   "clear it")
+            now_s = controller.clock.now_s()
+            seen = controller.observed.get(attempt.key)
+            progress = None if seen is None else seen.progress
+            left_s = attempt.work_s
+            if progress is not None:
+                left_s = work_left_s(job.submission, attempt, progress, now_s, saved=False)
+            controller.record(Cleared(job=name, number=attempt.key.number, by=caller.name, left_s=left_s))
+            return job_view(controller, job, now_s)
+
+        return self.ask(cleared)
 
     def output(self, caller: Caller, name: str, query: OutputQuery) -> Output:
         """Part of what an attempt printed; only its owner reads it, and who can read every file anyway."""

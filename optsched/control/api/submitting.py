@@ -1,5 +1,6 @@
 """A request to run a job: made into a submission, or refused with what is wrong about it."""
 
+import json
 import re
 import shlex
 from dataclasses import replace
@@ -26,6 +27,8 @@ from .refusal import Refusal
 
 MOST_COMMAND = 1000
 """Characters of the command line that are kept as the job's `command`."""
+MOST_WRITTEN_BYTES = 512 * 1024
+"""Half of what a record of an attempt may be; the rest is for its nodes."""
 SET_BY_EXECUTOR = re.compile(r"OPTSCHED_.*|CUDA_VISIBLE_DEVICES")
 INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|bash|sh|zsh|env|torchrun|Rscript)[0-9.]*")
 
@@ -85,6 +88,10 @@ def _check_texts(body: SubmitBody) -> None:
     for what, text in (*(("argv", word) for word in body.argv), *body.environment.items()):
         if len(text.encode()) + len(what) + 1 > MOST_WORD_BYTES:
             raise Refusal(422, f"{what} has an entry longer than {MOST_WORD_BYTES} bytes; put it into a file")
+    written = len(json.dumps([body.argv, body.directory, body.environment]))
+    if written > MOST_WRITTEN_BYTES:
+        raise Refusal(422, f"argv and environment take {written} bytes as they are written down (what is not ASCII "
+                           f"takes 6 a character), at most {MOST_WRITTEN_BYTES} are kept; put some of it into a file")
     if ".." in PurePosixPath(body.directory).parts:
         raise Refusal(422, "directory must be written without ..")
     for variable in body.environment:

@@ -250,11 +250,13 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Attempts since `from_s`, in the order in which they began."""
+    """Attempts since `from_s`, in the order in which they began; of jobs that finished before `dropped_before_s` some
+    were dropped (None: none ever were)."""
 
     from_s: float
     now_s: float
     stays: tuple[Stay, ...]
+    dropped_before_s: float | None
 
 
 VIEWS = (
@@ -332,7 +334,8 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float, barred: Bars |
             return live.lost
         if live.leaving:
             return live.killed or job.cancelled or job.held or f"it is asked to stop ({live.stop_why})"
-        return job.cancelled or job.held
+        why = controller.left_out.get(job.id)
+        return job.cancelled or job.held or (why and f"it goes on, and rounds are decided without it: {why}")
     if job.held is not None:
         return job.held
     jobs = controller.state.jobs
@@ -344,6 +347,8 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float, barred: Bars |
     claim = controller.state.claims.get(job.id)
     if claim is not None:
         return f"its place on {', '.join(slot.node for slot in claim.placement[:3])} is being freed"
+    if job.id in controller.left_out:
+        return f"rounds are decided without it: {controller.left_out[job.id]}"
     bar = (bars(controller) if barred is None else barred).of(as_waiting(job))
     if bar is not None:
         return f"it can never run on this cluster: {bar.why}" if bar.never else bar.why

@@ -37,13 +37,14 @@ def past_rounds(journal: Journal, *numbers: int) -> Iterator[PastRound]:
             number = entry.event.round
             wanted.discard(number)
             instance, solution = stored(journal, number)
-            yield PastRound(
-                number=number, instance=instance, solution=solution, blocked=blocked_at(state, instance, solution)
-            )
+            blocked = entry.event.blocked
+            if blocked is None:  # of an earlier version
+                blocked = blocked_at(state, instance, solution)
+            yield PastRound(number=number, instance=instance, solution=solution, blocked=blocked)
             if numbers and not wanted:
                 return
     for number in sorted(wanted):
-        raise InputError(f"{journal.path}: it has no round {number}; `optsched rounds` lists them")
+        raise InputError(journal.no_round(number))
 
 
 def stored(journal: Journal, number: int) -> tuple[Instance, RoundSolution]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from ...bounds import lower_bounds, priced_bound
 from ...cluster import Cluster, Node
@@ -44,7 +45,7 @@ class Regret:
     there were can have less of, even one that knows all arrivals and lengths beforehand and loses nothing to failures;
     `gap` is (mean - bound) / mean. The weighted pair are sums of weight times seconds. `parts_s` are means by what the
     time is made of; the work is split into what it takes `alone` at its fastest and what it took longer (`slower`).
-    `instance` has the jobs with their true work.
+    `instance` has the jobs with their true work. Of what was before `kept_s` jobs or rounds were dropped.
     """
 
     from_s: float
@@ -62,6 +63,7 @@ class Regret:
     failures: int
     slices: tuple[Slice, ...]
     instance: Instance
+    kept_s: float | None = None
 
     @property
     def gap(self) -> float:
@@ -77,7 +79,14 @@ def regret(
     Raises InputError where no job did anything in the period, JournalFault where the journal is damaged.
     """
     past = Past(journal.entries())
+    kept_s = _kept_s(journal)
     begin_s = past.begin_s if from_s is None else from_s
+    if kept_s is not None and begin_s is not None and begin_s < kept_s:
+        if from_s is not None:
+            since = datetime.fromtimestamp(kept_s).strftime("%Y-%m-%d %H:%M")
+            raise InputError(f"{journal.path}: of what was before {since} jobs or rounds were dropped, as [retention] "
+                             "says, so it cannot be measured; let the period begin later")
+        begin_s = kept_s
     end_s = past.end_s if to_s is None else to_s
     if begin_s is None:
         raise InputError(f"{journal.path}: nothing has happened yet")
@@ -117,8 +126,17 @@ def regret(
         weighted_bound=weighted_bound, parts_s=parts_s,
         preemptions=sum(one.stop_why in PREEMPTIONS for one in ended),
         failures=sum(one.stop_s is None and one.ended is not None and one.ended.exit_status != 0 for one in ended),
-        slices=_slices(even, spent), instance=instance,
+        slices=_slices(even, spent), instance=instance, kept_s=kept_s,
     )
+
+
+def _kept_s(journal: Journal) -> float | None:
+    """Since when all jobs and all rounds are there; None where none were ever dropped."""
+    pruned = journal.last_pruned()
+    if pruned is None:
+        return None
+    since = [one for one in (pruned.jobs_before_s, pruned.rounds_before_s) if one is not None]
+    return max(since, default=None)
 
 
 def _bound(instance: Instance, reached: float, steps: int | None) -> tuple[float, str]:

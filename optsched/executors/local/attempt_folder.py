@@ -176,17 +176,7 @@ class AttemptFolder:
             record = records.read(str(self.progress_path))
         except OSError:
             return None
-        if record is None:
-            return None
-        given = {name: record[name] for name in Progress.__slots__ if record.get(name) is not None}
-        given["saves"] = given.get("saves") is True
-        for name, value in given.items():
-            if name == "saves":
-                continue
-            whole = name in ("step", "first_step", "total_steps", "saved_step")
-            if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not 0 <= value < 1e18:
-                return None
-        return Progress(**given) if "step" in given and "at_s" in given else None
+        return None if record is None else Progress.reported(record)
 
     def remove(self, outputs: bool) -> None:
         """Remove it all; without `outputs` what the command printed stays."""

@@ -25,11 +25,14 @@ LARGEST_BYTES = 1 << 20
 def write(path: str, record: "dict[str, Any]", durable: bool = True) -> None:
     """Put `record` at `path` at once, in place of what was there; `durable` survives a power failure.
 
-    Raises OSError; then nothing has changed.
+    Raises OSError, also for a record so long that it could not be read; then nothing has changed.
     """
+    text = json.dumps(record, indent=1).encode()
+    if len(text) > LARGEST_BYTES:
+        raise OSError(errno.EFBIG, f"it is longer than {LARGEST_BYTES} bytes", path)
     made = f"{path}.{os.getpid()}.tmp"
     try:
-        _fill(made, json.dumps(record, indent=1).encode(), durable)
+        _fill(made, text, durable)
         os.rename(made, path)
     except OSError:
         _remove(made)

@@ -71,12 +71,16 @@ class Live:
         self.controller = Controller(self.settings, self.executor, self.journal, self.clock)
         self.loop = Loop(self.controller)
         self.failed: BaseException | None = None
+        self.controller.bug = self._bug
         self.thread = threading.Thread(target=self._run, daemon=True)
         if turns:
             self.thread.start()
         self.server: Server = serve(self.loop, self.settings)
         self.path = folder / SOCKET
         self.client = Client(path=self.path)
+
+    def _bug(self, what: str, error: Exception) -> None:
+        self.failed = error
 
     def _run(self) -> None:
         try:

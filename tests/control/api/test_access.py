@@ -19,6 +19,7 @@ from optsched.control.api.server import read_token
 from optsched.control.api.service import Service
 from optsched.control.settings import ApiSettings, LimitSettings, TenantSettings, UserLimits
 from optsched.errors import InputError
+from optsched.executors.base import AttemptKey
 from tests.other_user import NOBODY, as_root, as_user
 
 from .live import Live, connect
@@ -114,6 +115,33 @@ def test_administrators_change_everything_but_read_no_output(shared: Live) -> No
     assert status == 403 and "only its user" in answer["error"]
     assert as_user(uid, lambda: shared.ask("POST", "/v1/jobs/administered/cancel"))[0] == 200
     assert as_user(uid, lambda: shared.ask("GET", "/v1/jobs?all&finished"))[1]["total"] >= 1
+
+
+@as_root
+def test_who_may_vouch_that_an_attempt_is_over(shared: Live) -> None:
+    """Its owner where nobody has a record of it; administrators also where it may go on."""
+    def clear(name: str, uid: int | None = None) -> Any:
+        def ask() -> Any:
+            return shared.ask("POST", f"/v1/jobs/{name}/clear")
+
+        return ask() if uid is None else as_user(uid, ask)
+
+    for name, seen in (("hidden", shared.executor.hidden), ("unreachable", shared.executor.unreachable)):
+        as_user(NOBODY, lambda name=name: shared.submit(1000.0, name=name))
+        shared.wait(name, "running")
+        status, answer = clear(name, NOBODY)
+        assert status == 409 and answer["error"] == f"attempt 1 of {name} is not lost; cancel or hold {name} to end it"
+        seen.add(AttemptKey(name, 1))
+        shared.wait(name, "lost")
+        as_user(NOBODY, lambda name=name: shared.ask("POST", f"/v1/jobs/{name}/cancel"))
+        assert clear(name, OTHER)[0] == 404
+    assert clear("hidden", NOBODY)[1]["status"] == "cancelled"
+    status, answer = clear("unreachable", NOBODY)
+    assert status == 403 and "may still run, so only administrators" in answer["error"]
+    assert clear("unreachable")[1]["status"] == "cancelled"
+    assert clear("unreachable") == (409, {"error": "unreachable holds nothing, so there is nothing to clear"})
+    shared.executor.hidden.clear()
+    shared.executor.unreachable.clear()
 
 
 @as_root

@@ -1,0 +1,161 @@
+"""The present as an instance that can be decided: what is at fault in it is left out, with the reason, and the rest
+goes on."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..cluster import Cluster, Node
+from ..executors.base import NodeStatus
+from ..faults import Fault
+from ..file_faults import FaultyFile
+from ..files import dump_instance, load_instance
+from ..hostlist import expand_hostlist
+from ..instance import Instance, Placement, Slot
+from ..job import Mode
+from ..physics import may_preempt, memory_gib
+from .present import Present
+
+NAMED = re.compile(r"(jobs|running|suspended)\[(\d+)\]")
+"""How the path of a fault begins that is about one job."""
+Pose = Callable[[Mapping[str, str]], Present]
+"""The present without the jobs that are named, each with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posed:
+    """A checked instance with its text, what is blocked in it, and why some jobs were left out."""
+
+    instance: Instance
+    text: str
+    blocked: tuple[Placement, ...]
+    left_out: dict[str, str]
+
+
+def pose(present: Pose, left_out: Mapping[str, str]) -> Posed:
+    """Return the present without those jobs whose values, or whose places, are faulty.
+
+    Raises InputError where it is faulty without any job.
+    """
+    out = dict(left_out)
+    while True:
+        view = present(out)
+        text = dump_instance(view.instance)
+        try:
+            return Posed(load_instance(text, view.instance.name, accept_never=True), text, view.blocked, out)
+        except FaultyFile as error:
+            named = _named(view.instance, error.faults) or _overfull(view.instance) or _alone(view.instance)
+            if not named:
+                named = {entry.job: f"what runs does not go together: {error.faults[0].problem}"
+                         for entry in view.instance.running}
+            if not named:
+                raise
+            out |= named
+
+
+def stubborn(instance: Instance, why: str) -> dict[str, str]:
+    """Return the running jobs that no round may preempt, or all that run where there are none, each with `why`."""
+    kept = [entry.job for entry in instance.running if not may_preempt(instance, entry)]
+    return dict.fromkeys(kept or [entry.job for entry in instance.running], why)
+
+
+def _named(instance: Instance, faults: list[Fault]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for fault in faults:
+        at = NAMED.match(fault.path)
+        if at is None:
+            continue
+        field, i = at[1], int(at[2])
+        if field == "jobs":
+            name = instance.jobs[i].id
+        else:
+            name = instance.running[i].job if field == "running" else instance.suspended[i].job
+        said = fault.problem.removeprefix(f"job {name}: ").removeprefix(f"job {name} ")
+        rest = fault.path[at.end():].lstrip(".")
+        found.setdefault(name, said if said != fault.problem or not rest else f"its {rest} {said}")
+    return found
+
+
+def _overfull(instance: Instance) -> dict[str, str]:
+    """Return what runs on nodes that have, or say that they have, less than is held of them."""
+    held: dict[str, list[float]] = {}
+    for entry in instance.running:
+        for slot in entry.placement:
+            there = held.setdefault(slot.node, [0, 0, 0.0])
+            for i, amount in enumerate(_amounts(instance, entry.job, entry.mode, slot)):
+                there[i] += amount
+    why: dict[str, str] = {}
+    for name, amounts in held.items():
+        node = instance.cluster.node[name]
+        for unit, used, there_is in zip(
+            ("GPUs", "cores", "GiB of memory"), amounts, (node.gpus, node.cpus, node.memory_gib), strict=True
+        ):
+            if there_is is not None and used > there_is:
+                why[name] = f"{used:.12g} {unit} of {name} are held, which has {there_is:.12g}"
+    return {
+        entry.job: why[slot.node] for entry in instance.running for slot in entry.placement if slot.node in why
+    }
+
+
+def _amounts(instance: Instance, name: str, mode: Mode, slot: Slot) -> tuple[float, float, float]:
+    return slot.gpus, slot.cpus, memory_gib(instance.job[name], mode, slot.gpus)
+
+
+def _alone(instance: Instance) -> dict[str, str]:
+    """Return the jobs that are faulty by themselves, for faults that do not say whose they are."""
+    if _fault(replace(instance, jobs=(), running=(), suspended=())) is not None:
+        return {}  # it is no job's
+    found: dict[str, str] = {}
+    for job in instance.jobs:
+        running, suspended = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
+        why = _fault(replace(
+            instance, jobs=(job,), running=() if running is None else (running,),
+            suspended=() if suspended is None else (suspended,),
+        ))
+        if why is not None:
+            found[job.id] = why
+    return found
+
+
+def _fault(instance: Instance) -> str | None:
+    try:
+        load_instance(dump_instance(instance), instance.name, accept_never=True)
+    except FaultyFile as error:
+        fault = error.faults[0]
+        return f"{fault.path.rpartition('.')[2]} {fault.problem}"
+    return None
+
+
+def sound(statuses: Sequence[NodeStatus], known: dict[Node, str | None]) -> tuple[NodeStatus, ...]:
+    """Return the nodes that executors tell of, in the same order: one whose numbers cannot be takes no jobs and has
+    nothing, and of several of one name the first is it. `known` has what was found of them before, and is brought up to
+    date."""
+    faults = {status.node: known[status.node] if status.node in known else _node_fault(status.node)
+              for status in statuses}
+    known.clear()
+    known.update(faults)
+    found: dict[str, NodeStatus] = {}
+    for status in statuses:
+        name, fault = status.node.name, faults[status.node]
+        if fault is not None:
+            status = NodeStatus(node=Node(name=name), usable=False, reason=f"what is said of it cannot be: {fault}")
+        if fault != UNNAMED:
+            found.setdefault(name, status)
+    return tuple(found.values())
+
+
+def _is_one(name: str) -> bool:
+    """Whether a name can be that of a node, and is none of several (`gpu-[0-3]`)."""
+    try:
+        return bool(name) and list(expand_hostlist(name)) == [name]
+    except ValueError:
+        return False
+
+
+UNNAMED = "it has no name of its own"
+
+
+def _node_fault(node: Node) -> str | None:
+    if not _is_one(node.name):
+        return UNNAMED
+    return _fault(Instance(cluster=Cluster(nodes=(node,))))

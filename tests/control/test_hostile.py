@@ -1,0 +1,363 @@
+"""A controller that nothing stops: hostile jobs, users, clocks, nodes and edits of cluster.toml."""
+
+import json
+import math
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from optsched import Job, Profile
+from optsched.control import clock, controller
+from optsched.control.clock import SteadyClock
+from optsched.control.events import Cancelled, Cleared, Held, Noted, Submitted
+from optsched.control.explaining import explain_job
+from optsched.control.journal import JournalFault
+from optsched.control.log import BugLog
+from optsched.control.loop import Loop
+from optsched.control.scene import scene
+from optsched.control.settings import read_settings
+from optsched.control.submission import Submission
+from optsched.errors import InputError
+from optsched.executors.base import MOST_COST_S, AttemptKey, Progress
+
+from .hostile import HISTORIES, Hostile, check_history, node
+
+
+@given(events=HISTORIES)
+@settings(max_examples=60, deadline=None)
+def test_nothing_stops_it(events: list[Any]) -> None:
+    check_history(events)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Hostile:
+    return Hostile(tmp_path)
+
+
+def submit(lab: Hostile, gpus: int = 4, seconds: float = 30.0, saves_s: float = 1.0, **job: Any) -> str:
+    demands = {"gpus": gpus, "duration_s": seconds, "profile": Profile(checkpoint_s=1.0, restore_s=1.0), **job}
+    return lab.submit(demands, seconds, saves_s, 0, job.pop("total_steps", None))
+
+
+def status(lab: Hostile) -> dict[str, str]:
+    return {name: job.status for name, job in lab.controller.state.jobs.items()}
+
+
+@pytest.mark.parametrize("said", [
+    {"at_s": 1.7e12, "began_s": 1.6e12, "saved_at_s": 1.7e12, "saved_step": 3}, {"total_steps": 10**12},
+    {"total_steps": 10**12, "began_s": 1.0, "step": 3}, {"checkpoint_s": 1e9, "restore_s": 1e9},
+    {"began_s": 8.9e9}, {"saved_step": 0, "saved_at_s": 0.0}, {"total_steps": math.inf, "began_s": math.nan},
+    {"step": -1}, {"step": "many"}, {"first_step": 10**15, "total_steps": 1},
+], ids=str)
+def test_what_a_job_says_stops_nobody(lab: Hostile, said: dict[str, Any]) -> None:
+    bad = submit(lab, gpus=8, seconds=60.0)
+    lab.executor.reports[bad] = {"step": 5, "at_s": lab.clock.at_s + 1, "began_s": lab.clock.at_s, **said}
+    lab.run(5)
+    other = submit(lab, gpus=4, seconds=5.0)
+    lab.run(5)
+    lab.restart()
+    lab.run(150)
+    assert status(lab) == {bad: "completed", other: "completed"}
+    assert not lab.bugs and not lab.controller.left_out
+
+
+def test_what_cannot_be_is_taken_as_not_said() -> None:
+    assert Progress.reported({"step": 1, "at_s": 2.0, "began_s": 1.7e12, "total_steps": 1.5, "checkpoint_s": 1e9}) == (
+        Progress(step=1, at_s=2.0)
+    )
+    assert Progress.reported({"step": 1.0, "at_s": 2, "restore_s": MOST_COST_S, "saves": True}) == Progress(
+        step=1, at_s=2.0, restore_s=MOST_COST_S, saves=True
+    )
+    assert Progress.reported({"step": 1, "at_s": 1.7e12}) is None
+
+
+@pytest.mark.parametrize("days", [1, 31, 400, 30000])
+def test_who_has_waited_for_long_weighs_no_more_than_there_is(lab: Hostile, days: int) -> None:
+    submit(lab, gpus=8, seconds=1000.0, saves_s=-1.0, preemptible=False)
+    lab.run(3)
+    waits = submit(lab, gpus=8, weight=1e9)
+    lab.clock.at_s += days * 86400.0
+    lab.run(70)
+    assert status(lab)[waits] == "completed" and not lab.bugs
+
+
+@pytest.mark.parametrize(("edit", "demands", "why"), [
+    ("tenants", {"tenant": "a"}, "tenant 'a' is not in tenants"),
+    ("resources", {"resources": {"licence": 1.0}}, "the cluster has no 'licence'"),
+])
+def test_an_edit_of_the_cluster_keeps_those_it_is_about(
+    lab: Hostile, edit: str, demands: dict[str, Any], why: str
+) -> None:
+    """What runs goes on and keeps its GPUs, who waits is told why, and the others go on."""
+    runs = submit(lab, gpus=4, seconds=100.0, **demands)
+    lab.run(3)
+    waits = submit(lab, gpus=8, seconds=5.0, **demands)
+    lab.edit = edit
+    lab.restart()
+    other = submit(lab, gpus=4, seconds=5.0)
+    lab.run(20)
+    assert status(lab) == {runs: "running", waits: "waiting", other: "completed"}
+    assert why in lab.controller.left_out[runs] and why in lab.controller.left_out[waits]
+    for name in (runs, waits):
+        assert why in " ".join(explain_job(scene(lab.controller), name).sentences)
+    notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
+    assert len([text for text in notes if why in text]) == 2
+    lab.edit = ""
+    lab.restart()
+    lab.run(120)
+    assert set(status(lab).values()) == {"completed"} and not lab.bugs
+
+
+def test_a_quota_below_what_runs_and_may_not_be_preempted(lab: Hostile) -> None:
+    runs = submit(lab, gpus=4, seconds=60.0, tenant="a", preemptible=False)
+    lab.run(3)
+    lab.edit = "quota"
+    lab.restart()
+    other, waits = submit(lab, gpus=4, seconds=5.0), submit(lab, gpus=1, seconds=5.0, tenant="a")
+    lab.run(20)
+    assert status(lab) == {runs: "running", other: "completed", waits: "waiting"} and not lab.bugs
+    lab.run(60)
+    assert set(status(lab).values()) == {"completed"}
+
+
+@pytest.mark.parametrize("more", [{"gpus": 3}, {"gpus": 0}, {"cpus": 0}, {"memory_gib": math.nan}, {"gpus": 10**9}])
+def test_a_node_that_shrinks_below_what_is_held_of_it(lab: Hostile, more: dict[str, Any]) -> None:
+    profile = Profile(cpus_per_gpu={2: 1.0}, checkpoint_s=1.0)
+    runs = submit(lab, gpus=4, seconds=60.0, profile=profile)
+    lab.run(3)
+    at = lab.controller.state.jobs[runs].attempts[0].placement[0].node
+    lab.executor.nodes = tuple(node(at, **more) if one.name == at else one for one in lab.executor.nodes)
+    other = submit(lab, gpus=4, seconds=5.0, profile=profile)
+    lab.run(20)
+    assert status(lab) == {runs: "running", other: "completed"} and not lab.bugs
+    lab.run(60)
+    assert status(lab)[runs] == "completed"
+
+
+def test_gpus_of_strangers_are_taken(lab: Hostile) -> None:
+    lab.executor.stranger("n0", 2)
+    lab.executor.stranger("n1", 1)
+    names = [submit(lab, gpus=gpus, seconds=10.0) for gpus in (6, 3, 2)]
+    lab.run(40)
+    assert status(lab) == dict(zip(names, ("waiting", "completed", "completed"), strict=True))
+    lab.executor.strangers.clear()
+    lab.run(70)
+    assert set(status(lab).values()) == {"completed"}
+
+
+def test_a_start_with_a_clock_far_ahead_and_back(
+    lab: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = time.time()
+    for wall_s in (now_s + 80 * 366 * 86400.0, 1e11):
+        monkeypatch.setattr(clock.time, "time", lambda wall_s=wall_s: wall_s)
+        ahead = SteadyClock(now_s).now_s()
+        monkeypatch.setattr(clock.time, "time", lambda: now_s)
+        assert now_s < SteadyClock(ahead).now_s() < 9.9e9
+    monkeypatch.undo()
+    jobs = [submit(lab, gpus=8, seconds=30.0) for _ in range(2)]
+    lab.run(3)
+    lab.clock.at_s += 3e9
+    lab.restart()
+    jobs.append(submit(lab, gpus=8, seconds=30.0))
+    lab.run(150)
+    assert [status(lab)[name] for name in jobs] == ["completed"] * 3 and not lab.bugs
+
+
+def test_users_are_heard_when_rounds_fail(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, held = submit(lab, gpus=4, seconds=100.0), submit(lab, gpus=4, seconds=100.0)
+    lab.run(3)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug of the round")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(controller, "decide", broken)
+        waits = submit(lab, gpus=4, seconds=5.0)
+        lab.controller.record(Cancelled(job=runs, by="me"), Held(job=held, by="me"))
+        lab.run(10)
+        assert status(lab) == {runs: "cancelled", held: "held", waits: "waiting"}
+        lab.look()
+    notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
+    assert notes == ["deciding a round failed, and is tried again: RuntimeError: a bug of the round"]
+    assert lab.bugs and set(lab.bugs) == {"deciding a round: RuntimeError: a bug of the round"}
+    lab.controller._failing.clear()
+    lab.run(70)
+    assert status(lab)[waits] == "completed"
+
+
+def test_a_start_that_fails_by_a_bug_holds_nothing(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = lab.executor.start
+
+    def sometimes(order: Any) -> None:
+        if order.key.job == "j0":
+            raise ValueError("embedded null byte")
+        start(order)
+
+    monkeypatch.setattr(lab.executor, "start", sometimes)
+    bad, other = submit(lab, gpus=8), submit(lab, gpus=8, seconds=5.0)
+    lab.run(300)
+    assert status(lab) == {bad: "held", other: "completed"}
+    assert "embedded null byte" in explain_job(scene(lab.controller), bad).sentences[-1]
+
+
+def test_text_that_is_none_is_written_so_that_it_is_read_again(lab: Hostile) -> None:
+    lab.executor.reason = "a\ud800b"
+    bad = submit(lab, seconds=5.0)
+    lab.run(10)
+    lab.restart()
+    attempt = lab.controller.state.jobs[bad].attempts[0]
+    assert attempt.ended is not None and attempt.ended.reason == "a?b"
+
+
+def test_what_could_not_be_read_again_is_not_written(lab: Hostile) -> None:
+    last = lab.controller.journal.last
+    with pytest.raises(ValueError):
+        lab.controller.record(Submitted(submission=Submission(
+            job=Job(id="a", duration_s=math.nan), argv=("true",), directory="/"
+        )))
+    assert lab.controller.journal.last == last and not lab.controller.state.jobs
+
+
+def test_a_listener_that_fails_keeps_nobody_from_what_was_written(lab: Hostile) -> None:
+    def broken(*_: object) -> None:
+        raise BrokenPipeError("the terminal is gone")
+
+    lab.controller.listeners.append(broken)
+    names = [submit(lab, seconds=5.0) for _ in range(2)]
+    lab.controller.record(Cancelled(job=names[0], by="me"), Cancelled(job=names[1], by="me"))
+    assert set(status(lab).values()) == {"cancelled"} and lab.bugs
+
+
+def test_a_turn_that_fails_is_followed_by_others(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = []
+
+    def step() -> float:
+        turns.append(1)
+        raise KeyError("bug")
+
+    monkeypatch.setattr(lab.controller, "step", step)
+    loop = Loop(lab.controller)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    until_s = time.monotonic() + 20
+    while len(turns) < 2 and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert loop.ask(lambda one: one.clock.now_s()) == lab.clock.at_s
+    loop.stop()
+    thread.join(10)
+    assert len(turns) >= 2 and not thread.is_alive() and lab.bugs[0] == "a turn: KeyError: 'bug'"
+
+
+def test_bugs_are_logged_for_their_owner(tmp_path: Path) -> None:
+    log = BugLog(tmp_path / "bugs.log")
+    for _ in range(3):
+        try:
+            raise ValueError("a\ud800")
+        except ValueError as error:
+            log.heard("doing this", error)
+    text = log.path.read_text()
+    assert text.count("Traceback") == 1 and "doing this" in text and log.path.stat().st_mode & 0o777 == 0o600
+    BugLog(tmp_path / "no" / "bugs.log").heard("that", ValueError())
+
+
+@pytest.mark.parametrize(("line", "where"), [
+    ("[resources]\nx = -1", "resources.x"), ('solver = "none"', "solver"),
+    ('[[nodes]]\nname = "a"\ngpus = 10000000', "gpus"),
+])
+def test_a_cluster_that_no_round_could_be_about_is_refused(tmp_path: Path, line: str, where: str) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(f'format = "optsched-cluster/1"\n{line}\n')
+    with pytest.raises(InputError, match=where):
+        read_settings(path)
+
+
+def test_all_of_it_can_be_sent(lab: Hostile) -> None:
+    submit(lab, duration_s=1e10)
+    lab.run(3)
+    json.dumps(explain_job(scene(lab.controller), "j0").facts, allow_nan=False)
+
+
+@pytest.mark.parametrize("which", ["journal", "journal-wal"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_journal_that_is_taken_away_is_noticed_before_anything_is_done(
+    lab: Hostile, which: str, replaced: bool
+) -> None:
+    submit(lab, seconds=5.0)
+    lab.run(2)
+    path = lab.folder / which
+    kept = path.read_bytes()
+    path.unlink()
+    if replaced:
+        path.write_bytes(kept)
+    begun, last = list(lab.executor.begun), lab.controller.journal.last
+    with pytest.raises(JournalFault, match=r"was deleted or replaced while it was written to; put back"):
+        lab.controller.step()
+    with pytest.raises(JournalFault, match="was deleted or replaced"):
+        submit(lab)
+    assert lab.executor.begun == begun and lab.controller.journal.last == last
+
+
+def test_who_asks_while_the_journal_is_gone_is_told(lab: Hostile) -> None:
+    loop = Loop(lab.controller)
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            loop.run()
+        except JournalFault as error:
+            failed.append(error)
+
+    (lab.folder / "journal").unlink()
+    asked = threading.Thread(target=run)
+    loop._asked.append((lambda one: one.record(Held(job="a", by="me")), answer := Future()))
+    asked.start()
+    with pytest.raises(JournalFault, match="was deleted or replaced"):
+        answer.result(10)
+    asked.join(10)
+    assert failed and not asked.is_alive()
+
+
+def test_an_attempt_of_which_nothing_is_left_is_cleared(lab: Hostile) -> None:
+    name = submit(lab, gpus=8, seconds=20.0)
+    lab.run(5)
+    key = AttemptKey(name, 1)
+    lab.executor.hidden.add(key)
+    lab.run(60)
+    assert status(lab) == {name: "lost"}
+    assert "optsched clear j0" in " ".join(explain_job(scene(lab.controller), name).sentences)
+    lab.executor.processes[key].ended_s = lab.clock.at_s  # it is gone, and nobody saw it
+    lab.controller.record(Cleared(job=name, number=1, by="root", left_s=20.0))
+    lab.restart()
+    lab.run(60)
+    job = lab.controller.state.jobs[name]
+    assert job.status == "completed" and len(job.attempts) == 2
+    assert job.attempts[0].ended is not None and job.attempts[0].ended.reason == (
+        "root vouched that nothing of it was left"
+    )
+
+
+def test_an_attempt_that_was_vouched_for_and_goes_on_is_ended_before_its_gpus_are_given(lab: Hostile) -> None:
+    name = submit(lab, gpus=8, seconds=50.0)
+    lab.run(5)
+    key = AttemptKey(name, 1)
+    lab.executor.unreachable.add(key)
+    lab.run(3)
+    assert status(lab) == {name: "lost"}
+    lab.controller.record(Cleared(job=name, number=1, by="root", left_s=50.0), Cancelled(job=name, by="root"))
+    lab.executor.strangers[key] = {"n0": 4, "n1": 4}  # it is seen again, with its GPUs
+    lab.executor.hidden.add(key)
+    other = submit(lab, gpus=8, seconds=5.0)
+    lab.run(10)
+    assert status(lab) == {name: "cancelled", other: "waiting"}
+    lab.executor.unreachable.clear()
+    lab.run(10)
+    assert lab.executor.processes[key].status == -9
+    lab.executor.strangers.clear()
+    lab.run(70)
+    assert status(lab)[other] == "completed"
