@@ -113,6 +113,7 @@ class Intake:
             job=job, argv=request.argv, directory=request.directory, user_id=request.user_id or None,
             grace_s=float(settings.grace) if request.grace_s is None else request.grace_s,
             total_steps=request.total_steps, estimate=estimate, origin=arrival.origin,
+            preempt_unsaved=request.preempt_unsaved,
         )
 
     def _work(self, request: Request) -> tuple[float, str | None]:

@@ -123,7 +123,7 @@ def _running(scene: Scene, job: LiveJob, attempt: Attempt, facts: dict[str, Any]
             f"expected to end in {human(ends_s)}{_sure(job, progress is not None)}."]
     if abs(attempt.rate - 1) > 1e-9:
         said.append(f"There it makes {attempt.rate:.3g} s of its reference work a second.")
-    said.append(_preemption(known, entry, scene.now_s, facts))
+    said.append(_preemption(job, known, entry, scene.now_s, facts))
     said += round_says(scene, job, facts, names)
     return said + _attempts(job.attempts[:-1])
 
@@ -134,9 +134,11 @@ def _sure(job: LiveJob, measured: bool) -> str:
     return f" (its length is an estimate: {job.submission.estimate})" if job.submission.estimate else ""
 
 
-def _preemption(job: Job, entry: Running, now_s: float, facts: dict[str, Any]) -> str:
+def _preemption(live: LiveJob, job: Job, entry: Running, now_s: float, facts: dict[str, Any]) -> str:
     """Whether it could be preempted, and what that would cost."""
     if not job.preemptible:
+        if live.submission.job.preemptible:
+            return "It is not preempted: nobody knows that it saves when it is asked to stop."
         return "It cannot be preempted: it was submitted so."
     if job.max_preemptions is not None and entry.preemptions >= job.max_preemptions:
         return f"It cannot be preempted any more: it was {entry.preemptions} times, as often as it allows."

@@ -10,7 +10,7 @@ from ..instance import Instance, Placement, Running, Slot, Suspended
 from ..job import Job, Mode
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
 from ..profile import Profile
-from .learned import learned
+from .learned import NEVER_S, learned
 from .state import Attempt, LiveJob, State
 from .work_left import work_left_s
 
@@ -120,6 +120,11 @@ def as_running(live_job: LiveJob, attempt: Attempt, progress: Progress | None, n
     return _known(live_job, left_s, learned(live_job.profile, progress, attempt.started_s)), entry
 
 
+def saves(profile: Profile) -> bool:
+    """Whether somebody knows of a job that it saves, by itself or when it is asked to stop."""
+    return profile.checkpoint_every_s != NEVER_S
+
+
 def ran_before(job: LiveJob) -> bool:
     """Whether a new attempt goes on from a checkpoint: it has less to do than the whole job, or was preempted."""
     return job.preemptions > 0 or job.left_s < job.submission.job.work_s
@@ -144,7 +149,10 @@ def _known(live_job: LiveJob, left_s: float, profile: Profile) -> Job:
     if profile.sharing is not None:
         profile = replace(profile, sharing=None)
     work_s = max(LEAST_WORK_S, job.work_s, left_s)
-    return replace(job, after=(), duration_s=work_s, profile=profile, submit_s=live_job.submit_s)
+    return replace(
+        job, after=(), duration_s=work_s, profile=profile, submit_s=live_job.submit_s,
+        preemptible=job.preemptible and (saves(profile) or live_job.submission.preempt_unsaved is not False),
+    )
 
 
 def _stays(attempt: Attempt, nodes: Mapping[str, int]) -> bool:

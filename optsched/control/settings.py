@@ -24,6 +24,7 @@ def _duration(text: str | float) -> float:
     return float(text)
 
 
+Preempt = Literal["savers", "all", "none"]
 Time = Annotated[str | float, AfterValidator(_duration)]
 
 
@@ -85,7 +86,9 @@ class SlurmSettings(Part):
     only user. `account` pays; `options` are further words for sbatch. Slurm is asked every `poll`, and each of its
     programs may take `timeout`. `conf` is the slurm.conf, `programs` the folder of Slurm's programs and `python` the
     interpreter on the nodes, where they are not the usual ones. With `sbatch` jobs that users submit to Slurm
-    themselves are run too, those that its job_submit.lua holds (see `optsched setup slurm --sbatch`)."""
+    themselves are run too, those that its job_submit.lua holds (see `optsched setup slurm --sbatch`). Of these
+    `preempt` says which may be stopped for others: those that say that they save (`savers`), `all`, or `none`; those of
+    `preempt_qos` and `preempt_accounts` always; each only after `min_run`, and at most `max_preemptions` times."""
 
     partition: str | None = None
     reservation: str | None = None
@@ -97,6 +100,11 @@ class SlurmSettings(Part):
     programs: Path | None = None
     python: str | None = None
     sbatch: bool = False
+    preempt: Preempt = "savers"
+    preempt_qos: tuple[str, ...] = ()
+    preempt_accounts: tuple[str, ...] = ()
+    min_run: Time = Field(default=300.0, validate_default=True)
+    max_preemptions: int | None = Field(default=5, ge=0)
 
 
 class RaySettings(Part):

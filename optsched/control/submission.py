@@ -15,7 +15,8 @@ class Submission:
     to save, `retries` how often it is started again after failing. `total_steps` are the steps of the whole job,
     where it was told. `request_id` is what the user called the request, so that the same one again is no second job.
     `image` is the container image that it runs in, None for that of the site.
-    `origin` is set of a job that was given to the cluster manager itself (`Arrival`).
+    `origin` is set of a job that was given to the cluster manager itself (`Arrival`). `preempt_unsaved` says whether it
+    may be stopped for others while nobody knows that it saves, where its manager decides that.
     """
 
     job: Job
@@ -31,3 +32,4 @@ class Submission:
     request_id: str | None = None
     image: str | None = None
     origin: str | None = None
+    preempt_unsaved: bool | None = None

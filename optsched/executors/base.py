@@ -134,7 +134,8 @@ class Request:
     """What a user asked a cluster manager for: a `job` with its demands, whose id is the name it has there.
 
     Its `duration_s` is None where nobody stated it; the manager ends it after `limit_s`. `saves` None: nobody said
-    whether it saves when it is asked to stop; `grace_s` is how long it may take to. `account` is who pays there.
+    whether it saves when it is asked to stop; `grace_s` is how long it may take to. `preempt_unsaved` says whether it
+    may be stopped for others all the same. `account` is who pays there.
     `faults` are clauses on what was said of the job and cannot be heeded.
     """
 
@@ -145,6 +146,7 @@ class Request:
     account: str | None = None
     limit_s: float | None = None
     saves: bool | None = None
+    preempt_unsaved: bool = False
     grace_s: float | None = None
     total_steps: int | None = None
     faults: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from optsched.control.controller import Controller
 from optsched.control.events import Cancelled, Noted
 from optsched.control.journal import Journal
 from optsched.control.learned import NEVER_S
+from optsched.control.present import as_waiting
 from optsched.control.settings import Settings, TenantSettings
 from optsched.executors.base import Arrival, NoAnswer, Order, Request
 
@@ -101,6 +102,15 @@ def test_started_by_its_origin(place: Place) -> None:
     place.change("x", ready=False, gone="it has ended")
     place.step(20)
     assert place.manager.told == [] and len(place.controller.state.jobs) == 1
+
+
+def test_whether_what_does_not_save_is_stopped(place: Place) -> None:
+    """The manager says, of jobs of which nobody knows that they save."""
+    for name, more in (("a", {"preempt_unsaved": True}), ("b", {}), ("c", {"saves": True})):
+        place.add(name, request=request(name, **more))
+    place.step()
+    posed = {name: as_waiting(place.controller.state.jobs[name]) for name in "abc"}
+    assert {name: job.preemptible for name, job in posed.items()} == {"a": True, "b": False, "c": True}
 
 
 def test_not_before_it_is_ready(place: Place) -> None:

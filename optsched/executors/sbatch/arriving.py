@@ -7,6 +7,7 @@ from ...cluster import Node
 from ..base import Arrival, Request
 from .jobs_json import HeldJob
 from .request import Unplanned, request_of
+from .rules import NONE, Rules
 
 STATES = {
     "CANCELLED": "it was cancelled in Slurm", "TIMEOUT": "its time limit in Slurm was reached",
@@ -18,7 +19,8 @@ ELSEWHERE = "it was started in Slurm by somebody else"
 class Arriving:
     """Reads what each job asks for once, when it is ready."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules = NONE) -> None:
+        self._rules = rules
         self._read: dict[str, Request | str] = {}
 
     def arrivals(
@@ -49,7 +51,7 @@ class Arriving:
     def _request(self, job: HeldJob, nodes: Sequence[Node]) -> Request | str:
         if job.origin not in self._read:
             try:
-                self._read[job.origin] = request_of(job, nodes)
+                self._read[job.origin] = request_of(job, nodes, self._rules)
             except Unplanned as error:
                 self._read[job.origin] = str(error)
         return self._read[job.origin]

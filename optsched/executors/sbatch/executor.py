@@ -20,6 +20,7 @@ from .arriving import Arriving
 from .attempt import SbatchAttempt
 from .jobs_json import HeldJob, HeldJobs
 from .request import memory_share_mib, node_count
+from .rules import NONE, Rules
 from .telling import Teller
 
 
@@ -29,7 +30,9 @@ class SbatchExecutor:
     name = "slurm"
     title = "batch jobs of a Slurm cluster, those that users submit themselves too"
 
-    def __init__(self, folder: Path, inner: SlurmExecutor, client: SlurmClient, site: Site) -> None:
+    def __init__(
+        self, folder: Path, inner: SlurmExecutor, client: SlurmClient, site: Site, rules: Rules = NONE
+    ) -> None:
         """Take the attempts that go on below `folder`, which `inner` keeps others from. Raises InputError."""
         self._inner, self._client, self._site = inner, client, site
         self._teller = Teller(client)
@@ -47,7 +50,7 @@ class SbatchExecutor:
             self._progress.chmod(0o1733)  # users' jobs put files there
         except OSError as error:
             raise InputError(f"{self._progress} cannot be made: {error.strerror}") from error
-        self._arriving = Arriving()
+        self._arriving = Arriving(rules)
 
     # ------------------------------------------------------------------------------------------------- to see
 

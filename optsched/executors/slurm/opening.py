@@ -39,8 +39,9 @@ def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
     if not slurm.sbatch:
         return executor
     from ..sbatch.executor import SbatchExecutor
+    from ..sbatch.rules import Rules
 
-    return SbatchExecutor(settings.state, executor, client, site)
+    return SbatchExecutor(settings.state, executor, client, site, Rules.of(slurm))
 
 
 def _check_holding(client: SlurmClient) -> None:
