@@ -43,6 +43,10 @@ class Intake:
             self._take(arrival)
         there = {arrival.origin for arrival in arrivals}
         state = self._controller.state
+        state.barred = {
+            self._ids[arrival.origin]: arrival.barred
+            for arrival in arrivals if arrival.barred is not None and arrival.origin in self._ids
+        }
         for job in [*state.open.values()]:
             if job.submission.origin is not None and job.submission.origin not in there and job.live is None:
                 self._controller.record(Cancelled(job=job.id, reason=FORGOTTEN))

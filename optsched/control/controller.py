@@ -10,6 +10,7 @@ from ..executors.base import (
     Arrivals,
     AttemptKey,
     AttemptState,
+    Declined,
     Executor,
     NoAnswer,
     NodeStatus,
@@ -135,7 +136,9 @@ class Controller:
             self.statuses = self.executor.inventory()
             self.observed = {one.key: one for one in self.executor.observe()}
             if self._intake is not None:
+                barred = self.state.barred.keys()
                 self._intake.take()
+                self._due |= bool(barred - self.state.barred.keys())
         except (NoAnswer, OSError) as error:
             self._silent(str(error))
             return
@@ -314,7 +317,10 @@ class Controller:
         except (NoAnswer, OSError):
             pass  # made again until it is seen
         except Refused as error:
-            self.record(StartRefused(job=attempt.key.job, number=attempt.key.number, reason=str(error)))
+            retry_s = error.retry_s if isinstance(error, Declined) else None
+            self.record(StartRefused(
+                job=attempt.key.job, number=attempt.key.number, reason=str(error), retry_s=retry_s
+            ))
 
     def _order(self, attempt: Attempt) -> Order:
         submission = self.state.jobs[attempt.key.job].submission

@@ -57,8 +57,10 @@ def explain_job(scene: Scene, job_id: str, *, names: bool = False) -> Answer:
     elif attempt.leaving:
         says += _stopping(scene, job, attempt)
     elif attempt.started_s is None:
+        waits = scene.said.get(attempt.key)
         says += [f"{job_id} is being started on {place(attempt.placement)} since "
-                 f"{human(scene.now_s - attempt.intended_s)}; it has not been seen running yet."]
+                 f"{human(scene.now_s - attempt.intended_s)}; it has not been seen running yet"
+                 f"{f': {waits}' if waits else ''}."]
     else:
         says += _running(scene, job, attempt, facts, names)
     facts["attempts"] = [_numbers(one) for one in job.attempts]

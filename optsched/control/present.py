@@ -45,11 +45,14 @@ def present(
     running: list[Running] = []
     suspended: list[Suspended] = []
     taken: dict[str, list[int]] = {}
+    closed = {status.node.name for status in statuses if not status.usable}
     for live_job in state.open.values():
         attempt = live_job.live
         if attempt is not None:
             if _stays(attempt, order):
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
+                if any(slot.node in closed for slot in attempt.placement):
+                    job = replace(job, preemptible=False)  # nobody could have its place
                 jobs.append(job)
                 running.append(entry)
             else:
@@ -79,9 +82,11 @@ def present(
 
 
 def may_start(state: State, job: LiveJob, now_s: float) -> bool:
-    """Whether a job that does not run is free to: not held, its pause after a failure over, its predecessors done."""
+    """Whether a job that does not run is free to: not held, its pause after a failure over, its predecessors done, and
+    its manager not known to decline it."""
     return (
         job.live is None and job.held is None and job.finished is None and job.ready_s <= now_s
+        and job.id not in state.barred
         and all(name in state.jobs and state.jobs[name].finished == "completed" for name in job.submission.job.after)
     )
 

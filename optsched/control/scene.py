@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..cluster import Cluster, Tenant
 from ..executors.base import AttemptKey, NodeStatus, Progress
@@ -16,7 +16,8 @@ from .state import State
 class Scene:
     """The state at `now_s` (Unix time), what is seen of nodes and attempts, and the last round with its instance.
 
-    `cluster` has what all nodes share. `objective` and `round_s` are those of the rounds.
+    `cluster` has what all nodes share. `said` is what the cluster manager says of attempts that it does not start yet.
+    `objective` and `round_s` are those of the rounds.
     """
 
     state: State
@@ -24,6 +25,7 @@ class Scene:
     tenants: tuple[Tenant, ...]
     statuses: tuple[NodeStatus, ...]
     progress: Mapping[AttemptKey, Progress]
+    said: Mapping[AttemptKey, str] = field(default_factory=dict)
     now_s: float
     objective: str
     round_s: float
@@ -38,6 +40,7 @@ def scene(controller: Controller) -> Scene:
         state=_copied(controller.state), cluster=controller.cluster, tenants=controller.tenants,
         statuses=controller.statuses,
         progress={key: seen.progress for key, seen in controller.observed.items() if seen.progress is not None},
+        said={key: seen.reason for key, seen in controller.observed.items() if seen.reason is not None},
         now_s=controller.clock.now_s(), objective=controller.settings.objective,
         round_s=float(controller.settings.length), instance=controller.last_instance, solution=controller.last_round,
     )
@@ -52,7 +55,7 @@ def _copied(state: State) -> State:
         mine.attempts = [copy(one) if one.ended is None else one for one in job.attempts]
         found.jobs[name] = found.open[name] = mine
     found.claims, found.stay, found.round = dict(state.claims), state.stay, state.round
-    found.nodes, found.now_s = dict(state.nodes), state.now_s
+    found.nodes, found.now_s, found.barred = dict(state.nodes), state.now_s, dict(state.barred)
     return found
 
 

@@ -24,6 +24,9 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
     if before:
         facts["after"] = before
         return [f"{job.id} waits for {', '.join(_with_status(scene, one) for one in before)} to complete."]
+    if job.id in state.barred:
+        facts["barred"] = state.barred[job.id]
+        return [f"{job.id} waits because the cluster manager would not start it: {state.barred[job.id]}."]
     if job.ready_s > scene.now_s:
         facts["pause_s"] = job.ready_s - scene.now_s
         left = job.submission.retries - job.failures
@@ -34,7 +37,8 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
         return [f"{job.id} waits; the controller has not seen its nodes yet."]
     known = as_waiting(job)
     cluster = replace(scene.cluster, nodes=tuple(status.node for status in scene.statuses))
-    never = why_never(cluster, scene.tenants, known)
+    all_of_it = replace(scene.cluster, nodes=tuple(status.hardware for status in scene.statuses))
+    never = why_never(all_of_it, scene.tenants, known)
     if never is not None:
         facts["never"] = never
         return [f"{job.id} can never run on this cluster: {never}.",

@@ -7,6 +7,7 @@ from optsched.executors.base import (
     SAVED_AND_STOPPED,
     AttemptKey,
     AttemptState,
+    Declined,
     NoAnswer,
     NodeStatus,
     Observation,
@@ -60,6 +61,7 @@ class VirtualExecutor:
     silent: bool = False
     deaf: bool = False
     refuses: bool = False
+    declines_s: float | None = None
     forgotten: set[AttemptKey] = field(default_factory=set)
     begun: list[AttemptKey] = field(default_factory=list)
 
@@ -79,6 +81,8 @@ class VirtualExecutor:
         self._answer()
         if order.key in self.processes or order.key in self.forgotten:
             return
+        if self.declines_s is not None:
+            raise Declined("a limit is reached", self.declines_s)
         if self.refuses:
             raise Refused("no more processes here")
         self.check(order)

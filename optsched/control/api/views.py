@@ -324,13 +324,17 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float) -> str | None:
             return live.lost
         if live.leaving:
             return live.killed or job.cancelled or job.held or f"it is asked to stop ({live.stop_why})"
-        return job.cancelled or job.held
+        seen = controller.observed.get(live.key)
+        said = None if live.started_s is not None or seen is None else seen.reason
+        return job.cancelled or job.held or said
     if job.held is not None:
         return job.held
     jobs = controller.state.jobs
     before = [name for name in job.submission.job.after if name not in jobs or jobs[name].finished not in FINISHED]
     if before:
         return f"it comes after {', '.join(before[:3])}" + (f" and {len(before) - 3} more" if len(before) > 3 else "")
+    if job.id in controller.state.barred:
+        return controller.state.barred[job.id]
     if job.ready_s > now_s:
         return f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
     claim = controller.state.claims.get(job.id)

@@ -1,11 +1,11 @@
 """Slurm's held jobs as arrivals."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
 from ...cluster import Node
 from ..base import Arrival, Request
-from .jobs_json import HeldJob
+from .jobs_json import HeldJob, who
 from .request import Unplanned, request_of
 from .rules import NONE, Rules
 
@@ -19,8 +19,9 @@ ELSEWHERE = "it was started in Slurm by somebody else"
 class Arriving:
     """Reads what each job asks for once, when it is ready."""
 
-    def __init__(self, rules: Rules = NONE) -> None:
-        self._rules = rules
+    def __init__(self, rules: Rules = NONE, limit: Callable[[Hashable], str | None] = lambda _: None) -> None:
+        """`limit` tells why Slurm starts no more jobs of somebody."""
+        self._rules, self._limit = rules, limit
         self._read: dict[str, Request | str] = {}
 
     def arrivals(
@@ -45,8 +46,12 @@ class Arriving:
             else:
                 yield Arrival(
                     origin=job.origin, name=job.target, request=read, ready=ready, held=job.held, cancelled=cancelled,
-                    gone=gone,
+                    gone=gone, barred=self._barred(job) if ready else None,
                 )
+
+    def _barred(self, job: HeldJob) -> str | None:
+        limit = self._limit(who(job))
+        return None if limit is None else f"Slurm starts no more jobs of its user: {limit}"
 
     def _request(self, job: HeldJob, nodes: Sequence[Node]) -> Request | str:
         if job.origin not in self._read:

@@ -28,7 +28,7 @@ def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
     client = SlurmClient(float(slurm.timeout), slurm.conf, slurm.programs)
     site = Site(
         partition=slurm.partition, reservation=slurm.reservation, account=slurm.account, options=slurm.options,
-        poll_s=float(slurm.poll), python=slurm.python,
+        poll_s=float(slurm.poll), python=slurm.python, start_timeout_s=float(slurm.start_timeout),
     )
     declared = {node.name: node for part in settings.nodes for node in part.nodes()}
     if slurm.sbatch and os.geteuid() != 0:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ...hostlist import expand_hostlist
 from ..base import NoAnswer
 from .client import SlurmClient
+from .declining import LIMIT, SURE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +17,8 @@ class Site:
     """The nodes of a `partition`, or those of a `reservation` in it, are optsched's.
 
     `account` is who pays, `options` are further words for sbatch. Slurm is asked every `poll_s` seconds. `python` runs
-    agents on the nodes, None for the controller's own.
+    agents on the nodes, None for the controller's own. What Slurm has not started after `start_timeout_s` is taken
+    back.
     """
 
     partition: str | None = None
@@ -25,6 +27,7 @@ class Site:
     options: tuple[str, ...] = ()
     poll_s: float = 1.0
     python: str | None = None
+    start_timeout_s: float = 60.0
 
     def words(self) -> list[str]:
         """What each sbatch is given."""
@@ -46,6 +49,10 @@ class Site:
         if found is None:
             raise NoAnswer(f"scontrol does not say which nodes reservation {self.reservation} has")
         return frozenset(split_nodes(found[1]))
+
+    def gives_up_s(self, reason: str) -> float:
+        """For how long Slurm may have a job wait for that reason."""
+        return min(SURE_S, self.start_timeout_s) if LIMIT.match(reason) else self.start_timeout_s
 
     def describe(self, declared: Collection[str]) -> str:
         """A clause that says which nodes are meant."""
