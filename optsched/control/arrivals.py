@@ -45,6 +45,10 @@ class Intake:
             self._take(arrival)
         there = {arrival.origin for arrival in arrivals}
         state = self._controller.state
+        state.barred = {
+            self._ids[arrival.origin]: arrival.barred
+            for arrival in arrivals if arrival.barred is not None and arrival.origin in self._ids
+        }
         for job in [*state.open.values()]:
             if job.submission.origin is not None and job.submission.origin not in there and job.live is None:
                 self._controller.record(Cancelled(job=job.id, reason=FORGOTTEN))
@@ -123,7 +127,7 @@ class Intake:
             job=planned, argv=request.argv, directory=request.directory, user_id=request.user_id or None,
             grace_s=float(settings.grace) if request.grace_s is None else request.grace_s,
             total_steps=request.total_steps, estimate=estimate, stated_s=job.duration_s, limit_s=request.limit_s,
-            origin=arrival.origin,
+            origin=arrival.origin, preempt_unsaved=request.preempt_unsaved,
         )
 
     def _tenant(self, request: Request) -> str | None:

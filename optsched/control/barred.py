@@ -32,6 +32,7 @@ class Bars:
     ) -> None:
         self._tenants = tenants
         self._cluster = replace(cluster, nodes=tuple(status.node for status in statuses))
+        self._hardware = replace(cluster, nodes=tuple(status.hardware for status in statuses))
         closed = any(not status.usable for status in statuses)
         self._usable = replace(
             cluster, nodes=tuple(status.node for status in statuses if status.usable)
@@ -59,9 +60,11 @@ class Bars:
             facts["quota"] = {"tenant": job.tenant, "gpus": cap, "used": used}
         if not self._cluster.nodes:
             return None  # not seen yet
-        never = why_never(self._cluster, self._tenants, job)
+        never = why_never(self._hardware, self._tenants, job)
         if never is not None:
             return Bar(never, never=True)
+        if why_never(self._cluster, self._tenants, job) is not None:
+            return Bar("it needs GPUs that the cluster manager has given to others")
         if self._usable is not None and (
             not self._usable.nodes or why_never(self._usable, self._tenants, job) is not None
         ):

@@ -13,6 +13,7 @@ from ..executors.base import (
     Arrivals,
     AttemptKey,
     AttemptState,
+    Declined,
     Executor,
     NoAnswer,
     NodeStatus,
@@ -205,7 +206,9 @@ class Controller:
             self.statuses = sound(self.executor.inventory(), self._sound)
             self.observed = {one.key: one for one in self.executor.observe()}
             if self._intake is not None:
+                barred = self.state.barred.keys()
                 self._intake.take()
+                self._due |= bool(barred - self.state.barred.keys())
         except (NoAnswer, OSError) as error:
             self._silent(str(error))
             return
@@ -462,7 +465,10 @@ class Controller:
         except (NoAnswer, OSError):
             pass  # made again until it is seen
         except Refused as error:
-            self.record(StartRefused(job=attempt.key.job, number=attempt.key.number, reason=str(error)))
+            retry_s = error.retry_s if isinstance(error, Declined) else None
+            self.record(StartRefused(
+                job=attempt.key.job, number=attempt.key.number, reason=str(error), retry_s=retry_s
+            ))
         except Exception as error:
             self.bug(f"starting {attempt.key}", error)
             with suppress(NoAnswer, OSError):  # else tried again as if there had been no answer

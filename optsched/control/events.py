@@ -89,11 +89,12 @@ class StartIntended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRefused:
-    """The executor would not start it."""
+    """The executor would not start it; `retry_s` as of `AttemptEnded`."""
 
     job: str
     number: int
     reason: str
+    retry_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +157,8 @@ class Cleared:
 class AttemptEnded:
     """Nothing of an attempt is left. `exit_status` None: nobody knows how its commands ended, or they never began.
 
-    `left_s` is the reference work that its job has to do yet, counted from the last checkpoint.
+    `left_s` is the reference work that its job has to do yet, counted from the last checkpoint. `retry_s` is set of one
+    that the cluster manager did not start by rules of its own: after so long it is tried again, however often.
     """
 
     job: str
@@ -170,6 +172,7 @@ class AttemptEnded:
     output: str | None = None
     peak_memory_gib: float | None = None
     cpu_s: float | None = None
+    retry_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,8 +58,10 @@ def explain_job(scene: Scene, job_id: str, *, names: bool = False) -> Answer:
     elif attempt.leaving:
         says += _stopping(scene, job, attempt)
     elif attempt.started_s is None:
+        waits = scene.said.get(attempt.key)
         says += [f"{job_id} is being started on {place(attempt.placement)} since "
-                 f"{human(scene.now_s - attempt.intended_s)}; it has not been seen running yet."]
+                 f"{human(scene.now_s - attempt.intended_s)}; it has not been seen running yet"
+                 f"{f': {waits}' if waits else ''}."]
     else:
         says += _running(scene, job, attempt, facts, names)
     facts["attempts"] = [_numbers(one) for one in job.attempts]
@@ -140,7 +142,7 @@ def _running(scene: Scene, job: LiveJob, attempt: Attempt, facts: dict[str, Any]
         facts["left_out"] = scene.left_out[job.id]
         said.append(f"Rounds leave it alone, and it goes on: {scene.left_out[job.id]}.")
         return said + _attempts(job.attempts[:-1])
-    said.append(_preemption(scene, known, entry, facts))
+    said.append(_preemption(scene, job, known, entry, facts))
     said += round_says(scene, job, facts, names)
     return said + _attempts(job.attempts[:-1])
 
@@ -151,14 +153,16 @@ def _sure(job: LiveJob, measured: bool) -> str:
     return f" (its length is an estimate: {job.submission.estimate})" if job.submission.estimate else ""
 
 
-def _preemption(scene: Scene, job: Job, entry: Running, facts: dict[str, Any]) -> str:
+def _preemption(
+    scene: Scene, live: LiveJob, job: Job, entry: Running, facts: dict[str, Any]
+) -> str:
     """Whether it could be preempted, and what that would cost."""
     now_s = scene.now_s
     if not job.preemptible:
         return "It cannot be preempted: it was submitted so."
     if job.max_preemptions is not None and entry.preemptions >= job.max_preemptions:
         return f"It cannot be preempted any more: it was {entry.preemptions} times, as often as it allows."
-    if not guarded(job, scene.preempt_unsaved).preemptible:
+    if not guarded(job, live, scene.preempt_unsaved).preemptible:
         return ("It is not preempted, because it is not known to save: submit it with --saves if it does (see "
                 "docs/jobs.md), or once it has saved, it is known.")
     ripe_s = job.min_run_s - (now_s - entry.started_s)

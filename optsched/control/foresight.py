@@ -58,7 +58,7 @@ def outlook(scene: Scene) -> Outlook:
                 left_s = max(LEAST_WORK_S, job.left_s)
                 suspended.append(Suspended(job=job.id, remaining_s=left_s, preemptions=job.preemptions))
     drop_orphans(jobs, left_out)
-    jobs = {name: guarded(job, scene.preempt_unsaved) for name, job in jobs.items()}
+    jobs = {name: guarded(job, scene.state.jobs[name], scene.preempt_unsaved) for name, job in jobs.items()}
     instance = Instance(
         name="what if", now_s=scene.now_s, cluster=replace(scene.cluster, nodes=_nodes(scene, running)),
         tenants=scene.tenants, jobs=tuple(jobs.values()), running=tuple(running), suspended=tuple(suspended),

@@ -54,6 +54,7 @@ def present(
     suspended: list[Suspended] = []
     taken: dict[str, list[int]] = {}
     aside: list[LiveJob] = []
+    closed = {status.node.name for status in statuses if not status.usable}
     for live_job in state.open.values():
         attempt = live_job.live
         if attempt is not None:
@@ -61,7 +62,10 @@ def present(
                 aside.append(live_job)
             elif _stays(attempt, order):
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
-                jobs.append(guarded(job, preempt_unsaved))
+                job = guarded(job, live_job, preempt_unsaved)
+                if any(slot.node in closed for slot in attempt.placement):
+                    job = replace(job, preemptible=False)  # nobody could have its place
+                jobs.append(job)
                 running.append(entry)
             else:
                 _add(taken, attempt.placement)
@@ -94,9 +98,11 @@ def present(
 
 
 def may_start(state: State, job: LiveJob, now_s: float) -> bool:
-    """Whether a job that does not run is free to: not held, its pause after a failure over, its predecessors done."""
+    """Whether a job that does not run is free to: not held, its pause after a failure over, its predecessors done, and
+    its manager not known to decline it."""
     return (
         job.live is None and job.held is None and job.finished is None and job.ready_s <= now_s
+        and job.id not in state.barred
         and all(name in state.jobs and state.jobs[name].finished == "completed" for name in job.submission.job.after)
     )
 
@@ -136,9 +142,14 @@ def as_running(live_job: LiveJob, attempt: Attempt, progress: Progress | None, n
     return _known(live_job, left_s, learned(live_job.profile, progress, attempt.started_s)), entry
 
 
-def guarded(job: Job, preempt_unsaved: bool) -> Job:
-    """The job, not to be preempted where it would lose all it did, unless that is wanted."""
-    if preempt_unsaved or job.profile.checkpoint_every_s != NEVER_S:
+def guarded(job: Job, live_job: LiveJob, preempt_unsaved: bool) -> Job:
+    """Return the job, not to be preempted where it would lose all it did.
+
+    `preempt_unsaved` allows that, unless the job's own manager decides it.
+    """
+    said = live_job.submission.preempt_unsaved
+    allowed = preempt_unsaved if said is None else said
+    if allowed or job.profile.checkpoint_every_s != NEVER_S:
         return job
     return replace(job, preemptible=False)
 

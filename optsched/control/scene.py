@@ -18,6 +18,7 @@ class Scene:
 
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and was decided without
     the jobs of `left_out`, each with the reason. `objective`, `round_s` and `preempt_unsaved` are those of the rounds.
+    `said` is what the cluster manager says of attempts that it does not start yet.
     """
 
     state: State
@@ -25,6 +26,7 @@ class Scene:
     tenants: tuple[Tenant, ...]
     statuses: tuple[NodeStatus, ...]
     progress: Mapping[AttemptKey, Progress]
+    said: Mapping[AttemptKey, str] = field(default_factory=dict)
     now_s: float
     objective: str
     round_s: float
@@ -42,6 +44,7 @@ def scene(controller: Controller) -> Scene:
         state=_copied(controller.state), cluster=controller.cluster, tenants=controller.tenants,
         statuses=controller.statuses,
         progress={key: seen.progress for key, seen in controller.observed.items() if seen.progress is not None},
+        said={key: seen.reason for key, seen in controller.observed.items() if seen.reason is not None},
         now_s=controller.clock.now_s(), objective=controller.settings.objective,
         round_s=float(controller.settings.length), preempt_unsaved=controller.settings.preempt_unsaved,
         instance=controller.last_instance, solution=controller.last_round,
@@ -58,7 +61,7 @@ def _copied(state: State) -> State:
         mine.attempts = [copy(one) if one.ended is None else one for one in job.attempts]
         found.jobs[name] = found.open[name] = mine
     found.claims, found.stay, found.round = dict(state.claims), state.stay, state.round
-    found.nodes, found.now_s = dict(state.nodes), state.now_s
+    found.nodes, found.now_s, found.barred = dict(state.nodes), state.now_s, dict(state.barred)
     return found
 
 

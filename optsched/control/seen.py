@@ -79,5 +79,5 @@ def _ended(
     return AttemptEnded(
         job=attempt.key.job, number=attempt.key.number, exit_status=status, reason=_text(seen.reason),
         started_s=began_s, ended_s=ended_s, left_s=left_s, progress=seen.progress, output=seen.output,
-        peak_memory_gib=seen.peak_memory_gib, cpu_s=seen.cpu_s,
+        peak_memory_gib=seen.peak_memory_gib, cpu_s=seen.cpu_s, retry_s=seen.retry_s,
     )

@@ -28,6 +28,7 @@ def _duration(text: str | float) -> float:
     return float(text)
 
 
+Preempt = Literal["savers", "all", "none"]
 Time = Annotated[str | float, AfterValidator(_duration)]
 
 
@@ -107,9 +108,12 @@ class SlurmSettings(Part):
     """How the executor `slurm` reaches its nodes: those of `partition`, or of `reservation`, of which optsched is the
     only user. `account` pays; `options` are further words for sbatch. Slurm is asked every `poll`, and each of its
     programs may take `timeout`. `conf` is the slurm.conf, `programs` the folder of Slurm's programs and `python` the
-    interpreter on the nodes, where they are not the usual ones. With `sbatch` jobs that users submit to Slurm
+    interpreter on the nodes, where they are not the usual ones. What Slurm has not started after `start_timeout` is
+    taken back, and tried again later. With `sbatch` jobs that users submit to Slurm
     themselves are run too, those that its job_submit.lua holds (see `optsched setup slurm --sbatch`) as long as the
-    file `heartbeat` tells it that a controller runs."""
+    file `heartbeat` tells it that a controller runs. Of these
+    `preempt` says which may be stopped for others: those that say that they save (`savers`), `all`, or `none`; those of
+    `preempt_qos` and `preempt_accounts` always; each only after `min_run`, and at most `max_preemptions` times."""
 
     partition: str | None = None
     reservation: str | None = None
@@ -120,8 +124,14 @@ class SlurmSettings(Part):
     conf: Path | None = None
     programs: Path | None = None
     python: str | None = None
+    start_timeout: Time = Field(default=60.0, validate_default=True)
     sbatch: bool = False
     heartbeat: Path | None = None
+    preempt: Preempt = "savers"
+    preempt_qos: tuple[str, ...] = ()
+    preempt_accounts: tuple[str, ...] = ()
+    min_run: Time = Field(default=300.0, validate_default=True)
+    max_preemptions: int | None = Field(default=5, ge=0)
 
 
 class RaySettings(Part):
@@ -288,6 +298,7 @@ def _check(path: Path, settings: Settings) -> None:
     for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget),
                           ("runs", settings.runs), ("slurm.poll", settings.slurm.poll),
                           ("slurm.timeout", settings.slurm.timeout),
+                          ("slurm.start_timeout", settings.slurm.start_timeout),
                           ("ray.poll", settings.ray.poll), ("ray.timeout", settings.ray.timeout),
                           ("ray.start_timeout", settings.ray.start_timeout),
                           ("kubernetes.poll", settings.kubernetes.poll),

@@ -113,7 +113,10 @@ class LiveJob:
 
 
 class State:
-    """All of it. `apply` is the only way in which it changes; an event that does not fit is a bug (KeyError)."""
+    """All of it. `apply` is the only way in which it changes; an event that does not fit is a bug (KeyError).
+
+    Only `barred` is not the journal's, but as of the last look: why the manager would not start waiting jobs, by name.
+    """
 
     def __init__(self) -> None:
         self.jobs: dict[str, LiveJob] = {}
@@ -123,6 +126,7 @@ class State:
         self.round = 0
         self.nodes: dict[str, NodeSeen] = {}
         self.now_s = 0.0
+        self.barred: dict[str, str] = {}
 
     def attempt(self, job: str, number: int) -> Attempt:
         """The attempt of that number."""
@@ -182,7 +186,8 @@ class State:
                 job = self.jobs[event.job]
                 attempt = self.attempt(event.job, event.number)
                 attempt.ended = AttemptEnded(
-                    job=event.job, number=event.number, reason=event.reason, left_s=attempt.work_s
+                    job=event.job, number=event.number, reason=event.reason, left_s=attempt.work_s,
+                    retry_s=event.retry_s,
                 )
                 attempt.ended_s = at_s
                 self._settle(job, attempt, at_s)
@@ -219,6 +224,9 @@ class State:
             job.preemptions += attempt.stop_why in ("preempt", "migrate", "resize")
             job.faults = 0
             job.reason = None if status == SAVED_AND_STOPPED else "it did not save when it was asked to stop"
+        elif status is None and ended.retry_s is not None:
+            job.reason = ended.reason
+            job.ready_s = at_s + min(LONGEST_BACK_OFF_S, max(0.0, ended.retry_s))
         elif status is None:
             job.faults += 1
             job.reason = ended.reason

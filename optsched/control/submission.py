@@ -16,7 +16,8 @@ class Submission:
     own user. `grace_s` is how long it may take to save, `retries` how often it is started again after failing.
     `total_steps` are the steps of the whole job, where it was told. `request_id` is what the user called the request,
     so that the same one again is no second job. `image` is the container image that it runs in, None for that of the
-    site. `origin` is set of a job that was given to the cluster manager itself (`Arrival`).
+    site. `origin` is set of a job that was given to the cluster manager itself (`Arrival`). `preempt_unsaved` says
+    whether it may be stopped for others while nobody knows that it saves, where its manager decides that.
     """
 
     job: Job
@@ -34,3 +35,4 @@ class Submission:
     request_id: str | None = None
     image: str | None = None
     origin: str | None = None
+    preempt_unsaved: bool | None = None

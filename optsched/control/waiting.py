@@ -23,6 +23,9 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
     if before:
         facts["after"] = before
         return [f"{job.id} waits for {', '.join(_with_status(scene, one) for one in before)} to complete."]
+    if job.id in state.barred:
+        facts["barred"] = state.barred[job.id]
+        return [f"{job.id} waits because the cluster manager would not start it: {state.barred[job.id]}."]
     if job.ready_s > scene.now_s:
         facts["pause_s"] = job.ready_s - scene.now_s
         left = job.submission.retries - job.failures

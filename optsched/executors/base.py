@@ -129,7 +129,8 @@ class Observation:
 
     `exit_status` is that of the first command that failed, else 0; the negative number of a signal that ended it.
     `reason` says in a clause what nobody asked for, as "its memory limit of 2 GiB was exceeded". `output` is the file
-    with what rank 0 prints. `peak_memory_gib` is host memory over all nodes, `cpu_s` processor time.
+    with what rank 0 prints. `peak_memory_gib` is host memory over all nodes, `cpu_s` processor time. `retry_s` is set
+    of one that the manager did not start by rules of its own: after so many seconds it may.
     """
 
     key: AttemptKey
@@ -143,15 +144,23 @@ class Observation:
     output: str | None = None
     peak_memory_gib: float | None = None
     cpu_s: float | None = None
+    retry_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """A node as the executor finds it: `usable` unless it is down or drained, for the reason given."""
+    """A node as the executor finds it: `usable` unless it is down, drained or reserved, for the reason given. `whole`
+    is set where `node` is less than what there is, because the manager has given the rest to others."""
 
     node: Node
     usable: bool = True
     reason: str | None = None
+    whole: Node | None = None
+
+    @property
+    def hardware(self) -> Node:
+        """All that is there, whoever holds it."""
+        return self.whole or self.node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +168,8 @@ class Request:
     """What a user asked a cluster manager for: a `job` with its demands, whose id is the name it has there.
 
     Its `duration_s` is None where nobody stated it; the manager ends it after `limit_s`. `saves` None: nobody said
-    whether it saves when it is asked to stop; `grace_s` is how long it may take to. `account` is who pays there.
+    whether it saves when it is asked to stop; `grace_s` is how long it may take to. `preempt_unsaved` says whether it
+    may be stopped for others all the same. `account` is who pays there.
     `faults` are clauses on what was said of the job and cannot be heeded.
     """
 
@@ -170,6 +180,7 @@ class Request:
     account: str | None = None
     limit_s: float | None = None
     saves: bool | None = None
+    preempt_unsaved: bool = False
     grace_s: float | None = None
     total_steps: int | None = None
     faults: tuple[str, ...] = ()
@@ -182,7 +193,7 @@ class Arrival:
     `origin` tells it from every other job there ever was, also after the manager has forgotten or renumbered jobs.
     `ready` says that it waits for nothing but a start, `held` that its user does not want one yet. `gone` is a clause
     on why there is nothing to start any more, `cancelled` that somebody wanted that. `unplanned` is why no order can
-    start it, and `request` None then.
+    start it, and `request` None then. `barred` is why the manager would not start it now.
     """
 
     origin: str
@@ -193,10 +204,19 @@ class Arrival:
     cancelled: bool = False
     gone: str | None = None
     unplanned: str | None = None
+    barred: str | None = None
 
 
 class Refused(OptschedError):
     """The executor certainly did not do it; the message says why."""
+
+
+class Declined(Refused):
+    """The manager does not start it now, by rules of its own; after `retry_s` it may."""
+
+    def __init__(self, why: str, retry_s: float) -> None:
+        super().__init__(why)
+        self.retry_s = retry_s
 
 
 class NoAnswer(OptschedError):

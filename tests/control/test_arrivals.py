@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from optsched import Job, Node, Profile
+from optsched.control.api.views import reason_of
 from optsched.control.arrivals import FORGOTTEN, ON_HOLD
 from optsched.control.controller import Controller
 from optsched.control.events import Cancelled, Noted
+from optsched.control.explaining import explain_job
 from optsched.control.journal import Journal
 from optsched.control.learned import NEVER_S
+from optsched.control.present import as_waiting, guarded
+from optsched.control.scene import scene
 from optsched.control.settings import Settings, TenantSettings
 from optsched.executors.base import Arrival, NoAnswer, Order, Request
 
@@ -107,6 +111,29 @@ def test_started_by_its_origin(place: Place) -> None:
     place.change("x", ready=False, gone="it has ended")
     place.step(20)
     assert place.manager.told == [] and len(place.controller.state.jobs) == 1
+
+
+def test_what_its_manager_would_not_start_is_no_part_of_a_round(place: Place) -> None:
+    place.add("7", barred="a limit is reached")
+    place.step()
+    place.step(1)
+    assert place.status("7") == "waiting" and not place.manager.orders
+    said = explain_job(scene(place.controller), "7").sentences
+    assert said[0] == "7 waits because the cluster manager would not start it: a limit is reached."
+    assert reason_of(place.controller, place.controller.state.jobs["7"], place.clock.now_s()) == "a limit is reached"
+    place.change("7", barred=None)
+    place.step(1)
+    assert [order.key.job for order in place.manager.orders] == ["7"]
+
+
+def test_whether_what_does_not_save_is_stopped(place: Place) -> None:
+    """The manager says, of jobs of which nobody knows that they save."""
+    for name, more in (("a", {"preempt_unsaved": True}), ("b", {}), ("c", {"saves": True})):
+        place.add(name, request=request(name, **more))
+    place.step()
+    jobs = place.controller.state.jobs
+    posed = {name: guarded(as_waiting(jobs[name]), jobs[name], False) for name in "abc"}
+    assert {name: job.preemptible for name, job in posed.items()} == {"a": True, "b": False, "c": True}
 
 
 def test_not_before_it_is_ready(place: Place) -> None:

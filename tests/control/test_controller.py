@@ -319,6 +319,34 @@ def test_refusals_are_tried_again_later_and_less_often_and_then_held(lab: Lab) -
     assert lab.status() == {"a": "completed"}
 
 
+def test_what_the_manager_declines_is_tried_again_however_often(lab: Lab) -> None:
+    """It is no fault of the job's, which is never put on hold for it."""
+    lab.executor.declines_s = 7.0
+    lab.submit("a", 8, 20.0)
+    lab.run(100)
+    job = lab.controller.state.jobs["a"]
+    assert lab.status() == {"a": "waiting"} and (job.faults, job.reason) == (0, "a limit is reached")
+    assert 12 <= len(job.attempts) <= 15
+    lab.executor.declines_s = None
+    lab.crash()
+    lab.run(30)
+    assert lab.status() == {"a": "completed"}
+
+
+def test_nobody_is_stopped_for_a_place_that_nobody_may_have(lab: Lab) -> None:
+    lab.submit("a", 4, 1000.0)
+    lab.submit("b", 4, 1000.0)
+    lab.run(3)
+    lab.executor.drained = {"n0", "n1"}
+    lab.submit("c", 4, 1.0)
+    lab.run(100)
+    assert lab.status() == {"a": "running", "b": "running", "c": "waiting"}
+    assert not any(job.preemptions for job in lab.controller.state.jobs.values())
+    lab.executor.drained = set()
+    lab.run(10)
+    assert lab.status()["c"] == "completed"
+
+
 @pytest.mark.parametrize(("patience_s", "starts"), [(300.0, True), (1e9, False)])
 def test_nobody_waits_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch, patience_s: float, starts: bool) -> None:
     """A long gang over the whole cluster, with an endless stream of shorter jobs that would fill it."""

@@ -8,6 +8,7 @@ from optsched.executors.base import (
     SAVED_AND_STOPPED,
     AttemptKey,
     AttemptState,
+    Declined,
     NoAnswer,
     NodeStatus,
     Observation,
@@ -72,6 +73,7 @@ class VirtualExecutor:
     """Attempts of which nothing is seen."""
     unreachable: set[AttemptKey] = field(default_factory=set)
     """Attempts nobody can tell of."""
+    declines_s: float | None = None
     forgotten: set[AttemptKey] = field(default_factory=set)
     begun: list[AttemptKey] = field(default_factory=list)
 
@@ -91,6 +93,8 @@ class VirtualExecutor:
         self._answer()
         if order.key in self.processes or order.key in self.forgotten:
             return
+        if self.declines_s is not None:
+            raise Declined("a limit is reached", self.declines_s)
         if self.refuses:
             raise Refused("no more processes here")
         self.check(order)

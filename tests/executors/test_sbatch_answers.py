@@ -11,6 +11,7 @@ from optsched.executors.sbatch.arriving import Arriving
 from optsched.executors.sbatch.hints import Hints, hints_of
 from optsched.executors.sbatch.jobs_json import HeldJob, exit_status, read_held_jobs, task_numbers
 from optsched.executors.sbatch.request import Unplanned, gpus_per_node, node_count, request_of
+from optsched.executors.sbatch.rules import Rules
 from optsched.job import Job
 from tests.data import DATA
 
@@ -282,6 +283,24 @@ def test_what_may_not_be_stopped() -> None:
     assert not planned(comment="optsched: preempt=no").preemptible
     asked: Request = request_of(read({**OLD, "batch_flag": False, "command": ""}), NODES)
     assert not asked.job.preemptible and asked.argv == ("salloc", "train.sh")
+
+
+def test_what_may_be_stopped() -> None:
+    """What saves, by default; what does not only where the site says so, of all jobs or by QOS and account."""
+    def stopped(rules: Rules, **changes: Any) -> tuple[bool, bool | None]:
+        asked = request_of(read({**OLD, **changes}), NODES, rules)
+        assert (asked.job.min_run_s, asked.job.max_preemptions) == (rules.min_run_s, rules.max_preemptions)
+        return asked.job.preemptible, asked.preempt_unsaved
+
+    savers = Rules(preempt_qos=("spot",), preempt_accounts=("guests",), min_run_s=300.0, max_preemptions=5)
+    assert stopped(savers) == (True, False)
+    assert stopped(savers, qos="spot") == stopped(savers, account="guests") == (True, True)
+    assert stopped(savers, qos="spot", comment="optsched: preempt=no") == (True, True)
+    assert stopped(savers, comment="optsched: preempt=no") == (False, False)
+    assert stopped(savers, qos="spot", requeue=False) == (False, True)
+    assert stopped(Rules(preempt="all")) == (True, True)
+    assert stopped(Rules(preempt="none")) == (False, False)
+    assert stopped(Rules(preempt="none", preempt_qos=("spot",)), qos="spot") == (True, True)
 
 
 def test_gpus_with_cores_beside_them() -> None:

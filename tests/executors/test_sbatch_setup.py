@@ -8,9 +8,11 @@ from click.testing import CliRunner
 
 from optsched.cli import main
 from optsched.control.settings import read_settings
+from optsched.errors import InputError
 from optsched.executors.base import AttemptKey, Order, Refused
 from optsched.executors.orders import check
 from optsched.executors.sbatch.jobs_json import HeldJobs
+from optsched.executors.sbatch.rules import Rules
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.setup import setup_sbatch
 from optsched.instance import Slot
@@ -85,6 +87,17 @@ def test_setup(tmp_path: Path) -> None:
     assert settings.slurm.sbatch and settings.slurm.partition == "gpu" and settings.attempts == Path("/shared/o")
     lua = (tmp_path / "setup" / "job_submit.lua").read_text()
     assert '{ ["gpu"] = true }' in lua and '"/shared/o/sbatch/progress"' in lua
+
+
+def test_who_is_stopped_for_others_by_default(tmp_path: Path) -> None:
+    head = 'format = "optsched-cluster/1"\nexecutor = "slurm"\n[slurm]\n'
+    (tmp_path / "cluster.toml").write_text(head)
+    rules = Rules.of(read_settings(tmp_path / "cluster.toml").slurm)
+    assert (rules.preempt, rules.min_run_s, rules.max_preemptions) == ("savers", 300.0, 5)
+    for wrong in ('preempt = "some"', "max_preemptions = -1", 'min_run = "soon"'):
+        (tmp_path / "cluster.toml").write_text(f"{head}{wrong}\n")
+        with pytest.raises(InputError, match=f"slurm.{wrong.split()[0]}: "):
+            read_settings(tmp_path / "cluster.toml")
 
 
 def test_another_executor_takes_no_such_jobs() -> None:

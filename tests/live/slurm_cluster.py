@@ -63,6 +63,30 @@ ThreadsPerCore=1 RealMemory=500000 Gres=gpu:h100:{gpus} State=UNKNOWN
 PartitionName=optsched Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=NO
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 """
+ACCOUNTING_PACKAGES = "slurmdbd slurm-wlm-mysql-plugin mariadb-server"
+ACCOUNTING = """
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={dbd}
+AccountingStoragePass={folder}/munge/socket
+AccountingStorageEnforce=associations,limits,qos
+AccountingStorageTRES=gres/gpu
+"""
+DBD = """
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={dbd}
+SlurmUser=root
+LogFile={folder}/log/slurmdbd.log
+PidFile={folder}/run/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={sql}
+StorageUser=root
+StorageLoc=slurm
+"""
 
 
 def missing() -> str | None:
@@ -73,6 +97,14 @@ def missing() -> str | None:
     return None if os.geteuid() == 0 else "only root can make fake GPUs and start slurmd"
 
 
+def missing_accounting() -> str | None:
+    """Why no cluster with an accounting database can be had here, None if one can."""
+    absent = [name for name in ("slurmdbd", "mariadbd", "sacctmgr") if shutil.which(name, path=_path()) is None]
+    if absent:
+        return f"{', '.join(absent)} not found; apt-get install --no-install-recommends {ACCOUNTING_PACKAGES}"
+    return missing()
+
+
 def _path() -> str:
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
@@ -80,9 +112,10 @@ def _path() -> str:
 class SlurmCluster:
     """The daemons, and what a test does to them."""
 
-    def __init__(self, folder: Path, nodes: int, gpus: int, holds: bool = False) -> None:
-        """With `holds` jobs that users submit to the partition `optsched` are held."""
-        self.folder, self.nodes, self.gpus, self.holds = folder, nodes, gpus, holds
+    def __init__(self, folder: Path, nodes: int, gpus: int, holds: bool = False, accounting: bool = False) -> None:
+        """With `holds` jobs that users submit to the partition `optsched` are held; with `accounting` there is a
+        database, in which nobody has the account `lab`."""
+        self.folder, self.nodes, self.gpus, self.holds, self.accounting = folder, nodes, gpus, holds, accounting
         self.conf = folder / "etc" / "slurm.conf"
         self.killed = False
 
@@ -97,7 +130,7 @@ class SlurmCluster:
         key = self.folder / "munge" / "key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
-        first = _free_ports(self.nodes + 1)
+        first = _free_ports(self.nodes + 3)
         conf = CONF.format(
             host=socket.gethostname().split(".")[0], port=first, folder=self.folder, nodes=self.nodes, gpus=self.gpus,
             first=first + 1, last=first + self.nodes,
@@ -110,6 +143,8 @@ class SlurmCluster:
             added = [line.partition("=")[0] for line in files["slurm.conf.part"].splitlines() if line[0] != "#"]
             kept = [line for line in conf.splitlines() if line.partition("=")[0] not in added]
             conf = "\n".join([*kept, files["slurm.conf.part"]]).replace("JobRequeue=1", "JobRequeue=0")
+        if self.accounting:
+            conf += ACCOUNTING.format(folder=self.folder, dbd=first + self.nodes + 1)
         self.conf.write_text(conf)
         (self.folder / "etc" / "gres.conf").write_text(
             f"AutoDetect=off\nNodeName=n[1-{self.nodes}] Name=gpu Type=h100 "
@@ -122,6 +157,32 @@ class SlurmCluster:
             "munged", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
             f"--log-file={munge}/log", f"--seed-file={munge}/seed",
         )
+        if self.accounting:
+            self._start_accounting(first + self.nodes + 1, first + self.nodes + 2)
+
+    def _start_accounting(self, dbd: int, sql: int) -> None:
+        """MariaDB, in which everybody on this host is root, and slurmdbd."""
+        (self.folder / "etc" / "slurmdbd.conf").write_text(DBD.format(folder=self.folder, dbd=dbd, sql=sql))
+        (self.folder / "etc" / "slurmdbd.conf").chmod(0o600)
+        database = self.folder / "sql"
+        self._run("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={database}", "--skip-test-db")
+        with (self.folder / "log" / "mariadb.log").open("w") as log:
+            subprocess.Popen(
+                ["mariadbd", "--no-defaults", "--user=root", f"--datadir={database}", f"--port={sql}",
+                 "--bind-address=127.0.0.1", f"--socket={self.folder}/run/sql.socket", "--skip-grant-tables",
+                 f"--pid-file={self.folder}/run/mariadb.pid", "--innodb-buffer-pool-size=8M"],
+                env={"PATH": _path()}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )
+        wait_until(lambda: _listens(sql))
+        self._run("slurmdbd")
+        wait_until(lambda: _listens(dbd))
+
+    def add_user(self) -> None:
+        """The one of the account `lab`, once the controller has said which cluster it is."""
+        wait_until(lambda: "lab" in self._run("sacctmgr", "-nP", "list", "cluster", "format=cluster"))
+        self._run("sacctmgr", "-i", "add", "account", "lab")
+        self._run("sacctmgr", "-i", "add", "user", "nobody", "account=lab", "defaultaccount=lab")
+        wait_until(lambda: "UserName=nobody" in self._run("scontrol", "show", "assoc_mgr", "flags=users"))
 
     @property
     def shared(self) -> Path:
@@ -230,7 +291,9 @@ class SlurmCluster:
             with suppress(TimeoutError):
                 wait_until(lambda: not self._run("squeue", "-h", "-o", "%i"), 15)
         self.kill_controller()
-        for file in (*sorted((self.folder / "run").glob("slurmd.*.pid")), self.folder / "munge" / "pid"):
+        run = self.folder / "run"
+        for file in (*sorted(run.glob("slurmd.*.pid")), run / "slurmdbd.pid", run / "mariadb.pid",
+                     self.folder / "munge" / "pid"):
             self._kill(file, signal.SIGTERM)
 
     def executor(self, folder: Path, patience_s: float = 30.0, programs: Path | None = None) -> SlurmExecutor:
@@ -257,6 +320,11 @@ def wait_until(true: Callable[[], object], patience_s: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def _free_ports(count: int) -> int:
     """The first of so many that are free, one after the other."""
     first = 17000 + os.getpid() % 500 * 30
@@ -270,13 +338,17 @@ def _free_ports(count: int) -> int:
 
 
 @contextmanager
-def slurm_cluster(nodes: int = 4, gpus: int = 4, holds: bool = False) -> Iterator[SlurmCluster]:
+def slurm_cluster(
+    nodes: int = 4, gpus: int = 4, holds: bool = False, accounting: bool = False
+) -> Iterator[SlurmCluster]:
     """A cluster that is up."""
     with tempfile.TemporaryDirectory(prefix="optsched-slurm-", ignore_cleanup_errors=True) as name:
-        cluster = SlurmCluster(Path(name), nodes, gpus, holds)
+        cluster = SlurmCluster(Path(name), nodes, gpus, holds, accounting)
         try:
             cluster.prepare()
             cluster.start_controller()
+            if accounting:
+                cluster.add_user()
             for number in range(1, nodes + 1):
                 cluster.start_node(number)
             cluster.until_idle()

@@ -44,6 +44,8 @@ partition = "optsched"
 poll = "0.2s"
 sbatch = true
 heartbeat = "{state}/../heartbeat/optsched"
+min_run = "{min_run}"
+max_preemptions = 1000
 """
 PROGRAM = """#!/bin/sh
 echo >> {folder}/calls; n=$(wc -l < {folder}/calls); point=$(cat {folder}/point)
@@ -103,13 +105,14 @@ class Lab:
 
 
 @contextmanager
-def lab(cluster: SlurmCluster) -> Iterator[Lab]:
+def lab(cluster: SlurmCluster, more: str = "", min_run: str = "0s") -> Iterator[Lab]:
     with tempfile.TemporaryDirectory(prefix="optsched-lab-") as name:
         folder = Path(name)
         folder.chmod(0o777)
         cluster.shared.mkdir(exist_ok=True)
         cluster.shared.chmod(0o755)
-        (folder / "cluster.toml").write_text(TOML.format(conf=cluster.conf, state=cluster.shared))
+        text = TOML.format(conf=cluster.conf, state=cluster.shared, min_run=min_run)
+        (folder / "cluster.toml").write_text(text + more)
         with opened(read_settings(folder / "cluster.toml")) as controller:
             yield Lab(controller, folder, cluster)
 
@@ -144,6 +147,22 @@ def test_twenty_jobs_of_two_users(cluster: SlurmCluster) -> None:
             assert live.submission.job.tenant == "vision" and live.submission.job.user in ("root", "nobody")
         longest = here.job(jobs[0]).submission
         assert (longest.job.work_s, longest.estimate) == (600.0, "its time limit in the cluster manager")
+
+
+def test_only_what_saves_is_stopped_for_others(cluster: SlurmCluster) -> None:
+    """And not before it has run for a while: jobs of which nobody says that they save run to their end."""
+    saves = "trap 'exit 85' TERM; while ! test -e go; do sleep 0.05; done"
+    with lab(cluster, min_run="4s") as here:
+        plain = [here.submit("until test -e go; do sleep 0.05; done", "--gres=gpu:4") for _ in range(3)]
+        saver = here.submit(saves, "--gres=gpu:4", "--comment=optsched: save=1s")
+        here.until(lambda: all(here.status(job) == "running" for job in (*plain, saver)))
+        short = here.submit("true", "--gres=gpu:4", "--time=1")
+        here.until(lambda: here.status(short) == "completed")
+        (here.folder / "go").touch()
+        here.until(lambda: all(here.status(job) == "completed" for job in (*plain, saver)))
+        assert [here.job(job).preemptions for job in (*plain, saver)] == [0, 0, 0, 1]
+        first = here.job(saver).attempts[0]
+        assert first.stop_s is not None and first.started_s is not None and first.stop_s - first.started_s >= 4
 
 
 @pytest.mark.slow
@@ -215,7 +234,7 @@ def prepare(folder: Path, cluster: SlurmCluster) -> None:
             (programs / name).chmod(0o755)
         else:
             (programs / name).symlink_to(real)
-    text = TOML.format(conf=cluster.conf, state=cluster.shared)
+    text = TOML.format(conf=cluster.conf, state=cluster.shared, min_run="0s")
     (folder / "cluster.toml").write_text(f'{text}programs = "{programs}"\n')
     cluster.shared.mkdir(exist_ok=True)
 

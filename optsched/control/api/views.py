@@ -324,7 +324,9 @@ def round_view(entry: RoundEntry) -> RoundView:
     )
 
 
-def reason_of(controller: Controller, job: LiveJob, now_s: float, barred: Bars | None) -> str | None:
+def reason_of(
+    controller: Controller, job: LiveJob, now_s: float, barred: Bars | None = None
+) -> str | None:
     """Why it is where it is, in a clause; None where there is nothing to say."""
     live = job.live
     if job.finished is not None:
@@ -335,13 +337,19 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float, barred: Bars |
         if live.leaving:
             return live.killed or job.cancelled or job.held or f"it is asked to stop ({live.stop_why})"
         why = controller.left_out.get(job.id)
-        return job.cancelled or job.held or (why and f"it goes on, and rounds are decided without it: {why}")
+        if why is not None:
+            return job.cancelled or job.held or f"it goes on, and rounds are decided without it: {why}"
+        seen = controller.observed.get(live.key)
+        said = None if live.started_s is not None or seen is None else seen.reason
+        return job.cancelled or job.held or said
     if job.held is not None:
         return job.held
     jobs = controller.state.jobs
     before = [name for name in job.submission.job.after if name not in jobs or jobs[name].finished not in FINISHED]
     if before:
         return f"it comes after {', '.join(before[:3])}" + (f" and {len(before) - 3} more" if len(before) > 3 else "")
+    if job.id in controller.state.barred:
+        return controller.state.barred[job.id]
     if job.ready_s > now_s:
         return f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
     claim = controller.state.claims.get(job.id)

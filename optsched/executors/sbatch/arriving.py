@@ -1,12 +1,13 @@
 """Slurm's held jobs as arrivals."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
 from ...cluster import Node
 from ..base import Arrival, Request
-from .jobs_json import HeldJob
+from .jobs_json import HeldJob, who
 from .request import Unplanned, request_of
+from .rules import NONE, Rules
 
 STATES = {
     "CANCELLED": "it was cancelled in Slurm", "TIMEOUT": "its time limit in Slurm was reached",
@@ -22,7 +23,9 @@ class Arriving:
     """Reads what each job asks for once, when it is ready; `over_s` is when each was last seen to have ended (Unix
     time), for as long as Slurm knows it."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules = NONE, limit: Callable[[Hashable], str | None] = lambda _: None) -> None:
+        """`limit` tells why Slurm starts no more jobs of somebody."""
+        self._rules, self._limit = rules, limit
         self._read: dict[str, Request | str] = {}
         self.over_s: dict[str, float] = {}
 
@@ -55,13 +58,17 @@ class Arriving:
             else:
                 yield Arrival(
                     origin=job.origin, name=job.target, request=read, ready=ready, held=job.held, cancelled=cancelled,
-                    gone=gone,
+                    gone=gone, barred=self._barred(job) if ready else None,
                 )
+
+    def _barred(self, job: HeldJob) -> str | None:
+        limit = self._limit(who(job))
+        return None if limit is None else f"Slurm starts no more jobs of its user: {limit}"
 
     def _request(self, job: HeldJob, nodes: Sequence[Node]) -> Request | str:
         if job.origin not in self._read:
             try:
-                self._read[job.origin] = request_of(job, nodes)
+                self._read[job.origin] = request_of(job, nodes, self._rules)
             except Unplanned as error:
                 self._read[job.origin] = str(error)
         return self._read[job.origin]

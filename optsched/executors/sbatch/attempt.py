@@ -11,6 +11,8 @@ from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Pro
 from ..local import records
 from ..local.attempt_folder import NEVER_STARTED, AttemptFolder
 from ..slurm.attempt import ENDED_BY_SLURM, FORGOTTEN
+from ..slurm.nodes import number
+from ..slurm.others import Part
 from .jobs_json import HeldJob
 
 ORPHAN_S = 15.0
@@ -42,6 +44,17 @@ class SbatchAttempt:
     @property
     def placement(self) -> Placement:
         return tuple(Slot(node=node, gpus=gpus, cpus=cpus) for node, gpus, cpus in self.record.get("placement") or ())
+
+    @property
+    def who(self) -> tuple[Any, ...]:
+        """Whose limits it counts against."""
+        return tuple(self.record.get("who") or ())
+
+    def holds(self, job: HeldJob | None) -> list[tuple[str, Part]]:
+        """What it takes of its nodes."""
+        entry = {} if job is None else job.entry
+        memory_mib = self.record.get("memory_mib") or number(entry.get("memory_per_node")) or 0
+        return [(slot.node, Part(slot.gpus, slot.cpus, memory_mib)) for slot in self.placement]
 
     @property
     def stop(self) -> dict[str, Any] | None:
@@ -87,6 +100,7 @@ class SbatchAttempt:
             run, progress = self._run(job), self.progress()
             self.write(ended={
                 "status": found.exit_status, "reason": found.reason, "ended_s": found.ended_s, **run,
+                "retry_s": found.retry_s,
                 "progress": None if progress is None else asdict(progress),
             })
         return self._told()
@@ -119,7 +133,7 @@ class SbatchAttempt:
         if self.record.get("seen") is not None or (self.record.get("release") and not self.mine(job)):
             return self._missed(ROLLED_BACK)
         if self.stop is not None and job.priority == 0:
-            return self._end(None, self.stop.get("lost") or NEVER_STARTED)
+            return self._end(None, self.stop.get("lost") or NEVER_STARTED, retry_s=self.stop.get("retry_s"))
         why = f"Slurm has it wait: {job.reason}" if self.mine(job) and job.priority else None
         return self._seen(AttemptState.STARTING, job, why)
 
@@ -184,11 +198,13 @@ class SbatchAttempt:
         # as scripts do that have saved, by `scontrol requeue`
         return self._end(SAVED_AND_STOPPED, None if stop else "its job was requeued in Slurm")
 
-    def _end(self, status: int | None, reason: str | None, ended_s: float | None = None) -> Observation:
+    def _end(
+        self, status: int | None, reason: str | None, ended_s: float | None = None, retry_s: float | None = None
+    ) -> Observation:
         began = reason != NEVER_STARTED
         return Observation(
             key=self.key, state=AttemptState.ENDED, exit_status=status, reason=reason,
-            ended_s=ended_s or (time.time() if began else None),
+            ended_s=ended_s or (time.time() if began else None), retry_s=retry_s,
         )
 
     def _told(self) -> Observation:
@@ -197,7 +213,8 @@ class SbatchAttempt:
         return Observation(
             key=self.key, state=AttemptState.ENDED, exit_status=ended["status"], reason=ended["reason"],
             ended_s=ended["ended_s"], started_s=ended["started_s"], gpu_ids=_ids(ended["gpu_ids"]),
-            output=ended["output"], progress=None if progress is None else Progress(**progress),
+            output=ended["output"], retry_s=ended.get("retry_s"),
+            progress=None if progress is None else Progress(**progress),
         )
 
     def _seen(self, state: AttemptState, job: HeldJob | None, reason: str | None = None) -> Observation:

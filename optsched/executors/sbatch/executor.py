@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ..base import Arrival, AttemptKey, AttemptState, NoAnswer, NodeStatus, Observation, Order, Refused
+from ..base import Arrival, AttemptKey, AttemptState, Declined, NoAnswer, NodeStatus, Observation, Order, Refused
 from ..local import records
 from ..slurm.client import SlurmClient
+from ..slurm.declining import ELSEWHERE_S
 from ..slurm.executor import SlurmExecutor
-from ..slurm.nodes import ask_nodes
+from ..slurm.nodes import ask_nodes, number
 from ..slurm.site import Site
 from .arriving import Arriving
 from .attempt import SbatchAttempt
 from .heartbeat import Heartbeat
-from .jobs_json import HeldJob, HeldJobs
+from .jobs_json import HeldJob, HeldJobs, who
 from .request import memory_share_mib, node_count
+from .rules import NONE, Rules
 from .telling import Teller
 
 
@@ -32,10 +34,12 @@ class SbatchExecutor:
     name = "slurm"
     title = "batch jobs of a Slurm cluster, those that users submit themselves too"
 
-    def __init__(self, folder: Path, inner: SlurmExecutor, client: SlurmClient, site: Site) -> None:
+    def __init__(
+        self, folder: Path, inner: SlurmExecutor, client: SlurmClient, site: Site, rules: Rules = NONE
+    ) -> None:
         """Take the attempts that go on below `folder`, which `inner` keeps others from. Raises InputError."""
         self._inner, self._client, self._site = inner, client, site
-        self._teller = Teller(client)
+        self._teller = Teller(client, site, inner.declining)
         self._folder = folder.absolute() / "sbatch"
         self._lock = threading.RLock()
         self._held_jobs = HeldJobs(client, site.partition)
@@ -50,14 +54,20 @@ class SbatchExecutor:
             self._progress.chmod(0o1733)  # users' jobs put files there
         except OSError as error:
             raise InputError(f"{self._progress} cannot be made: {error.strerror}") from error
-        self._arriving = Arriving()
         self._heartbeat = None if site.heartbeat is None else Heartbeat(site.heartbeat)
+        self._arriving = Arriving(rules, self._inner.declining.limit)
+        self._begun: set[AttemptKey] = set()
 
     # ------------------------------------------------------------------------------------------------- to see
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes as Slurm has them. Raises NoAnswer."""
-        self._statuses = self._inner.inventory()
+        """All nodes as Slurm has them, less what it has given to others. Raises NoAnswer."""
+        with self._lock:
+            self._look_at_jobs(self._site.poll_s / 2)
+            live = self._live()
+            ours = [int(job.entry["job_id"]) for origin, job in self._jobs.items() if origin in live]
+            parts = [part for attempt in live.values() for part in attempt.holds(self._jobs.get(attempt.origin or ""))]
+        self._statuses = self._inner.inventory(ours, parts)
         return self._statuses
 
     def observe(self) -> tuple[Observation, ...]:
@@ -72,6 +82,7 @@ class SbatchExecutor:
             for attempt in self._attempts.values():
                 try:
                     found.append(self._look(attempt, self._jobs.get(attempt.origin or ""), unusable))
+                    self._learn(attempt, found[-1])
                 except OSError as error:
                     reason = f"its record cannot be written: {error.strerror}"
                     found.append(Observation(key=attempt.key, state=AttemptState.UNREACHABLE, reason=reason))
@@ -95,6 +106,16 @@ class SbatchExecutor:
             self._teller.marks_hold(attempt, job)
         return attempt.look(job, unusable)
 
+    def _learn(self, attempt: SbatchAttempt, seen: Observation) -> None:
+        """Hear of those that begin, and of those that end, whether their limit leaves room again."""
+        if seen.state is AttemptState.RUNNING and attempt.key not in self._begun:
+            self._begun.add(attempt.key)
+            names = tuple(slot.node for slot in attempt.placement)
+            self._inner.declining.began(attempt.who, attempt.origin or "", names)
+        elif seen.state is AttemptState.ENDED and attempt.key in self._begun:
+            self._begun.discard(attempt.key)
+            self._inner.declining.freed(attempt.who)
+
     def _unusable(self) -> frozenset[str]:
         """Nodes that take no jobs as of now, not as of the last `inventory`. Raises NoAnswer."""
         try:
@@ -117,7 +138,7 @@ class SbatchExecutor:
     def arrivals(self) -> tuple[Arrival, ...]:
         """Jobs that users submitted, as of the last `observe`."""
         with self._lock:
-            nodes = [status.node for status in self._statuses]
+            nodes = [status.hardware for status in self._statuses]
             return tuple(self._arriving.arrivals(self._jobs.values(), self._live(), nodes))
 
     # ------------------------------------------------------------------------------------------------- to act
@@ -141,6 +162,7 @@ class SbatchExecutor:
                 if job is None or not job.waits:
                     said = "knows nothing of its job any more" if job is None else "does not have its job wait any more"
                     raise Refused(f"Slurm {said}")
+                self._check_time(order, job)
                 attempt = self._record(order, job)
             if job is not None and job.waits and job.restarts == attempt.record["restarts"]:
                 try:
@@ -149,15 +171,32 @@ class SbatchExecutor:
                     self._drop(attempt)
                     raise Refused(f"{error} (job {job.target})") from None
 
+    def _check_time(self, order: Order, job: HeldJob) -> None:
+        """Raises Declined where Slurm would not start it now: for a limit, or as its time reaches into a
+        reservation."""
+        declining = self._inner.declining
+        limit = declining.limit(who(job))
+        if limit is not None:
+            raise Declined(f"Slurm starts no more jobs of its user: {limit}", ELSEWHERE_S)
+        limit_min = number(job.entry.get("time_limit"))
+        now_s = time.time()
+        until_s = now_s + limit_min * 60.0 if limit_min else float("inf")
+        for one in self._inner.reservations:
+            names = tuple(slot.node for slot in order.placement if slot.node in one.nodes)
+            if names and one.start_s < until_s:
+                why = f"{one.says(now_s)}, and its time limit reaches into that"
+                raise Declined(f"node {names[0]} {why}", declining.avoid(one.says(now_s), job.origin, names))
+
     def _record(self, order: Order, job: HeldJob) -> SbatchAttempt:
         count = node_count(job)
         if len(order.placement) != count:
             raise Refused(f"Slurm gives it {count} nodes, its placement has {len(order.placement)}")
         attempt = SbatchAttempt(self._folder, order.key)
-        nodes = [status.node for status in self._statuses]
+        names = {slot.node for slot in order.placement}
+        nodes = [status.node for status in self._statuses if status.node.name in names]
         try:
             attempt.write(
-                origin=job.origin, restarts=job.restarts, status=job.status,
+                origin=job.origin, restarts=job.restarts, status=job.status, who=list(who(job)),
                 placement=[[slot.node, slot.gpus, slot.cpus] for slot in order.placement],
                 memory_mib=memory_share_mib(job, nodes), uid=job.uid,
                 progress=None if job.task is not None else str(self._progress / f"{job.token}.json"),

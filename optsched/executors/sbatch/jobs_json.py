@@ -118,6 +118,11 @@ class HeldJob:
         return not self.waits and not self.over
 
 
+def who(job: HeldJob) -> tuple[int, str, str]:
+    """Whose limits it counts against: its user, account and QOS."""
+    return job.uid, str(job.entry.get("account") or ""), str(job.entry.get("qos") or "")
+
+
 class HeldJobs:
     """Asks Slurm for all jobs that job_submit.lua has marked.
 

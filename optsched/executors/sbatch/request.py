@@ -14,6 +14,7 @@ from ..base import Request
 from ..slurm.nodes import number, words
 from .hints import Hints, hints_of
 from .jobs_json import HeldJob
+from .rules import NONE, Rules
 
 GPUS = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z_][^:=]*))?(?:[:=](\d+))?")
 ONE_NODE = Locality(node=1.0, rack=0.0, cluster=0.0)
@@ -30,20 +31,26 @@ class Unplanned(Exception):
     """No order can start such a job; says why in a clause."""
 
 
-def request_of(job: HeldJob, nodes: Sequence[Node]) -> Request:
-    """What `job` asks for, on a cluster of `nodes`. Raises Unplanned."""
+def request_of(job: HeldJob, nodes: Sequence[Node], rules: Rules = NONE) -> Request:
+    """What `job` asks for, on a cluster of `nodes`, by the `rules` of the site. Raises Unplanned."""
     entry = job.entry
     hints = hints_of(f"{entry.get('comment') or ''} {entry.get('extra') or ''}")
     command = str(entry.get("command") or "")
     limit_min = number(entry.get("time_limit"))
     batch = entry.get("batch_flag") is not False
+    stoppable, unsaved = rules.may_be_stopped(entry, hints.preempt)
+    stated = _job(job, nodes, hints, command or str(entry.get("name") or ""))
     return Request(
-        job=_job(job, nodes, hints, command or str(entry.get("name") or "")),
+        job=replace(
+            stated, min_run_s=rules.min_run_s, max_preemptions=rules.max_preemptions,
+            # what may not be requeued, or has somebody at its terminal, is not to be stopped
+            preemptible=batch and bool(entry.get("requeue")) and stoppable,
+        ),
         argv=("sbatch" if batch else "salloc", *(_split(command) or [str(entry.get("name") or "")])),
         directory=str(entry.get("current_working_directory") or "/"), user_id=job.uid,
         account=str(entry.get("account") or "") or None, limit_s=limit_min * 60.0 if limit_min else None,
-        saves=True if hints.save_s is not None else None, grace_s=hints.grace_s, total_steps=hints.steps,
-        faults=hints.faults,
+        saves=True if hints.save_s is not None else None, preempt_unsaved=unsaved, grace_s=hints.grace_s,
+        total_steps=hints.steps, faults=hints.faults,
     )
 
 
@@ -63,12 +70,9 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
         raise Unplanned("it is heterogeneous")
     if entry.get("required_nodes") and held.key is None:
         raise Unplanned("it names its nodes")
-    batch = entry.get("batch_flag") is not False
     common: dict[str, Any] = {
         "id": held.target, "user": str(entry.get("user_name") or held.uid), "command": command[:1000],
         "weight": hints.weight, "duration_s": hints.duration_s,
-        # what may not be requeued, or has somebody at its terminal, is not to be stopped
-        "preemptible": batch and bool(entry.get("requeue")) and hints.preempt,
     }
     profile = Profile(
         checkpoint_s=hints.save_s or 0.0, restore_s=hints.restore_s or 0.0, startup_s=hints.start_s or 0.0

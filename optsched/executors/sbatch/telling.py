@@ -1,11 +1,14 @@
 """What Slurm is told of attempts: to let a job go, to ask it to stop, to put it back into its queue."""
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from ..base import SAVED_AND_STOPPED, NoAnswer, NodeStatus, Refused
 from ..slurm.client import SlurmClient
+from ..slurm.declining import ELSEWHERE_S, Declining
+from ..slurm.site import Site
 from .attempt import SbatchAttempt
 from .hints import hints_of
 from .jobs_json import ON_HOLD, HeldJob
@@ -19,11 +22,24 @@ SILENT = ("does not respond", "is in no known state")
 REQUEUE = ("scontrol", "requeuehold")
 
 
+SAID = re.compile(r" ?\[not started: [^\]]*\]")
+"""What this adds to the comment of a job that Slurm did not start."""
+
+
+def unsaid(job: HeldJob) -> str:
+    """The job's comment without that."""
+    return SAID.sub("", _comment(job))
+
+
+def _comment(job: HeldJob) -> str:
+    return str(job.entry.get("comment") or "")
+
+
 class Teller:
     """Tells; `told_s` is when it last did, after which what was seen of jobs before is stale."""
 
-    def __init__(self, client: SlurmClient) -> None:
-        self._client = client
+    def __init__(self, client: SlurmClient, site: Site, declining: Declining) -> None:
+        self._client, self._site, self._declining = client, site, declining
         self.told_s = -float("inf")
 
     def tell(self, *words: str) -> None:
@@ -45,11 +61,12 @@ class Teller:
                 "scontrol", "update", f"jobid={job.target}",
                 f"ReqNodeList={','.join(slot.node for slot in attempt.placement)}",
                 "StartTime=now",  # else a requeued job waits two minutes
+                *([f"Comment={unsaid(job)}"] if SAID.search(_comment(job)) else []),
                 f"AdminComment=optsched {job.token} {attempt.key}",
                 *([] if memory_mib is None else [f"MinMemoryNode={memory_mib}"]),
             )
         try:
-            attempt.write(release=True)
+            attempt.write(release=True, released_s=attempt.record.get("released_s") or time.time())
             self.tell("scontrol", "release", job.target)
         except Refused as error:
             raise NoAnswer(str(error)) from None
@@ -92,8 +109,10 @@ class Teller:
             return None
         if job.waits:
             if attempt.stop is None and not again:
-                _give_up(attempt, statuses)
+                self._give_up(attempt, job, statuses)
             return ("scontrol", "hold", job.target) if job.priority and attempt.stop else None
+        if attempt.stop is not None and "lost" in attempt.stop:
+            attempt.write(stop=None)  # it began while it was being given up
         if again:  # Slurm has started it once more
             return (*REQUEUE, job.target)
         stop = attempt.stop
@@ -106,6 +125,31 @@ class Teller:
                 attempt.write(stop={**stop, "forced": True})
             return (*REQUEUE, job.target)
         return None if stop.get("told") else self._signal(job)
+
+    def _give_up(self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]) -> None:
+        """Have an attempt stop that waits in Slurm for a node that takes no jobs any more, or has for too long; the
+        job's comment says why. Raises NoAnswer, Refused, OSError."""
+        released_s = attempt.record.get("released_s")
+        if released_s is None:
+            return
+        names = tuple(slot.node for slot in attempt.placement)
+        closed = next((
+            one for one in statuses
+            if one.node.name in names and not one.usable and not (one.reason or "").startswith(SILENT)
+        ), None)
+        if closed is not None:
+            lost, retry_s = f"node {closed.node.name} {closed.reason}", ELSEWHERE_S
+        elif attempt.mine(job) and time.time() > released_s + self._site.gives_up_s(job.reason):
+            lost = f"Slurm did not start it: {job.reason}"
+            retry_s = self._declining.declined(job.reason, attempt.who, attempt.origin or "", names)
+            if self._declining.limit(attempt.who) is not None:
+                retry_s = ELSEWHERE_S  # until there is room it is barred with all others alike
+        else:
+            return
+        attempt.write(stop={"asked_s": time.time(), "grace_s": 0.0, "lost": lost, "retry_s": retry_s})
+        with suppress(NoAnswer, Refused):
+            said = f"{unsaid(job)} [not started: {lost.replace(']', ')')}]"
+            self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={said.strip()}")
 
     def _signal(self, job: HeldJob) -> tuple[str, ...]:
         """How a job is asked to stop: its steps are signalled, and where there are none its batch script with all that
@@ -151,13 +195,3 @@ class Teller:
             return False
         return True
 
-
-def _give_up(attempt: SbatchAttempt, statuses: Sequence[NodeStatus]) -> None:
-    """An attempt that waits in Slurm for a node that takes no jobs any more is to stop."""
-    for slot in attempt.placement:
-        status = next((one for one in statuses if one.node.name == slot.node), None)
-        if status is not None and not status.usable and not (status.reason or "").startswith(SILENT):
-            with suppress(OSError):
-                lost = f"node {slot.node} {status.reason}"
-                attempt.write(stop={"asked_s": time.time(), "grace_s": 0.0, "lost": lost})
-            return

@@ -1,5 +1,6 @@
 """One attempt as the executor knows it: what its files say, and what Slurm says of its job."""
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from ..local.attempt_folder import NEVER_STARTED, AttemptFolder
 from ..local.endings import checked, number
 from .batch import job_name, parts
 from .jobs import SlurmJob
+from .others import MIB_PER_GIB, Part
 
 SETTLE_S = 5.0
 """So long a submission whose answer was lost may take to be seen."""
@@ -54,6 +56,18 @@ class SlurmAttempt:
         user = None if self.folder.spec is None else self.folder.spec["user"]
         return os.geteuid() if user is None else int(user["uid"])
 
+    @property
+    def made_s(self) -> float:
+        """When it was to be started, Unix time."""
+        return time.time() if self.folder.spec is None else float(self.folder.spec["made_s"])
+
+    def holds(self) -> list[tuple[str, Part]]:
+        """What it takes of its nodes."""
+        return [
+            (node["name"], Part(int(node["gpus"]), int(node["cpus"]), math.ceil(node["memory_gib"] * MIB_PER_GIB)))
+            for node in self.folder.nodes
+        ]
+
     def submitted(self, part: int, job_id: int) -> None:
         """Keep under which number Slurm has a part of it. Raises OSError."""
         self.job_ids[part] = job_id
@@ -78,12 +92,16 @@ class SlurmAttempt:
         """That it is to end."""
         return self.folder.stop_record()
 
-    def write_stop(self, grace_s: float | None, overdue: str | None, mode: int, lost: str | None = None) -> None:
+    def write_stop(
+        self, grace_s: float | None, overdue: str | None, mode: int, lost: str | None = None,
+        retry_s: float | None = None,
+    ) -> None:
         """Have its agents end it, after `grace_s` by force: they keep the deadline, each by its own clock; `lost` is
-        why, where nobody asked for it. Raises OSError."""
+        why, where nobody asked for it, and `retry_s` is set where Slurm declined it. Raises OSError."""
         until_s = 0.0 if grace_s is None else None
         record = {
             "asked_s": time.time(), "grace_s": grace_s, "until_monotonic_s": until_s, "overdue": overdue, "lost": lost,
+            "retry_s": retry_s,
         }
         self.folder.write_stop(record, mode)
         if self.folder.spec is not None and self.folder.spec["user"] is not None:
@@ -226,6 +244,8 @@ class SlurmAttempt:
     def _with_ending(self, job: SlurmJob | None, missing: Sequence[str]) -> Observation:
         common = self._summary(AttemptState.ENDED, ())
         status, reason = self._told(job, missing)
+        begun = bool(self._endings) or common.started_s is not None
+        retry_s = None if begun else (self.stop_record() or {}).get("retry_s")
         endings = list(self._endings.values())
         ends = [ending["ended_s"] for ending in endings if ending["ended_s"] is not None]
         peaks = [ending["peak_memory_gib"] for ending in endings if ending["peak_memory_gib"] is not None]
@@ -234,6 +254,7 @@ class SlurmAttempt:
             key=self.key, state=AttemptState.ENDED, gpu_ids=common.gpu_ids, started_s=common.started_s,
             ended_s=max(ends, default=None), exit_status=status, reason=reason, progress=common.progress,
             output=common.output, peak_memory_gib=sum(peaks) if peaks else None, cpu_s=sum(used) if used else None,
+            retry_s=number(retry_s),
         )
 
     def _told(self, job: SlurmJob | None, missing: Sequence[str]) -> tuple[int | None, str | None]:

@@ -42,6 +42,7 @@ class SlurmClient:
         self._environment = {
             "PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C",
             "SLURM_BITSTR_LEN": "0",  # tasks of arrays are listed whole
+            "SLURM_TIME_FORMAT": "%s",  # seconds since the epoch, whatever the time zone
         }
         named = conf or os.environ.get("SLURM_CONF")
         if named is not None:

@@ -3,20 +3,23 @@
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ...cluster import Node
 from ...errors import InputError
-from ..base import KEY, AttemptKey, AttemptState, NoAnswer, NodeStatus, Observation, Order, Refused
+from ..base import KEY, AttemptKey, AttemptState, Declined, NoAnswer, NodeStatus, Observation, Order, Refused
 from ..local.attempt_folder import keys
 from ..local.taking import take
 from . import batch
 from .attempt import ORPHAN_GRACE_S, SlurmAttempt
 from .client import SlurmClient
+from .declining import Declining
 from .jobs import SlurmJob, ask_jobs
 from .nodes import SlurmNode, ask_nodes
+from .others import Others, Part, Reservation, ask_reservations, reserved, together, without
 from .site import Site
 
 NODES_EVERY = 5
@@ -46,33 +49,62 @@ class SlurmExecutor:
         self._nodes: dict[str, SlurmNode] = {}
         self._nodes_s = self._jobs_s = -float("inf")
         self._jobs: Jobs = {}
+        self._others = Others(client)
+        self.declining = Declining()
+        self.reservations: list[Reservation] = []
         found = keys(self._attempts_folder)
         self._attempts = {key: SlurmAttempt(self._attempts_folder, key) for key in found}
+        self._begun: set[AttemptKey] = set()
         with suppress(NoAnswer):
             self._look_at_nodes()
             if not self._nodes:
                 os.close(self._lock_fd)
                 raise InputError(f"Slurm has no nodes {site.describe(declared)}; see `sinfo`")
+        self._nodes_s = -float("inf")  # whoever asks next may know more of what is ours
 
     # ------------------------------------------------------------------------------------------------- to see
 
-    def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes as Slurm has them, in its order. Raises NoAnswer."""
+    def inventory(
+        self, ours: Iterable[int] = (), parts: Iterable[tuple[str, Part]] = ()
+    ) -> tuple[NodeStatus, ...]:
+        """All nodes as Slurm has them, in its order, less what it has given to others. Raises NoAnswer.
+
+        Jobs with the numbers `ours`, which hold `parts` of nodes, are not others'.
+        """
         with self._lock:
             if time.monotonic() >= self._nodes_s + NODES_EVERY * self.site.poll_s:
-                self._look_at_nodes()
-            return tuple(node.status for node in self._nodes.values())
+                self._look_at_nodes(ours, parts)
+            return tuple(self._tried(node.status) for node in self._nodes.values())
 
-    def _look_at_nodes(self) -> None:
+    def _tried(self, status: NodeStatus) -> NodeStatus:
+        why = self.declining.node(status.node.name) if status.usable else None
+        return status if why is None else replace(status, usable=False, reason=f"starts nothing, says Slurm: {why}")
+
+    def _look_at_nodes(self, ours: Iterable[int] = (), parts: Iterable[tuple[str, Part]] = ()) -> None:
         try:
             names = self.site.reserved(self.client)
             found = ask_nodes(self.client, self._declared, self.site.partition)
+            nodes = {node.status.node.name: node for node in found if names is None or node.status.node.name in names}
+            held = self._others.held(nodes, {*ours, *self._numbers()})
+            self.reservations = ask_reservations(self.client, self.site.reservation)
         except Refused as error:
             raise NoAnswer(str(error)) from None
+        own = together([*parts, *(part for attempt in self._going() for part in attempt.holds())])
         self._nodes = {
-            node.status.node.name: node for node in found if names is None or node.status.node.name in names
+            name: replace(node, status=without(
+                reserved(node.status, self.reservations, time.time()), held.get(name, Part()), own.get(name, Part())
+            ))
+            for name, node in nodes.items()
         }
         self._nodes_s = time.monotonic()
+
+    def _going(self) -> Iterable[SlurmAttempt]:
+        return (attempt for attempt in self._attempts.values() if attempt.ended is None)
+
+    def _numbers(self) -> set[int]:
+        """Those of our jobs, as far as they are known."""
+        known = {number for attempt in self._attempts.values() for number in attempt.job_ids.values()}
+        return known | {job.id for attempt in self._going() for job in self._own(attempt)}
 
     def observe(self) -> tuple[Observation, ...]:
         """All attempts that were started or killed and are not forgotten. Raises NoAnswer."""
@@ -83,8 +115,19 @@ class SlurmExecutor:
             for key, attempt in self._attempts.items():
                 jobs = self._jobs.get(key, [])
                 found.append(attempt.look(self._own(attempt), self._mode))
+                self._learn(attempt, found[-1])
                 self._see_to(attempt, jobs)
             return tuple(found)
+
+    def _learn(self, attempt: SlurmAttempt, seen: Observation) -> None:
+        """Hear of those that begin, and of those that end, whether their limit leaves room again."""
+        if seen.state is AttemptState.RUNNING and attempt.key not in self._begun:
+            self._begun.add(attempt.key)
+            nodes = tuple(node["name"] for node in attempt.folder.nodes)
+            self.declining.began(attempt.uid, attempt.key.job, nodes)
+        elif seen.state is AttemptState.ENDED and attempt.key in self._begun:
+            self._begun.discard(attempt.key)
+            self.declining.freed(attempt.uid)
 
     def _look_at_jobs(self, young_s: float = 0.0) -> None:
         """Ask Slurm, unless that was done less than `young_s` ago. Raises NoAnswer."""
@@ -114,6 +157,10 @@ class SlurmExecutor:
         with self._lock:
             attempt = self._attempts.get(order.key)
             if attempt is None:
+                uid = os.geteuid() if order.user is None else order.user
+                limit = self.declining.limit(uid)
+                if limit is not None:
+                    raise Declined(f"Slurm starts no more jobs of its user: {limit}", self.declining.left_s(uid))
                 attempt, fresh = self._record(order), True
             elif attempt.ended or attempt.folder.spec is None or not attempt.unsubmitted() or attempt.stop_record():
                 return
@@ -131,6 +178,7 @@ class SlurmExecutor:
     def _record(self, order: Order) -> SlurmAttempt:
         if not self._nodes:
             self.inventory()
+            self._nodes_s = -float("inf")  # whoever asks next may know more of what is ours
         attempt = SlurmAttempt(self._attempts_folder, order.key)
         spec = batch.specification(order, self._nodes, attempt.folder)
         try:
@@ -236,16 +284,25 @@ class SlurmExecutor:
                 self.client.ask("scancel", "--quiet", *(str(job.id) for job in unwanted))
 
     def _cannot_start(self, attempt: SlurmAttempt) -> bool:
-        """Whether a node that it waits for takes no jobs any more; then it is given up. One that is silent is waited
-        for: it answers again soon, or else Slurm says that it is down."""
-        for node in attempt.folder.nodes:
-            known = self._nodes.get(node["name"])
-            if known is None or known.status.usable or known.silent:
-                continue
-            with suppress(OSError):
-                why = f"node {node['name']} {known.status.reason}"
-                attempt.write_stop(ORPHAN_GRACE_S, None, self._mode, lost=why)
-                return True
+        """Whether a node that it waits for takes no jobs any more, or Slurm has had it wait for too long; then it is
+        given up. A node that is silent is waited for: it answers again soon, or else Slurm says that it is down."""
+        names = tuple(node["name"] for node in attempt.folder.nodes)
+        late = next((
+            job.reason for job in self._own(attempt)
+            if job.waits and time.time() > attempt.made_s + self.site.gives_up_s(job.reason)
+        ), None)
+        known = (self._nodes.get(name) for name in names)
+        closed = next((node for node in known if node is not None and not node.status.usable and not node.silent), None)
+        if closed is not None:
+            why, retry_s = f"node {closed.status.node.name} {closed.status.reason}", AGAIN_S
+        elif late is not None:
+            why = f"Slurm did not start it: {late}"
+            retry_s = self.declining.declined(late, attempt.uid, attempt.key.job, names)
+        else:
+            return False
+        with suppress(OSError):
+            attempt.write_stop(ORPHAN_GRACE_S, None, self._mode, lost=why, retry_s=retry_s)
+            return True
         return False
 
     # ------------------------------------------------------------------------------------------------- the rest

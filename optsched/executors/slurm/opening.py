@@ -31,6 +31,7 @@ def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
         partition=slurm.partition, reservation=slurm.reservation, account=slurm.account, options=slurm.options,
         poll_s=float(slurm.poll), python=slurm.python,
         heartbeat=_heartbeat(slurm) if slurm.sbatch else None,
+        start_timeout_s=float(slurm.start_timeout),
     )
     declared = {node.name: node for part in settings.nodes for node in part.nodes()}
     if slurm.sbatch and os.geteuid() != 0:
@@ -41,8 +42,9 @@ def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
     if not slurm.sbatch:
         return executor
     from ..sbatch.executor import SbatchExecutor
+    from ..sbatch.rules import Rules
 
-    return SbatchExecutor(settings.attempts, executor, client, site)
+    return SbatchExecutor(settings.attempts, executor, client, site, Rules.of(slurm))
 
 
 def _heartbeat(slurm: "SlurmSettings") -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from ...hostlist import expand_hostlist
 from ..base import NoAnswer
 from .client import SlurmClient
+from .declining import LIMIT, SURE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class Site:
     `account` is who pays, `options` are further words for sbatch. Slurm is asked every `poll_s` seconds. `python` runs
     agents on the nodes, None for the controller's own. `heartbeat` is the file by which job_submit.lua
     knows that a controller runs, None where no jobs are held.
+    What Slurm has not started after `start_timeout_s` is taken back.
     """
 
     partition: str | None = None
@@ -28,6 +30,7 @@ class Site:
     poll_s: float = 1.0
     python: str | None = None
     heartbeat: Path | None = None
+    start_timeout_s: float = 60.0
 
     def words(self) -> list[str]:
         """What each sbatch is given."""
@@ -49,6 +52,10 @@ class Site:
         if found is None:
             raise NoAnswer(f"scontrol does not say which nodes reservation {self.reservation} has")
         return frozenset(split_nodes(found[1]))
+
+    def gives_up_s(self, reason: str) -> float:
+        """For how long Slurm may have a job wait for that reason."""
+        return min(SURE_S, self.start_timeout_s) if LIMIT.match(reason) else self.start_timeout_s
 
     def describe(self, declared: Collection[str]) -> str:
         """A clause that says which nodes are meant."""

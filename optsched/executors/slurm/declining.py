@@ -1,0 +1,100 @@
+"""What Slurm does not start, by its own reasons: when that is tried again, and what else is not tried until then."""
+
+import re
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+FIRST_S, LONGEST_S = 15.0, 300.0
+ELSEWHERE_S = 5.0
+"""After so long a job is tried on other nodes than those that were at fault."""
+SURE_S = 5.0
+"""A limit is Slurm's answer to all jobs alike; so long one is waited for that is about to be seen to have ended."""
+LIMIT = re.compile(r"(?i)(qos|assoc|account|invalid|max)")
+OF_NODES = re.compile(r"(?i)(reqnode|reserv|node)")
+OF_THE_JOB = re.compile(r"(?i)(partition|licen|bad|begintime|dependency|jobarray|deadline|jobheld)")
+
+
+@dataclass(slots=True)
+class Bar:
+    """Nothing alike is tried before `until_s` (monotonic), as Slurm said `why` so many `times` in a row. `last` is
+    the job of which it did."""
+
+    why: str
+    last: str
+    times: int = 0
+    until_s: float = 0.0
+
+    def raise_again(self) -> float:
+        """For how long it is up now."""
+        seconds = min(LONGEST_S, FIRST_S * 2.0 ** min(self.times, 10))
+        self.times += 1
+        self.until_s = time.monotonic() + seconds
+        return seconds
+
+
+class Declining:
+    """Remembers for whom (`who`: what a limit may be of), on which nodes, and of which jobs Slurm has started
+    nothing."""
+
+    def __init__(self) -> None:
+        self._bars: dict[Hashable, Bar] = {}
+        self._last_on: dict[str, str] = {}
+
+    def declined(self, why: str, who: Hashable, job: str, nodes: tuple[str, ...]) -> float:
+        """Slurm has not started `job` of `who` on `nodes`; after how many seconds that is tried again.
+
+        A limit bars all jobs of `who`; what is up to the nodes bars these; what may be up to them does as soon as it
+        was so for two jobs.
+        """
+        if LIMIT.match(why):
+            return self._raise(("who", who), why, job)
+        if OF_NODES.match(why):
+            return self.avoid(why, job, nodes)
+        if not OF_THE_JOB.match(why):
+            for name in nodes:
+                if self._last_on.get(name, job) != job:
+                    self._raise(("node", name), why, job)
+                self._last_on[name] = job
+        return self._raise(("job", job), why, job)
+
+    def avoid(self, why: str, job: str, nodes: tuple[str, ...]) -> float:
+        """Try nothing on these nodes for a while; after how many seconds `job` is tried elsewhere."""
+        for name in nodes:
+            self._raise(("node", name), why, job)
+        return ELSEWHERE_S
+
+    def _raise(self, what: Hashable, why: str, job: str) -> float:
+        bar = self._bars.setdefault(what, Bar(why, job))
+        bar.why, bar.last = why, job
+        return bar.raise_again()
+
+    def began(self, who: Hashable, job: str, nodes: tuple[str, ...]) -> None:
+        """Slurm has started one."""
+        for what in (("who", who), ("job", job), *(("node", name) for name in nodes)):
+            self._bars.pop(what, None)
+        for name in nodes:
+            self._last_on.pop(name, None)
+
+    def freed(self, who: Hashable) -> None:
+        """A job of `who` has ended, so that a limit may leave room again."""
+        bar = self._bars.get(("who", who))
+        if bar is not None:
+            bar.until_s = 0.0
+
+    def limit(self, who: Hashable) -> str | None:
+        """Why no job of `who` is tried now; None if one is."""
+        return self._why(("who", who))
+
+    def left_s(self, who: Hashable) -> float:
+        """For how long none is."""
+        bar = self._bars.get(("who", who))
+        return 0.0 if bar is None else max(0.0, bar.until_s - time.monotonic())
+
+    def node(self, name: str) -> str | None:
+        """Why no job is tried on that node now; None if one is."""
+        return self._why(("node", name))
+
+    def _why(self, what: Hashable) -> str | None:
+        bar = self._bars.get(what)
+        return bar.why if bar is not None and time.monotonic() < bar.until_s else None

@@ -1,0 +1,163 @@
+"""What Slurm has given to others on our nodes: to jobs that are not ours, and to reservations."""
+
+import json
+import re
+import time
+from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..base import NoAnswer, NodeStatus
+from .client import SlurmClient
+from .nodes import gpus, number
+from .site import split_nodes
+
+HOLDING = "RUNNING,COMPLETING,SUSPENDED,CONFIGURING,STOPPED,SIGNALING,STAGE_OUT,RESIZING"
+SOON_S = 300.0
+"""So long before a reservation begins its nodes take no more jobs, however short these are."""
+MIB_PER_GIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a node. `gpus` None: nobody knows, and all may be meant."""
+
+    gpus: int | None = 0
+    cpus: int = 0
+    memory_mib: int = 0
+
+    def __add__(self, other: "Part") -> "Part":
+        both = None if self.gpus is None or other.gpus is None else self.gpus + other.gpus
+        return Part(both, self.cpus + other.cpus, self.memory_mib + other.memory_mib)
+
+
+Parts = Mapping[str, Part]
+
+
+def together(parts: Iterable[tuple[str, Part]]) -> dict[str, Part]:
+    """Sums by node."""
+    found: dict[str, Part] = {}
+    for name, part in parts:
+        found[name] = found.get(name, Part()) + part
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes on which others' jobs are not started from `start_s` to `end_s` (Unix times)."""
+
+    name: str
+    start_s: float
+    end_s: float
+    nodes: frozenset[str]
+
+    def says(self, now_s: float) -> str:
+        """A clause on a node of it."""
+        if self.start_s <= now_s:
+            return f"is reserved ({self.name})"
+        return f"is reserved in {(self.start_s - now_s) / 60:.0f} min ({self.name})"
+
+
+class Others:
+    """Asks for jobs that hold something; what each holds is asked once."""
+
+    def __init__(self, client: SlurmClient) -> None:
+        self._client = client
+        self._known: dict[tuple[int, str], dict[str, Part]] = {}
+
+    def held(self, names: Container[str], ours: Container[int]) -> dict[str, Part]:
+        """By node, what is held of the nodes `names` by jobs whose numbers are not among `ours`.
+
+        Raises NoAnswer, Refused.
+        """
+        text = self._client.ask("squeue", "-h", "--all", f"--states={HOLDING}", "-o", "%A|%S|%N")
+        there = [line.split("|", 2) for line in text.splitlines()]
+        jobs = [
+            (int(job), since) for job, since, nodes in there
+            if int(job) not in ours and any(name in names for name in split_nodes(nodes))
+        ]
+        if any(job not in self._known for job in jobs):
+            new = read_holdings(self._client.ask("squeue", "--json"), {job for job, _ in jobs})
+            self._known |= {job: new.get(job[0], {}) for job in jobs if job not in self._known}
+        self._known = {job: self._known[job] for job in jobs}
+        return together((name, part) for parts in self._known.values() for name, part in parts.items())
+
+
+def read_holdings(text: str, which: Container[int]) -> dict[int, dict[str, Part]]:
+    """What jobs hold, by number and node, from the JSON of squeue. Raises NoAnswer where it is something else."""
+    try:
+        entries = [entry for entry in json.loads(text)["jobs"] if int(entry["job_id"]) in which]
+        return {int(entry["job_id"]): _holding(entry) for entry in entries}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NoAnswer(f"Slurm's JSON of its jobs is not understood: {error!r}") from None
+
+
+def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
+    given = entry.get("job_resources") or {}
+    listed = given.get("allocated_nodes") if "allocated_nodes" in given else given.get("nodes", {}).get("allocation")
+    by_node = {one.get("nodename") or one.get("name"): one for one in listed or []}
+    details = entry.get("gres_detail") or []
+    nodes = split_nodes(entry["nodes"]) if entry["nodes"] else []
+    asked = ",".join(str(entry.get(f"tres_per_{what}") or "") for what in ("node", "job", "task", "socket"))
+    unknown = None if "gpu" in asked else 0  # one that completes is listed without
+    found = {}
+    for i, name in enumerate(nodes):
+        one = by_node.get(name, {})
+        memory = one.get("memory_allocated", (one.get("memory") or {}).get("allocated"))
+        count = sum(many for _, many in gpus(details[i])) if i < len(details) else unknown
+        found[name] = Part(count, _cores(one), number(memory) or 0)
+    return found
+
+
+def _cores(allocated: Mapping[str, Any]) -> int:
+    counted = (allocated.get("cpus") or {}).get("count") if isinstance(allocated.get("cpus"), Mapping) else None
+    if counted is not None:
+        return number(counted) or 0
+    sockets = allocated.get("sockets") or {}
+    return sum(
+        state == "allocated" for socket in (sockets.values() if isinstance(sockets, Mapping) else ())
+        for state in (socket.get("cores") or {}).values()
+    )
+
+
+def ask_reservations(client: SlurmClient, but: str | None) -> list[Reservation]:
+    """Reservations that are in effect or will be, except that named `but`. Raises NoAnswer, Refused."""
+    text = client.ask("scontrol", "--oneliner", "show", "reservation")
+    return [one for one in read_reservations(text) if one.name != but and one.end_s > time.time()]
+
+
+def read_reservations(text: str) -> list[Reservation]:
+    """Reservations in what scontrol prints, its times in seconds since the epoch."""
+    line = re.compile(r"^ReservationName=(\S+) StartTime=(\d+) EndTime=(\d+) .*?\bNodes=(\S+)", re.MULTILINE)
+    return [
+        Reservation(found[1], float(found[2]), float(found[3]), frozenset(split_nodes(found[4])))
+        for found in line.finditer(text)
+    ]
+
+
+def without(status: NodeStatus, held: Part, ours: Part) -> NodeStatus:
+    """The node less what others hold of it, but never less than what `ours` hold already."""
+    node = status.node
+    if held == Part() or not status.usable:
+        return status
+    taken = node.gpus if held.gpus is None else min(held.gpus, node.gpus)
+    left = max(node.gpus - taken, min(ours.gpus or 0, node.gpus))
+    said = f"others hold {node.gpus - left} of its {node.gpus} GPUs" if left < node.gpus else None
+    if node.gpus and not left:
+        return replace(status, usable=False, reason="has none of its GPUs left by jobs of others", whole=node)
+    less = replace(
+        node, gpus=left,
+        cpus=None if node.cpus is None else max(node.cpus - held.cpus, min(ours.cpus, node.cpus)),
+        memory_gib=None if node.memory_gib is None else max(
+            node.memory_gib - held.memory_mib / MIB_PER_GIB, min(ours.memory_mib / MIB_PER_GIB, node.memory_gib)
+        ),
+    )
+    return replace(status, node=less, reason=said, whole=node)
+
+
+def reserved(status: NodeStatus, reservations: Collection[Reservation], now_s: float) -> NodeStatus:
+    """The node closed to new jobs where a reservation has it, or will within `SOON_S`."""
+    found = [one for one in reservations if status.node.name in one.nodes and one.start_s <= now_s + SOON_S]
+    if not found or not status.usable:
+        return status
+    return replace(status, usable=False, reason=min(found, key=lambda one: one.start_s).says(now_s))

@@ -1,0 +1,123 @@
+"""What Slurm has given to others is taken off, and what it did not start is not tried at once again."""
+
+import json
+from typing import Any
+
+import pytest
+
+from optsched.cluster import Node
+from optsched.executors.base import NoAnswer, NodeStatus
+from optsched.executors.slurm import declining as module
+from optsched.executors.slurm.declining import Declining
+from optsched.executors.slurm.others import (
+    Part,
+    Reservation,
+    read_holdings,
+    read_reservations,
+    reserved,
+    together,
+    without,
+)
+from optsched.executors.slurm.site import Site
+
+OLD: dict[str, Any] = {
+    "job_id": 7, "nodes": "n[1-2]", "gres_detail": ["gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:3)"],
+    "tres_per_node": "gres:gpu:2", "job_resources": {"allocated_nodes": [
+        {"nodename": "n1", "memory_allocated": 100, "sockets": {"0": {"cores": {"0": "allocated", "1": "unallocated"}},
+                                                                "1": {"cores": {"0": "allocated"}}}},
+        {"nodename": "n2", "memory_allocated": 200, "sockets": {"0": {"cores": {"3": "allocated"}}}},
+    ]},
+}
+NEW: dict[str, Any] = {**OLD, "job_resources": {"nodes": {"allocation": [
+    {"name": "n1", "cpus": {"count": 2, "used": 0}, "memory": {"used": 0, "allocated": 100}},
+    {"name": "n2", "cpus": {"count": 1, "used": 0}, "memory": {"used": 0, "allocated": 200}},
+]}}}
+NODE = NodeStatus(node=Node(name="n1", gpu_type="h100", gpus=4, cpus=32, memory_gib=100.0))
+RESERVATIONS = """\
+ReservationName=maint StartTime=1000 EndTime=2000 Duration=00:16:40 Nodes=n[1-2],m4 NodeCnt=3 CoreCnt=96 \
+Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES TRES=cpu=96 Users=root State=INACTIVE
+ReservationName=lic StartTime=1000 EndTime=2000 Duration=00:16:40 Nodes=(null) NodeCnt=0 CoreCnt=0 Flags=ANY_NODES
+"""
+
+
+def test_what_jobs_hold() -> None:
+    for entry in (OLD, NEW):
+        text = json.dumps({"jobs": [entry, {**entry, "job_id": 8}]})
+        assert read_holdings(text, {7}) == {7: {"n1": Part(2, 2, 100), "n2": Part(1, 1, 200)}}
+    completes = {**OLD, "gres_detail": [], "job_resources": {}}
+    assert read_holdings(json.dumps({"jobs": [completes]}), {7})[7]["n1"] == Part(None)
+    plain = {**completes, "tres_per_node": ""}
+    assert read_holdings(json.dumps({"jobs": [plain]}), {7})[7]["n1"] == Part(0)
+    assert together([("a", Part(1, 2, 3)), ("a", Part(1)), ("b", Part(None)), ("b", Part(1))]) == {
+        "a": Part(2, 2, 3), "b": Part(None),
+    }
+    for wrong in ("", "[]", '{"jobs": [{}]}', '{"jobs": [7]}'):
+        with pytest.raises(NoAnswer, match="is not understood"):
+            read_holdings(wrong, {7})
+
+
+def test_a_node_less_what_others_hold() -> None:
+    assert without(NODE, Part(), Part(4)) is NODE
+    less = without(NODE, Part(3, 8, 10240), Part())
+    assert (less.node.gpus, less.node.cpus, less.node.memory_gib, less.usable) == (1, 24, 90.0, True)
+    assert (less.hardware, less.reason) == (NODE.node, "others hold 3 of its 4 GPUs")
+    ours = without(NODE, Part(None, 40, 10**9), Part(2, 4, 1024))
+    assert (ours.node.gpus, ours.node.cpus, ours.node.memory_gib) == (2, 4, 1.0)  # never less than what is ours
+    none = without(NODE, Part(None), Part())
+    assert (none.usable, none.node) == (False, NODE.node)
+    cores = without(NODE, Part(0, 8), Part())
+    assert (cores.node.gpus, cores.node.cpus, cores.reason) == (4, 24, None)
+
+
+def test_reservations() -> None:
+    found = read_reservations(RESERVATIONS)
+    assert found[0] == Reservation("maint", 1000.0, 2000.0, frozenset({"n1", "n2", "m4"}))
+    assert [one.nodes for one in found[1:]] == [frozenset()]
+    assert read_reservations("No reservations in the system\n") == []
+    assert reserved(NODE, found, 0.0).usable
+    assert reserved(NODE, found, 800.0).reason == "is reserved in 3 min (maint)"
+    assert reserved(NODE, found, 1500.0).reason == "is reserved (maint)"
+    assert reserved(NodeStatus(node=Node(name="n3")), found, 1500.0).usable
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    at = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: at[0])
+    return at
+
+
+def test_a_limit_bars_all_alike(now: list[float]) -> None:
+    asked, waits = Declining(), []
+    for _ in range(8):
+        waits.append(asked.declined("QOSMaxGRESPerUser", 1000, "a", ("n1",)))
+        assert asked.limit(1000) == "QOSMaxGRESPerUser" and asked.limit(1001) is None and asked.node("n1") is None
+        now[0] += waits[-1]
+        assert asked.limit(1000) is None
+    assert waits == [15.0, 30.0, 60.0, 120.0, 240.0, 300.0, 300.0, 300.0]
+    asked.declined("AssocGrpGRES", 1000, "a", ("n1",))
+    asked.freed(1000)
+    assert asked.limit(1000) is None
+    asked.began(1000, "a", ("n1",))
+    assert asked.declined("AssocGrpGRES", 1000, "a", ("n1",)) == 15.0
+
+
+def test_a_node_is_avoided_that_starts_nothing(now: list[float]) -> None:
+    """Of two jobs; or as soon as it is said to be the node."""
+    asked = Declining()
+    assert asked.declined("Resources", 1, "a", ("n1",)) == 15.0
+    assert asked.declined("Resources", 1, "a", ("n1",)) == 30.0  # one that asks for too much closes no node
+    assert asked.node("n1") is None
+    asked.declined("Resources", 1, "b", ("n1",))
+    assert asked.node("n1") == "Resources"
+    assert asked.declined("ReqNodeNotAvail, Reserved for maintenance", 1, "a", ("n2", "n3")) == 5.0
+    assert asked.node("n2") == asked.node("n3") == "ReqNodeNotAvail, Reserved for maintenance"
+    for job in ("a", "b"):
+        asked.declined("PartitionTimeLimit", 1, job, ("n4",))
+    assert asked.node("n4") is None and asked.limit(1) is None
+
+
+def test_how_long_slurm_may_have_it_wait() -> None:
+    site = Site(start_timeout_s=60.0)
+    reasons = ("None", "Resources", "QOSMaxJobsPerUserLimit", "AssocGrpGRES")
+    assert [site.gives_up_s(reason) for reason in reasons] == [60.0, 60.0, 5.0, 5.0]

@@ -1,0 +1,138 @@
+"""What Slurm gives to others and does not start for us: limits of a QOS, reservations, jobs that were there before."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from optsched.control.api.views import reason_of
+from optsched.control.explaining import explain_job
+from optsched.control.scene import scene
+from optsched.executors.slurm import declining
+
+from .slurm_cluster import SlurmCluster, missing_accounting, slurm_cluster
+from .test_sbatch_controller import NOBODY, Lab, lab
+
+WAITS = "until test -e go-$SLURM_JOB_NAME; do sleep 0.05; done"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    reason = missing_accounting()
+    if reason is not None:
+        pytest.skip(reason)
+    with slurm_cluster(nodes=4, gpus=4, holds=True, accounting=True) as made:
+        made.slurm("sacctmgr", "-i", "add", "qos", "small", "set", "MaxTRESPerUser=gres/gpu=4")
+        made.slurm("sacctmgr", "-i", "modify", "user", "nobody", "set", "qos+=small")
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Slurm did not start is tried again sooner than usual."""
+    monkeypatch.setattr(declining, "FIRST_S", 3.0)
+
+
+def start(here: Lab, name: str, *words: str) -> str:
+    return here.submit(WAITS, "--gres=gpu:4", f"--job-name={name}", *words)
+
+
+def go(here: Lab, *names: str) -> None:
+    for name in names:
+        (here.folder / f"go-{name}").touch()
+
+
+def nodes_of(here: Lab, job: str) -> list[str]:
+    return [slot.node for attempt in here.job(job).attempts[-1:] for slot in attempt.placement]
+
+
+def turn(here: Lab, seconds: float) -> None:
+    end_s = time.monotonic() + seconds
+    here.until(lambda: time.monotonic() > end_s)
+
+
+def test_a_limit_of_a_qos(cluster: SlurmCluster) -> None:
+    """Jobs over it hold no GPUs, say why, and start when there is room again; others have those GPUs."""
+    with lab(cluster) as here:
+        small = [start(here, "small", "--qos=small") for _ in range(4)]
+        here.until(lambda: here.controller.state.barred)
+        runs = [job for job in small if here.status(job) == "running"]
+        wait = [job for job in small if job not in runs]
+        assert len(runs) == 1
+        others = [start(here, "others") for _ in range(3)]
+        here.until(lambda: all(here.status(job) == "running" for job in others))
+        assert [here.status(job) for job in wait] == ["waiting"] * 3
+        now_s = here.controller.clock.now_s()
+        for job in wait:
+            assert "QOSMaxGRESPerUser" in (reason_of(here.controller, here.job(job), now_s) or "")
+        barred = [job for job in wait if job in here.controller.state.barred]
+        said = explain_job(scene(here.controller), barred[0]).sentences[0]
+        assert said.endswith("Slurm starts no more jobs of its user: QOSMaxGRESPerUser.")
+        comments = cluster.slurm("squeue", "-h", "--qos=small", "-t", "PENDING", "-o", "%k").split("\n")
+        assert "[not started: Slurm did not start it: QOSMaxGRESPerUser]" in comments
+        (here.folder / "go-small").touch()
+        here.until(lambda: all(here.status(job) == "completed" for job in small))
+        assert all(here.job(job).held is None and here.job(job).faults == 0 for job in small)
+        assert cluster.slurm("squeue", "-h", "-t", "all", "-j", wait[0], "-o", "[%k]").strip() in ("[]", "[(null)]")
+        go(here, "others")
+        here.until(lambda: all(here.status(job) == "completed" for job in others))
+
+
+def test_reservations(cluster: SlurmCluster) -> None:
+    """Nobody is stopped for one who could not start there; who would run into one starts elsewhere."""
+    cluster.slurm("scontrol", "create", "reservation", "reservationname=now", "users=root", "nodes=n1,n2",
+                  "starttime=now", "duration=60", "flags=ignore_jobs")
+    cluster.slurm("scontrol", "create", "reservation", "reservationname=later", "users=root", "nodes=n3",
+                  "starttime=now+30minutes", "duration=60")
+    try:
+        with lab(cluster, more='start_timeout = "8s"\n') as here:
+            long = start(here, "long", "--time=60", "--comment=optsched: save=1s")
+            here.until(lambda: here.status(long) == "running")
+            short = start(here, "short")
+            here.until(lambda: here.status(short) == "running")
+            assert (nodes_of(here, long), nodes_of(here, short)) == (["n4"], ["n3"])
+            more = [start(here, "more", "--time=1") for _ in range(2)]
+            turn(here, 3)
+            assert [here.status(job) for job in (long, short, *more)] == ["running"] * 2 + ["waiting"] * 2
+            assert not any(here.job(job).attempts for job in more)
+            assert here.controller.state.nodes["n1"].reason == "is reserved (now)"
+            cluster.slurm("scontrol", "delete", "reservationname=now")
+            here.until(lambda: all(here.status(job) == "running" for job in more))
+            go(here, "long", "short", "more")
+            here.until(lambda: all(here.status(job) == "completed" for job in (long, short, *more)))
+            assert here.job(long).preemptions == 0
+    finally:
+        for word in cluster.slurm("scontrol", "--oneliner", "show", "reservation").split():
+            if word.startswith("ReservationName="):
+                cluster.slurm("scontrol", "delete", word)
+
+
+def test_jobs_that_were_there_before(cluster: SlurmCluster) -> None:
+    """They keep what they hold, also suspended, and there is so much less to give."""
+    words = ("--partition=all", "--time=10", "--mem=100", "--output=/dev/null", "--wrap=sleep 600")
+    before = [
+        cluster.as_user(NOBODY, "sbatch", "--parsable", f"--nodelist={node}", f"--gres=gpu:{gpus}", *words).strip()
+        for node, gpus in (("n1", 3), ("n2", 4), ("n3", 4))
+    ]
+    with lab(cluster) as here:
+        here.until(lambda: len(cluster.slurm("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()) == 3)
+        cluster.slurm("scontrol", "suspend", before[1])
+        here.until(lambda: sum(one.node.gpus for one in here.controller.statuses if one.usable) == 5)
+        jobs = [start(here, "job0")]
+        here.until(lambda: here.status(jobs[0]) == "running")
+        jobs += [start(here, f"job{gpus}", f"--gres=gpu:{gpus}") for gpus in (1, 2)]
+        here.until(lambda: here.status(jobs[1]) == "running")
+        assert (nodes_of(here, jobs[0]), nodes_of(here, jobs[1])) == (["n4"], ["n1"])
+        assert {one.node.name: (one.node.gpus, one.usable) for one in here.controller.statuses} == {
+            "n1": (1, True), "n2": (4, False), "n3": (4, False), "n4": (4, True),
+        }
+        turn(here, 2)
+        assert not here.job(jobs[2]).attempts
+        cluster.slurm("scancel", before[2])
+        here.until(lambda: here.status(jobs[2]) == "running")
+        assert nodes_of(here, jobs[2]) == ["n3"]
+        cluster.slurm("scontrol", "resume", before[1])
+        cluster.slurm("scancel", *before)
+        go(here, "job0", "job1", "job2")
+        here.until(lambda: all(here.status(job) == "completed" for job in jobs))
+        here.until(lambda: all(one.node.gpus == 4 and one.usable for one in here.controller.statuses))
