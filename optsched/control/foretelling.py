@@ -133,7 +133,7 @@ def _rows(answer: Answer) -> list[tuple[str, str, str]]:
         rows.append(("GPUs", [f"{one.gpus}" for one in courses]))
         rows.append(("GPUs held until then", ["-" if one.gpu_use is None else f"{one.gpu_use:.1%}" for one in courses]))
         rows.append(("preemptions", [f"{one.preemptions}" for one in courses]))
-    return [(what, *(texts if len(texts) > 1 else (*texts, "-"))) for what, texts in rows]  # type: ignore[misc]
+    return [(what, *(texts if len(texts) > 1 else (*texts, "-"))) for what, texts in rows]
 
 
 def _jobs(count: int) -> str:
