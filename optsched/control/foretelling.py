@@ -11,12 +11,15 @@ from ..duration import human
 from ..errors import InputError, OptschedError
 from ..files import plain
 from .foresight import Outlook
-from .what_if import LIMITS, Answer, Change, Course, what_if
+from .what_if import LIMITS, ROUGH, Answer, Change, Course, what_if
 
 TIME_LIMIT_S = 20.0
 """Wall clock for an answer; what is reached by then is told."""
 GRACE_S = 20.0
 """So long after its time limit the process is ended: Python has to start, and a round is not interrupted."""
+
+MOST_LISTED = 5
+"""So many jobs are named that start first."""
 
 
 class NoForecast(OptschedError):
@@ -59,7 +62,7 @@ def told(answer: Answer, now_s: float, shown: frozenset[str] | None = None) -> d
         answer = _masked(answer, shown)
     return {
         "asked": plain(answer.change),
-        "sentences": _sentences(answer),
+        "sentences": [*_sentences(answer), *_next(answer, shown)],
         "rows": [{"what": what, "before": before, "after": after} for what, before, after in _rows(answer)],
         "jobs": answer.jobs,
         "before": _course(answer.before, answer.mean_jct_s[0], job, now_s, shown),
@@ -86,14 +89,17 @@ def _course(
         "started": len(course.start_s), "completed": len(course.end_s), "mean_jct_s": mean_jct_s,
         "last_end_s": _last_s(course), "gpus": course.gpus, "gpu_use": course.gpu_use,
         "preemptions": course.preemptions, "never": course.never,
-        "starts": {
-            name: now_s + start_s for name, start_s in sorted(course.start_s.items(), key=lambda one: one[::-1])
-            if start_s > 0 and (shown is None or name in shown)
-        },
+        "starts": {name: now_s + start_s for name, start_s in _starts(course, shown)},
     }
     if job is not None:
         found |= {"start_s": _at(course.start_s.get(job), now_s), "end_s": _at(course.end_s.get(job), now_s)}
     return found
+
+
+def _starts(course: Course, shown: frozenset[str] | None) -> list[tuple[str, float]]:
+    """The jobs that do not run now and were seen to start, the first first."""
+    known = course.start_s if shown is None else {one: course.start_s[one] for one in course.start_s if one in shown}
+    return sorted(((name, start_s) for name, start_s in known.items() if start_s > 0), key=lambda one: one[::-1])
 
 
 def _at(seconds: float | None, now_s: float) -> float | None:
@@ -110,8 +116,10 @@ def _rows(answer: Answer) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, list[str]]] = []
     job = answer.change.job
     if job is not None:
-        rows.append((f"{job} starts", [_start(one, job) for one in courses]))
-        rows.append((f"{job} ends", [_end(one, job) for one in courses]))
+        for what, told_of in ((f"{job} starts", _start), (f"{job} ends", _end)):
+            rows.append((what, [told_of(one, job) for one in courses]))
+            if answer.change.submit is not None:
+                rows[-1][1][0] = "-"  # it is not there
     if answer.after is not None:
         if answer.jobs:
             rows.append((f"mean completion time of {_jobs(answer.jobs)}",
@@ -125,7 +133,7 @@ def _rows(answer: Answer) -> list[tuple[str, str, str]]:
         rows.append(("GPUs", [f"{one.gpus}" for one in courses]))
         rows.append(("GPUs held until then", ["-" if one.gpu_use is None else f"{one.gpu_use:.1%}" for one in courses]))
         rows.append(("preemptions", [f"{one.preemptions}" for one in courses]))
-    return [(what, *(texts if len(texts) > 1 else (*texts, "-"))) for what, texts in rows]  # type: ignore[misc]
+    return [(what, *(texts if len(texts) > 1 else (*texts, "-"))) for what, texts in rows]
 
 
 def _jobs(count: int) -> str:
@@ -167,7 +175,10 @@ def _sentences(answer: Answer) -> list[str]:
     before_s, after_s = answer.mean_jct_s
     if before_s is not None and after_s is not None:
         which = "there are" if complete else f"that complete {_within(after)} in both cases"
-        said.append(f"The {_jobs(answer.jobs)} {which} would complete {_sooner(before_s, after_s)} on average.")
+        when = f"{_sooner(before_s, after_s)} on average"
+        if answer.rough and abs(before_s - after_s) < ROUGH * before_s:
+            when = f"at about the same time on average: less than {ROUGH:.0%} cannot be told"
+        said.append(f"The {_jobs(answer.jobs)} {which} would complete {when}.")
     if not complete:
         said.append(f"{len(answer.before.end_s)} of {_jobs(answer.before.jobs)} complete {_within(after)} as things "
                     f"are, {len(after.end_s)} of {after.jobs} if so.")
@@ -178,6 +189,15 @@ def _sentences(answer: Answer) -> list[str]:
     if lost:
         said.append(f"These could never run: {', '.join(lost)}.")
     return said
+
+
+def _next(answer: Answer, shown: frozenset[str] | None) -> list[str]:
+    """Who starts first, where not all was seen that was asked for."""
+    last = answer.after or answer.before
+    if answer.before.in_time and last.in_time:
+        return []
+    listed = ", ".join(f"{name} in {human(start_s)}" for name, start_s in _starts(last, shown)[:MOST_LISTED])
+    return [f"First to start{' then' if answer.after else ''}: {listed}."] if listed else []
 
 
 def _when(course: Course, job: str) -> str:

@@ -65,7 +65,7 @@ class Handover:
         site = Site(
             queues={queue.name: queue for queue in queues}, flavors={flavor.name: flavor for flavor in flavors},
             workloads=workloads, steered=given.kueue.queues or names, gpu=given.kubernetes.gpu,
-            step=given.kueue.step, runs_s=float(given.runs),
+            step=given.kueue.step, runs_s=float(given.runs), preempt_unsaved=given.preempt_unsaved,
         )
         seen = view(site, now_s)
         faults = {one.id: one.faults for one in workloads if one.faults and one.queue in site.steered}

@@ -30,7 +30,8 @@ TINY = 1e-9
 class Site:
     """All there is: `gpu` is the resource that is a GPU. `steered` are the names of the queues whose Workloads are
     decided on, `step` is what a step between two priorities in use counts in weight, `runs_s` how long a Workload is
-    believed to run that says nothing of it."""
+    believed to run that says nothing of it. Those that do not say that they save give way only with
+    `preempt_unsaved`."""
 
     queues: Mapping[str, Queue]
     flavors: Mapping[str, Flavor]
@@ -39,6 +40,7 @@ class Site:
     gpu: str
     step: float
     runs_s: float
+    preempt_unsaved: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,8 @@ class _Capacity:
             weight = min(MOST_WEIGHT, weight * _impatience(one, left_s, now_s))
         job = Job(
             id=one.id, submit_s=min(one.created_s, now_s), user=one.namespace, weight=weight, modes=tuple(modes),
-            preemptible=queue.preempts, profile=Profile(checkpoint_every_s=every_s or NEVER_SAVES_S),
+            preemptible=queue.preempts and (every_s is not None or site.preempt_unsaved),
+            profile=Profile(checkpoint_every_s=every_s or NEVER_SAVES_S),
         )
         if current is None:
             again = Suspended(job=one.id, remaining_s=left_s, preemptions=one.evictions) if one.evictions else None

@@ -100,6 +100,7 @@ def test_nothing_is_believed_to_outlast_its_limit(lab: Learned) -> None:
         lab.submit(f"j{i}", 8, 50.0, job={"user": "bob", "command": "x"}, limit_s=10.0)
     lab.run(600)
     assert lab.believed("bob", "x", limit_s=600.0) == 600.0
+    assert lab.believed("bob", "y", stated_s=900.0, limit_s=600.0) == 600.0
 
 
 def test_that_a_job_saves_is_not_told_from_others(lab: Learned) -> None:

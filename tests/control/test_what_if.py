@@ -235,6 +235,10 @@ def test_what_was_seen_is_said_where_time_is_up(lab: Lab, monkeypatch: pytest.Mo
     assert said["before"]["starts"] == {
         name: view.instance.now_s + start_s for name, start_s in cut.before.start_s.items() if start_s > 0
     }
+    first = next(iter(said["after"]["starts"]))
+    assert said["sentences"][-1].startswith(f"First to start then: {first} in ")
+    hidden = told(cut, 0.0, frozenset())
+    assert f"{first} " not in " ".join(hidden["sentences"]) and not hidden["after"]["starts"]
     monkeypatch.setattr("optsched.control.what_if.time", Passing())
     alone = told(what_if(view, Change(job="j3"), time_limit_s=20.0), view.instance.now_s)["sentences"]
     assert alone[0].startswith("j3 does not start within") and "still wait" in alone[1]
@@ -249,6 +253,11 @@ def test_many_jobs_are_seen_roughly(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
     assert rough.before.complete and exact.before.complete and rough.before != exact.before
     assert rough.mean_jct_s[0] == pytest.approx(exact.mean_jct_s[0], rel=0.03)
     assert any("the rougher" in note for note in rough.notes) and exact.notes == ()
+    monkeypatch.undo()
+    tiny = what_if(view, Change(submit=Job(id="x", gpus=1, duration_s=1.0)), time_limit_s=120.0)
+    said = told(tiny, 0.0)
+    assert "at about the same time on average: less than 1% cannot be told" in said["sentences"][1]
+    assert [row["before"] for row in said["rows"][:2]] == ["-", "-"]
 
 
 def test_over_the_api_and_on_the_command_line(tmp_path: Path) -> None:

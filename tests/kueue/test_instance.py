@@ -12,11 +12,14 @@ from .memory import Memory
 from .objects import GPU, NOW_S, admitted, cluster_queue, flavor, workload
 
 
-def seen(memory: Memory, steered: tuple[str, ...] = (), step: float = 4.0) -> View:
+def seen(
+    memory: Memory, steered: tuple[str, ...] = (), step: float = 4.0, preempt_unsaved: bool = False
+) -> View:
     queues, flavors, workloads = memory.read()
     found = view(Site(
         queues={one.name: one for one in queues}, flavors={one.name: one for one in flavors}, workloads=workloads,
         steered=steered or [one.name for one in queues], gpu=GPU, step=step, runs_s=3600.0,
+        preempt_unsaved=preempt_unsaved,
     ), NOW_S)
     load_instance(dump_instance(found.instance), "it", accept_never=True)  # raises for what is no instance
     return found
@@ -104,6 +107,9 @@ def test_one_that_does_not_say_that_it_saves_loses_all() -> None:
     found = instance(admitted(workload("one", 4), NOW_S - 600))
     assert found.running[0].last_checkpoint_s is None
     assert (found.jobs[0].profile.checkpoint_every_s or 0) > 1e8
+    assert not found.jobs[0].preemptible
+    memory = Memory(admitted(workload("one", 4), NOW_S - 600))
+    assert seen(memory, preempt_unsaved=True).instance.jobs[0].preemptible
 
 
 def test_one_that_runs_for_longer_than_it_said() -> None:
