@@ -9,12 +9,13 @@ class OutOfTimeError(Exception):
 
 
 class Deadline:
-    """An instant of `time.monotonic`."""
+    """An instant of `time.monotonic`; `ends` says whether there is one."""
 
-    __slots__ = ("_at_s",)
+    __slots__ = ("_at_s", "ends")
 
     def __init__(self, at_s: float = math.inf) -> None:
         self._at_s = at_s
+        self.ends = math.isfinite(at_s)
 
     def check(self) -> None:
         """Raise OutOfTimeError once it has passed."""
