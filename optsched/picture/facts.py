@@ -112,11 +112,15 @@ def level_unit(name: str) -> str:
     return units.pop() if len(units) == 1 else ""
 
 
+HUGE = 1e21
+"""From here on a number is written with an exponent."""
+
+
 def quantity(value: float | None, unit: str) -> str:
     """A number as people read it: thousands separated, at most four significant decimals."""
     if value is None:
         return "none"
-    rounded = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+    rounded = f"{value:,.0f}" if 1000 <= abs(value) < HUGE else f"{value:,.4g}"
     return f"{rounded} {unit}".strip()
 
 
@@ -128,4 +132,4 @@ def percent(share: float | None) -> str:
         return "0 %"
     if share < 0.0001:
         return "below 0.01 %"
-    return f"{100 * share:.3g} %" if share < 1 else f"{100 * share:,.0f} %"
+    return f"{100 * share:,.0f} %" if 1 <= share < HUGE else f"{100 * share:.3g} %"

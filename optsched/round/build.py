@@ -12,6 +12,7 @@ from ..instance import Instance, Placement, Running
 from ..job import Job
 from ..objectives import Objective, fastest_s, isolated_s
 from ..physics import placed_rate, power_w
+from .deadline import NEVER, Deadline
 from .facts import Facts, read_facts
 from .held import Held, held_by
 from .model import Bools, Floats, Ints, Kind, RoundModel, is_second
@@ -34,6 +35,7 @@ def build(
     blocked: Sequence[Placement] = (),
     reserved: Sequence[tuple[Placement, float]] = (),
     keep: Collection[str] = (),
+    deadline: Deadline = NEVER,
 ) -> RoundModel:
     """The round model of a checked instance at `now_s`.
 
@@ -41,7 +43,8 @@ def build(
     others at once (decisions are made at events); without, they stay idle (see `value`). `blocked` is held by jobs
     that are being saved and come free during the round. `reserved` are places promised to a job some seconds from
     now: until then others may use them if they are done by then (backfill); the rows do not see this, only packing.
-    `keep` are running jobs that must be kept for reasons of their own.
+    `keep` are running jobs that must be kept for reasons of their own. Raises OutOfTimeError where the model is not
+    ready by the `deadline`.
 
     A running job must be kept where its own rules forbid its preemption, and where it would complete before it could
     be saved. One that was preempted before must also be kept until it has run, since it came back, `facts.SETTLE`
@@ -50,16 +53,20 @@ def build(
     preempted at most 1 + t / (SETTLE c) times in t seconds of running if each time costs c, and loses at most
     c + t / SETTLE.
     """
-    facts = read_facts(instance, keep)
+    facts = read_facts(instance, keep, deadline)
+    deadline.check()
     classes, class_of = node_classes(instance.cluster)
     kept, must, count = facts.kept, facts.must, len(facts.jobs)
     running = [(facts.jobs[j], facts.entry(j)) for j in kept.tolist()]
     held = held_by(instance, class_of, running, blocked)
     pinned = [
-        one for one in pinned_options(instance, facts.jobs, facts.running, facts.patterns)
+        one for one in pinned_options(instance, facts.jobs, facts.running, facts.patterns, deadline)
         if not must[one.job] and not (one.kind == Kind.ALONE and must[one.partner])
     ]
-    flat, table, first_pattern, patterns_of = _flatten(instance.cluster, classes, facts, held, sharing=bool(pinned))
+    flat, table, first_pattern, patterns_of = _flatten(
+        instance.cluster, classes, facts, held, deadline, sharing=bool(pinned)
+    )
+    deadline.check()
 
     # ---- options by job: keep, every pattern (unless the job must be kept), those on the GPUs of running jobs
     is_running = np.zeros(count, dtype=np.int64)
@@ -88,11 +95,12 @@ def build(
     finish_s = begins_s + (facts.remaining_s[job] + np.where(stays, 0.0, facts.lost_work_s[job])) / rate
     swap_s = finish_s - facts.save_s[job]
     extra_s = SpareRoom(instance.cluster, classes, held).swap_costs(
-        table, (facts.cost_s - facts.setup_left_s)[kept], ~must[kept]
+        table, (facts.cost_s - facts.setup_left_s)[kept], ~must[kept], deadline
     )
     swap_s[fresh] += extra_s[pattern[fresh]]
     swap_s[keeps[must[kept]]] = finish_s[keeps[must[kept]]]  # nothing is weighed against a job that must be kept
     finish_s, swap_s = np.maximum(finish_s, SHORTEST_S), np.maximum(swap_s, SHORTEST_S)
+    deadline.check()
 
     # ---- values
     host, rival = np.full(len(job), -1, dtype=np.int64), np.full(len(job), -1, dtype=np.int64)
@@ -120,7 +128,7 @@ def build(
             for one in pinned
         ]
         held = held_by(instance, class_of, running + entries, blocked, guests)
-    built = build_rows(instance, classes, flat, table, held)
+    built = build_rows(instance, classes, flat, table, held, deadline)
     return RoundModel(
         instance=instance, objective=objective, round_s=round_s, refill=refill, blocked=tuple(blocked),
         reserved=tuple(reserved), classes=classes, class_of=class_of, jobs=tuple(facts.jobs),
@@ -134,15 +142,20 @@ def build(
 
 
 def _flatten(
-    cluster: Cluster, classes: tuple[NodeClass, ...], facts: Facts, held: Held, *, sharing: bool
+    cluster: Cluster, classes: tuple[NodeClass, ...], facts: Facts, held: Held, deadline: Deadline, *, sharing: bool
 ) -> tuple[list[Pattern], Columns, Ints, Ints]:
     """The patterns of all demands one after the other, also as columns; where those of each job begin, and how many
     they are. Where no cores can run short, those that only take fewer cores are left out."""
     demands = {id(own): own for own in facts.patterns}
-    tables = {key: columns(cluster, own) for key, own in demands.items()}
+    tables = {}
+    for key, own in demands.items():
+        deadline.check()
+        tables[key] = columns(cluster, own)
     if not sharing and not any(one.hungry for one in tables.values()) and _cores_to_spare(classes, held):
-        demands = {key: without_fewer_cores(cluster, own) for key, own in demands.items()}
-        tables = {key: columns(cluster, own) for key, own in demands.items()}
+        for key, own in demands.items():
+            deadline.check()
+            demands[key] = without_fewer_cores(cluster, own)
+            tables[key] = columns(cluster, demands[key])
     start: dict[int, tuple[int, int]] = {}
     flat: list[Pattern] = []
     for key, own in demands.items():

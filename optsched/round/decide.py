@@ -11,16 +11,18 @@ from .. import registry
 from ..errors import InputError, SolverUnavailable
 from ..instance import Instance, Placement
 from ..objectives import Objective, parse
-from .build import build
 from .model import Floats, RoundModel
 from .place import Packing, to_placement
-from .plan import JobRound, RoundSolution, RowPrice, decision
+from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision
+from .pose import nothing_new, pose
 from .realise import keep_all
 from .solver import RoundRequest
 from .verify import verify_round
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
+CHECK_SHARE, CHECK_S = 0.5, 3e-5
+"""Time kept free for checking a plan: a share of what posing the problem took, and at most so long for each job."""
 SAME = 1e-12
 """Values that differ by less than this fraction are equal, and the plan that came first stays."""
 
@@ -34,8 +36,8 @@ class _Best:
     packing: Packing | None = None
     jobs: tuple[JobRound, ...] = ()
     value: float = -math.inf
-    bound: float = math.inf
-    source: str = ""
+    bound: float = UNPROVED
+    source: str = "nothing"
     prices: Floats | None = None
     rejected: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -88,11 +90,11 @@ def decide(
     """Decide which jobs of a checked instance run from `now_s` until the next round, about `round_s` later.
 
     The plan that keeps every running job where it is always stands ready; `solver` (see `optsched list rounds`)
-    improves on it for at most `budget_s` seconds of wall clock, building the model included, or until the proven gap
-    is at most `gap`. Every plan is verified before it counts. `refill`, `blocked`, `reserved` and `keep` are those of
-    `build.build`;
-    `last` is the round before, whose prices are a good start. Model building and verification are not interrupted,
-    so that a budget shorter than these is overrun by them.
+    improves on it for at most `budget_s` seconds of wall clock, posing the problem included, or until the proven gap
+    is at most `gap`. Every plan is verified before it counts, for which some of the budget is kept free. `refill`,
+    `blocked`, `reserved` and `keep` are those of `build.build`;
+    `last` is the round before, whose prices are a good start. Where the budget is too short to pose the problem, fewer
+    waiting jobs are looked at, or none, nothing is proved, and `fallback` says so (see `pose`).
 
     Raises InputError for a faulty objective, solver name or limit, and where running jobs hold more than there is and
     may not be preempted.
@@ -103,18 +105,31 @@ def decide(
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
     goal = parse(objective) if isinstance(objective, str) else objective
     found = registry.round_solver(solver)
-    model = build(instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep)
+    posed = pose(
+        instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep, budget_s=budget_s
+    )
+    if posed is None:
+        as_before = nothing_new(instance, goal, round_s, refill=refill, solver=solver, seed=seed, budget_s=budget_s)
+        if not verify_round(instance, as_before.jobs, blocked):
+            return replace(as_before, wall_s=time.monotonic() - started_s)
+        posed = pose(  # somebody must leave, whatever time it takes to find out who
+            instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep, budget_s=math.inf
+        )
+        assert posed is not None
+    model, fallback = posed.model, posed.shortfall
     best = _Best(model)
-    best.prove(float(model.best_reduced(model.value).sum()), "each job alone")
-    fallback = None
+    if fallback is None:
+        best.prove(float(model.best_reduced(model.value).sum()), "each job alone")
     if model.jobs:
         reason = found.supports(model)
         if reason is not None:
             fallback = f"{solver} cannot decide this round: {reason}"
         else:
+            checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(model.jobs))
             request = RoundRequest(
-                model=model, deadline_s=started_s + budget_s, gap=gap, seed=seed, report_packing=best.offer,
-                report_bound=best.prove, report_prices=best.priced, note=best.notes.append,
+                model=model, deadline_s=started_s + budget_s - checks_s, gap=gap, seed=seed,
+                report_packing=best.offer, report_bound=best.prove if fallback is None else _proves_nothing,
+                report_prices=best.priced, note=best.notes.append,
                 prices={} if last is None else {row.name: row.price for row in last.prices}, options=options or {},
             )
             try:
@@ -134,11 +149,15 @@ def decide(
         raise InputError(f"running: these jobs cannot all go on, and some may not be preempted: {best.rejected[0]}")
     return RoundSolution(
         instance_name=instance.name, instance_hash=None, now_s=instance.now_s, round_s=round_s, refill=refill,
-        objective=goal.name, solver=solver, seed=seed, jobs=best.jobs, value=best.value,
+        objective=goal.name, solver=solver, seed=seed, jobs=(*best.jobs, *posed.waiting()), value=best.value,
         bound=max(best.bound, best.value), bound_source=best.source, prices=_row_prices(best),
         never=tuple(job.id for job in model.never), wall_s=time.monotonic() - started_s, fallback=fallback,
         notes=tuple(best.notes),
     )
+
+
+def _proves_nothing(bound: float, source: str) -> None:
+    """Take no bound of a round in which jobs were left out."""
 
 
 def job_rounds(packing: Packing) -> tuple[JobRound, ...]:

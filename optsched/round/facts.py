@@ -17,6 +17,7 @@ from ..physics import (
     remaining_after_preemption_s,
     unsaved_s,
 )
+from .deadline import Deadline
 from .model import Bools, Floats, Ints, is_second
 from .patterns import Pattern, patterns
 
@@ -61,9 +62,9 @@ class Facts:
         return entry
 
 
-def read_facts(instance: Instance, keep: Collection[str]) -> Facts:
+def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) -> Facts:
     """Read them off an instance; `keep` are running jobs that must be kept for reasons of their own."""
-    jobs, running, options, never = _active(instance)
+    jobs, running, options, never = _active(instance, deadline)
     count = len(jobs)
     kept = np.array([j for j, entry in enumerate(running) if entry is not None], dtype=np.int64)
     suspended = instance.suspended_job
@@ -122,7 +123,7 @@ def _rates(instance: Instance, entries: list[tuple[Job, Running]]) -> list[float
 
 
 def _active(
-    instance: Instance,
+    instance: Instance, deadline: Deadline
 ) -> tuple[list[Job], list[Running | None], list[tuple[Pattern, ...]], list[Job]]:
     cluster, caps, now_s = instance.cluster, gpu_caps(instance.tenants), instance.now_s
     key = "patterns by job", tuple(caps.items()), tuple(cluster.budgets.values())
@@ -139,6 +140,7 @@ def _active(
             continue
         found = known.get(id(job))
         if found is None:
+            deadline.check()
             found = job, patterns(cluster, caps, job)
         seen[id(job)] = found
         if entry is None and not found[1]:

@@ -1,10 +1,14 @@
 """What a round decides: who runs, where and how, how good that is, and what each capacity costs."""
 
+import sys
 from dataclasses import dataclass
 
 from ..instance import Instance, Placement
 from ..job import Mode
 from ..plan import CLOSED_GAP, Decision, Status
+
+UNPROVED = sys.float_info.max
+"""The bound where nothing is proved: no value is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..cluster import gpu_caps, quota_pool
 from ..instance import Instance
+from .deadline import Deadline
 from .held import Held
 from .model import Bools, Floats, Ints, Row
 from .patterns import Columns, NodeClass, Pattern
@@ -48,7 +49,8 @@ class _Entries:
 
 
 def build_rows(
-    instance: Instance, classes: tuple[NodeClass, ...], flat: Sequence[Pattern], table: Columns, held: Held
+    instance: Instance, classes: tuple[NodeClass, ...], flat: Sequence[Pattern], table: Columns, held: Held,
+    deadline: Deadline,
 ) -> BuiltRows:
     """All rows. Patterns (`flat`, `table`) that may use several classes count in the rows of the sets that contain all
     of them."""
@@ -62,6 +64,7 @@ def build_rows(
     inside: dict[int, Ints] = {}
     where: dict[int, Bools] = {}
     for mask in dict.fromkeys((*gpu_sets, *all_sets)):
+        deadline.check()
         within = np.array([bool(other) and not other & ~mask for other in masks], dtype=bool)
         inside[mask] = np.flatnonzero(within[table.mask]) if len(masks) else np.zeros(0, dtype=np.int64)
         where[mask] = np.array([bool(one.bit & mask) for one in classes], dtype=bool)[held.class_of]
@@ -73,11 +76,13 @@ def build_rows(
                     held.total(held.gpus, nodes[held.node]))
     numbers = {mask: i for i, mask in enumerate(masks)}
     for kind in classes:
+        deadline.check()
         here = np.flatnonzero(table.together & (table.mask == numbers.get(kind.bit, -1)))
         levels = sorted({slot for slot in table.slot[here].tolist() if slot > 1}, reverse=True)
         if levels:
             _slot_rows(entries, kind, levels, here, table.slot[here], held)
     for mask in all_sets:
+        deadline.check()
         own, on, nodes = inside[mask], [one for one in classes if one.bit & mask], where[mask]
         if any(one.node.cpus is None for one in on) and any(one.node.memory_gib is None for one in on):
             continue
@@ -99,7 +104,7 @@ def build_rows(
         ):
             total = sum((one.node.memory_gib or 0.0) * len(one.nodes) for one in on)
             entries.add(Row("memory", _name(on), total, mask), own, memory, held_memory)
-    _shared_rows(entries, instance, flat, held)
+    _shared_rows(entries, instance, flat, held, deadline)
     none = np.zeros(0)
     return BuiltRows(
         tuple(entries.rows),
@@ -157,7 +162,9 @@ def _slot_rows(
         )
 
 
-def _shared_rows(entries: _Entries, instance: Instance, flat: Sequence[Pattern], held: Held) -> None:
+def _shared_rows(
+    entries: _Entries, instance: Instance, flat: Sequence[Pattern], held: Held, deadline: Deadline
+) -> None:
     """Cluster resources, budgets, quotas (each tenant's own with what it may borrow, and all together)."""
     cluster = instance.cluster
     every = range(len(flat))
@@ -182,6 +189,7 @@ def _shared_rows(entries: _Entries, instance: Instance, flat: Sequence[Pattern],
     by_tenant = np.argsort(tenant_of, kind="stable")
     ends = np.searchsorted(tenant_of[by_tenant], np.arange(len(caps) + 1))
     for tenant, i in number.items():
+        deadline.check()
         own = by_tenant[ends[i]:ends[i + 1]]
         entries.add(Row("quota", f"tenant {tenant}", float(caps[tenant])), own, gpus[own], held.gang * (holder == i))
     pool = quota_pool(instance.tenants)

@@ -7,6 +7,7 @@ from ..instance import Instance, Placement, Running
 from ..job import Job, Mode
 from ..modes import Option
 from ..physics import cpus, gpus_by_type, memory_gib, placed_rate, sharing_rate, span
+from .deadline import Deadline
 from .model import Kind, is_second
 from .patterns import Pattern, node_classes
 
@@ -34,7 +35,8 @@ class Pinned:
 
 
 def pinned_options(
-    instance: Instance, jobs: Sequence[Job], running: Sequence[Running | None], patterns: Sequence[tuple[Pattern, ...]]
+    instance: Instance, jobs: Sequence[Job], running: Sequence[Running | None],
+    patterns: Sequence[tuple[Pattern, ...]], deadline: Deadline,
 ) -> list[Pinned]:
     """All such options, by job. Hosts that are alike take turns, so that not all guests are sent to the same few."""
     position = {job.id: j for j, job in enumerate(jobs)}
@@ -62,6 +64,7 @@ def pinned_options(
         if guest not in known:
             if pairs_left < len(alike):
                 continue
+            deadline.check()
             pairs_left -= len(alike)
             known[guest] = _offers(instance, jobs, j, patterns[j], alike)
         left = MOST_HOSTS
@@ -118,9 +121,12 @@ def _offers(
 ) -> list[_Offer]:
     """The kinds of hosts beside which a job can run, first where both together run fastest."""
     job = jobs[j]
+    sizes = {pattern.gpus for pattern in patterns}
     found: list[tuple[float, _Offer]] = []
     for kind, hosts in enumerate(alike):
         h, entry = hosts[0]
+        if entry.mode.gpus not in sizes:
+            continue
         host = jobs[h]
         if not sharing_rate(job.profile, host.profile) or not sharing_rate(host.profile, job.profile):
             continue

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..cluster import Cluster
+from .deadline import Deadline
 from .held import Held
 from .model import Floats
 from .patterns import Columns, NodeClass
@@ -26,7 +27,7 @@ class SpareRoom:
         self._most = [int(self.gpus[list(one.nodes)].max()) for one in classes]
         self._free = [int(self.gpus[list(one.nodes)].sum()) for one in classes]
 
-    def swap_costs(self, table: Columns, cost_s: Floats, preemptible: np.ndarray) -> Floats:
+    def swap_costs(self, table: Columns, cost_s: Floats, preemptible: np.ndarray, deadline: Deadline) -> Floats:
         """For each pattern the seconds that preempting others for it would cost: 0 where it fits beside all that
         run, else the mean of `cost_s` (by running job) over the jobs that could be preempted on its nodes, by GPUs
         held."""
@@ -40,6 +41,7 @@ class SpareRoom:
         found = []
         for key in table.key:
             if key not in known:
+                deadline.check()
                 mask, together, gpus, cpus, memory_gib = key
                 if mask not in members:
                     members[mask] = [kind.number for kind in self._classes if kind.bit & table.masks[mask]]

@@ -64,7 +64,8 @@ class _Search:
         self._packing_s = 0.0
 
     def run(self) -> None:
-        """First prices that are good enough for the gap, then exact ones, then exact programs."""
+        """First prices that are good enough for the gap, then exact ones, then exact programs. Prices are sought, and
+        what they say is tried once, even where the plan that keeps all would be enough."""
         request, options = self._request, len(self._model.value)
         prices = _start(self._priced, request.prices)
         if prices is None:
@@ -76,7 +77,7 @@ class _Search:
         tolerances = dict.fromkeys((max(finest, GAP_SHARE * request.gap), finest))
         found = None
         for tolerance in tolerances:
-            if self._is_done() or request.left_s() < 1.5 * self._packing_s:
+            if (found is not None and self._is_done()) or request.left_s() < 1.5 * self._packing_s:
                 return
             found = self._prices(prices, tolerance)
             prices = found.prices
@@ -106,7 +107,7 @@ class _Search:
         model, request = self._model, self._request
         reduced = self._priced.reduced_values(found.prices)
         for by_prices in (True, False):
-            if self._is_done() or request.left_s() < 1.5 * self._packing_s:
+            if (not by_prices and self._is_done()) or request.left_s() < 1.5 * self._packing_s:
                 return
             if by_prices:
                 wish = round_choice(model, one_guest_each(model, best_options(model, reduced), reduced), reduced)

@@ -1,0 +1,184 @@
+"""The solver `price` on what is hard for it: many rows, sharing, nodes that no row covers, gaps asked for."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+import optsched_solvers.price.dual as dual
+from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
+from optsched.objectives import parse
+from optsched.round.build import build
+from optsched.round.decide import decide, job_rounds
+from optsched.round.exact import program
+from optsched.round.model import RoundModel
+from optsched.round.place import Packing
+from optsched.round.realise import keep_all, realise_losers_first
+from optsched.round.solver import RoundRequest
+from optsched.round.verify import verify_round
+from optsched.traces.synth import generate
+from optsched_solvers.highs import maximise
+from optsched_solvers.price import SOLVER
+from optsched_solvers.price.guests import with_guest_rows
+from tests.oracles.round_brute_force import best_round, combinations_of
+
+from .large_rounds import with_quotas, with_sharing
+from .random_rounds import rounds
+from .settings import PATIENT
+from .test_solvers_agree import at_least, model_of
+
+
+def scarce_cores() -> Instance:
+    """A gang whose cores no single node has: it needs the node on which another job runs, which has to move for it."""
+    return Instance(
+        cluster=Cluster(nodes=(
+            Node(name="n0", gpu_type="a", gpus=1), Node(name="n1", gpu_type="a", gpus=3, cpus=5, memory_gib=32.0),
+        )),
+        jobs=(
+            Job(id="other", gpus=3, duration_s=85.0),
+            Job(id="runs", gpus=1, duration_s=48.0),
+            Job(id="late", gpus=3, duration_s=31.0, deadline_s=150.0, profile=Profile(cpus_per_gpu={2: 1.0})),
+        ),
+        running=(Running(
+            job="runs", mode=Mode(gpu_type="a", gpus=1), placement=(Slot(node="n0", gpus=1),), remaining_s=48.0,
+        ),),
+    )
+
+
+def test_what_found_no_room_on_nodes_is_placed_first() -> None:
+    instance = scarce_cores()
+    found = decide(instance, "tardiness", round_s=60.0, refill=False, budget_s=60.0)
+    assert {entry.id: entry.decision for entry in found.jobs} == {
+        "other": "wait", "runs": "migrate", "late": "start"
+    }
+    best, _ = best_round(build(instance, parse("tardiness"), 60.0, refill=False))
+    assert found.value == pytest.approx(best, rel=1e-9)
+    assert at_least(found.bound, best)
+
+
+@settings(PATIENT, max_examples=50)
+@given(rounds(most_jobs=14))
+def test_losers_first_is_never_less_than_what_must_be(instance: Instance) -> None:
+    """Whatever is wished for, each packing is a round that the verifier accepts."""
+    model = model_of(instance)
+    if not model.jobs:
+        return
+    packings: list[Packing] = []
+    wish = np.where(model.must, model.first[:-1], model.first[1:] - 1)
+    realise_losers_first(request_of(model, packings, []), wish, model.value)
+    assert packings
+    for packing in packings:
+        assert not verify_round(instance, job_rounds(packing))
+        assert (packing.chosen[model.must] >= 0).all()
+
+
+def request_of(
+    model: RoundModel, packings: list[Packing], bounds: list[float], *, left_s: float = 1e9, gap: float = 0.0
+) -> RoundRequest:
+    """A request that writes down what is reported."""
+
+    def keep(packing: Packing) -> bool:
+        packings.append(packing)
+        return True
+
+    return RoundRequest(
+        model=model, deadline_s=time.monotonic() + left_s, gap=gap, seed=0, report_packing=keep,
+        report_bound=lambda bound, _: bounds.append(bound), report_prices=lambda _: None, note=lambda _: None,
+    )
+
+
+@pytest.mark.parametrize("make", [lambda: with_quotas(3000, 4096, 600), lambda: with_sharing(3000, 4096)])
+def test_a_plan_and_a_bound_come_first(make: Callable[[], Instance]) -> None:
+    """Before the first look at the clock, which here says that all time is over."""
+    model = build(make(), parse("wct"), 300.0)
+    packings: list[Packing] = []
+    bounds: list[float] = []
+    SOLVER.solve(request_of(model, packings, bounds, left_s=-1.0))
+    assert len(packings) == len(bounds) == 1
+    assert bounds[0] >= packings[0].worth() > 0
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many relaxations were solved, as the length of what is given back."""
+    passes: list[int] = []
+    real = dual.relaxed
+
+    def one(model: RoundModel, prices: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        passes.append(1)
+        return real(model, prices)
+
+    monkeypatch.setattr(dual, "relaxed", one)
+    return passes
+
+
+@pytest.mark.parametrize(("make", "rows", "gap"), [
+    (lambda: with_quotas(3000, 4096, 600), 600, 5e-3), (lambda: with_sharing(3000, 4096), 10, 2e-3),
+])
+def test_many_rows_and_sharing_reach_a_small_gap(
+    make: Callable[[], Instance], rows: int, gap: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = counted(monkeypatch)
+    found = decide(make(), budget_s=600.0, gap=gap)
+    assert len(found.prices) >= rows
+    assert found.fallback is None and found.gap <= gap
+    assert len(passes) <= 2 * dual.MOST_PASSES
+
+
+@pytest.mark.parametrize("gap", [1e-2, 2e-4])
+def test_the_gap_that_was_asked_for_is_reached(gap: float) -> None:
+    """With more options than one exact program takes, prices and packing alone must do."""
+    instance = generate(jobs=10_000, gpus=16_384, seed=1, like="llm", running=0.5)
+    found = decide(instance, round_s=300.0, refill=False, budget_s=600.0, gap=gap)
+    assert found.gap <= gap
+
+
+def test_more_options_than_an_exact_program_takes_are_no_end() -> None:
+    """What is nearest to the margin is decided exactly, and what is better leaves less open."""
+    instance = generate(jobs=500, gpus=600, seed=3, like="llm", running=0.5)
+    roughly = decide(instance, budget_s=600.0, gap=0.0, options={"core": "0"})
+    found = decide(instance, budget_s=600.0, gap=0.0, options={"core": "400"})
+    assert found.gap < roughly.gap
+    assert found.value > roughly.value
+
+
+@settings(PATIENT, max_examples=40)
+@given(rounds(most_jobs=14), st.sampled_from([0.0, 0.9]))
+def test_steps_along_averaged_slopes_prove_a_bound(instance: Instance, known: float) -> None:
+    model = model_of(instance)
+    if not model.jobs:
+        return
+    best = maximise(program(model), 60.0).value
+    found = dual._volume(model, dual.first_prices(model), lambda: False, 1e-6, known * best)
+    assert at_least(found.bound, best)
+    assert found.bound == pytest.approx(model.bound(found.prices), rel=1e-9)
+    assert (found.weights >= 0).all() and found.weights.max(initial=0.0) <= 1 + 1e-9
+    planes = dual._cutting_planes(model, dual.first_prices(model), lambda: False, 1e-6)
+    if planes is not None and planes.bound > 0:
+        event(f"within 1 % of cutting planes: {found.bound <= 1.01 * planes.bound}")
+
+
+@settings(PATIENT, max_examples=60)
+@given(rounds(most_jobs=4, most_nodes=3, sizes=(1, 2, 3, 4)), st.data())
+def test_any_prices_of_guests_give_a_bound(instance: Instance, data: st.DataObject) -> None:
+    model = model_of(instance)
+    assume(model.jobs and combinations_of(model) <= 20_000)
+    priced = with_guest_rows(model)
+    event(f"rows of guests: {len(priced.rows) > len(model.rows)}")
+    prices = np.array(data.draw(st.lists(
+        st.one_of(st.just(0.0), st.floats(0.0, 2.0)), min_size=len(priced.rows), max_size=len(priced.rows)
+    )))
+    best, _ = best_round(model)
+    assert at_least(priced.bound(prices), best)
+
+
+def test_guests_have_prices() -> None:
+    """Without rows of their own the relaxation puts all waiting jobs beside the same few running ones."""
+    model = build(with_sharing(300, 400), parse("wct"), 300.0)
+    priced = with_guest_rows(model)
+    assert len(priced.rows) > len(model.rows)
+    alone = dual.optimise(model, None, lambda: False).bound
+    together = dual.optimise(priced, None, lambda: False, floor=keep_all(model).worth()).bound
+    assert together < alone * (1 - 1e-4)
