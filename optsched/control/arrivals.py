@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cluster import Cluster
 from ..errors import InputError
@@ -13,7 +13,7 @@ from ..files import dump_instance, load_instance
 from ..instance import Instance
 from ..job import Job
 from ..profile import Profile
-from .events import Cancelled, Event, Held, Noted, Released, Submitted
+from .events import Cancelled, Changed, Event, Held, Noted, Released, Submitted
 from .learned import NEVER_S
 from .state import LiveJob
 from .submission import Submission
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 AGAIN_S = 5.0
 """How often the manager is told again that a job is not wanted."""
+MOST_ASKED_WEIGHT = 1.0
+"""By so much, at the most, the weight of a job of anybody but root is multiplied because its user wants that."""
 FORGOTTEN = "the cluster manager no longer knows it, and nobody knows how it ended"
 ON_HOLD = "its user has it on hold in the cluster manager"
 
@@ -67,10 +69,37 @@ class Intake:
     def _news(self, job: LiveJob, arrival: Arrival) -> Iterator[Event]:
         if arrival.gone is not None and job.cancelled is None and (arrival.cancelled or job.live is None):
             yield Cancelled(job=job.id, reason=arrival.gone)
+        elif job.live is None and arrival.ready and self._changed(job, arrival):
+            yield from self._change(job, arrival)
         elif job.live is None and arrival.held and job.held is None:
             yield Held(job=job.id, reason=ON_HOLD)
         elif job.live is None and not arrival.held and job.held == ON_HOLD:
             yield Released(job=job.id, by=job.submission.job.user or "its user")
+
+    def _change(self, job: LiveJob, arrival: Arrival) -> Iterator[Event]:
+        """Take over what it asks for now, or leave it alone where no order can start that."""
+        why = arrival.unplanned
+        if arrival.request is not None:
+            submission = self._submission(job.id, arrival, arrival.request)
+            why = self._fault(submission.job)
+            if why is None:
+                yield Changed(submission=submission)
+                return
+        with suppress(NoAnswer):  # else at the next turn
+            self._source.leave(arrival.origin, str(why))
+            yield Cancelled(job=job.id, reason=f"it was changed in the cluster manager: {why}")
+
+    def _changed(self, job: LiveJob, arrival: Arrival) -> bool:
+        """Whether it asks for something else than it did. What it is given of memory when it starts is no change."""
+        known, request = job.submission, arrival.request
+        if request is None:
+            return arrival.unplanned is not None
+        asked = _demands(request.job, bool(job.attempts)), self._weight(request), request.limit_s
+        return asked != (_demands(known.job, bool(job.attempts)), known.job.weight, known.limit_s)
+
+    def _weight(self, request: Request) -> float:
+        asked = request.asked_weight if request.user_id == 0 else min(request.asked_weight, MOST_ASKED_WEIGHT)
+        return request.job.weight * asked
 
     def _withdraw(self, origin: str) -> None:
         if time.monotonic() < self._told_s.get(origin, -float("inf")) + AGAIN_S:
@@ -86,7 +115,8 @@ class Intake:
             submission = self._submission(name, arrival, arrival.request)
             why = self._fault(submission.job)
             if why is None:
-                notes = [Noted(text=f"{name}: in its comment {fault}") for fault in arrival.request.faults]
+                faults = [*arrival.request.faults, *self._too_heavy(arrival.request)]
+                notes = [Noted(text=f"{name}: in its comment {fault}") for fault in faults]
                 held = [Held(job=name, reason=ON_HOLD)] if arrival.held else []
                 self._controller.record(Submitted(submission=submission), *held, *notes)
                 self._ids[arrival.origin] = name
@@ -96,6 +126,12 @@ class Intake:
             with suppress(NoAnswer):
                 self._source.leave(arrival.origin, why)
                 self._controller.record(Noted(text=f"{arrival.name} is left alone: {why}"))
+
+    def _too_heavy(self, request: Request) -> list[str]:
+        asked = request.asked_weight
+        return [] if self._weight(request) == request.job.weight * asked else [
+            f"weight={asked:g}: a user may ask for {MOST_ASKED_WEIGHT:g} at the most; QOS and account may weigh more"
+        ]
 
     def _free_name(self, name: str) -> str:
         """The manager's name for it, with a number where the manager has used that before."""
@@ -112,12 +148,14 @@ class Intake:
             profile = _with_costs(profile, learning.costs(job.user, job.command))
         if request.saves is not True and not profile.checkpoint_s and profile.checkpoint_every_s is None:
             profile = replace(profile, checkpoint_every_s=NEVER_S)
-        job = replace(job, id=name, tenant=self._tenant(request), duration_s=work_s, profile=profile)
+        job = replace(
+            job, id=name, tenant=self._tenant(request), duration_s=work_s, profile=profile, weight=self._weight(request)
+        )
         return Submission(
             job=job, argv=request.argv, directory=request.directory, user_id=request.user_id or None,
             grace_s=float(settings.grace) if request.grace_s is None else request.grace_s,
             total_steps=request.total_steps, estimate=estimate, origin=arrival.origin,
-            preempt_unsaved=request.preempt_unsaved,
+            preempt_unsaved=request.preempt_unsaved, limit_s=request.limit_s,
         )
 
     def _work(self, request: Request) -> tuple[float, str | None]:
@@ -159,3 +197,13 @@ def _with_costs(stated: Profile, learned: Profile) -> Profile:
     found = {name: getattr(learned, name) for name in ("checkpoint_s", "restore_s", "startup_s")}
     profile = replace(stated, **{name: value for name, value in found.items() if not getattr(stated, name)})
     return profile if stated.checkpoint_s else replace(profile, checkpoint_every_s=learned.checkpoint_every_s)
+
+
+def _demands(job: Job, started: bool) -> tuple[Any, ...]:
+    """What it asks for, in numbers."""
+    profile = job.profile
+    memory = () if started else (job.memory_gib, profile.memory_gib_per_gpu)
+    return (
+        job.gpus, job.cpus, profile.rate, profile.locality, profile.cpus_per_gpu, job.preemptible, job.min_run_s,
+        job.max_preemptions, *memory,
+    )

@@ -30,6 +30,7 @@ from .events import (
     AttemptEnded,
     AttemptLost,
     Cancelled,
+    Changed,
     Claim,
     Event,
     Held,
@@ -61,7 +62,7 @@ SILENT_S = 30.0
 OVERTIME_S = 15.0
 """So long after its grace an attempt that has not ended is killed from here."""
 ENDED_AS = {"failed": "failed", "cancelled": "was cancelled"}
-TURNING = (Submitted, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
+TURNING = (Submitted, Changed, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
 """Events after which a new round is due."""
 
 

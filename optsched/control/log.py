@@ -10,6 +10,7 @@ from .events import (
     AttemptLost,
     AttemptRunning,
     Cancelled,
+    Changed,
     ControllerStarted,
     Event,
     Held,
@@ -48,6 +49,8 @@ def sentence(event: Event) -> str | None:
             by = f" by {job.user}" if job.user else ""
             length = human(job.work_s) + (" (estimated)" if submission.estimate else "")
             return f"{job.id}: submitted{by}, {gpus} GPUs, {length}"
+        case Changed(submission=submission):
+            return f"{submission.job.id}: what it asks for was changed in the cluster manager"
         case Held():
             return f"{event.job}: held: {event.reason or event.by}"
         case Released():

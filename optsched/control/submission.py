@@ -16,7 +16,8 @@ class Submission:
     where it was told. `request_id` is what the user called the request, so that the same one again is no second job.
     `image` is the container image that it runs in, None for that of the site.
     `origin` is set of a job that was given to the cluster manager itself (`Arrival`). `preempt_unsaved` says whether it
-    may be stopped for others while nobody knows that it saves, where its manager decides that.
+    may be stopped for others while nobody knows that it saves, where its manager decides that, and `limit_s` after how
+    long the manager ends it.
     """
 
     job: Job
@@ -33,3 +34,4 @@ class Submission:
     image: str | None = None
     origin: str | None = None
     preempt_unsaved: bool | None = None
+    limit_s: float | None = None

@@ -51,7 +51,7 @@ class SbatchExecutor:
             self._progress.chmod(0o1733)  # users' jobs put files there
         except OSError as error:
             raise InputError(f"{self._progress} cannot be made: {error.strerror}") from error
-        self._arriving = Arriving(rules, self._inner.declining.limit)
+        self._arriving = Arriving(rules, self._inner.declining.limit, site.partition)
         self._begun: set[AttemptKey] = set()
 
     # ------------------------------------------------------------------------------------------------- to see
@@ -73,6 +73,7 @@ class SbatchExecutor:
             self._look_at_jobs(self._site.poll_s / 2)
             live = self._live()
             self._teller.keep(job.whole for job in self._jobs.values() if _slips(job, live.get(job.origin)))
+            self._teller.keep_from_users(self._jobs.values())
             found = []
             unusable = cache(self._unusable)
             for attempt in self._attempts.values():
@@ -247,6 +248,7 @@ class SbatchExecutor:
             if job is not None:
                 said = f"AdminComment=optsched {job.token} not planned: {why}"
                 self._surely("scontrol", "update", f"jobid={job.whole}", said)
+                self._surely("scontrol", "hold", job.whole)  # as an administrator: its user cannot release it
 
     def withdraw(self, origin: str) -> None:
         """Cancel a job in Slurm. Raises NoAnswer."""

@@ -12,7 +12,7 @@ from .executor import SlurmExecutor
 from .site import Site
 
 if TYPE_CHECKING:
-    from ...control.settings import Settings
+    from ...control.settings import Settings, SlurmSettings
     from ..sbatch.executor import SbatchExecutor
 
 
@@ -35,6 +35,7 @@ def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
         raise InputError("slurm.sbatch: only a controller that runs as root may start jobs of others; leave it out")
     if slurm.sbatch:
         _check_holding(client)
+        _check_weights(client, slurm)
     executor = SlurmExecutor(settings.state, client, site, declared)
     if not slurm.sbatch:
         return executor
@@ -42,6 +43,21 @@ def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
     from ..sbatch.rules import Rules
 
     return SbatchExecutor(settings.state, executor, client, site, Rules.of(slurm))
+
+
+def _check_weights(client: SlurmClient, slurm: "SlurmSettings") -> None:
+    """Raises InputError where Slurm does not check the names that jobs weigh by."""
+    with suppress(NoAnswer, Refused):
+        text = client.ask("scontrol", "show", "config")
+        found = re.search(r"^AccountingStorageEnforce\s*=\s*(.*)$", text, re.MULTILINE)
+        kept = found[1].split(",") if found is not None else []
+        for option, given, what in (("qos_weight", slurm.qos_weight, "qos"),
+                                    ("account_weight", slurm.account_weight, "associations")):
+            if given and what not in kept:
+                raise InputError(
+                    f"slurm.{option}: anybody could name one, as Slurm does not check these; it does with {what} in "
+                    "its AccountingStorageEnforce, else leave it out"
+                )
 
 
 def _check_holding(client: SlurmClient) -> None:
