@@ -76,7 +76,8 @@ def sentence(event: Event) -> str | None:
         case AttemptEnded():
             return f"{event.job}: attempt {event.number} {_end(event)}"
         case NodeSeen():
-            state = "is usable" if event.usable else f"takes no jobs: {event.reason}"
+            why = f": {event.reason}" if event.reason else ""
+            state = f"{'is usable' if event.usable else 'takes no jobs'}{why}"
             return f"node {event.node} {state}"
         case Noted():
             return event.text

@@ -60,8 +60,9 @@ class Arriving:
 
     def _request(self, job: HeldJob, nodes: Sequence[Node]) -> Request | str:
         known = self._read.get(job.origin)
-        if known is None or known[0] is not job:
-            known = self._read[job.origin] = (job, self._read_anew(job, nodes))
+        if known is None or (known[0] is not job and known[0].entry != job.entry):
+            known = (job, self._read_anew(job, nodes))
+        self._read[job.origin] = (job, known[1])
         return known[1]
 
     def _read_anew(self, job: HeldJob, nodes: Sequence[Node]) -> Request | str:

@@ -180,7 +180,7 @@ class SbatchExecutor:
             names = tuple(slot.node for slot in order.placement if slot.node in one.nodes)
             if names and one.start_s < until_s:
                 why = f"{one.says(now_s)}, and its time limit reaches into that"
-                raise Declined(f"node {names[0]} {why}", declining.avoid(one.says(now_s), job.origin, names))
+                raise Declined(f"node {names[0]} {why}", declining.avoid(one.says(now_s), names))
 
     def _record(self, order: Order, job: HeldJob) -> SbatchAttempt:
         count = node_count(job)
