@@ -1,10 +1,11 @@
 """Jobs that users gave to the cluster manager: taken into the journal, and what becomes of them there followed."""
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cluster import Cluster
 from ..errors import InputError
@@ -14,9 +15,10 @@ from ..instance import Instance
 from ..job import Job
 from ..profile import Profile
 from ..simulate.estimates.history import gang
-from .events import Cancelled, Event, Held, Noted, Released, Submitted
+from .events import Cancelled, Changed, Event, Held, Noted, Released, Submitted
 from .learned import NEVER_S
 from .learning import believed
+from .limits import limits_of
 from .state import LiveJob
 from .submission import Submission
 
@@ -75,10 +77,45 @@ class Intake:
     def _news(self, job: LiveJob, arrival: Arrival) -> Iterator[Event]:
         if arrival.gone is not None and job.cancelled is None and (arrival.cancelled or job.live is None):
             yield Cancelled(job=job.id, reason=arrival.gone)
+        elif job.live is None and arrival.ready and self._changed(job, arrival):
+            yield from self._change(job, arrival)
         elif job.live is None and arrival.held and job.held is None:
             yield Held(job=job.id, reason=ON_HOLD)
         elif job.live is None and not arrival.held and job.held == ON_HOLD:
             yield Released(job=job.id, by=job.submission.job.user or "its user")
+
+    def _change(self, job: LiveJob, arrival: Arrival) -> Iterator[Event]:
+        """Take over what it asks for now, or leave it alone where no order can start that."""
+        why = arrival.unplanned
+        if arrival.request is not None:
+            submission = self._submission(job.id, arrival, arrival.request)
+            why = self._fault(submission.job)
+            if why is None:
+                yield Changed(submission=submission)
+                return
+        with suppress(NoAnswer):  # else at the next turn
+            self._source.leave(arrival.origin, str(why))
+            yield Cancelled(job=job.id, reason=f"it was changed in the cluster manager: {why}")
+
+    def _changed(self, job: LiveJob, arrival: Arrival) -> bool:
+        """Whether it asks for something else than it did. What it is given of memory when it starts is no change."""
+        known, request = job.submission, arrival.request
+        if request is None:
+            return arrival.unplanned is not None
+        asked = _demands(request.job, bool(job.attempts)), self._weight(request), request.limit_s
+        return asked != (_demands(known.job, bool(job.attempts)), known.job.weight, known.limit_s)
+
+    def _weight(self, request: Request) -> float:
+        return request.job.weight * min(request.asked_weight, self._most_weight(request))
+
+    def _most_weight(self, request: Request) -> float:
+        """Return the weight that its user may ask for, besides that of its QOS and account."""
+        if request.user_id == 0:
+            return math.inf
+        most, _ = limits_of(
+            self._controller.settings, request.job.user or "", self._tenant(request)
+        )
+        return most
 
     def _withdraw(self, origin: str) -> None:
         if time.monotonic() < self._told_s.get(origin, -float("inf")) + AGAIN_S:
@@ -94,7 +131,8 @@ class Intake:
             submission = self._submission(name, arrival, arrival.request)
             why = self._fault(submission.job)
             if why is None:
-                notes = [Noted(text=f"{name}: in its comment {fault}") for fault in arrival.request.faults]
+                faults = [*arrival.request.faults, *self._too_heavy(arrival.request)]
+                notes = [Noted(text=f"{name}: in its comment {fault}") for fault in faults]
                 held = [Held(job=name, reason=ON_HOLD)] if arrival.held else []
                 self._controller.record(Submitted(submission=submission), *held, *notes)
                 self._ids[arrival.origin] = name
@@ -104,6 +142,13 @@ class Intake:
             with suppress(NoAnswer):
                 self._source.leave(arrival.origin, why)
                 self._controller.record(Noted(text=f"{arrival.name} is left alone: {why}"))
+
+    def _too_heavy(self, request: Request) -> list[str]:
+        asked = request.asked_weight
+        return [] if self._weight(request) == request.job.weight * asked else [
+            f"weight={asked:g}: its user may ask for {self._most_weight(request):g} at the most (max_weight in "
+            "cluster.toml); QOS and account may weigh more"
+        ]
 
     def _free_name(self, name: str) -> str:
         """The manager's name for it, with a number where the manager has used that before."""
@@ -122,7 +167,10 @@ class Intake:
             profile = _with_costs(profile, learning.costs(job.user, job.command))
         if request.saves is not True and not profile.checkpoint_s and profile.checkpoint_every_s is None:
             profile = replace(profile, checkpoint_every_s=NEVER_S)
-        planned = replace(job, id=name, tenant=self._tenant(request), duration_s=work_s, profile=profile)
+        planned = replace(
+            job, id=name, tenant=self._tenant(request), duration_s=work_s, profile=profile,
+            weight=self._weight(request),
+        )
         return Submission(
             job=planned, argv=request.argv, directory=request.directory, user_id=request.user_id or None,
             grace_s=float(settings.grace) if request.grace_s is None else request.grace_s,
@@ -155,3 +203,13 @@ def _with_costs(stated: Profile, learned: Profile) -> Profile:
     found = {name: getattr(learned, name) for name in ("checkpoint_s", "restore_s", "startup_s")}
     profile = replace(stated, **{name: value for name, value in found.items() if not getattr(stated, name)})
     return profile if stated.checkpoint_s else replace(profile, checkpoint_every_s=learned.checkpoint_every_s)
+
+
+def _demands(job: Job, started: bool) -> tuple[Any, ...]:
+    """What it asks for, in numbers."""
+    profile = job.profile
+    memory = () if started else (job.memory_gib, profile.memory_gib_per_gpu)
+    return (
+        job.gpus, job.cpus, profile.rate, profile.locality, profile.cpus_per_gpu, job.preemptible, job.min_run_s,
+        job.max_preemptions, *memory,
+    )

@@ -33,6 +33,7 @@ from .events import (
     AttemptEnded,
     AttemptLost,
     Cancelled,
+    Changed,
     Claim,
     Event,
     Held,
@@ -70,7 +71,7 @@ MOST_SAID = 300
 OVERTIME_S = 15.0
 """So long after its grace an attempt that has not ended is killed from here."""
 ENDED_AS = {"failed": "failed", "cancelled": "was cancelled"}
-TURNING = (Submitted, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
+TURNING = (Submitted, Changed, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
 """Events after which a new round is due."""
 
 

@@ -29,6 +29,13 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What a waiting job asks for was changed in the cluster manager."""
+
+    submission: Submission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """A job is not to run until it is released: because `by` (a user) said so, or for the `reason` found."""
 
@@ -206,7 +213,7 @@ class Noted:
 
 
 Event = (
-    ControllerStarted | Submitted | Held | Released | Cancelled | RoundDecided | StartIntended | StartRefused
+    ControllerStarted | Submitted | Changed | Held | Released | Cancelled | RoundDecided | StartIntended | StartRefused
     | AttemptRunning | StopIntended | KillIntended | AttemptLost | AttemptFound | Cleared | AttemptEnded | NodeSeen
     | Pruned | Noted
 )

@@ -14,6 +14,7 @@ from .events import (
     AttemptLost,
     AttemptRunning,
     Cancelled,
+    Changed,
     Cleared,
     ControllerStarted,
     Event,
@@ -78,6 +79,8 @@ def sentence(event: Event) -> str | None:
             by = f" by {job.user}" if job.user else ""
             length = human(job.work_s) + (" (estimated)" if submission.estimate else "")
             return f"{job.id}: submitted{by}, {gpus} GPUs, {length}"
+        case Changed(submission=submission):
+            return f"{submission.job.id}: what it asks for was changed in the cluster manager"
         case Held():
             return f"{event.job}: held: {event.reason or event.by}"
         case Released():
@@ -105,7 +108,8 @@ def sentence(event: Event) -> str | None:
         case AttemptEnded():
             return f"{event.job}: attempt {event.number} {_end(event)}"
         case NodeSeen():
-            state = "is usable" if event.usable else f"takes no jobs: {event.reason}"
+            why = f": {event.reason}" if event.reason else ""
+            state = f"{'is usable' if event.usable else 'takes no jobs'}{why}"
             return f"node {event.node} {state}"
         case Pruned():
             return f"dropped of the past: {event.jobs} jobs, {event.rounds} rounds, {event.events} events"

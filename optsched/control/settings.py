@@ -28,6 +28,7 @@ def _duration(text: str | float) -> float:
     return float(text)
 
 
+SiteWeight = Annotated[float, Field(gt=0, le=1000)]
 Preempt = Literal["savers", "all", "none"]
 Time = Annotated[str | float, AfterValidator(_duration)]
 
@@ -113,7 +114,8 @@ class SlurmSettings(Part):
     themselves are run too, those that its job_submit.lua holds (see `optsched setup slurm --sbatch`) as long as the
     file `heartbeat` tells it that a controller runs. Of these
     `preempt` says which may be stopped for others: those that say that they save (`savers`), `all`, or `none`; those of
-    `preempt_qos` and `preempt_accounts` always; each only after `min_run`, and at most `max_preemptions` times."""
+    `preempt_qos` and `preempt_accounts` always; each only after `min_run`, and at most `max_preemptions` times.
+    What they weigh is `qos_weight` of their QOS times `account_weight` of their account, 1 where these say nothing."""
 
     partition: str | None = None
     reservation: str | None = None
@@ -132,6 +134,8 @@ class SlurmSettings(Part):
     preempt_accounts: tuple[str, ...] = ()
     min_run: Time = Field(default=300.0, validate_default=True)
     max_preemptions: int | None = Field(default=5, ge=0)
+    qos_weight: dict[str, SiteWeight] = Field(default_factory=dict)
+    account_weight: dict[str, SiteWeight] = Field(default_factory=dict)
 
 
 class RaySettings(Part):

@@ -14,6 +14,7 @@ from .events import (
     AttemptLost,
     AttemptRunning,
     Cancelled,
+    Changed,
     Claim,
     Cleared,
     Event,
@@ -145,6 +146,8 @@ class State:
                 if submission.hold:
                     job.held = "it was submitted on hold"
                 self.jobs[job.id] = self.open[job.id] = job
+            case Changed(submission=submission):
+                self._change(self.jobs[submission.job.id], submission)
             case Held(job=name):
                 self.jobs[name].held = event.reason or f"{event.by} holds it"
                 self.claims.pop(name, None)
@@ -205,6 +208,18 @@ class State:
                 if attempt.started_s is None:
                     attempt.started_s = event.started_s
                 self._settle(self.jobs[event.job], attempt, at_s)
+
+    def _change(self, job: LiveJob, submission: Submission) -> None:
+        """Take over what it asks for now; what its attempts have measured of it stays."""
+        asked = submission.job
+        if job.attempts:
+            names = ("rate", "locality", "cpus_per_gpu", "memory_gib_per_gpu")
+            job.profile = replace(job.profile, **{name: getattr(asked.profile, name) for name in names})
+            job.left_s = min(job.left_s, asked.work_s)
+        else:
+            job.profile, job.left_s = asked.profile, asked.work_s
+        job.submission = submission
+        self.claims.pop(job.id, None)
 
     def _settle(self, job: LiveJob, attempt: Attempt, at_s: float) -> None:
         """What the end of an attempt means for its job."""

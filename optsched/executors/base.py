@@ -170,7 +170,8 @@ class Request:
     Its `duration_s` is None where nobody stated it; the manager ends it after `limit_s`. `saves` None: nobody said
     whether it saves when it is asked to stop; `grace_s` is how long it may take to. `preempt_unsaved` says whether it
     may be stopped for others all the same. `account` is who pays there.
-    `faults` are clauses on what was said of the job and cannot be heeded.
+    `faults` are clauses on what was said of the job and cannot be heeded. The weight of the job is what the site says
+    it is; `asked_weight` is by how much its user wants it multiplied.
     """
 
     job: Job
@@ -183,6 +184,7 @@ class Request:
     preempt_unsaved: bool = False
     grace_s: float | None = None
     total_steps: int | None = None
+    asked_weight: float = 1.0
     faults: tuple[str, ...] = ()
 
 

@@ -10,7 +10,7 @@ from optsched import Job, Node, Profile
 from optsched.control.api.views import reason_of
 from optsched.control.arrivals import FORGOTTEN, ON_HOLD
 from optsched.control.controller import Controller
-from optsched.control.events import Cancelled, Noted
+from optsched.control.events import Cancelled, Changed, Noted
 from optsched.control.explaining import explain_job
 from optsched.control.journal import Journal
 from optsched.control.learned import NEVER_S
@@ -111,6 +111,46 @@ def test_started_by_its_origin(place: Place) -> None:
     place.change("x", ready=False, gone="it has ended")
     place.step(20)
     assert place.manager.told == [] and len(place.controller.state.jobs) == 1
+
+
+def test_weight_is_the_sites_to_give(place: Place) -> None:
+    """Users may ask for no more than 1, root for what it likes."""
+    for name, user_id, asked, weight in (("a", 1000, 1000.0, 4.0), ("b", 1000, 0.5, 2.0), ("c", 0, 1000.0, 4000.0)):
+        wanted = replace(request(name), user_id=user_id, asked_weight=asked)
+        place.add(name, request=replace(wanted, job=replace(wanted.job, weight=4.0)))
+        place.step()
+        assert place.controller.state.jobs[name].submission.job.weight == weight
+    notes = [one.event.text for one in place.controller.journal.entries() if isinstance(one.event, Noted)]
+    assert notes == [
+        "a: in its comment weight=1000: its user may ask for 1 at the most (max_weight in cluster.toml); "
+        "QOS and account may weigh more"
+    ]
+
+
+def test_changed_while_it_waits(place: Place) -> None:
+    """What it asks for now counts, after a restart as well; what no order can start is left alone, not cancelled."""
+    place.add("runs")
+    place.step()
+    place.add("7", "x", request=request("7", limit_s=60.0))
+    place.step(1)
+    place.controller.journal.close()
+    place.controller = place.open()
+    place.step()
+    assert not [one for one in place.controller.journal.entries() if isinstance(one.event, Changed)]
+    wanted = request("7", duration_s=None, limit_s=30.0)
+    place.change("x", request=replace(wanted, job=replace(wanted.job, gpus=0, cpus=2)))
+    for _ in range(2):
+        place.step()
+    job = place.controller.state.jobs["7"]
+    assert (job.submission.job.gpus, job.left_s, job.submission.limit_s) == (0, 30.0, 30.0)
+    assert len([one for one in place.controller.journal.entries() if isinstance(one.event, Changed)]) == 1
+    place.add("8", "y")
+    place.step()
+    place.change("y", request=None, unplanned="it excludes nodes")
+    place.step()
+    assert place.status("8") == "cancelled" and place.manager.told == [("leave", "y", "it excludes nodes")]
+    place.step(20)
+    assert place.manager.told == [("leave", "y", "it excludes nodes")]
 
 
 def test_what_its_manager_would_not_start_is_no_part_of_a_round(place: Place) -> None:

@@ -259,6 +259,35 @@ def test_what_is_left_alone(place: HoldingPlace) -> None:
     assert "not planned: it excludes nodes" in told
 
 
+def test_users_do_not_get_round_it(place: HoldingPlace) -> None:
+    """What is held only an administrator releases, whether or not it is planned; what it asks for its user does not
+    change, and what an administrator changes is seen."""
+    odd, job = place.submit(WAITS, "--exclude=n2"), place.submit(WAITS)
+    place.executor.leave(place.arrival(odd).origin, "it excludes nodes")
+    assert place.says(odd, "%r") == place.says(job, "%r") == "JobHeldAdmin"
+    other = place.cluster.as_user(
+        NOBODY, "sbatch", "--parsable", "--partition=all", "--hold", "--output=/dev/null", "--wrap=true"
+    ).strip()
+    for words in (
+        ("release", odd), ("update", f"jobid={odd}", "partition=all"), ("update", f"jobid={job}", "partition=all"),
+        ("update", f"jobid={job}", "gres=gpu:3"), ("update", f"jobid={job}", "numnodes=2"),
+        ("update", f"jobid={other}", "partition=optsched"),
+    ):
+        with pytest.raises(AssertionError):
+            place.cluster.as_user(NOBODY, "scontrol", *words)
+    place.cluster.as_user(NOBODY, "scontrol", "release", job)
+    time.sleep(1.0)
+    assert place.says(odd) == place.says(job) == "PENDING"
+    place.cluster.as_user(NOBODY, "scontrol", "update", f"jobid={job}", "timelimit=5", "jobname=mine")
+    place.cluster.slurm("scontrol", "update", f"jobid={job}", "gres=gpu:3")
+    request = until(lambda: (place.arrival(job).request or None))
+    assert (request.job.gpus, request.limit_s) == (3, 300.0)
+    place.cluster.slurm("scontrol", "update", f"jobid={job}", "partition=all")
+    assert place.arrival(job).unplanned == "it is in the partition all"
+    place.cluster.slurm("scontrol", "release", odd)
+    until(lambda: place.says(odd, "%T") == "RUNNING")
+
+
 def test_jobs_of_other_partitions_and_our_own_are_not_held(place: HoldingPlace) -> None:
     other = place.cluster.as_user(
         NOBODY, "sbatch", "--parsable", "--partition=all", "--output=/dev/null", "--mem=1M", "--wrap=true"

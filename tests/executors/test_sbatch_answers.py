@@ -196,6 +196,20 @@ def test_what_is_ready(changes: dict[str, Any], ready: bool) -> None:
         assert arrival.ready is ready and (arrival.request is not None) is ready
 
 
+def test_changed_jobs_are_read_again() -> None:
+    arriving = Arriving(partition="gpu")
+
+    def read_now(**changes: Any) -> tuple[Any, Any, Any]:
+        (arrival,) = arriving.arrivals([read({**OLD, "partition": "gpu", **changes})], (), NODES)
+        request = arrival.request
+        return arrival.unplanned, None if request is None else request.job.gpus, arrival.barred
+
+    assert read_now() == (None, 2, None)
+    assert read_now(tres_per_node="gres:gpu:h100:3") == (None, 3, None)
+    assert read_now(dependency="afterok:3") == (None, 3, "it comes after other jobs in Slurm")
+    assert read_now(partition="all") == ("it is in the partition all", None, None)
+
+
 def test_what_is_gone() -> None:
     def gone(state: str, live: tuple[str, ...] = ()) -> tuple[str | None, bool]:
         (arrival,) = Arriving().arrivals([read({**OLD, "job_state": state})], live, NODES)
@@ -256,6 +270,7 @@ def test_whole_nodes() -> None:
         ({"excluded_nodes": "a1"}, "it excludes nodes"),
         ({"required_nodes": "a1"}, "it names its nodes"),
         ({"het_job_id": 7}, "it is heterogeneous"),
+        ({"partition": "all,optsched"}, "it names several partitions"),
         ({"tres_per_node": "gres:gpu:a100:1,gres:gpu:h100:1"},
          "it asks for gres:gpu:a100:1,gres:gpu:h100:1, of which only GPUs of one type are planned"),
         ({"tres_per_node": "gres:nic:1"}, "it asks for gres:nic:1, of which only GPUs of one type are planned"),
@@ -336,11 +351,26 @@ def test_hints(comment: str, expected: Hints) -> None:
 
 
 def test_hints_are_heeded() -> None:
-    comment = "optsched: duration=2h save=30s restore=20s grace=5m weight=3"
+    comment = "optsched: duration=20m save=30s restore=20s grace=5m weight=3"
     asked = request_of(read({**OLD, "comment": comment}), NODES)
     profile = asked.job.profile
-    assert (asked.job.duration_s, asked.job.weight, asked.saves, asked.grace_s) == (7200, 3.0, True, 300)
+    assert (asked.job.duration_s, asked.asked_weight, asked.saves, asked.grace_s) == (1200, 3.0, True, 300)
+    assert asked.job.weight == 1.0
     assert (profile.checkpoint_s, profile.restore_s) == (30, 20)
+
+
+def test_a_time_limit_is_a_limit() -> None:
+    """What is hoped for is believed within it, down to a tenth."""
+    for hint, limit, believed in (("2h", 60, 3600), ("1s", 60, 360), ("7m", 60, 420), ("1s", None, 1)):
+        asked = request_of(read({**OLD, "comment": f"optsched: duration={hint}", "time_limit": limit}), NODES)
+        assert asked.job.duration_s == believed
+
+
+def test_the_site_says_what_jobs_weigh() -> None:
+    rules = Rules(qos_weight={"high": 4.0}, account_weight={"vision": 0.5})
+    for changes, weight in (({}, 1.0), ({"qos": "high"}, 4.0), ({"qos": "high", "account": "vision"}, 2.0),
+                            ({"qos": "low", "comment": "optsched: weight=1000"}, 1.0)):
+        assert request_of(read({**OLD, **changes}), NODES, rules).job.weight == weight
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What is told of an attempt in each state of Slurm's job."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ from optsched.executors.base import AttemptKey, AttemptState
 from optsched.executors.sbatch import attempt as module
 from optsched.executors.sbatch.attempt import ROLLED_BACK, SbatchAttempt
 from optsched.executors.sbatch.jobs_json import HeldJob, read_held_jobs
+from optsched.executors.sbatch.telling import Teller
+from optsched.executors.slurm.client import SlurmClient
+from optsched.executors.slurm.declining import Declining
+from optsched.executors.slurm.site import Site
 
 from .test_sbatch_answers import OLD
 
@@ -125,3 +130,38 @@ def test_not_yet_released(tmp_path: Path) -> None:
     made.write(release=False)
     assert made.look(slurm("PENDING", mark="optsched 17.000000001"), tuple).state is AttemptState.STARTING
     assert made.look(None, tuple).reason == "was never started"
+
+
+class Slurm(SlurmClient):
+    """Does what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, ...]] = []
+
+    def ask(self, program: str, *words: str, given: str = "") -> str:
+        self.told.append((program, *words))
+        return ""
+
+
+def test_given_up_for_a_limit(tmp_path: Path) -> None:
+    """Its comment says why until it is tried again; one that begins after all is not ended."""
+    client, declining = Slurm(), Declining()
+    teller = Teller(client, Site(start_timeout_s=60.0), declining)
+    made = started(tmp_path, released_s=time.time() - 10, who=[1000, "", "small"])
+    waits = slurm("PENDING", priority=7, state_reason="Resources", comment="mine")
+    teller.see_to(made, waits, ())
+    assert client.told == [] and made.stop is None  # not yet
+    limited = slurm("PENDING", priority=7, state_reason="QOSMaxGRESPerUser", comment="mine [not started: Resources]")
+    teller.see_to(made, limited, ())
+    assert client.told == [
+        ("scontrol", "update", "jobid=7", "Comment=mine [not started: Slurm did not start it: QOSMaxGRESPerUser]"),
+        ("scontrol", "hold", "7"),
+    ]
+    assert declining.limit(made.who) == "QOSMaxGRESPerUser" and made.stop is not None
+    begun = SbatchAttempt(tmp_path, KEY, dict(made.record))
+    seen = made.look(slurm("PENDING", priority=0), tuple)
+    assert (seen.state, seen.reason) == (AttemptState.ENDED, "Slurm did not start it: QOSMaxGRESPerUser")
+    assert seen.retry_s is not None and seen.retry_s < 15
+    teller.see_to(begun, slurm("RUNNING"), ())
+    assert begun.stop is None
+    assert begun.look(slurm("RUNNING"), tuple).state is AttemptState.RUNNING

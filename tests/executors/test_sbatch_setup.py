@@ -10,12 +10,14 @@ from optsched.cli import main
 from optsched.control.settings import read_settings
 from optsched.errors import InputError
 from optsched.executors.base import AttemptKey, Order, Refused
+from optsched.executors.opening import open_executor
 from optsched.executors.orders import check
 from optsched.executors.sbatch.jobs_json import HeldJobs
 from optsched.executors.sbatch.rules import Rules
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.setup import setup_sbatch
 from optsched.instance import Slot
+from tests.live.slurm_cluster import SlurmCluster
 
 from .test_sbatch_answers import OLD
 
@@ -98,6 +100,16 @@ def test_who_is_stopped_for_others_by_default(tmp_path: Path) -> None:
         (tmp_path / "cluster.toml").write_text(f"{head}{wrong}\n")
         with pytest.raises(InputError, match=f"slurm.{wrong.split()[0]}: "):
             read_settings(tmp_path / "cluster.toml")
+
+
+@pytest.mark.parametrize("option", ["qos_weight", "account_weight"])
+def test_weights_by_names_that_slurm_does_not_check(option: str, holding: SlurmCluster, tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text(
+        'format = "optsched-cluster/1"\nexecutor = "slurm"\n[slurm]\nsbatch = true\npartition = "optsched"\n'
+        f'conf = "{holding.conf}"\n{option} = {{ high = 4 }}\n'
+    )
+    with pytest.raises(InputError, match=f"slurm.{option}: anybody could name one"):
+        open_executor(read_settings(tmp_path / "cluster.toml"))
 
 
 def test_another_executor_takes_no_such_jobs() -> None:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,32 @@ def test_a_job_that_slurm_forgets(place: SlurmPlace) -> None:
     place.reach(other, AttemptState.RUNNING)
     (place.folder / "go").touch()
     assert place.end(other).exit_status == 0
+
+
+def test_what_slurm_does_not_start_is_taken_back(place: SlurmPlace) -> None:
+    """For a job that was there before, which the inventory shows; it may be tried again."""
+    words = ("--parsable", "--partition=all", "--nodelist=n1", "--mem=100", "--output=/dev/null", "--wrap=sleep 600")
+    before = place.cluster.slurm("sbatch", "--gres=gpu:3", *words).strip()
+    place.executor.site = replace(place.executor.site, start_timeout_s=1.0)
+    try:
+        key = place.shell("a", RUN, gpus=2)
+        until(lambda: place.see(key).reason == "Slurm has it wait: Resources")
+        seen = place.end(key)
+        assert (seen.exit_status, seen.reason) == (None, "Slurm did not start it: Resources")
+        assert seen.retry_s == 15.0 and not jobs_of(place, "PENDING,RUNNING")
+        place.reopen()
+        assert place.see(key).retry_s == 15.0
+        until(lambda: place.executor.inventory()[0].reason == "others hold 3 of its 4 GPUs")
+        status = place.executor.inventory()[0]
+        assert (status.node.gpus, status.hardware.gpus) == (1, 4)
+        other = place.shell("b", RUN)
+        until(lambda: place.see(other).state is AttemptState.RUNNING)
+        place.executor._nodes_s = -float("inf")
+        assert place.executor.inventory()[0] == status  # ours is none of the others
+        (place.folder / "go").touch()
+        assert place.end(other).exit_status == 0
+    finally:
+        place.cluster.slurm("scancel", before)
 
 
 def test_a_node_that_is_drained_before_it_starts(place: SlurmPlace) -> None:

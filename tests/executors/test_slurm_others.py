@@ -112,9 +112,13 @@ def test_a_node_is_avoided_that_starts_nothing(now: list[float]) -> None:
     assert asked.node("n1") == "Resources"
     assert asked.declined("ReqNodeNotAvail, Reserved for maintenance", 1, "a", ("n2", "n3")) == 5.0
     assert asked.node("n2") == asked.node("n3") == "ReqNodeNotAvail, Reserved for maintenance"
-    for job in ("a", "b"):
-        asked.declined("PartitionTimeLimit", 1, job, ("n4",))
-    assert asked.node("n4") is None and asked.limit(1) is None
+    for why in ("PartitionTimeLimit", "QOSMaxGRESPerJob", "QOSMaxWallDurationPerJobLimit", "QOSMinGRES", "InvalidQOS"):
+        for job in ("a", "b"):
+            asked.declined(why, 1, job, ("n4",))
+        assert asked.node("n4") is None and asked.limit(1) is None
+    now[0] += 4000.0
+    asked.declined("QOSGrpGRES", 2, "c", ("n4",))
+    assert len(asked._bars) == 1  # what is long past is forgotten
 
 
 def test_how_long_slurm_may_have_it_wait() -> None:

@@ -173,11 +173,11 @@ def test_what_users_and_administrators_do(cluster: SlurmCluster) -> None:
         runs, stays = here.submit(waits, "--gres=gpu:1"), here.submit(waits, "--gres=gpu:1")
         held, kept, ours = (here.submit("true", "--hold", "--gres=gpu:1") for _ in range(3))
         odd = here.submit("true", "--exclude=n1")
-        said = here.submit(waits, "--gres=gpu:1", "--comment=optsched: cheese=1 weight=2")
+        said = here.submit(waits, "--gres=gpu:1", "--comment=optsched: cheese=1 weight=0.5")
         here.until(lambda: here.status(runs) == here.status(stays) == here.status(said) == "running")
         here.until(lambda: here.status(held) == here.status(kept) == here.status(ours) == "held")
         assert any(note.startswith(f"{said}: in its comment cheese=1: choose from") for note in here.notes)
-        assert here.job(said).submission.job.weight == 2
+        assert here.job(said).submission.job.weight == 0.5
         assert f"{odd} is left alone: it excludes nodes" in here.notes and here.status(odd) is None
         cluster.as_user(NOBODY, "scancel", runs)
         here.controller.record(Cancelled(job=stays, by="root"), Cancelled(job=ours, by="root"))

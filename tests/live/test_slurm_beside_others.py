@@ -78,6 +78,25 @@ def test_a_limit_of_a_qos(cluster: SlurmCluster) -> None:
         here.until(lambda: all(here.status(job) == "completed" for job in others))
 
 
+def test_weight_is_what_the_site_says_of_a_qos(cluster: SlurmCluster) -> None:
+    """And no comment of a user: of two equal jobs the one of the better QOS has the only free node."""
+    cluster.slurm("sacctmgr", "-i", "add", "qos", "high")
+    cluster.slurm("sacctmgr", "-i", "modify", "user", "nobody", "set", "qos+=high")
+    with lab(cluster, more="qos_weight = { high = 4 }\n") as here:
+        fill = [start(here, f"fill{i}") for i in range(4)]
+        here.until(lambda: all(here.status(job) == "running" for job in fill))
+        loud = start(here, "pair", "--comment=optsched: weight=1000 duration=1s")
+        high = start(here, "pair", "--qos=high")
+        here.until(lambda: here.status(loud) == here.status(high) == "waiting")
+        assert [here.job(job).submission.job.weight for job in (loud, high)] == [1.0, 4.0]
+        assert here.job(loud).submission.job.work_s >= 60
+        go(here, "fill0")
+        here.until(lambda: here.status(high) == "running" or here.status(loud) == "running")
+        go(here, "fill1", "fill2", "fill3", "pair")
+        here.until(lambda: all(here.status(job) == "completed" for job in (*fill, loud, high)))
+        assert here.job(high).attempts[0].intended_s < here.job(loud).attempts[0].intended_s
+
+
 def test_reservations(cluster: SlurmCluster) -> None:
     """Nobody is stopped for one who could not start there; who would run into one starts elsewhere."""
     cluster.slurm("scontrol", "create", "reservation", "reservationname=now", "users=root", "nodes=n1,n2",
@@ -85,7 +104,7 @@ def test_reservations(cluster: SlurmCluster) -> None:
     cluster.slurm("scontrol", "create", "reservation", "reservationname=later", "users=root", "nodes=n3",
                   "starttime=now+30minutes", "duration=60")
     try:
-        with lab(cluster, more='start_timeout = "8s"\n') as here:
+        with lab(cluster, more='start_timeout = "8s"\n', min_run="10m") as here:
             long = start(here, "long", "--time=60", "--comment=optsched: save=1s")
             here.until(lambda: here.status(long) == "running")
             short = start(here, "short")

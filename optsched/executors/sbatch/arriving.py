@@ -20,13 +20,16 @@ ELSEWHERE = "it was started in Slurm by somebody else"
 
 
 class Arriving:
-    """Reads what each job asks for once, when it is ready; `over_s` is when each was last seen to have ended (Unix
-    time), for as long as Slurm knows it."""
+    """Reads what each job asks for when it is ready, and again where Slurm says something new of it; `over_s` is when
+    each was last seen to have ended (Unix time), for as long as Slurm knows it."""
 
-    def __init__(self, rules: Rules = NONE, limit: Callable[[Hashable], str | None] = lambda _: None) -> None:
-        """`limit` tells why Slurm starts no more jobs of somebody."""
-        self._rules, self._limit = rules, limit
-        self._read: dict[str, Request | str] = {}
+    def __init__(
+        self, rules: Rules = NONE, limit: Callable[[Hashable], str | None] = lambda _: None,
+        partition: str | None = None,
+    ) -> None:
+        """`limit` tells why Slurm starts no more jobs of somebody; jobs of another partition are not planned."""
+        self._rules, self._limit, self._partition = rules, limit, partition
+        self._read: dict[str, tuple[HeldJob, Request | str]] = {}
         self.over_s: dict[str, float] = {}
 
     def arrivals(
@@ -42,7 +45,7 @@ class Arriving:
         left: set[str] = set()
         for job in jobs:
             if job.left:
-                if isinstance(self._read.get(job.origin), Request):  # it was an arrival
+                if isinstance(self._read.get(job.origin, (None, None))[1], Request):  # it was an arrival
                     yield Arrival(origin=job.origin, name=job.target, gone=LEFT)
                 continue
             if job.whole in left:
@@ -50,7 +53,7 @@ class Arriving:
             may = job.task is None or not job.limit or job.origin in open_tasks
             delay_s = REQUEUE_DELAY_S if job.restarts else 0.0
             ready = job.waits and not job.depends and job.eligible_s <= now_s + delay_s and may
-            read = self._request(job, nodes) if ready else self._read.get(job.origin)
+            read = self._request(job, nodes) if ready else self._read.get(job.origin, (None, None))[1]
             gone, cancelled = _gone(job, live), job.over and "CANCELLED" in job.states
             if isinstance(read, str):
                 left.add(job.whole)  # all tasks of an array that have not been touched are alike
@@ -58,20 +61,30 @@ class Arriving:
             else:
                 yield Arrival(
                     origin=job.origin, name=job.target, request=read, ready=ready, held=job.held, cancelled=cancelled,
-                    gone=gone, barred=self._barred(job) if ready else None,
+                    gone=gone, barred=self._barred(job) if job.waits and job.origin not in live else None,
                 )
 
     def _barred(self, job: HeldJob) -> str | None:
+        if job.depends:
+            return "it comes after other jobs in Slurm"
         limit = self._limit(who(job))
         return None if limit is None else f"Slurm starts no more jobs of its user: {limit}"
 
     def _request(self, job: HeldJob, nodes: Sequence[Node]) -> Request | str:
-        if job.origin not in self._read:
-            try:
-                self._read[job.origin] = request_of(job, nodes, self._rules)
-            except Unplanned as error:
-                self._read[job.origin] = str(error)
-        return self._read[job.origin]
+        known = self._read.get(job.origin)
+        if known is None or (known[0] is not job and known[0].entry != job.entry):
+            known = (job, self._read_anew(job, nodes))
+        self._read[job.origin] = (job, known[1])
+        return known[1]
+
+    def _read_anew(self, job: HeldJob, nodes: Sequence[Node]) -> Request | str:
+        partition = str(job.entry.get("partition") or self._partition)
+        if self._partition is not None and self._partition not in partition.split(","):
+            return f"it is in the partition {partition}"
+        try:
+            return request_of(job, nodes, self._rules)
+        except Unplanned as error:
+            return str(error)
 
 
 def _gone(job: HeldJob, live: Collection[str | None]) -> str | None:

@@ -55,7 +55,7 @@ class SbatchExecutor:
         except OSError as error:
             raise InputError(f"{self._progress} cannot be made: {error.strerror}") from error
         self._heartbeat = None if site.heartbeat is None else Heartbeat(site.heartbeat)
-        self._arriving = Arriving(rules, self._inner.declining.limit)
+        self._arriving = Arriving(rules, self._inner.declining.limit, site.partition)
         self._begun: set[AttemptKey] = set()
 
     # ------------------------------------------------------------------------------------------------- to see
@@ -77,6 +77,7 @@ class SbatchExecutor:
             self._look_at_jobs(self._site.poll_s / 2)
             live = self._live()
             self._teller.keep(job.whole for job in self._jobs.values() if _slips(job, live.get(job.origin)))
+            self._teller.keep_from_users(self._jobs.values())
             found = []
             unusable = cache(self._unusable)
             for attempt in self._attempts.values():
@@ -185,7 +186,7 @@ class SbatchExecutor:
             names = tuple(slot.node for slot in order.placement if slot.node in one.nodes)
             if names and one.start_s < until_s:
                 why = f"{one.says(now_s)}, and its time limit reaches into that"
-                raise Declined(f"node {names[0]} {why}", declining.avoid(one.says(now_s), job.origin, names))
+                raise Declined(f"node {names[0]} {why}", declining.avoid(one.says(now_s), names))
 
     def _record(self, order: Order, job: HeldJob) -> SbatchAttempt:
         count = node_count(job)
@@ -266,6 +267,7 @@ class SbatchExecutor:
             if job is not None:
                 said = f"AdminComment=optsched {job.token} not planned: {why}"
                 self._surely("scontrol", "update", f"jobid={job.whole}", said)
+                self._surely("scontrol", "hold", job.whole)  # as an administrator: its user cannot release it
 
     def withdraw(self, origin: str) -> None:
         """Cancel a job in Slurm. Raises NoAnswer."""

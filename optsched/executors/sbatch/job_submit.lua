@@ -7,6 +7,7 @@ local HEARTBEAT = @HEARTBEAT@ -- a file with the Unix time at which a controller
 local SILENT_S = 120 -- after so long without one, Slurm starts jobs as if optsched were not there
 local ON_HOLD = " [on hold]"
 local RELEASED = " released"
+local GIVEN_BACK = "not planned: given back"
 
 math.randomseed(os.time() + (tonumber(tostring({}):match("0x(%x+)") or "0", 16) % 1000000007))
 
@@ -62,26 +63,60 @@ function optsched_job_submit(job_desc, part_list, submit_uid)
   return slurm.SUCCESS
 end
 
+local SHAPE = {
+  "partition", "features", "req_nodes", "exc_nodes", "reservation", "licenses", "tres_per_job", "tres_per_node",
+  "tres_per_socket", "tres_per_task", "gres", "burst_buffer", "pn_min_memory", "pn_min_cpus",
+}
+local SHAPE_NUMBERS = { "min_nodes", "max_nodes", "min_cpus", "max_cpus", "num_tasks", "cpus_per_task", "ntasks_per_node" }
+
+local function is_set(value)
+  return value ~= nil and value ~= "" and value ~= slurm.NO_VAL and value ~= slurm.NO_VAL16 and value ~= slurm.NO_VAL64
+end
+
+-- Whether the change is one of what the job asks for: that is read when it is planned, and is not its user's any more.
+local function changes_shape(job_desc)
+  for _, name in ipairs(SHAPE) do
+    if is_set(job_desc[name]) then return true end
+  end
+  for _, name in ipairs(SHAPE_NUMBERS) do
+    local value = job_desc[name]
+    if is_set(value) and value ~= slurm.NO_VAL - 1 then return true end
+  end
+  return false
+end
+
 -- Users hold and release such a job as any other; optsched hears of it by the job's comment, and decides.
 function optsched_job_modify(job_desc, job_rec, part_list, modify_uid)
   local token = token_of(job_rec.admin_comment)
+  local state = token and string.sub(job_rec.admin_comment, #("optsched " .. token) + 2) or ""
   if job_desc.admin_comment ~= nil and token ~= token_of(job_desc.admin_comment) and
      token_of(job_desc.admin_comment) ~= nil then
     slurm.log_user("this is another job than optsched takes it for")
     return slurm.ERROR
   end
+  if not is_driven() or string.match(state, "^" .. GIVEN_BACK) then return slurm.SUCCESS end
+  if modify_uid ~= CONTROLLER then
+    if token ~= nil and changes_shape(job_desc) then
+      slurm.log_user("optsched has planned with what it asks for; cancel it, and submit it again")
+      return slurm.ERROR
+    elseif token == nil and is_set(job_desc.partition) and is_held(job_desc, part_list) then
+      slurm.log_user("jobs of this partition are started by optsched; submit it there")
+      return slurm.ERROR
+    end
+  end
   local priority = job_desc.priority
   if token == nil or priority == nil or priority == slurm.NO_VAL then return slurm.SUCCESS end
-  local state = string.sub(job_rec.admin_comment, #("optsched " .. token) + 2)
-  if string.match(state, "^not planned") or not is_driven() then return slurm.SUCCESS end
   if modify_uid == CONTROLLER then
-    if priority == 0 then return slurm.SUCCESS end
+    if priority == 0 or string.match(state, "^not planned") then return slurm.SUCCESS end
     if state ~= "" and not string.match(state, RELEASED .. "$") then -- the controller has just written its key
       job_desc.admin_comment = job_rec.admin_comment .. RELEASED
     else
-      job_desc.admin_comment = "optsched " .. token .. " not planned: an administrator released it"
+      job_desc.admin_comment = "optsched " .. token .. " " .. GIVEN_BACK
     end
     return slurm.SUCCESS
+  elseif string.match(state, "^not planned") and priority ~= 0 then
+    slurm.log_user("optsched does not start it, it is " .. state .. "; only an administrator may release it")
+    return slurm.ERROR
   end
   local comment = without_mark(job_desc.comment or job_rec.comment)
   if priority == 0 then

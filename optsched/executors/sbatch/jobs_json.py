@@ -29,7 +29,8 @@ READ_S = 15.0
 """So old may the last JSON be where nothing seems to have changed since."""
 WHAT_CHANGES = (
     "JobID:12,State:16,Reason:30,PriorityLong:12,RestartCnt:6,NodeList:80,ReqNodes:80,Dependency:40,Comment:120,"
-    "exit_code:8,EligibleTime:20"
+    "exit_code:8,EligibleTime:20,Partition:40,QOS:20,Account:20,TimeLimit:14,tres-per-node:40,tres-per-job:40,"
+    "tres-per-task:40,NumNodes:8,NumCPUs:8,MinMemory:12,Feature:20"
 )
 """Cut off at these widths: a text that is to differ, not to be read."""
 

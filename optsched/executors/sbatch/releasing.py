@@ -37,7 +37,7 @@ def release_all(client: SlurmClient, partition: str | None) -> Iterator[Given]:
 
 def _give_back(client: SlurmClient, job: HeldJob) -> str:
     update = ["scontrol", "update", f"jobid={job.whole}"]
-    mark = f"AdminComment=optsched {job.token} not planned: given back to Slurm"
+    mark = f"AdminComment=optsched {job.token} not planned: given back"
     if job.runs:  # it keeps its mark, so that a controller that comes back takes it up
         client.ask("scontrol", "release", job.whole)
         return "runs on; Slurm starts it again by itself if its node fails"

@@ -19,6 +19,8 @@ from .rules import NONE, Rules
 GPUS = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z_][^:=]*))?(?:[:=](\d+))?")
 ONE_NODE = Locality(node=1.0, rack=0.0, cluster=0.0)
 MIB_PER_GIB = 1024
+LEAST_OF_LIMIT = 0.1
+"""Of its time limit, what a job is at least believed to take."""
 CANNOT = {
     "features": "it asks for features of nodes", "licenses": "it asks for licences",
     "excluded_nodes": "it excludes nodes", "burst_buffer": "it asks for a burst buffer",
@@ -37,21 +39,31 @@ def request_of(job: HeldJob, nodes: Sequence[Node], rules: Rules = NONE) -> Requ
     hints = hints_of(f"{entry.get('comment') or ''} {entry.get('extra') or ''}")
     command = str(entry.get("command") or "")
     limit_min = number(entry.get("time_limit"))
+    limit_s = limit_min * 60.0 if limit_min else None
     batch = entry.get("batch_flag") is not False
     stoppable, unsaved = rules.may_be_stopped(entry, hints.preempt)
     stated = _job(job, nodes, hints, command or str(entry.get("name") or ""))
     return Request(
         job=replace(
-            stated, min_run_s=rules.min_run_s, max_preemptions=rules.max_preemptions,
+            stated, duration_s=_believed_s(hints.duration_s, limit_s), weight=rules.weight(entry),
+            min_run_s=rules.min_run_s, max_preemptions=rules.max_preemptions,
             # what may not be requeued, or has somebody at its terminal, is not to be stopped
             preemptible=batch and bool(entry.get("requeue")) and stoppable,
         ),
         argv=("sbatch" if batch else "salloc", *(_split(command) or [str(entry.get("name") or "")])),
         directory=str(entry.get("current_working_directory") or "/"), user_id=job.uid,
-        account=str(entry.get("account") or "") or None, limit_s=limit_min * 60.0 if limit_min else None,
+        account=str(entry.get("account") or "") or None, limit_s=limit_s,
         saves=True if hints.save_s is not None else None, preempt_unsaved=unsaved, grace_s=hints.grace_s,
-        total_steps=hints.steps, faults=hints.faults,
+        total_steps=hints.steps, asked_weight=hints.weight, faults=hints.faults,
     )
+
+
+def _believed_s(hint_s: float | None, limit_s: float | None) -> float | None:
+    """What is believed of a run time that somebody hopes for: not more than the time limit, which ends it, and not
+    less than a part of that, so that who wants to be believed to be short says so by a limit."""
+    if hint_s is None or limit_s is None:
+        return hint_s
+    return min(limit_s, max(LEAST_OF_LIMIT * limit_s, hint_s))
 
 
 def _split(command: str) -> list[str]:
@@ -68,11 +80,12 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
             raise Unplanned(why)
     if number(entry.get("het_job_id")):
         raise Unplanned("it is heterogeneous")
+    if "," in str(entry.get("partition") or ""):
+        raise Unplanned("it names several partitions")
     if entry.get("required_nodes") and held.key is None:
         raise Unplanned("it names its nodes")
     common: dict[str, Any] = {
         "id": held.target, "user": str(entry.get("user_name") or held.uid), "command": command[:1000],
-        "weight": hints.weight, "duration_s": hints.duration_s,
     }
     profile = Profile(
         checkpoint_s=hints.save_s or 0.0, restore_s=hints.restore_s or 0.0, startup_s=hints.start_s or 0.0

@@ -41,6 +41,7 @@ class Teller:
     def __init__(self, client: SlurmClient, site: Site, declining: Declining) -> None:
         self._client, self._site, self._declining = client, site, declining
         self.told_s = -float("inf")
+        self._kept: set[str] = set()
 
     def tell(self, *words: str) -> None:
         """Run one of Slurm's programs. Raises Refused, NoAnswer."""
@@ -79,6 +80,16 @@ class Teller:
         if listed:
             with suppress(NoAnswer, Refused):
                 self.tell("scontrol", "hold", listed)
+
+    def keep_from_users(self, jobs: Iterable[HeldJob]) -> None:
+        """Put on hold as an administrator does what job_submit.lua has held, which Slurm takes for its user's doing."""
+        users = [
+            job for job in jobs
+            if job.waits and not job.priority and job.reason == "JobHeldUser" and job.origin not in self._kept
+            and "SPECIAL_EXIT" not in job.states
+        ]
+        self._kept |= {job.origin for job in users}
+        self.keep(job.whole for job in users)
 
     def see_to(self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]) -> None:
         """Tell Slurm what it has not done yet."""

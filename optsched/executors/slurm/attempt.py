@@ -244,8 +244,7 @@ class SlurmAttempt:
     def _with_ending(self, job: SlurmJob | None, missing: Sequence[str]) -> Observation:
         common = self._summary(AttemptState.ENDED, ())
         status, reason = self._told(job, missing)
-        begun = bool(self._endings) or common.started_s is not None
-        retry_s = None if begun else (self.stop_record() or {}).get("retry_s")
+        retry_s = None if common.started_s is not None else (self.stop_record() or {}).get("retry_s")
         endings = list(self._endings.values())
         ends = [ending["ended_s"] for ending in endings if ending["ended_s"] is not None]
         peaks = [ending["peak_memory_gib"] for ending in endings if ending["peak_memory_gib"] is not None]

@@ -10,18 +10,21 @@ ELSEWHERE_S = 5.0
 """After so long a job is tried on other nodes than those that were at fault."""
 SURE_S = 5.0
 """A limit is Slurm's answer to all jobs alike; so long one is waited for that is about to be seen to have ended."""
-LIMIT = re.compile(r"(?i)(qos|assoc|account|invalid|max)")
+LIMIT = re.compile(r"(?i)(qos|assoc|account|max)")
 OF_NODES = re.compile(r"(?i)(reqnode|reserv|node)")
-OF_THE_JOB = re.compile(r"(?i)(partition|licen|bad|begintime|dependency|jobarray|deadline|jobheld)")
+OF_THE_JOB = re.compile(
+    r"(?i)^(partition|licen|bad|begintime|dependency|jobarray|deadline|jobheld|invalid|(qos|assoc)min)|perjob|pernode"
+    "|wall|timelimit|memper"
+)
+"""Limits of a job by itself among them, which leave other jobs of its user alone."""
+FORGET_S = 3600.0
 
 
 @dataclass(slots=True)
 class Bar:
-    """Nothing alike is tried before `until_s` (monotonic), as Slurm said `why` so many `times` in a row. `last` is
-    the job of which it did."""
+    """Nothing alike is tried before `until_s` (monotonic), as Slurm said `why` so many `times` in a row."""
 
     why: str
-    last: str
     times: int = 0
     until_s: float = 0.0
 
@@ -47,26 +50,29 @@ class Declining:
         A limit bars all jobs of `who`; what is up to the nodes bars these; what may be up to them does as soon as it
         was so for two jobs.
         """
+        if OF_THE_JOB.search(why):
+            return self._raise(("job", job), why)
         if LIMIT.match(why):
-            return self._raise(("who", who), why, job)
+            return self._raise(("who", who), why)
         if OF_NODES.match(why):
-            return self.avoid(why, job, nodes)
-        if not OF_THE_JOB.match(why):
-            for name in nodes:
-                if self._last_on.get(name, job) != job:
-                    self._raise(("node", name), why, job)
-                self._last_on[name] = job
-        return self._raise(("job", job), why, job)
-
-    def avoid(self, why: str, job: str, nodes: tuple[str, ...]) -> float:
-        """Try nothing on these nodes for a while; after how many seconds `job` is tried elsewhere."""
+            return self.avoid(why, nodes)
         for name in nodes:
-            self._raise(("node", name), why, job)
+            if self._last_on.get(name, job) != job:
+                self._raise(("node", name), why)
+            self._last_on[name] = job
+        return self._raise(("job", job), why)
+
+    def avoid(self, why: str, nodes: tuple[str, ...]) -> float:
+        """Try nothing on these nodes for a while; after how many seconds the job is tried elsewhere."""
+        for name in nodes:
+            self._raise(("node", name), why)
         return ELSEWHERE_S
 
-    def _raise(self, what: Hashable, why: str, job: str) -> float:
-        bar = self._bars.setdefault(what, Bar(why, job))
-        bar.why, bar.last = why, job
+    def _raise(self, what: Hashable, why: str) -> float:
+        now_s = time.monotonic()
+        self._bars = {key: bar for key, bar in self._bars.items() if bar.until_s > now_s - FORGET_S}
+        bar = self._bars.setdefault(what, Bar(why))
+        bar.why = why
         return bar.raise_again()
 
     def began(self, who: Hashable, job: str, nodes: tuple[str, ...]) -> None:

@@ -38,6 +38,7 @@ def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
         raise InputError("slurm.sbatch: only a controller that runs as root may start jobs of others; leave it out")
     if slurm.sbatch:
         _check_holding(client)
+        _check_weights(client, slurm)
     executor = SlurmExecutor(settings.attempts, client, site, declared)
     if not slurm.sbatch:
         return executor
@@ -53,6 +54,21 @@ def _heartbeat(slurm: "SlurmSettings") -> Path:
     if slurm.partition is None:
         raise InputError("slurm.sbatch: says nothing of whose jobs; name the partition in [slurm]")
     return heartbeat_of(slurm.partition)
+
+
+def _check_weights(client: SlurmClient, slurm: "SlurmSettings") -> None:
+    """Raises InputError where Slurm does not check the names that jobs weigh by."""
+    with suppress(NoAnswer, Refused):
+        text = client.ask("scontrol", "show", "config")
+        found = re.search(r"^AccountingStorageEnforce\s*=\s*(.*)$", text, re.MULTILINE)
+        kept = found[1].split(",") if found is not None else []
+        for option, given, what in (("qos_weight", slurm.qos_weight, "qos"),
+                                    ("account_weight", slurm.account_weight, "associations")):
+            if given and what not in kept:
+                raise InputError(
+                    f"slurm.{option}: anybody could name one, as Slurm does not check these; it does with {what} in "
+                    "its AccountingStorageEnforce, else leave it out"
+                )
 
 
 def _check_holding(client: SlurmClient) -> None:
