@@ -121,6 +121,8 @@ class Controller:
         self._strangers: set[AttemptKey] = set()
         self._sound: dict[Node, str | None] = {}
         self._begun_s = time.monotonic()
+        self.round_s = 0.0
+        """Seconds of the last turn that decided a round, from looking to writing."""
         self.left_out: dict[str, str] = {}
         """Jobs that the last round was decided without, each with the reason."""
         self.blocked: tuple[Placement, ...] = ()
@@ -318,6 +320,7 @@ class Controller:
             wall_s=time.monotonic() - self._begun_s, solver=found.solver, fallback=found.fallback,
         )
         self.journal.add_round(listed, posed.text, decided, [event])
+        self.round_s = time.monotonic() - self._begun_s
         self._take_in(now_s, [event])
 
     def _decided(self, now_s: float) -> tuple[Posed, RoundSolution | None]:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from optsched import Job, Profile
 from optsched.control import clock, controller
 from optsched.control.clock import SteadyClock
-from optsched.control.events import Cancelled, Cleared, Held, Noted, Submitted
+from optsched.control.events import AttemptEnded, Cancelled, Cleared, Held, Noted, StopIntended, Submitted
 from optsched.control.explaining import explain_job
 from optsched.control.journal import JournalFault
 from optsched.control.log import BugLog
@@ -361,3 +361,33 @@ def test_an_attempt_that_was_vouched_for_and_goes_on_is_ended_before_its_gpus_ar
     lab.executor.strangers.clear()
     lab.run(70)
     assert status(lab)[other] == "completed"
+
+
+def test_a_journal_that_holds_the_cause_is_gone_on_with(lab: Hostile) -> None:
+    """As a controller may have written it that took jobs at their word."""
+    name = submit(lab, gpus=8, seconds=20.0)
+    lab.run(3)
+    said = Progress(step=5, at_s=1.7e12, began_s=1.6e12, saved_at_s=1.7e12, checkpoint_s=1e12, restore_s=1e15)
+    lab.controller.record(
+        StopIntended(job=name, number=1, why="preempt", grace_s=6.0),
+        AttemptEnded(job=name, number=1, exit_status=85, started_s=1000.0, left_s=1e14, progress=said),
+    )
+    lab.executor.processes[AttemptKey(name, 1)].ended_s = lab.clock.at_s
+    lab.restart()
+    lab.run(60)
+    assert status(lab) == {name: "completed"} and not lab.bugs and not lab.controller.left_out
+
+
+def test_the_seconds_of_a_round_are_those_of_its_turn(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    observe = lab.executor.observe
+
+    def slowly() -> Any:
+        time.sleep(0.3)
+        return observe()
+
+    monkeypatch.setattr(lab.executor, "observe", slowly)
+    submit(lab)
+    lab.controller.step()
+    [entry] = lab.controller.journal.rounds()
+    assert 0.3 < entry.wall_s <= lab.controller.round_s and lab.controller.last_round is not None
+    assert lab.controller.last_round.wall_s is not None and lab.controller.last_round.wall_s < entry.wall_s - 0.29
