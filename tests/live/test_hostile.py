@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..control.hostile import EVENTS, check_history
+from tests.control.hostile import EVENTS, check_history
 
 pytestmark = pytest.mark.slow
 

@@ -130,7 +130,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundView:
-    """One round: what its decisions are worth, what they could be worth at most, and the seconds its turn took (looking,
+    """One round: what its decisions are worth, what they could be worth at most, and the seconds of its turn (looking,
     posing, deciding and checking, up to the write). `gap` None: no finite one is known."""
 
     number: int
