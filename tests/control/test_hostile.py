@@ -178,6 +178,7 @@ def test_users_are_heard_when_rounds_fail(lab: Hostile, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(controller, "decide", broken)
+        patch.setattr(controller, "MOST_TRIES", 1)
         waits = submit(lab, gpus=4, seconds=5.0)
         lab.controller.record(Cancelled(job=runs, by="me"), Held(job=held, by="me"))
         lab.run(10)
@@ -185,10 +186,39 @@ def test_users_are_heard_when_rounds_fail(lab: Hostile, monkeypatch: pytest.Monk
         lab.look()
     notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
     assert notes == ["deciding a round failed, and is tried again: RuntimeError: a bug of the round"]
-    assert lab.bugs and set(lab.bugs) == {"deciding a round: RuntimeError: a bug of the round"}
+    assert lab.bugs and {bug.partition(": ")[2] for bug in lab.bugs} == {"RuntimeError: a bug of the round"}
     lab.controller._failing.clear()
     lab.run(70)
     assert status(lab)[waits] == "completed"
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_who_makes_rounds_fail_is_found_and_the_others_go_on(
+    lab: Hostile, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    """One job, or two of them together."""
+    names = [f"j{i}" for i in range(7)]
+    bad = {"j2", "j5"} if together else {"j5"}
+
+    def sometimes(instance: Any, *given: Any, **named: Any) -> Any:
+        if bad <= set(instance.job):
+            raise ZeroDivisionError("no room for this one")
+        return decide(instance, *given, **named)
+
+    decide = controller.decide
+    monkeypatch.setattr(controller, "decide", sometimes)
+    for _ in names:
+        submit(lab, gpus=2, seconds=5.0)
+    lab.run(30)
+    done = {name for name, one in status(lab).items() if one == "completed"}
+    assert done >= ({"j2"} if together else set(names)) - bad or "j5" in done
+    if not together:
+        assert status(lab)["j5"] == "waiting" and done == set(names) - bad
+        assert "ZeroDivisionError: no room for this one" in explain_job(scene(lab.controller), "j5").sentences[0]
+    monkeypatch.undo()
+    lab.clock.at_s += 600.0
+    lab.run(70)
+    assert set(status(lab).values()) == {"completed"}
 
 
 def test_a_start_that_fails_by_a_bug_holds_nothing(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
