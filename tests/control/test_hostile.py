@@ -16,6 +16,7 @@ from optsched.control import clock, controller
 from optsched.control.clock import SteadyClock
 from optsched.control.events import AttemptEnded, Cancelled, Cleared, Held, Noted, StopIntended, Submitted
 from optsched.control.explaining import explain_job
+from optsched.control.foresight import outlook
 from optsched.control.journal import JournalFault
 from optsched.control.log import BugLog
 from optsched.control.loop import Loop
@@ -24,6 +25,7 @@ from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
 from optsched.errors import InputError
 from optsched.executors.base import MOST_COST_S, AttemptKey, Progress
+from optsched.files import dump_instance, load_instance
 
 from .hostile import HISTORIES, Hostile, check_history, node
 
@@ -107,6 +109,9 @@ def test_an_edit_of_the_cluster_keeps_those_it_is_about(
         assert why in " ".join(explain_job(scene(lab.controller), name).sentences)
     notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
     assert len([text for text in notes if why in text]) == 2
+    ahead = outlook(scene(lab.controller))
+    assert set(ahead.left_out) == {runs, waits} and ahead.instance.cluster.total_gpus == 4
+    load_instance(dump_instance(ahead.instance))
     lab.edit = ""
     lab.restart()
     lab.run(120)
