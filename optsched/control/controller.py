@@ -49,7 +49,7 @@ from .events import (
     Why,
 )
 from .journal import Journal, JournalFault, RoundEntry
-from .posing import Posed, pose, sound, stubborn
+from .posing import Posed, at_fault, pose, sound, stubborn
 from .present import may_start, memory_of, present, start_setup_s
 from .retention import Retention
 from .seen import news, node_news
@@ -66,6 +66,10 @@ SILENT_S = 30.0
 """After so long without an answer from the executor its attempts are lost."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """How long a part of a turn that failed is left alone, doubled by each more time."""
+MOST_TRIES = 4
+"""How often a round is decided with fewer jobs before that is given up."""
+SUSPECT_S, BRIEFLY_S = 600.0, 0.1
+"""How long jobs with which deciding fails by a bug are left out, and the wall clock for finding out which these are."""
 MOST_SAID = 300
 """Characters of what is said of a bug."""
 OVERTIME_S = 15.0
@@ -123,12 +127,15 @@ class Controller:
         self._strangers: set[AttemptKey] = set()
         self._sound: dict[Node, str | None] = {}
         self._begun_s = time.monotonic()
+        self.round_s = 0.0
+        """Seconds of the last turn that decided a round, from looking to writing."""
         self.left_out: dict[str, str] = {}
         """Jobs that the last round was decided without, each with the reason."""
         self.blocked: tuple[Placement, ...] = ()
         """What the last round could not give away."""
         self.retention = Retention(settings.retention)
         self.bug: Callable[[str, Exception], None] = lambda what, error: None
+        self._suspects: dict[str, tuple[float, str]] = {}
         self._failing: dict[str, Failing] = {}
 
     # -------------------------------------------------------------------------------------------- what happens
@@ -322,17 +329,21 @@ class Controller:
             wall_s=time.monotonic() - self._begun_s, solver=found.solver, fallback=found.fallback,
         )
         self.journal.add_round(listed, posed.text, decided, [event])
+        self.round_s = time.monotonic() - self._begun_s
         self._take_in(now_s, [event])
 
     def _decided(self, now_s: float) -> tuple[Posed, RoundSolution | None]:
         """What the present was posed as, and what was decided of it, None where nobody waits or runs.
 
         Where the running jobs cannot go on together (a quota was lowered, and some may not be preempted), these go on
-        and the others are decided about. Raises InputError where no round can be decided at all.
+        and the others are decided about. So they are where deciding fails by a bug with a few jobs, for a while. Raises
+        whatever it fails with where no round can be decided at all.
         """
         strangers, progress = self.strangers(), self._progress()
-        left_out: dict[str, str] = {}
-        while True:
+        self._suspects = {name: one for name, one in self._suspects.items() if now_s - one[0] < SUSPECT_S}
+        left_out = {name: why for name, (_, why) in self._suspects.items() if name in self.state.open}
+        failed: Exception | None = None
+        for _ in range(MOST_TRIES):
             posed = pose(
                 lambda without: present(
                     self.state, self.cluster, self.tenants, self.statuses, progress, now_s, left_out=without,
@@ -342,15 +353,37 @@ class Controller:
             if not posed.instance.jobs:
                 return posed, None
             try:
-                return posed, decide(
-                    posed.instance, self.settings.objective, round_s=float(self.settings.length),
-                    solver=self.settings.solver, budget_s=float(self.settings.budget), blocked=posed.blocked,
-                    last=self.last_round,
-                )
+                return posed, self._decide(posed.instance, posed.blocked, float(self.settings.budget))
             except InputError as error:
                 if not posed.instance.running:
                     raise
                 left_out = posed.left_out | stubborn(posed.instance, str(error))
+            except Exception as error:
+                said = f"deciding with it failed: {type(error).__name__}: {str(error)[:MOST_SAID]}"
+                blocked = posed.blocked
+                names = at_fault(posed.instance, lambda one, blocked=blocked: self._fails(one, blocked))  # type: ignore[misc]
+                failed = error
+                self.bug(f"deciding with {', '.join(names[:3])}", error)
+                self._suspects |= dict.fromkeys(names, (now_s, said))
+                left_out = posed.left_out | dict.fromkeys(names, said)
+        self._suspects.clear()  # it is not they
+        raise failed or InputError("running jobs cannot go on together")
+
+    def _decide(self, instance: Instance, blocked: tuple[Placement, ...], budget_s: float) -> RoundSolution:
+        return decide(
+            instance, self.settings.objective, round_s=float(self.settings.length), solver=self.settings.solver,
+            budget_s=budget_s, blocked=blocked, last=self.last_round,
+        )
+
+    def _fails(self, instance: Instance, blocked: tuple[Placement, ...]) -> bool:
+        """Whether deciding it fails by a bug."""
+        try:
+            self._decide(instance, blocked, BRIEFLY_S)
+        except InputError:
+            return False
+        except Exception:
+            return True
+        return False
 
     def _leave_out(self, left_out: dict[str, str]) -> None:
         """Note who is newly left out of rounds."""

@@ -1,10 +1,11 @@
 """The live cluster as an instance that a simulation can play on to its end."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from ..cluster import Node
 from ..errors import InputError
-from ..instance import Instance, Running, Suspended
+from ..instance import Instance, Placement, Running, Suspended
 from ..job import Job
 from .present import LEAST_WORK_S, as_running, as_waiting, guarded, ran_before
 from .scene import Scene
@@ -34,6 +35,7 @@ def outlook(scene: Scene) -> Outlook:
     running: list[Running] = []
     suspended: list[Suspended] = []
     left_out: dict[str, str] = {}
+    aside: list[Placement] = []
     nodes = {status.node.name for status in scene.statuses}
     lost = 0
     for job in scene.state.open.values():
@@ -41,6 +43,8 @@ def outlook(scene: Scene) -> Outlook:
         reason = _left_out(scene, job)
         if reason is not None:
             left_out[job.id] = reason
+            if attempt is not None and job.id in scene.left_out:
+                aside.append(attempt.placement)
         elif attempt is not None and not attempt.leaving and all(slot.node in nodes for slot in attempt.placement):
             known, entry = as_running(job, attempt, scene.progress.get(attempt.key), scene.now_s)
             lost += attempt.lost is not None
@@ -60,7 +64,7 @@ def outlook(scene: Scene) -> Outlook:
     drop_orphans(jobs, left_out)
     jobs = {name: guarded(job, scene.state.jobs[name], scene.preempt_unsaved) for name, job in jobs.items()}
     instance = Instance(
-        name="what if", now_s=scene.now_s, cluster=replace(scene.cluster, nodes=_nodes(scene, running)),
+        name="what if", now_s=scene.now_s, cluster=replace(scene.cluster, nodes=_without(_nodes(scene, running), aside)),
         tenants=scene.tenants, jobs=tuple(jobs.values()), running=tuple(running), suspended=tuple(suspended),
     )
     notes = []
@@ -71,7 +75,7 @@ def outlook(scene: Scene) -> Outlook:
         notes.append(f"nodes that take no jobs now never do: {', '.join(closed)}")
     if left_out:
         many = f"{len(left_out)} job{'s' * (len(left_out) != 1)}"
-        notes.append(f"left out: {many} on hold, being cancelled, or after such a one")
+        notes.append(f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one")
     return Outlook(instance, {name: scene.state.jobs[name].submit_s for name in jobs}, left_out, tuple(notes))
 
 
@@ -89,6 +93,8 @@ def _left_out(scene: Scene, job: LiveJob) -> str | None:
         return "it is being cancelled"
     if job.held is not None:
         return "it is on hold"
+    if job.id in scene.left_out:
+        return scene.left_out[job.id]
     for name in job.submission.job.after:
         before = scene.state.jobs.get(name)
         if before is None or before.finished in ("failed", "cancelled"):
@@ -105,6 +111,22 @@ def drop_orphans(jobs: dict[str, Job], left_out: dict[str, str]) -> None:
         for name, before in orphans.items():
             left_out[name] = f"{before}, which it comes after, is left out"
             del jobs[name]
+
+
+def _without(nodes: tuple[Node, ...], aside: list[Placement]) -> tuple[Node, ...]:
+    """Return the nodes with what is left of them beside jobs that rounds are decided without."""
+    held: Counter[str] = Counter()
+    cores: Counter[str] = Counter()
+    for placement in aside:
+        for slot in placement:
+            held[slot.node] += slot.gpus
+            cores[slot.node] += slot.cpus
+    return tuple(
+        replace(
+            node, gpus=max(0, node.gpus - held[node.name]),
+            cpus=None if node.cpus is None else max(0, node.cpus - cores[node.name]),
+        ) for node in nodes
+    )
 
 
 def _nodes(scene: Scene, running: list[Running]) -> tuple[Node, ...]:

@@ -67,7 +67,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEntry:
-    """One round as it is listed; the value is maximised, `bound` is what it could be at most."""
+    """One round as it is listed; the value is maximised, `bound` is what it could be at most. `wall_s` is that of the
+    turn, from looking at nodes to this write."""
 
     number: int
     at_s: float

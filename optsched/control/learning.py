@@ -36,6 +36,7 @@ class Learning:
         self._state, self._complain, self._runs_s = state, complain, runs_s
         self.durations = Durations()
         self._known: dict[str, Stored] | None = None
+        self._stale: set[str] = set()
         done = [job for job in state.jobs.values() if job.finished == "completed"]
         for job in sorted(done, key=lambda job: job.finished_s or 0.0):
             self._add(job)
@@ -57,12 +58,13 @@ class Learning:
     def costs(self, user: str | None, command: str | None) -> Profile:
         """A profile with what starting and saving took jobs alike."""
         if self._known is None:
-            self._known = {}
-            for name in self._store.names():
-                try:
-                    self._known[name] = self._store.read(name)
-                except InputError as error:
-                    self._complain(str(error))
+            self._known, self._stale = {}, set(self._store.names())
+        for name in self._stale:
+            try:
+                self._known[name] = self._store.read(name)
+            except InputError as error:
+                self._complain(str(error))
+        self._stale.clear()
         found = {name: getattr(estimate(user, command, self._known.values()).profile, name) for name in COSTS}
         if command is not None:
             own = name_of(user, command)
@@ -91,9 +93,10 @@ class Learning:
             seen, gpus=attempt.mode.gpus, cpus=sum(slot.cpus for slot in attempt.placement),
             gpu_type=attempt.mode.gpu_type, user=noun.user, command=noun.command, stop_asked_s=attempt.stop_s,
         )
-        stored = self._store.learn(name_of(noun.user, noun.command), measured, str(attempt.key))
+        name = name_of(noun.user, noun.command)
+        self._store.note(name, measured, str(attempt.key))
         if self._known is not None:
-            self._known[stored.name] = stored
+            self._stale.add(name)
 
 
 def believed(

@@ -59,6 +59,27 @@ def stubborn(instance: Instance, why: str) -> dict[str, str]:
     return dict.fromkeys(kept or [entry.job for entry in instance.running], why)
 
 
+def at_fault(instance: Instance, fails: Callable[[Instance], bool]) -> list[str]:
+    """Return jobs with which alone something `fails` that does so with all: one where one is to blame, and some that
+    do not go together where none is."""
+    names = [job.id for job in instance.jobs]
+    while len(names) > 1:
+        half = len(names) // 2
+        wrong = [part for part in (names[:half], names[half:]) if fails(_only(instance, set(part)))]
+        if not wrong:
+            break
+        names = wrong[0]
+    return names
+
+
+def _only(instance: Instance, names: set[str]) -> Instance:
+    return replace(
+        instance, jobs=tuple(job for job in instance.jobs if job.id in names),
+        running=tuple(entry for entry in instance.running if entry.job in names),
+        suspended=tuple(entry for entry in instance.suspended if entry.job in names),
+    )
+
+
 def _named(instance: Instance, faults: list[Fault]) -> dict[str, str]:
     found: dict[str, str] = {}
     for fault in faults:
@@ -103,15 +124,11 @@ def _amounts(instance: Instance, name: str, mode: Mode, slot: Slot) -> tuple[flo
 
 def _alone(instance: Instance) -> dict[str, str]:
     """Return the jobs that are faulty by themselves, for faults that do not say whose they are."""
-    if _fault(replace(instance, jobs=(), running=(), suspended=())) is not None:
+    if _fault(_only(instance, set())) is not None:
         return {}  # it is no job's
     found: dict[str, str] = {}
     for job in instance.jobs:
-        running, suspended = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
-        why = _fault(replace(
-            instance, jobs=(job,), running=() if running is None else (running,),
-            suspended=() if suspended is None else (suspended,),
-        ))
+        why = _fault(_only(instance, {job.id}))
         if why is not None:
             found[job.id] = why
     return found

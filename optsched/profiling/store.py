@@ -1,18 +1,18 @@
-"""Profiles kept over time: one JSON file a name, with every version it ever had."""
+"""Profiles kept over time: one JSON file a name, with its versions; beside it runs that are not in it yet."""
 
 import fcntl
 import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
-from ..files import NOUNS, parse_file, plain, read_bytes, write_text
+from ..files import NOUNS, adapter, parse_file, plain, read_bytes, write_text
 from ..profile import Profile
 from ..quantity import PositiveCount
 from .learn import learned
@@ -22,9 +22,12 @@ from .result import Result, six_digits
 STORE_FORMAT = "optsched-profile/1"
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 SUFFIX = ".json"
-KEPT_RUNS = 200
-"""The measurements of so many runs are kept; every version is."""
-PROBE, BY_HAND = "measured by probe", "edited by hand"
+KEPT_RUNS, KEPT_VERSIONS = 200, 100
+"""The measurements of so many runs are kept, and so many versions: the last ones."""
+SMALL_BYTES, WRITTEN_EVERY_S, MOST_NOTED = 16 * 1024, 60.0, 100
+"""A file that is larger is written again only after so long, or after so many runs: until then runs are noted beside
+it, one a line."""
+PROBE, BY_HAND, LEARNED = "measured by probe", "edited by hand", "learned from attempt "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,7 @@ class Store:
             raise InputError(f"no profile {name!r} in {self.folder}; there {_those(self.names())}")
         found: Stored = parse_file(Stored, read_bytes(path), str(path), STORE_FORMAT, STORED_NOUNS)
         _check(found, name, path)
-        return _with_edit(found, path)
+        return _with_runs(_with_edit(found, path), self._noted(name), None)
 
     def add(self, name: str, result: Result) -> Stored:
         """Keep what a probe measured: its profile is the present one, but for what was edited by hand. Raises
@@ -104,7 +107,45 @@ class Store:
     def learn(self, name: str, measured: Measured, attempt: str) -> Stored:
         """Merge what was measured of a real run, `attempt` being its key, as `optsched:job:1`; the same attempt twice
         counts once. Raises InputError."""
-        return self._change(name, f"learned from attempt {attempt}", measured, None)
+        return self._change(name, LEARNED + attempt, measured, None)
+
+    def note(self, name: str, measured: Measured, attempt: str) -> None:
+        """As `learn`, for a run of many: what is read is the same, but a large file is not written for each of them.
+        Raises InputError."""
+        check_name(name)
+        path, run = self._path(name), Run(source=LEARNED + attempt, measured=measured)
+        try:
+            with self._locked():
+                seen = path.stat()
+                recent = abs(time.time() - seen.st_mtime) < WRITTEN_EVERY_S
+                if recent and seen.st_size > SMALL_BYTES and self._lines(name) < MOST_NOTED:
+                    with self._notes(name).open("a") as notes:
+                        notes.write("\n" + dump_run(run))  # a line that was cut off ends here
+                    return
+        except FileNotFoundError:
+            pass  # there is no profile yet
+        except OSError as error:
+            raise InputError(f"{self._notes(name)}: cannot be written: {error.strerror}") from None
+        self.learn(name, measured, attempt)
+
+    def _notes(self, name: str) -> Path:
+        return self.folder / f".{name}.runs"
+
+    def _lines(self, name: str) -> int:
+        try:
+            return self._notes(name).read_bytes().count(b"\n")
+        except OSError:
+            return 0
+
+    def _noted(self, name: str) -> list[Run]:
+        """Return runs that were noted since the file was written; a line that is none was cut off."""
+        found: dict[str, Run] = {}
+        with suppress(OSError):
+            for line in self._notes(name).read_text(errors="replace").splitlines():
+                with suppress(ValueError):
+                    run: Run = adapter(Run, STORED_NOUNS).validate_json(line)
+                    found.setdefault(run.source, run)
+        return list(found.values())
 
     def drop(self, older_s: float) -> None:
         """Remove profiles that nothing has changed for so long, but for those that were edited by hand."""
@@ -113,6 +154,7 @@ class Store:
                 path = self._path(name)
                 if time.time() - path.stat().st_mtime > older_s and not self.read(name).by_hand:
                     path.unlink()
+                    self._notes(name).unlink(missing_ok=True)
 
     def _change(self, name: str, source: str, measured: Measured, probed: Profile | None) -> Stored:
         check_name(name)
@@ -123,18 +165,9 @@ class Store:
                 before = Stored(name=name, user=measured.user, command=measured.command, profile=Profile(name=name))
             if probed is None and any(run.source == source for run in before.runs):
                 return before
-            runs = (*before.runs, Run(source=source, measured=measured))[-KEPT_RUNS:]
-            base = before.profile if probed is None else replace(before.profile, **{**_given(probed), "name": name})
-            profile, notes = learned(base, [run.measured for run in runs])
-            profile = replace(profile, **{field: getattr(before.profile, field) for field in before.by_hand})
-            after = replace(before, profile=profile, runs=runs)
-            if not before.versions or profile != before.profile:
-                what = tuple(note for field, note in notes.items() if field not in before.by_hand)
-                version = Version(
-                    version=len(before.versions) + 1, at=_now(), source=source, notes=what, profile=profile
-                )
-                after = replace(after, versions=(*before.versions, version))
+            after = _with_runs(before, [Run(source=source, measured=measured)], probed)
             write_text(self._path(name), dump_stored(after))
+            self._notes(name).unlink(missing_ok=True)
         return after
 
     def _path(self, name: str) -> Path:
@@ -166,16 +199,42 @@ def check_name(name: str) -> None:
 def dump_stored(stored: Stored) -> str:
     """The file's text: the present profile over several lines, to be edited; each version and run on one."""
     shown: dict[str, Any] = {"format": STORE_FORMAT, **plain(stored)}
-    shown["runs"] = [{**run, "measured": six_digits(run["measured"])} for run in shown.get("runs", [])]
+    shown["versions"] = [json.dumps(version) for version in shown.get("versions", [])]
+    shown["runs"] = [dump_run(run) for run in stored.runs]
     rows = []
     for key, value in shown.items():
         if key in ("versions", "runs"):
-            inner = ",\n".join("    " + json.dumps(item) for item in value)
+            inner = ",\n".join("    " + line for line in value)
             rows.append(f'  "{key}": [\n{inner}\n  ]' if value else f'  "{key}": []')
         else:
             text = json.dumps(value, indent=2).replace("\n", "\n  ")
             rows.append(f"  {json.dumps(key)}: {text}")
     return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def dump_run(run: Run) -> str:
+    """A run as one line."""
+    shown = plain(run)
+    return json.dumps({**shown, "measured": six_digits(shown["measured"])})
+
+
+def _with_runs(before: Stored, more: Sequence[Run], probed: Profile | None) -> Stored:
+    """Return a profile with more runs merged into it, which make one version; `probed` is what a probe proposes."""
+    told = {run.source for run in before.runs}
+    new = [run for run in more if probed is not None or run.source not in told]
+    if not new:
+        return before
+    runs = (*before.runs, *new)[-KEPT_RUNS:]
+    base = before.profile if probed is None else replace(before.profile, **{**_given(probed), "name": before.name})
+    profile, notes = learned(base, [run.measured for run in runs])
+    profile = replace(profile, **{field: getattr(before.profile, field) for field in before.by_hand})
+    after = replace(before, profile=profile, runs=runs)
+    if before.versions and profile == before.profile:
+        return after
+    what = tuple(note for field, note in notes.items() if field not in before.by_hand)
+    number = before.version + 1 if before.versions else 1
+    version = Version(version=number, at=_now(), source=new[-1].source, notes=what, profile=profile)
+    return replace(after, versions=(*before.versions, version)[-KEPT_VERSIONS:])
 
 
 def _given(profile: Profile) -> dict[str, Any]:
@@ -197,7 +256,7 @@ def _with_edit(found: Stored, path: Path) -> Stored:
         found,
         by_hand=tuple(dict.fromkeys((*found.by_hand, *changed))),
         versions=(*found.versions, Version(
-            version=len(found.versions) + 1, at=edited_at, source=BY_HAND, profile=found.profile,
+            version=found.version + 1, at=edited_at, source=BY_HAND, profile=found.profile,
             notes=(f"changed: {', '.join(changed)}",),
         )),
     )
@@ -209,9 +268,10 @@ def _check(found: Stored, name: str, path: Path) -> None:
         raise InputError(f"{path}: name is {found.name!r}; write {name!r}, as the file is called")
     if not found.versions:
         raise InputError(f"{path}: versions is empty; take back the edit that removed them")
-    for i, version in enumerate(found.versions, 1):
-        if version.version != i:
-            raise InputError(f"{path}: versions[{i - 1}].version is {version.version}; write {i}")
+    first = found.versions[0].version if len(found.versions) >= KEPT_VERSIONS else 1
+    for i, version in enumerate(found.versions):
+        if version.version != first + i:
+            raise InputError(f"{path}: versions[{i}].version is {version.version}; write {first + i}")
     known = {field.name for field in fields(Profile)}
     for i, field_name in enumerate(found.by_hand):
         if field_name not in known:

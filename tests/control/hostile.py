@@ -19,6 +19,7 @@ from optsched.control.scene import scene
 from optsched.control.settings import NodeSettings, Settings, TenantSettings
 from optsched.control.state import State
 from optsched.control.submission import Submission
+from optsched.executors.base import LAST_S
 
 from .virtual import VirtualClock, VirtualExecutor
 
@@ -150,7 +151,7 @@ class Hostile:
                 kinds = {"hold": Held, "release": Released, "cancel": Cancelled}
                 self.controller.record(kinds[what](job=live[rest[0]], by="me"))
         elif what == "wait":
-            self.clock.at_s += rest[0]
+            self.clock.at_s = max(self.clock.at_s, min(LAST_S, self.clock.at_s + rest[0]))  # as `SteadyClock` does
             self.run(2)
         elif what == "gpus":
             executor.nodes = tuple(node(name, gpus=rest[1]) if name == rest[0] else one

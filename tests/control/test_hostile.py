@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from optsched import Job, Profile
 from optsched.control import clock, controller
 from optsched.control.clock import SteadyClock
-from optsched.control.events import Cancelled, Cleared, Held, Noted, Submitted
+from optsched.control.events import AttemptEnded, Cancelled, Cleared, Held, Noted, StopIntended, Submitted
 from optsched.control.explaining import explain_job
+from optsched.control.foresight import outlook
 from optsched.control.journal import JournalFault
 from optsched.control.log import BugLog
 from optsched.control.loop import Loop
@@ -24,6 +25,7 @@ from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
 from optsched.errors import InputError
 from optsched.executors.base import MOST_COST_S, AttemptKey, Progress
+from optsched.files import dump_instance, load_instance
 
 from .hostile import HISTORIES, Hostile, check_history, node
 
@@ -107,6 +109,9 @@ def test_an_edit_of_the_cluster_keeps_those_it_is_about(
         assert why in " ".join(explain_job(scene(lab.controller), name).sentences)
     notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
     assert len([text for text in notes if why in text]) == 2
+    ahead = outlook(scene(lab.controller))
+    assert set(ahead.left_out) == {runs, waits} and ahead.instance.cluster.total_gpus == 4
+    load_instance(dump_instance(ahead.instance))
     lab.edit = ""
     lab.restart()
     lab.run(120)
@@ -178,6 +183,7 @@ def test_users_are_heard_when_rounds_fail(lab: Hostile, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(controller, "decide", broken)
+        patch.setattr(controller, "MOST_TRIES", 1)
         waits = submit(lab, gpus=4, seconds=5.0)
         lab.controller.record(Cancelled(job=runs, by="me"), Held(job=held, by="me"))
         lab.run(10)
@@ -185,10 +191,39 @@ def test_users_are_heard_when_rounds_fail(lab: Hostile, monkeypatch: pytest.Monk
         lab.look()
     notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
     assert notes == ["deciding a round failed, and is tried again: RuntimeError: a bug of the round"]
-    assert lab.bugs and set(lab.bugs) == {"deciding a round: RuntimeError: a bug of the round"}
+    assert lab.bugs and {bug.partition(": ")[2] for bug in lab.bugs} == {"RuntimeError: a bug of the round"}
     lab.controller._failing.clear()
     lab.run(70)
     assert status(lab)[waits] == "completed"
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_who_makes_rounds_fail_is_found_and_the_others_go_on(
+    lab: Hostile, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    """One job, or two of them together."""
+    names = [f"j{i}" for i in range(7)]
+    bad = {"j2", "j5"} if together else {"j5"}
+
+    def sometimes(instance: Any, *given: Any, **named: Any) -> Any:
+        if bad <= set(instance.job):
+            raise ZeroDivisionError("no room for this one")
+        return decide(instance, *given, **named)
+
+    decide = controller.decide
+    monkeypatch.setattr(controller, "decide", sometimes)
+    for _ in names:
+        submit(lab, gpus=2, seconds=5.0)
+    lab.run(30)
+    done = {name for name, one in status(lab).items() if one == "completed"}
+    assert done >= ({"j2"} if together else set(names)) - bad or "j5" in done
+    if not together:
+        assert status(lab)["j5"] == "waiting" and done == set(names) - bad
+        assert "ZeroDivisionError: no room for this one" in explain_job(scene(lab.controller), "j5").sentences[0]
+    monkeypatch.undo()
+    lab.clock.at_s += 600.0
+    lab.run(70)
+    assert set(status(lab).values()) == {"completed"}
 
 
 def test_a_start_that_fails_by_a_bug_holds_nothing(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,3 +396,33 @@ def test_an_attempt_that_was_vouched_for_and_goes_on_is_ended_before_its_gpus_ar
     lab.executor.strangers.clear()
     lab.run(70)
     assert status(lab)[other] == "completed"
+
+
+def test_a_journal_that_holds_the_cause_is_gone_on_with(lab: Hostile) -> None:
+    """As a controller may have written it that took jobs at their word."""
+    name = submit(lab, gpus=8, seconds=20.0)
+    lab.run(3)
+    said = Progress(step=5, at_s=1.7e12, began_s=1.6e12, saved_at_s=1.7e12, checkpoint_s=1e12, restore_s=1e15)
+    lab.controller.record(
+        StopIntended(job=name, number=1, why="preempt", grace_s=6.0),
+        AttemptEnded(job=name, number=1, exit_status=85, started_s=1000.0, left_s=1e14, progress=said),
+    )
+    lab.executor.processes[AttemptKey(name, 1)].ended_s = lab.clock.at_s
+    lab.restart()
+    lab.run(60)
+    assert status(lab) == {name: "completed"} and not lab.bugs and not lab.controller.left_out
+
+
+def test_the_seconds_of_a_round_are_those_of_its_turn(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    observe = lab.executor.observe
+
+    def slowly() -> Any:
+        time.sleep(0.3)
+        return observe()
+
+    monkeypatch.setattr(lab.executor, "observe", slowly)
+    submit(lab)
+    lab.controller.step()
+    [entry] = lab.controller.journal.rounds()
+    assert 0.3 < entry.wall_s <= lab.controller.round_s and lab.controller.last_round is not None
+    assert lab.controller.last_round.wall_s is not None and lab.controller.last_round.wall_s < entry.wall_s - 0.29

@@ -57,9 +57,14 @@ class Lab:
         self.until(lambda: all(self.job(name).finished is not None for name in names), timeout_s)
 
 
+def _raised(what: str, error: Exception) -> None:
+    raise error
+
+
 @contextmanager
 def lab(folder: Path, gpus: int = 4) -> Iterator[Lab]:
     """A controller over one node with emulated GPUs."""
     (folder / "cluster.toml").write_text(TOML.format(gpus=gpus))
     with opened(read_settings(folder / "cluster.toml")) as controller:
+        controller.bug = _raised
         yield Lab(controller, folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from optsched.control.events import Cancelled
+from optsched.control.events import Cancelled, Cleared
 from optsched.control.journal import JournalFault
 
 from .lab import PYTHON, lab
@@ -122,3 +122,15 @@ def test_who_fills_the_disk_of_the_journal(small_disk: Path) -> None:
         here.until(lambda: not here.controller.state.open)
         assert here.job("fills").status == "failed"
         assert "next" not in here.controller.state.jobs or here.job("next").status == "completed"
+
+
+def test_an_attempt_whose_record_is_damaged_is_lost_until_it_is_cleared(tmp_path: Path) -> None:
+    with lab(tmp_path) as here:
+        here.submit("lost", *PYTHON, "open('ready', 'w').close(); import time; time.sleep(2)", gpus=4)
+        here.until((tmp_path / "ready").exists)
+    (tmp_path / "state" / "attempts" / "lost" / "1" / "spec.json").write_text("{")
+    with lab(tmp_path) as here:
+        here.until(lambda: here.job("lost").status == "lost")
+        here.controller.record(Cleared(job="lost", number=1, by="root", left_s=5.0))
+        here.until_finished("lost")
+        assert here.job("lost").finished == "completed" and len(here.job("lost").attempts) == 2

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from optsched.errors import InputError
 from optsched.profile import Profile
 from optsched.profiling.measured import Measured
 from optsched.profiling.result import result
-from optsched.profiling.store import BY_HAND, PROBE, Store, dump_stored
+from optsched.profiling.store import BY_HAND, KEPT_VERSIONS, PROBE, Store, dump_stored
 
 RUN = Measured(
     gpus=2, cpus=8, gpu_type="a100", user="ann", command="python train.py --lr 1", restore_s=10.0, stop_s=4.0,
@@ -159,3 +160,47 @@ def test_every_field_of_a_profile_survives(store) -> None:
     assert (found.profile.rate, found.profile.gpus, found.profile.cpus_per_gpu) == (
         full.rate, full.gpus, full.cpus_per_gpu
     )
+
+
+def noted_and_learned(tmp_path: Path, runs: int) -> tuple[Store, Store]:
+    noted, exact = Store(tmp_path / "noted"), Store(tmp_path / "exact")
+    for i in range(runs):
+        run = replace(RUN, restore_s=float(i % 7), startup_s=float(i), at_s=1e9 + i)
+        noted.note("bert", run, f"optsched:bert:{i}")
+        exact.learn("bert", run, f"optsched:bert:{i}")
+    return noted, exact
+
+
+def test_what_is_noted_is_read_like_what_is_learned(tmp_path) -> None:
+    noted, exact = noted_and_learned(tmp_path, 150)
+    path = tmp_path / "noted" / "bert.json"
+    found = noted.read("bert")
+    assert (found.profile, found.runs) == (exact.read("bert").profile, exact.read("bert").runs)
+    assert len(found.versions) < len(exact.read("bert").versions) == KEPT_VERSIONS
+    before = path.read_bytes()
+    noted.note("bert", replace(RUN, restore_s=99.0), "optsched:bert:new")
+    noted.note("bert", replace(RUN, restore_s=99.0), "optsched:bert:new")
+    assert path.read_bytes() == before, "a large file is not written for each run"
+    assert [run.source for run in noted.read("bert").runs].count("learned from attempt optsched:bert:new") == 1
+    os.utime(path, (1e9, 1e9))
+    noted.note("bert", replace(RUN, restore_s=98.0), "optsched:bert:last")
+    assert path.read_bytes() != before and not (tmp_path / "noted" / ".bert.runs").exists()
+    assert noted.read("bert").runs[-1].measured.restore_s == 98.0
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path) -> None:
+    noted, exact = noted_and_learned(tmp_path, 100)
+    with (tmp_path / "noted" / ".bert.runs").open("a") as notes:
+        notes.write('\n{"source": "learned from at')
+    noted.note("bert", RUN, "optsched:bert:after")
+    assert noted.read("bert").runs == exact.learn("bert", RUN, "optsched:bert:after").runs
+
+
+def test_profiles_of_long_ago_are_dropped_but_for_those_edited_by_hand(store) -> None:
+    for name in ("old", "edited", "new"):
+        store.learn(name, RUN, f"optsched:{name}:1")
+    edit(store, "edited", lambda content: content["profile"].update(restore_s=1))
+    for name in ("old", "edited"):
+        os.utime(store.folder / f"{name}.json", (1e9, 1e9))
+    store.drop(3600.0)
+    assert store.names() == ["edited", "new"]

@@ -132,8 +132,8 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundView:
-    """One round: what its decisions are worth, what they could be worth at most, and the seconds it took. `gap` None:
-    no finite one is known."""
+    """One round: what its decisions are worth, what they could be worth at most, and the seconds of its turn (looking,
+    posing, deciding and checking, up to the write). `gap` None: no finite one is known."""
 
     number: int
     at_s: float

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ...executors.base import SAVED_AND_STOPPED
 from ...physics import lost_s
-from ..events import AttemptEnded, Held, Released, StartRefused, Submitted
+from ..events import AttemptEnded, Cleared, Held, Released, StartRefused, Submitted
 from ..journal import Entry
 from ..state import Attempt, LiveJob, State
 
@@ -62,7 +62,7 @@ class Past:
         elif isinstance(event, Released):
             spans = self.holds.get(event.job, [])
             self.holds[event.job] = [(begin, min(end, at_s)) for begin, end in spans]
-        elif isinstance(event, AttemptEnded | StartRefused):
+        elif isinstance(event, AttemptEnded | Cleared | StartRefused):
             job = self.state.jobs[event.job]
             self.pauses[event.job, event.number] = job.ready_s
             if job.held is not None and not any(end == float("inf") for _, end in self.holds.get(event.job, [])):

@@ -12,6 +12,7 @@ import pytest
 
 from optsched.cli import main
 from optsched.control.api.client import Client
+from optsched.executors.base import AttemptKey
 
 from .live import Live
 
@@ -90,6 +91,20 @@ def test_queue_lists_and_changes_change(run: Run) -> None:
     assert status == 0 and "q1" in [job["id"] for job in json.loads(out)["jobs"]]
     status, out, _ = run("queue", "--finished", "--all")
     assert "root" in out or os.geteuid() != 0
+
+
+def test_clear_says_what_it_did(live: Live, run: Run) -> None:
+    live.submit(1000.0, name="c1")
+    live.wait("c1", "running")
+    status, _, err = run("clear", "c1")
+    assert status == 1 and "attempt 1 of c1 is not lost" in err
+    live.executor.hidden.add(AttemptKey("c1", 1))
+    live.wait("c1", "lost")
+    run("cancel", "c1")
+    assert run("clear", "c1") == (0, "c1 is cleared\n", "")
+    live.wait("c1", "cancelled")
+    live.executor.kill(AttemptKey("c1", 1))
+    live.executor.hidden.clear()
 
 
 def test_queue_goes_through_all_pages_up_to_the_limit(live: Live, run: Run) -> None:
