@@ -245,7 +245,7 @@ class Room:
             return None if node is None else self.layout.alone(node, 0, need.cpus)
         if self.pool_gpus[need.pool] < gpus:
             return None
-        freed = self._freed_since_it_failed(need)
+        freed = self._freed_since_it_failed(need) if need in self._failed else -1
         nodes = need.nodes & freed
         node = self._one(need, gpus, nodes) if nodes else None
         if node is not None:
@@ -268,10 +268,10 @@ class Room:
         return parts
 
     def _freed_since_it_failed(self, need: Need) -> int:
-        """The only nodes on which it may fit alone, and whose racks may hold it, as it did not fit on any before; all
-        where that is not known."""
-        seen = self._failed.get(need)
-        if seen is None or len(self._freed) - seen > MANY_FREED:
+        """The only nodes on which a need that did not fit may now fit alone, and whose racks may hold it; all where
+        there are too many of them."""
+        seen = self._failed[need]
+        if len(self._freed) - seen > MANY_FREED:
             return -1
         nodes, bit = 0, self.layout.bit
         for i in self._freed[seen:]:
