@@ -45,6 +45,7 @@ from .events import (
 )
 from .journal import Journal, RoundEntry
 from .present import may_start, memory_of, present, start_setup_s
+from .reserving import Reserving, protected
 from .seen import news, node_news
 from .settings import Settings
 from .starts import Start, starts
@@ -89,6 +90,7 @@ class Controller:
         self.observed: dict[AttemptKey, Observation] = {}
         self.last_round: RoundSolution | None = None
         self.last_instance: Instance | None = None
+        self.reserving = Reserving()
         self.decided_s = -float("inf")
         self._due = True
         self.learning: Learning | None = None
@@ -183,9 +185,11 @@ class Controller:
         self._due, self.decided_s = False, now_s
         self._drop_orphans()
         self._drop_stale_claims(now_s)
-        view = present(
-            self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s
-        )
+        seen = self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s
+        due = self.reserving.renew(*seen)
+        if due is not None:
+            self.state.claims[due.job] = due
+        view = present(*seen)
         if not view.instance.jobs:
             return
         text = dump_instance(view.instance)
@@ -193,6 +197,7 @@ class Controller:
         found = decide(
             instance, self.settings.objective, round_s=float(self.settings.length), solver=self.settings.solver,
             budget_s=float(self.settings.budget), blocked=view.blocked, last=self.last_round,
+            reserved=self.reserving.places(now_s), keep=protected(self.state) & {one.job for one in instance.running},
         )
         self.last_round, self.last_instance = found, instance
         claims = [*self.state.claims.values()]
@@ -303,7 +308,7 @@ class Controller:
         number = len(job.attempts) + 1
         self.record(StartIntended(
             job=claim.job, number=number, mode=claim.mode, placement=claim.placement, work_s=job.left_s,
-            rate=start.rate, setup_s=start_setup_s(job),
+            rate=start.rate, setup_s=start_setup_s(job), reserved=claim.reserved,
         ))
         self._start(job.attempts[-1])
 

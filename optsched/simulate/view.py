@@ -134,9 +134,19 @@ class View:
         running = state.run is not None and not state.options
         return self.held_gpus(job_id) if running else gpus_counted(self.fastest(job_id).mode)
 
+    def fewest_gpus(self, job_id: str) -> int:
+        """GPUs of the option that takes the fewest."""
+        return min((option.mode.gpus for option in self._state[job_id].options), default=0)
+
     def held_gpus(self, job_id: str) -> int:
         """GPUs by which the service that a running or saving job is getting is measured; at least one."""
         return gpus_counted(self._held(job_id).mode)
+
+    def waited_s(self, job_id: str) -> float:
+        """How long the job has waited in all, not for others to complete; what it waited before it last ran before
+        `Instance.now_s` is not known and does not count."""
+        state = self._state[job_id]
+        return state.waited_s + (self.now_s - state.waits_from_s if job_id in self.waiting else 0.0)
 
     def attained_gpu_s(self, job_id: str) -> float:
         """GPU-seconds the job has held so far, overheads included. What it held before `Instance.now_s` is

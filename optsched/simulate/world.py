@@ -144,6 +144,7 @@ class World(View):
             ends_s = run.ends_s
         self._events.push(ends_s, ENDED, state.index, state.run_number)
         job = state.job
+        state.waited_s += self.now_s - state.waits_from_s
         del self.waiting[job.id]
         self.running[job.id] = job
         if slower:
@@ -265,6 +266,8 @@ class World(View):
             return False
         self.waiting[state.job.id] = state.job
         self._arrived.append(state.job.id)
+        if state.ran_before or state.job.after:  # else it waits since it was submitted
+            state.waits_from_s = self.now_s
         return True
 
     def _ended(self, state: JobState) -> None:

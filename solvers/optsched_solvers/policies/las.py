@@ -23,6 +23,7 @@ class Las(Preemptive):
 
     name = "las"
     title = "least attained GPU service first, in doubling levels, with preemption"
+    reserves = True
     source = Source(
         authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
         title="Tiresias: A GPU cluster manager for distributed deep learning",

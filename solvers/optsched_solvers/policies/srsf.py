@@ -15,6 +15,7 @@ class Srsf(Preemptive):
 
     name = "srsf"
     title = "shortest remaining GPU service first, with preemption"
+    reserves = True
     source = Source(
         authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
         title="Tiresias: A GPU cluster manager for distributed deep learning",

@@ -15,6 +15,7 @@ class Srtf(Preemptive):
 
     name = "srtf"
     title = "shortest remaining time first, with preemption"
+    reserves = True
     source = Source(
         authors="L. Schrage",
         title="A proof of the optimality of the shortest remaining processing time discipline",
