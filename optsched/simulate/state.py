@@ -74,14 +74,14 @@ class JobState:
 
     __slots__ = (
         "attained_gpu_s", "attempt", "attempt_s", "believed_s", "demand", "failures", "index", "job", "kept_s",
-        "left_at", "options", "past_s", "preemptions", "ran_before", "released", "rest_s", "run", "run_number",
-        "waited_s", "waits_for", "waits_from_s", "work_s",
+        "left_at", "options", "past_s", "preemptions", "ran_before", "rank", "released", "rest_s", "run",
+        "run_number", "waited_s", "waits_for", "waits_from_s", "work_s",
     )
 
     def __init__(
         self, index: int, job: Job, work_s: float, options: tuple[Option, ...], demand: Demand
     ) -> None:
-        self.index = index
+        self.index = self.rank = index
         self.job = job
         self.work_s = work_s
         self.attempt_s = job.work_s

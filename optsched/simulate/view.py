@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..contention import channel_loads, may_contend
 from ..errors import OptschedError
 from ..instance import Instance, Placement, Running, Suspended
-from ..job import Job, Mode
+from ..job import Job, Mode, first_come
 from ..model_caches import model_caches
 from ..modes import Option
 from ..physics import TIME_TOLERANCE_S, placed_rate, run_s, setup_s
@@ -60,6 +60,8 @@ class View:
             for index, job in enumerate(instance.jobs)
         ]
         self._state = {state.job.id: state for state in self._states}
+        for rank, state in enumerate(sorted(self._states, key=lambda one: first_come(one.job))):
+            state.rank = rank
         self._fitted: tuple[str, Option, Placement, int, Need] | None = None
         self._caches = model_caches(instance)
         self._channels = Channels(instance.cluster) if may_contend(instance) else None
@@ -69,9 +71,9 @@ class View:
         return self._state[job_id].job
 
     def order(self, job_id: str) -> tuple[float, int]:
-        """Sort key of arrival: submission, then the position in the instance."""
+        """Sort key of arrival: submission, then the place in the order of `first_come`."""
         state = self._state[job_id]
-        return state.job.submit_s, state.index
+        return state.job.submit_s, state.rank
 
     def remaining_work_s(self, job_id: str) -> float:
         """Reference work that a policy believes a job has left; the only thing it may know of it. Exact without

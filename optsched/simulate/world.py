@@ -37,7 +37,8 @@ class World(View):
                 state.waits_for += 1
         now_s, runs = self.now_s, instance.running_job
         self._events = Events([
-            (max(state.job.submit_s, now_s), state.index) for state in self._states if state.job.id not in runs
+            (max(state.job.submit_s, now_s), state.rank, state.index) for state in self._states
+            if state.job.id not in runs
         ])
         self._events.push(now_s, Kind.WAKE)
         if instance.cluster.budgets:
@@ -47,7 +48,7 @@ class World(View):
             state = self._state[entry.job]
             state.ran_before, state.preemptions = True, entry.preemptions
             state.attained_gpu_s = _service_of_work(state, self.fastest(entry.job).mode)
-        for running in instance.running:
+        for running in sorted(instance.running, key=lambda one: self._state[one.job].rank):
             self._go_on(running)
 
     def _expect_incidents(self) -> None:
