@@ -109,13 +109,20 @@ def _world(
     state: State, cluster: Cluster, tenants: tuple[Tenant, ...], statuses: Sequence[NodeStatus],
     progress: Mapping[AttemptKey, Progress], now_s: float, names: Sequence[str],
 ) -> tuple[World, list[Claimed]]:
-    """What runs, with who may get a place; and what is claimed, or on nodes that take no jobs."""
-    nodes = cluster.node
+    """What runs, with who may get a place; and what is claimed, or on nodes that take no jobs or hold more than they
+    say they have."""
+    left = {node.name: node.gpus for node in cluster.nodes}
+    closed = {status.node.name for status in statuses if not status.usable}
     jobs: list[Job] = [as_waiting(state.jobs[name]) for name in names]
     running: list[Running] = []
     for live_job in state.open.values():
         attempt = live_job.live
-        if attempt is not None and all(slot.node in nodes for slot in attempt.placement):
+        if attempt is not None and all(slot.node in left for slot in attempt.placement):
+            if attempt.rate <= 0 or any(slot.gpus > left[slot.node] for slot in attempt.placement):
+                closed.update(slot.node for slot in attempt.placement)
+                continue
+            for slot in attempt.placement:
+                left[slot.node] -= slot.gpus
             job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
             if attempt.stop_s is not None:
                 leaves_s = max(0.0, attempt.stop_s + attempt.grace_s - now_s)
@@ -124,11 +131,11 @@ def _world(
             running.append(entry)
     claimed: list[Claimed] = [
         (claim.placement, now_s + _shape(cluster, state.jobs[claim.job])[1]) for claim in state.claims.values()
-        if all(slot.node in nodes for slot in claim.placement)
+        if all(slot.node in left for slot in claim.placement)
     ]
     claimed += [
-        ((Slot(node=status.node.name, gpus=status.node.gpus, cpus=status.node.cpus or 0),), math.inf)
-        for status in statuses if not status.usable
+        ((Slot(node=node.name, gpus=node.gpus, cpus=node.cpus or 0),), math.inf)
+        for node in cluster.nodes if node.name in closed
     ]
     instance = Instance(now_s=now_s, cluster=cluster, tenants=tenants, jobs=tuple(jobs), running=tuple(running))
     return World(instance), claimed

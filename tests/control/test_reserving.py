@@ -1,12 +1,14 @@
 """Places kept for gangs in live rounds, in virtual time: after as long a wait as in a simulation, and not on hold."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from optsched import Profile
 from optsched.control.events import Held, Released
-from optsched.control.reserving import protected
-from optsched.control.state import State
+from optsched.control.reserving import Reserving, protected
+from optsched.control.state import LiveJob, State
 from optsched.simulate import reservation
 from optsched.simulate.reservation import GANG_PATIENCE_S
 
@@ -131,6 +133,20 @@ def test_a_place_on_a_node_that_goes_down_moves(lab: Lab) -> None:
     attempts = lab.controller.state.jobs["gang"].attempts
     assert attempts
     assert not {slot.node for slot in attempts[0].placement} & lab.executor.down
+
+
+def test_a_node_that_has_fewer_gpus_than_are_held_of_it_is_left_alone(lab: Lab) -> None:
+    stream = begun(lab, "gang")
+    stream.run(GANG_PATIENCE_S - 3 * TURN_S)
+    lab.controller.observe()
+    scene = lab.controller
+    statuses = tuple(replace(one, node=replace(one.node, gpus=3)) for one in scene.statuses)
+    small = LiveJob(replace(scene.state.jobs["gang"].submission, job=replace(
+        scene.state.jobs["gang"].submission.job, id="pair", gpus=2)), 0.0, 500.0, Profile(), waits_from_s=0.0)
+    scene.state.jobs["pair"] = scene.state.open["pair"] = small
+    reserving = Reserving()
+    assert reserving.renew(scene.state, scene.cluster, (), statuses, {}, lab.clock.at_s) is None
+    assert reserving.current is None
 
 
 def test_who_cannot_be_preempted_is_waited_for(tmp_path: Path) -> None:

@@ -141,9 +141,9 @@ def test_waiting_for_other_jobs_is_not_waiting() -> None:
 def test_jobs_without_gpus_wait_for_cores() -> None:
     cluster = Cluster(nodes=(Node(name="c0", cpus=4), Node(name="c1", cpus=4)))
     jobs = tuple(Job(id=f"j{i}", gpus=0, cpus=3, duration_s=10.0) for i in range(2))
-    jobs += (Job(id="two", gpus=0, cpus=2, duration_s=10.0), Job(id="four", gpus=0, cpus=4, duration_s=1.0))
+    jobs += (Job(id="two", gpus=0, cpus=2, duration_s=10.0), Job(id="wide", gpus=0, cpus=4, duration_s=1.0))
     found = run(Instance(cluster=cluster, jobs=jobs), "backfill")
-    assert (reasons(found, "two"), reasons(found, "four")) == ({"fragmentation": 10.0}, {"price": 10.0})
+    assert (reasons(found, "two"), reasons(found, "wide")) == ({"fragmentation": 10.0}, {"price": 10.0})
 
 
 def test_gpus_of_lost_nodes_are_not_free() -> None:

@@ -44,12 +44,14 @@ def stream(
 
 
 def bound_s(instance: Instance, gang: str) -> float:
-    """The bound of docs/mathematics.md: patience, and two of the longest stays for each gang up to this one."""
+    """The bound of docs/mathematics.md: patience, its own drain, and twice the longest stay for each gang before it and
+    for one that may be there when its turn comes."""
     setup_s = max(job.profile.startup_s + job.profile.restore_s + job.profile.checkpoint_s for job in instance.jobs)
     longest_s = max(job.work_s for job in instance.jobs) + setup_s
     own = instance.job[gang]
     older = [job for job in instance.jobs if job.gpus == 8 and (job.submit_s, job.id) < (own.submit_s, own.id)]
-    return patience_s(8, own.work_s + setup_s) + (2 * len(older) + 1) * longest_s + 1.0
+    others = 2 * any(job.gpus == 8 and job not in older and job is not own for job in instance.jobs)
+    return patience_s(8, own.work_s + setup_s) + (2 * len(older) + others + 1) * longest_s + 1.0
 
 
 @pytest.mark.parametrize("policy", RESERVING)

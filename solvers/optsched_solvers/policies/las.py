@@ -29,7 +29,8 @@ class Las(Preemptive):
         title="Tiresias: A GPU cluster manager for distributed deep learning",
         venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
         sureness="derived",
-        derived="Levels that double from one GPU-hour instead of thresholds that are set",
+        derived="Levels that double from one GPU-hour instead of thresholds that are set; a place is kept for a gang "
+        "that waits too long",
     )
 
     def rank(self, world: World, job_id: str) -> float:
