@@ -89,15 +89,25 @@ class Reservations:
     def __init__(self) -> None:
         self.current: Reservation | None = None
         self.protected: set[str] = set()
+        self._new: list[str] = []
         self._ripens: list[tuple[float, float, str]] = []
         self._ripe: list[tuple[float, str]] = []
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
     def arrived(self, world: World, job_id: str) -> None:
         """A job has come to wait."""
-        self.protected.discard(job_id)
-        wait_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id)) - world.waited_s(job_id)
-        heappush(self._ripens, (world.now_s + wait_s, world.job(job_id).submit_s, job_id))
+        self._new.append(job_id)
+        if self.protected:
+            self.protected.discard(job_id)
+
+    def _look_at_new(self, world: World) -> None:
+        """See when the patience of those ends that did not start as soon as they came."""
+        for job_id in self._new:
+            if job_id in world.waiting:
+                wait_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id))
+                ripe_s = world.now_s + wait_s - world.waited_s(job_id)
+                heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id))
+        self._new.clear()
 
     def renew(self, world: World, *, but: Iterable[str] = (), claimed: Iterable[Claimed] = ()) -> bool:
         """Keep the reservation there is, or make one for who is entitled, but for those who have a place already;
@@ -109,6 +119,7 @@ class Reservations:
             ):
                 return False
             self.current = None
+        self._look_at_new(world)
         while self._ripens and self._ripens[0][0] <= world.now_s:
             _, submit_s, job_id = heappop(self._ripens)
             if job_id in world.waiting:

@@ -65,9 +65,9 @@ class Preemptive:
             self._recheck_s = math.inf
         if len(world.waiting) == 1 and not world.saving and self._start_the_only_one(world):
             return
-        self.enqueue_arrived(world)
         if self.reserves:
             self._serve_the_reserved(world)
+        self.enqueue_arrived(world)
         if self.queue.best() is not None:
             moment = self.moment(world)
             moment.decide()
@@ -110,7 +110,8 @@ class Preemptive:
     def enqueue_arrived(self, world: World) -> None:
         """Those that have come to wait, in the order of the rule."""
         for job_id in world.take_arrived():
-            self.enqueue(world, job_id)
+            if job_id in world.waiting:  # else it has started on the place kept for it
+                self.enqueue(world, job_id)
 
     def enqueue(self, world: World, job_id: str) -> None:
         """Put a waiting job in order."""
