@@ -86,3 +86,9 @@ class Job:
         duration_s = self.modes[0].duration_s
         assert duration_s is not None
         return duration_s
+
+
+def first_come(job: Job) -> tuple[float, str]:
+    """The order among equal jobs, wherever one has to be first: submission, then id as text (`job-10` before `job-2`).
+    The order in which jobs are listed plays no role."""
+    return job.submit_s, job.id

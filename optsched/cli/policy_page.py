@@ -19,6 +19,10 @@ ahead and are not that system.
 `needs` are the fields of the [instance file](formats.md) that a policy reads beyond what all do (GPUs, run time,
 submission); where a job does not have them the policy treats it as if they played no role.
 
+Rules that let small jobs pass may leave a gang waiting for as long as small jobs come. `optsched`, `srsf`, `srtf` and
+`las` keep a place for one that has waited too long ([mathematics](mathematics.md), section 9); all others do as
+published, also where that starves gangs (`sjf`, `wspt`, `qssf`, `gittins`, `xion` and others).
+
 """
 
 

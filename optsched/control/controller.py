@@ -51,6 +51,7 @@ from .events import (
 from .journal import Journal, JournalFault, RoundEntry
 from .posing import Posed, at_fault, pose, sound, stubborn
 from .present import may_start, memory_of, present, start_setup_s
+from .reserving import Reserving, protected
 from .retention import Retention
 from .seen import news, node_news
 from .settings import Settings
@@ -114,6 +115,7 @@ class Controller:
         self.observed: dict[AttemptKey, Observation] = {}
         self.last_round: RoundSolution | None = None
         self.last_instance: Instance | None = None
+        self.reserving = Reserving()
         self.decided_s = -float("inf")
         self._due = True
         self.learning: Learning | None = None
@@ -309,6 +311,7 @@ class Controller:
         self._due, self.decided_s = False, now_s
         self._drop_orphans()
         self._drop_stale_claims(now_s)
+        self._reserve(now_s)
         posed, found = self._decided(now_s)
         self._leave_out(posed.left_out)
         if found is None:
@@ -331,6 +334,20 @@ class Controller:
         self.journal.add_round(listed, posed.text, decided, [event])
         self.round_s = time.monotonic() - self._begun_s
         self._take_in(now_s, [event])
+
+    def _reserve(self, now_s: float) -> None:
+        """Keep a place for who has waited too long, and claim it once there is room."""
+        try:
+            due = self.reserving.renew(
+                self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s,
+                left_out=self.left_out, strangers=self.strangers(),
+            )
+        except Exception as error:
+            self.bug("keeping a place", error)
+            self.reserving.current = None
+            return
+        if due is not None:
+            self.state.claims[due.job] = due
 
     def _decided(self, now_s: float) -> tuple[Posed, RoundSolution | None]:
         """What the present was posed as, and what was decided of it, None where nobody waits or runs.
@@ -373,6 +390,8 @@ class Controller:
         return decide(
             instance, self.settings.objective, round_s=float(self.settings.length), solver=self.settings.solver,
             budget_s=budget_s, blocked=blocked, last=self.last_round,
+            reserved=self.reserving.places(instance.now_s),
+            keep=protected(self.state) & {entry.job for entry in instance.running},
         )
 
     def _fails(self, instance: Instance, blocked: tuple[Placement, ...]) -> bool:
@@ -488,7 +507,7 @@ class Controller:
         number = len(job.attempts) + 1
         self.record(StartIntended(
             job=claim.job, number=number, mode=claim.mode, placement=claim.placement, work_s=job.left_s,
-            rate=start.rate, setup_s=start_setup_s(job),
+            rate=start.rate, setup_s=start_setup_s(job), reserved=claim.reserved,
         ))
         self._start(job.attempts[-1])
 

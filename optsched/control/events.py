@@ -63,11 +63,13 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a round gave to a job: its mode and place, which it holds as soon as they are free."""
+    """What a round gave to a job: its mode and place, which it holds as soon as they are free. `reserved` where the
+    place was kept for it: it then runs to its end."""
 
     job: str
     mode: Mode
     placement: Placement = ()
+    reserved: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,7 @@ class StartIntended:
     work_s: float
     rate: float
     setup_s: float
+    reserved: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,9 @@ def present(
                 _add(taken, attempt.placement)
         elif may_start(state, live_job, now_s) and live_job.id not in state.claims and live_job.id not in left_out:
             job = as_waiting(live_job)
-            jobs.append(replace(job, weight=min(MOST_WEIGHT, job.weight * impatience(live_job, now_s))))
+            jobs.append(replace(job, weight=min(
+                MOST_WEIGHT, job.weight * impatience(live_job, state.waited_s(live_job, now_s))
+            )))
             if ran_before(live_job):
                 suspended.append(_suspended(live_job))
     claimed: dict[str, list[int]] = {}
@@ -107,14 +109,12 @@ def may_start(state: State, job: LiveJob, now_s: float) -> bool:
     )
 
 
-def impatience(job: LiveJob, now_s: float) -> float:
-    """By how much the weight of a waiting job is raised: 1 until it has waited, since it last held anything,
-    `PATIENCE_S` and `PATIENCE_RUNS` times the work it has to do; doubled with each `PATIENCE_S` after that.
+def impatience(job: LiveJob, waited_s: float) -> float:
+    """By how much the weight of a waiting job is raised: 1 until it has waited, not on hold, in all `PATIENCE_S` and
+    `PATIENCE_RUNS` times the work it has to do; doubled with each `PATIENCE_S` after that.
 
     So nobody waits for ever, however much is asked for: of two jobs the one that came long enough before the other
     weighs more."""
-    last = job.attempts[-1].ended_s if job.attempts else None
-    waited_s = now_s - (job.submit_s if last is None else last)
     over_s = waited_s - PATIENCE_S - PATIENCE_RUNS * job.left_s
     return float(2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S)))
 

@@ -62,6 +62,7 @@ class Attempt:
     ended: AttemptEnded | None = None
     ended_s: float | None = None
     cleared: bool = False
+    reserved: bool = False
 
     @property
     def leaving(self) -> bool:
@@ -72,7 +73,7 @@ class Attempt:
 @dataclass(slots=True)
 class LiveJob:
     """One job: what was submitted, what became of it so far, what it has to do yet, and its profile as its attempts
-    have measured it."""
+    have measured it. `waited_s` are its waits that are over, `waits_from_s` is since when it waits now."""
 
     submission: Submission
     submit_s: float
@@ -88,6 +89,8 @@ class LiveJob:
     finished: Status | None = None
     finished_s: float | None = None
     reason: str | None = None
+    waited_s: float = 0.0
+    waits_from_s: float | None = None
 
     @property
     def id(self) -> str:
@@ -140,6 +143,31 @@ class State:
     def apply(self, at_s: float, event: Event) -> None:
         """Take in one event, which became known at `at_s` (Unix time)."""
         self.now_s = max(self.now_s, at_s)
+        self._happens(at_s, event)
+        name = getattr(event, "job", None)
+        if isinstance(event, Submitted):
+            name = event.submission.job.id
+        if name in self.jobs:
+            self._note_wait(self.jobs[name], at_s)
+
+    def waited_s(self, job: LiveJob, now_s: float) -> float:
+        """How long a job has waited in all: not while it ran, was on hold, paused after a failure, or waited for
+        others to complete."""
+        if job.waits_from_s is None:
+            return job.waited_s
+        before = (self.jobs.get(name) for name in job.submission.job.after)
+        done_s = [now_s if one is None or one.finished_s is None else one.finished_s for one in before]
+        return job.waited_s + max(0.0, now_s - max([job.waits_from_s, *done_s]))
+
+    def _note_wait(self, job: LiveJob, at_s: float) -> None:
+        """Begin or end the wait of a job to which something has happened."""
+        waits = job.finished is None and job.live is None and job.held is None
+        if job.waits_from_s is None:
+            job.waits_from_s = max(at_s, job.ready_s) if waits else None
+        elif not waits:
+            job.waited_s, job.waits_from_s = self.waited_s(job, at_s), None
+
+    def _happens(self, at_s: float, event: Event) -> None:
         match event:
             case Submitted(submission=submission):
                 job = LiveJob(submission, at_s, submission.job.work_s, submission.job.profile)
@@ -167,7 +195,7 @@ class State:
             case StartIntended(job=name):
                 self.jobs[name].attempts.append(Attempt(
                     AttemptKey(name, event.number), event.mode, event.placement, at_s, event.work_s, event.rate,
-                    event.setup_s,
+                    event.setup_s, reserved=event.reserved,
                 ))
                 self.claims.pop(name, None)
                 self.stay |= {name}

@@ -147,9 +147,11 @@ def decide(
         best.notes.append(f"the verifier rejected {len(best.rejected)} plans, the first for: {best.rejected[0]}")
     if best.packing is None:
         raise InputError(f"running: these jobs cannot all go on, and some may not be preempted: {best.rejected[0]}")
+    listed = {job.id: i for i, job in enumerate(instance.jobs)}
     return RoundSolution(
         instance_name=instance.name, instance_hash=None, now_s=instance.now_s, round_s=round_s, refill=refill,
-        objective=goal.name, solver=solver, seed=seed, jobs=(*best.jobs, *posed.waiting()), value=best.value,
+        objective=goal.name, solver=solver, seed=seed, 
+        jobs=tuple(sorted((*best.jobs, *posed.waiting()), key=lambda one: listed[one.id])), value=best.value,
         bound=max(best.bound, best.value), bound_source=best.source, prices=_row_prices(best),
         never=tuple(job.id for job in model.never), wall_s=time.monotonic() - started_s, fallback=fallback,
         notes=tuple(best.notes),

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..cluster import gpu_caps
 from ..instance import Instance, Running
-from ..job import Job
+from ..job import Job, first_come
 from ..physics import (
     TIME_TOLERANCE_S,
     hold_to_save_s,
@@ -134,7 +134,7 @@ def _active(
     running: list[Running | None] = []
     options: list[tuple[Pattern, ...]] = []
     never: list[Job] = []
-    for job in instance.jobs:
+    for job in sorted(instance.jobs, key=first_come):
         entry = instance.running_job.get(job.id)
         if entry is None and (job.submit_s > now_s or job.after):
             continue

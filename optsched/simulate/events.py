@@ -34,11 +34,11 @@ def first_round_s(start_s: float, round_s: float, time_s: float) -> float:
 class Events:
     """A heap of events, beside the arrivals, which are known from the start and only need sorting once.
 
-    Arrivals are ordered by time, then by the job's position in the instance.
+    Arrivals are (time, rank, position of the job in the instance), in this order.
     """
 
-    def __init__(self, arrivals: list[tuple[float, int]]) -> None:
-        self._arrivals: list[Event] = [(time_s, Kind.ARRIVED, index, index, 0) for time_s, index in arrivals]
+    def __init__(self, arrivals: list[tuple[float, int, int]]) -> None:
+        self._arrivals: list[Event] = [(time_s, Kind.ARRIVED, rank, index, 0) for time_s, rank, index in arrivals]
         self._arrivals.sort(reverse=True)
         self._heap: list[Event] = []
         self._sequence = 0

@@ -1,6 +1,7 @@
 """What is free on each node and of what all share, and best-fit gang placement in it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import inf
 
 from ..cluster import Cluster, Tenant, gpu_caps, quota_pool
@@ -10,6 +11,17 @@ from .layout import SLACK, UNLIMITED, Layout, Need
 
 MANY_FREED = 50
 """So many nodes are looked at one by one for what has come free there; beyond it all are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aside:
+    """What `Room.set_aside` took of each node, and what there was before of memory and of what all share."""
+
+    nodes: list[tuple[str, int, int]]
+    memory_gib: list[tuple[int, float]]
+    resources: dict[str, float]
+    quotas: dict[str, int]
+    quota_pool: int
 
 
 class Room:
@@ -154,6 +166,49 @@ class Room:
         self.pool_gpus[pool] += more
         self._rack_gpus[pool][layout.rack[i]] += more
 
+    def seize(self, node: str, gpus: int, cpus: int) -> tuple[int, int]:
+        """Take GPUs and cores of a node as far as they are free; how many it were."""
+        i = self.layout.order[node]
+        gpus, cpus = min(gpus, self._gpus[i]), max(0, min(cpus, self._cpus[i]))
+        self.changes += 1
+        self._set_gpus(i, self._gpus[i] - gpus)
+        self._cpus[i] -= cpus
+        return gpus, cpus
+
+    def let_go(self, node: str, gpus: int, cpus: int) -> None:
+        """Free what was seized."""
+        i = self.layout.order[node]
+        self.changes += 1
+        self._freed.append(i)
+        self._set_gpus(i, self._gpus[i] + gpus)
+        self._cpus[i] += cpus
+
+    def set_aside(self, need: Need, placement: Placement) -> Aside:
+        """Take what `need` takes on `placement` as far as it is free; what it was, for `take_back`."""
+        order = self.layout.order
+        aside = Aside(
+            nodes=[(slot.node, *self.seize(slot.node, slot.gpus, slot.cpus)) for slot in placement],
+            memory_gib=[], resources=dict(self.resources), quotas=dict(self.quotas), quota_pool=self.quota_pool,
+        )
+        for slot in placement:
+            i = order[slot.node]
+            aside.memory_gib.append((i, self._memory[i]))
+            self._memory[i] -= max(0.0, min(_memory_gib(need, slot.gpus), self._memory[i]))
+        for name, amount in need.resources:
+            self.resources[name] -= max(0.0, min(amount, self.resources[name]))
+        if need.quota is not None:
+            self.quotas[need.quota] -= max(0, min(need.gpus, self.quotas[need.quota]))
+            self.quota_pool -= max(0, min(need.gpus, self.quota_pool))
+        return aside
+
+    def take_back(self, aside: Aside) -> None:
+        """Free what was set aside."""
+        for node, gpus, cpus in aside.nodes:
+            self.let_go(node, gpus, cpus)
+        for i, gib in aside.memory_gib:
+            self._memory[i] = gib
+        self.resources, self.quotas, self.quota_pool = aside.resources, aside.quotas, aside.quota_pool
+
     def lose(self, node: str) -> None:
         """Take an empty node away."""
         i = self.layout.order[node]
@@ -249,7 +304,7 @@ class Room:
             return None if node is None else self.layout.alone(node, 0, need.cpus)
         if self.pool_gpus[need.pool] < gpus:
             return None
-        freed = self._freed_since_it_failed(need)
+        freed = self._freed_since_it_failed(need) if need in self._failed else -1
         nodes = need.nodes & freed
         if need.counts is not None and 1 not in need.counts:
             nodes = 0
@@ -274,10 +329,10 @@ class Room:
         return parts
 
     def _freed_since_it_failed(self, need: Need) -> int:
-        """The only nodes on which it may fit alone, and whose racks may hold it, as it did not fit on any before; all
-        where that is not known."""
-        seen = self._failed.get(need)
-        if seen is None or len(self._freed) - seen > MANY_FREED:
+        """The only nodes on which a need that did not fit may now fit alone, and whose racks may hold it; all where
+        there are too many of them."""
+        seen = self._failed[need]
+        if len(self._freed) - seen > MANY_FREED:
             return -1
         nodes, bit = 0, self.layout.bit
         for i in self._freed[seen:]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ..cluster import Cluster
 from ..faults import REMAINING_TOLERANCE
 from ..instance import Instance, Placement, Running, Slot, Suspended
-from ..job import Job
+from ..job import Job, first_come
 from .view import PolicyFault
 from .world import World
 
@@ -45,7 +45,7 @@ def snapshot(
     for job_id in wanted:
         if job_id not in world.waiting:
             raise PolicyFault(f"no snapshot with job {job_id} at {world.now_s:g} s: it neither waits nor runs")
-    chosen = sorted(dict.fromkeys([*wanted, *world.running]), key=lambda job_id: world.order(job_id)[1])
+    chosen = sorted(dict.fromkeys([*wanted, *world.running]), key=lambda job_id: first_come(world.job(job_id)))
     entries = [world.entry(job_id) for job_id in chosen]
     before = {} if known is None else known
     now_known = [_as_known(world, job_id, entry, before) for job_id, entry in zip(chosen, entries, strict=True)]

@@ -68,19 +68,20 @@ class JobState:
     The work of an attempt is `attempt_s`, of which `work_s` is left when no run says otherwise; `failures` are the
     (work, kept) of the attempts that fail, `attempt` says how many have. `past_s` is the work of earlier attempts,
     `rest_s` that of later ones, `kept_s` what counts of the earlier ones. `believed_s` is how much work the job is
-    believed to be, None where that is known.
+    believed to be, None where that is known. `waited_s` are its waits that are over; of one that waits, `waits_from_s`
+    is since when.
     """
 
     __slots__ = (
         "attained_gpu_s", "attempt", "attempt_s", "believed_s", "demand", "failures", "index", "job", "kept_s",
-        "left_at", "options", "past_s", "preemptions", "ran_before", "released", "rest_s", "run", "run_number",
-        "waits_for", "work_s",
+        "left_at", "options", "past_s", "preemptions", "ran_before", "rank", "released", "rest_s", "run",
+        "run_number", "waited_s", "waits_for", "waits_from_s", "work_s",
     )
 
     def __init__(
         self, index: int, job: Job, work_s: float, options: tuple[Option, ...], demand: Demand
     ) -> None:
-        self.index = index
+        self.index = self.rank = index
         self.job = job
         self.work_s = work_s
         self.attempt_s = job.work_s
@@ -97,6 +98,8 @@ class JobState:
         self.waits_for = 0
         self.preemptions = 0
         self.attained_gpu_s = 0.0
+        self.waited_s = 0.0
+        self.waits_from_s = job.submit_s
         self.left_at: tuple[float, Mode, Placement] | None = None
 
     def will_fail(self, attempts: list[tuple[float, float]]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..contention import channel_loads, may_contend
 from ..errors import OptschedError
 from ..instance import Instance, Placement, Running, Suspended
-from ..job import Job, Mode
+from ..job import Job, Mode, first_come
 from ..model_caches import model_caches
 from ..modes import Option
 from ..physics import TIME_TOLERANCE_S, placed_rate, run_s, setup_s
@@ -60,6 +60,8 @@ class View:
             for index, job in enumerate(instance.jobs)
         ]
         self._state = {state.job.id: state for state in self._states}
+        for rank, state in enumerate(sorted(self._states, key=lambda one: first_come(one.job))):
+            state.rank = rank
         self._fitted: tuple[str, Option, Placement, int, Need] | None = None
         self._caches = model_caches(instance)
         self._channels = Channels(instance.cluster) if may_contend(instance) else None
@@ -69,9 +71,9 @@ class View:
         return self._state[job_id].job
 
     def order(self, job_id: str) -> tuple[float, int]:
-        """Sort key of arrival: submission, then the position in the instance."""
+        """Sort key of arrival: submission, then the place in the order of `first_come`."""
         state = self._state[job_id]
-        return state.job.submit_s, state.index
+        return state.job.submit_s, state.rank
 
     def remaining_work_s(self, job_id: str) -> float:
         """Reference work that a policy believes a job has left; the only thing it may know of it. Exact without
@@ -134,9 +136,19 @@ class View:
         running = state.run is not None and not state.options
         return self.held_gpus(job_id) if running else gpus_counted(self.fastest(job_id).mode)
 
+    def fewest_gpus(self, job_id: str) -> int:
+        """GPUs of the option that takes the fewest."""
+        return min((option.mode.gpus for option in self._state[job_id].options), default=0)
+
     def held_gpus(self, job_id: str) -> int:
         """GPUs by which the service that a running or saving job is getting is measured; at least one."""
         return gpus_counted(self._held(job_id).mode)
+
+    def waited_s(self, job_id: str) -> float:
+        """How long the job has waited in all, not for others to complete; what it waited before it last ran before
+        `Instance.now_s` is not known and does not count."""
+        state = self._state[job_id]
+        return state.waited_s + (self.now_s - state.waits_from_s if job_id in self.waiting else 0.0)
 
     def attained_gpu_s(self, job_id: str) -> float:
         """GPU-seconds the job has held so far, overheads included. What it held before `Instance.now_s` is

@@ -37,7 +37,8 @@ class World(View):
                 state.waits_for += 1
         now_s, runs = self.now_s, instance.running_job
         self._events = Events([
-            (max(state.job.submit_s, now_s), state.index) for state in self._states if state.job.id not in runs
+            (max(state.job.submit_s, now_s), state.rank, state.index) for state in self._states
+            if state.job.id not in runs
         ])
         self._events.push(now_s, Kind.WAKE)
         if instance.cluster.budgets:
@@ -47,7 +48,7 @@ class World(View):
             state = self._state[entry.job]
             state.ran_before, state.preemptions = True, entry.preemptions
             state.attained_gpu_s = _service_of_work(state, self.fastest(entry.job).mode)
-        for running in instance.running:
+        for running in sorted(instance.running, key=lambda one: self._state[one.job].rank):
             self._go_on(running)
 
     def _expect_incidents(self) -> None:
@@ -91,7 +92,7 @@ class World(View):
             where = ", ".join(slot.node for slot in placement) or "the cluster"
             raise PolicyFault(f"job {job_id} cannot start on {where} at {self.now_s:g} s: not enough room")
         begin_s = self.now_s
-        if self.seems_to_stay(state, option.mode, placement):
+        if state.ran_before and self.seems_to_stay(state, option.mode, placement):
             begin_s += 2 * TIME_TOLERANCE_S  # a plan tells a new start from going on by the pause
         if self._caches is not None and state.job.profile.fetch_s:
             begin_s = self._caches.begin_s(placement, begin_s)
@@ -138,12 +139,15 @@ class World(View):
             slower = self._channels.join(state.index, channel_loads(self.cluster, state.job, mode, placement))
             slowdown = self._channels.slowdown(state.index, state.job.profile)
             run = state.begin(begin_s, mode, placement, need, speed, slowdown, fetch_s)
-        run.dies_s = dies_s
+        ends_s = run.end_s
         if mode.share_with is not None:
-            run.base = replace(mode, share_with=None)
-        self._events.push(run.ends_s, Kind.ENDED, state.index, state.run_number)
-        del self.waiting[state.job.id]
-        self.running[state.job.id] = state.job
+            run.base, run.dies_s = replace(mode, share_with=None), dies_s
+            ends_s = run.ends_s
+        self._events.push(ends_s, ENDED, state.index, state.run_number)
+        job = state.job
+        state.waited_s += self.now_s - state.waits_from_s
+        del self.waiting[job.id]
+        self.running[job.id] = job
         if slower:
             self._slow_down(slower)
         return run
@@ -215,6 +219,8 @@ class World(View):
     def _happen(self, batch: list[Event]) -> bool:
         """Let all events of one instant happen; whether any of them still meant something."""
         self.now_s = batch[0][0]
+        if len(batch) == 1:
+            return self._happens(batch[0])
         happened = False
         for event in batch:
             if self._happens(event):
@@ -261,6 +267,8 @@ class World(View):
             return False
         self.waiting[state.job.id] = state.job
         self._arrived.append(state.job.id)
+        if state.ran_before or state.job.after:  # else it waits since it was submitted
+            state.waits_from_s = self.now_s
         return True
 
     def _ended(self, state: JobState) -> None:

@@ -20,6 +20,7 @@ from optsched.control.settings import NodeSettings, Settings
 from optsched.control.state import State
 from optsched.control.submission import Submission
 from optsched.executors.base import AttemptKey
+from optsched.simulate import reservation
 
 from .virtual import VirtualClock, VirtualExecutor
 
@@ -352,6 +353,7 @@ def test_nobody_waits_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch, patien
     """A long gang over the whole cluster, with an endless stream of shorter jobs that would fill it."""
     monkeypatch.setattr(present, "PATIENCE_S", patience_s)
     monkeypatch.setattr(present, "PATIENCE_RUNS", 0.0)
+    monkeypatch.setattr(reservation, "GANG_PATIENCE_S", 1e9)  # nor is a place kept for it
     lab.submit("gang", 8, 1000.0)
     for i in range(12):
         for k in range(3):

@@ -31,13 +31,13 @@ def small() -> Instance:
 def test_rows_and_variables_carry_the_names_of_jobs_and_capacities() -> None:
     problem = Textbook(build(small(), parse("wct"), 300.0)).problem
     rows = {row.name for row in problem.constraints()}
-    assert {"job_0_runs_here", "job_1_gr__e", "job_2_four"} <= rows
+    assert {"job_3_runs_here", "job_1_gr__e", "job_0_four"} <= rows
     assert any("GPUs_of_a_x_8" in name for name in rows)
     assert any("free_slots_of_8_GPUs_of_a_x_8" in name for name in rows)
     assert any(name.startswith("node_8_on_0_n0") for name in rows)
     names = [variable.name for variable in problem.variables()]
     assert len(set(names)) == len(names) and all(name.isascii() and " " not in name for name in names)
-    assert "x_0_runs_here_keep" in names and "slots_of_8_on_0_n0" in names
+    assert "x_3_runs_here_keep" in names and "slots_of_8_on_0_n0" in names
 
 
 @pytest.mark.parametrize("backend", ["cbc", "CBC", "PULP_CBC_CMD"])

@@ -39,6 +39,7 @@ from optsched.simulate.metrics.table import as_csv, as_parquet, columns
 from optsched.simulate.metrics.waiting import REASONS
 from optsched.simulate.record import Ending, Record
 from optsched.simulate.run import Simulation, Stalled
+from optsched.traces.synth import generate
 from tests.simulate.random_instances import instances
 from tests.simulate.sharing_policy import StartsBeside
 
@@ -140,9 +141,9 @@ def test_waiting_for_other_jobs_is_not_waiting() -> None:
 def test_jobs_without_gpus_wait_for_cores() -> None:
     cluster = Cluster(nodes=(Node(name="c0", cpus=4), Node(name="c1", cpus=4)))
     jobs = tuple(Job(id=f"j{i}", gpus=0, cpus=3, duration_s=10.0) for i in range(2))
-    jobs += (Job(id="two", gpus=0, cpus=2, duration_s=10.0), Job(id="four", gpus=0, cpus=4, duration_s=1.0))
+    jobs += (Job(id="two", gpus=0, cpus=2, duration_s=10.0), Job(id="wide", gpus=0, cpus=4, duration_s=1.0))
     found = run(Instance(cluster=cluster, jobs=jobs), "backfill")
-    assert (reasons(found, "two"), reasons(found, "four")) == ({"fragmentation": 10.0}, {"price": 10.0})
+    assert (reasons(found, "two"), reasons(found, "wide")) == ({"fragmentation": 10.0}, {"price": 10.0})
 
 
 def test_gpus_of_lost_nodes_are_not_free() -> None:
@@ -289,6 +290,14 @@ def test_quantiles_fairness_and_deadlines() -> None:
     assert total["finish_time_fairness"] == {"mean": pytest.approx(0.55), "max": 1.0, "share_above_1_1": 0.0}
     # the first meets nine others on average in its life, the last 5.5 (itself included)
     assert found.contention_slowdown[[0, 9]].tolist() == [pytest.approx(0.1), pytest.approx(100 / 55)]
+
+
+def test_no_plan_is_made_where_no_model_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan takes several times as long as all metrics together."""
+    instance = generate(jobs=30, gpus=8, seed=1)
+    before = run(instance, "srsf")
+    monkeypatch.setattr(Record, "plan", lambda record: pytest.fail("a plan was made"))
+    assert run(instance, "srsf").gpu_time.checkpoint.tolist() == before.gpu_time.checkpoint.tolist()
 
 
 def test_without_jobs_there_is_nothing_to_say() -> None:

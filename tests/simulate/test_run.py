@@ -21,7 +21,7 @@ ONE = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=1),))
 
 
 def test_events_come_by_time_then_kind_then_sequence() -> None:
-    events = Events([(5.0, 1), (5.0, 0), (2.0, 2), (9.0, 3)])
+    events = Events([(5.0, 1, 1), (5.0, 0, 0), (2.0, 2, 2), (9.0, 3, 3)])
     events.push(5.0, Kind.WAKE)
     events.push(5.0, Kind.SAVED, 7, 1)
     events.push(5.0, Kind.ENDED, 9, 1)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Plan, Profile, Running, Sharing, Slot
 from optsched.files import check_instance
+from optsched.job import first_come
 from optsched.physics import TIME_TOLERANCE_S, lost_s, may_preempt, placed_rate, remaining_after_preemption_s, unsaved_s
 from optsched.registry import policy
 from optsched.simulate.run import simulate
@@ -44,7 +45,7 @@ def test_snapshots_are_sound_and_agree_with_the_world(instance: Instance, name: 
     assert (now.name, now.now_s) == (f"random at {world.now_s:.12g}", world.now_s)
     assert now.tenants is instance.tenants and now.cluster.memo is instance.cluster.memo
     assert (now.cluster is instance.cluster) == (not instance.cluster.budgets)
-    order = [job.id for job in instance.jobs]
+    order = [job.id for job in sorted(instance.jobs, key=first_come)]
     assert [job.id for job in now.jobs] == [i for i in order if i in world.running or i in world.waiting]
     assert set(now.running_job) == set(world.running)
     assert [blocked[0] for blocked in found.saving] == list(world.saving)

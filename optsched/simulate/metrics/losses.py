@@ -73,7 +73,10 @@ def _checkpoint_s(rows: Record, stays: Stays, found: Classes, overhead_s: Floats
 
 
 def _fetched_s(rows: Record, stays: Stays) -> Floats:
-    """Seconds for which each stay fetched its model."""
+    """Seconds for which each stay fetched its model; where nobody fetches, without the plan that a replay of the
+    caches takes."""
+    if not any(job.profile.fetch_s for job in rows.instance.jobs):
+        return np.zeros(len(stays.job))
     fetched = fetches(rows.instance, rows.plan())
     ids = [job.id for job in rows.instance.jobs]
     starts = zip(stays.job.tolist(), stays.start_s.tolist(), strict=True)

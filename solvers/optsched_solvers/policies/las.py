@@ -23,12 +23,14 @@ class Las(Preemptive):
 
     name = "las"
     title = "least attained GPU service first, in doubling levels, with preemption"
+    reserves = True
     source = Source(
         authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
         title="Tiresias: A GPU cluster manager for distributed deep learning",
         venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
         sureness="derived",
-        derived="Levels that double from one GPU-hour instead of thresholds that are set",
+        derived="Levels that double from one GPU-hour instead of thresholds that are set; a place is kept for a gang "
+        "that waits too long",
     )
 
     def rank(self, world: World, job_id: str) -> float:

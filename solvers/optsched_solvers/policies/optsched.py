@@ -10,11 +10,11 @@ from optsched.modes import Option
 from optsched.objectives import Objective, parse
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
+from optsched.simulate.reservation import Claimed, Reservation, Reservations, earliest
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
 from .gang_weights import GangWeights
-from .promise import Promise, earliest
 
 ROUND_S = 300.0
 """Length of the round over which options are valued. Only the cap on finishing jobs depends on it."""
@@ -24,8 +24,6 @@ CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
 GAP = 0.01
 """A proven gap at which a round is good enough."""
-PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
-"""How long a job waits before it is promised a place: this and so many times its run time."""
 MOVES_S = 60.0
 """While nobody waits, it is looked this often whether running jobs should move."""
 SOON_S = 300.0
@@ -52,11 +50,10 @@ class Optsched:
 
     A job whose place is still held by jobs that are being saved waits for it; that place is kept for it (`_claims`).
 
-    No job starves: one that has waited longer than `PATIENCE_S` and `PATIENCE_RUNS` times its run time, the longest
-    waiting first, is promised the earliest place that running jobs will leave. Until then only jobs that are done by
-    that time get in there, and once it has started it is not preempted any more. A gang that the round values most of
-    all waiting jobs is promised its place in the same way if that is at most `SOON_S` away: it is not worth preempting
-    for, yet would be delayed by what starts now.
+    No job starves: for one that has waited too long a place is kept (see `optsched.simulate.reservation`), and once it
+    has started there it is not preempted any more. For a gang that the round values most of all waiting jobs its place
+    is kept in the same way if that comes free within `SOON_S`: it is not worth preempting for, yet would be delayed by
+    what starts now.
 
     Options: `solver` (a round solver, default price), `round` (seconds), `pace` (default 0): a round is decided once a
     share `pace` of the time simulated so far has passed since the last. What comes free before goes to waiting jobs by
@@ -77,10 +74,8 @@ class Optsched:
         self.rounds: list[RoundRecord] = []
         self._claims: dict[str, tuple[Option, Placement]] = {}
         self._last: RoundSolution | None = None
-        self._promise: Promise | None = None
-        self._since: dict[str, float] = {}
-        self._waited: dict[str, float] = {}
-        self._protected: set[str] = set()
+        self._reservations = Reservations()
+        self._soon: Reservation | None = None
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights()
@@ -91,12 +86,12 @@ class Optsched:
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
         for job_id in world.take_arrived():
-            self._since[job_id] = world.now_s
+            self._reservations.arrived(world, job_id)
         self._start_claimed(world)
-        self._start_promised(world)
+        self._start_reserved(world)
         waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
         if not waiting:
-            self._promise = None
+            self._soon = None
             if not world.running:
                 return
             if world.now_s < self._moves_s:
@@ -119,7 +114,7 @@ class Optsched:
         self.rounds.append(RoundRecord(world.now_s, len(found.jobs), found.value, found.bound, found.gap,
                                        found.wall_s or 0.0))
         self._carry_out(world, posed, found)
-        self._renew_promise(world)
+        self._keep_places(world)
         if world.waiting and self._changing:
             world.wake_at(world.now_s + self.round_s)
 
@@ -148,63 +143,63 @@ class Optsched:
         if self._unripe is None:
             self._unripe = set(world.running)
         self._unripe = {one for one in self._unripe if one in world.running and not world.may_preempt(one)}
-        return self._unripe | self._protected
+        return self._unripe | self._reservations.protected.intersection(world.running)
 
     def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
-        self._waited[job_id] = self._waited_s(world, job_id)
         world.start(job_id, option, placement)
         if self._unripe is not None:
             self._unripe.add(job_id)
 
-    def _renew_promise(self, world: World) -> None:
-        """Keep the promise there is, unless its job has got a place otherwise; else see who needs one."""
-        old = self._promise
-        waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
-        if old is not None and old.for_good and old.job in world.waiting and old.job not in self._claims:
-            return
-        self._promise = None
-        if not waiting:
-            return
-        impatient = [job_id for job_id in waiting if self._waited_s(world, job_id) >= self._patience_s(world, job_id)]
-        if impatient:
-            oldest = min(impatient, key=lambda job_id: (self._since[job_id], job_id))
-            self._promise = earliest(world, oldest, for_good=True)
-        else:
-            best = max(waiting, key=lambda job_id: (self._density(world, job_id), job_id))
+    def _keep_places(self, world: World) -> None:
+        """Keep a place for who has waited too long, else for the gang that is worth most if its place is near."""
+        self._soon = None
+        self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
+        kept = self._reservations.current
+        if kept is None:
+            waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
+            if not waiting:
+                return
+            best = min(waiting, key=lambda job_id: (-self._density(world, job_id), *world.order(job_id)))
             if world.service_gpus(best) > 1:
-                promise = earliest(world, best, for_good=False)
-                if promise is not None and promise.at_s <= world.now_s + SOON_S:
-                    self._promise = promise
-        if self._promise is not None and self._promise.at_s > world.now_s:
-            world.wake_at(self._promise.at_s)
-
-    def _waited_s(self, world: World, job_id: str) -> float:
-        """How long it has waited since it was submitted."""
-        return self._waited.get(job_id, 0.0) + world.now_s - self._since.setdefault(job_id, world.now_s)
-
-    def _patience_s(self, world: World, job_id: str) -> float:
-        return PATIENCE_S + PATIENCE_RUNS * world.fastest_finish_s(job_id)
+                kept = earliest(world, best)
+                if kept is not None and kept.due_s <= world.now_s + SOON_S:
+                    self._soon = kept
+        if kept is not None and world.now_s < kept.due_s < math.inf:
+            world.wake_at(kept.due_s)
 
     def _density(self, world: World, job_id: str) -> float:
         return world.job(job_id).weight / (world.service_gpus(job_id) * world.fastest_finish_s(job_id))
 
-    def _reserved(self, world: World) -> tuple[tuple[Placement, float], ...]:
-        if self._promise is None:
-            return ()
-        return ((self._promise.placement, max(0.0, self._promise.at_s - world.now_s)),)
+    def _claimed(self, world: World) -> list[Claimed]:
+        """The places of claims, and until when their jobs will hold them."""
+        return [
+            (placement, world.now_s + world.fastest_finish_s(job_id))
+            for job_id, (_, placement) in self._claims.items()
+        ]
 
-    def _start_promised(self, world: World) -> None:
-        promise = self._promise
-        if promise is None or promise.job not in world.waiting or promise.job in self._claims:
-            return
-        claimed = {slot.node for _, placement in self._claims.values() for slot in placement}
-        if any(slot.node in claimed for slot in promise.placement):
-            return  # what is free there now may be part of a claim
-        if world.free.holds(world.need(promise.job, promise.option), promise.placement):
-            self._start(world, promise.job, promise.option, promise.placement)
-            if promise.for_good:
-                self._protected.add(promise.job)
-            self._promise = None
+    def _reserved(self, world: World) -> tuple[tuple[Placement, float], ...]:
+        kept = self._reservations.current or self._soon
+        if kept is None:
+            return ()
+        return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
+
+    def _start_reserved(self, world: World) -> None:
+        """Start those for whom a place is kept, as soon as there is room that nobody has claimed."""
+        while True:
+            self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
+            kept = self._reservations.current or self._soon
+            if kept is None or kept.job not in world.waiting or kept.job in self._claims:
+                return
+            claimed = {slot.node for _, placement in self._claims.values() for slot in placement}
+            if any(slot.node in claimed for slot in kept.placement):
+                return  # what is free there now may be part of a claim
+            if not world.free.holds(world.need(kept.job, kept.option), kept.placement):
+                return
+            self._start(world, kept.job, kept.option, kept.placement)
+            if kept is self._soon:
+                self._soon = None
+            else:
+                self._reservations.protected.add(kept.job)
 
     def _carry_out(self, world: World, known: Instance, found: RoundSolution) -> None:
         ends: set[str] = set()  # of whom the round could not know that they end this very instant

@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterable, Iterator
 
 from optsched.instance import Placement
+from optsched.modes import Option
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
+from optsched.simulate.reservation import Reservations
 from optsched.simulate.world import World
 
 from .demand_queue import DemandQueue, Entry, Key, arrival_key
@@ -20,11 +22,17 @@ class Preemptive:
     the jobs being checkpointed are gone claims that place. Else running jobs of lower priority or higher rank
     are evicted, the last in order first, until it fits; those whose place turns out not to be needed stay.
     Jobs of equal priority and rank never evict each other.
+
+    With `reserves` a place is kept for who waits too long (see `reservation`), and who starts there is evicted by
+    higher priority only.
     """
+
+    reserves = False
 
     def __init__(self) -> None:
         self.queue = DemandQueue()
         self.order = RunningOrder(self.rank, self.rise_s)
+        self.reservations = Reservations()
         self._recheck_s = math.inf
         self._begun = False
 
@@ -57,6 +65,8 @@ class Preemptive:
             self._recheck_s = math.inf
         if len(world.waiting) == 1 and not world.saving and self._start_the_only_one(world):
             return
+        if self.reserves:
+            self._serve_the_reserved(world)
         self.enqueue_arrived(world)
         if self.queue.best() is not None:
             moment = self.moment(world)
@@ -69,6 +79,20 @@ class Preemptive:
         if wake_s < math.inf:
             world.wake_at(wake_s)
 
+    def _serve_the_reserved(self, world: World) -> None:
+        """Start who has a reservation if there is room; else keep the place, or one for the next."""
+        kept = self.reservations
+        while True:
+            if kept.renew(world):
+                self.queue.unblock()
+            found = kept.place(world)
+            if found is None or kept.current is None:
+                return
+            job_id = kept.current.job
+            world.start(job_id, *found)
+            kept.protected.add(job_id)
+            self.order.add(job_id)
+
     def _start_the_only_one(self, world: World) -> bool:
         """Start a job that has just arrived where nobody else waits, if it fits: then its rank does not matter."""
         job_id = next(iter(world.waiting))
@@ -78,6 +102,7 @@ class Preemptive:
         if found is None:
             return False
         world.take_arrived()
+        self.reservations.protected.discard(job_id)
         world.start(job_id, *found)
         self.order.add(job_id)
         return True
@@ -85,12 +110,15 @@ class Preemptive:
     def enqueue_arrived(self, world: World) -> None:
         """Those that have come to wait, in the order of the rule."""
         for job_id in world.take_arrived():
-            self.enqueue(world, job_id)
+            if job_id in world.waiting:  # else it has started on the place kept for it
+                self.enqueue(world, job_id)
 
     def enqueue(self, world: World, job_id: str) -> None:
         """Put a waiting job in order."""
         key = arrival_key(world, job_id, self.rank(world, job_id))
         self.queue.push(key, job_id, world.demand(job_id), reconsider=True)  # it may evict more
+        if self.reserves:
+            self.reservations.arrived(world, job_id)
 
 
 class Moment:
@@ -117,8 +145,11 @@ class Moment:
             self.look_ahead()
         while entry := queue.best():
             job_id = entry[1]
+            if job_id not in world.waiting:
+                queue.pop()  # it has started on the place kept for it
+                continue
             room = self._startable(bool(claimed))
-            found = world.fit(job_id, room)
+            found = self.fit(job_id, room)
             if found is not None:
                 queue.pop()
                 started.append(job_id)
@@ -132,7 +163,7 @@ class Moment:
                 if room is not world.free:
                     room.take(need, found[1])
                 continue
-            found = None if self.soon is None else world.fit(job_id, self.soon.room)
+            found = None if self.soon is None else self.fit(job_id, self.soon.room)
             if found is not None and self.soon is not None:
                 queue.pop()
                 self.soon.room.take(world.need(job_id, found[0]), found[1])
@@ -146,6 +177,10 @@ class Moment:
             self.order.add(job_id)
         for key, job_id in claimed:
             queue.push(key, job_id, world.demand(job_id))
+
+    def fit(self, job_id: str, room: Room) -> tuple[Option, Placement] | None:
+        """`World.fit`, beside what is kept for another job."""
+        return self.rule.reservations.fit(self.world, job_id, room)
 
     def look_ahead(self) -> Outlook:
         if self.soon is None:
@@ -169,18 +204,18 @@ class Moment:
         done."""
         key, job_id = entry
         world = self.world
-        if self._nobody_gives_way or (self._most is not None and world.fit(job_id, self._most) is None):
+        if self._nobody_gives_way or (self._most is not None and self.fit(job_id, self._most) is None):
             return False
         self.order.catch_up(world)
         taken: list[tuple[Key, str]] = []
-        victims = self.needed(job_id, self._last_first(key, taken))
+        victims = self.needed(job_id, self._last_first(job_id, key, taken))
         for other_id in victims or ():
             world.preempt(other_id)
         self.order.restore(world, taken)
         self.evicted(victims or [])
         return victims is not None
 
-    def _last_first(self, key: Key, taken: list[tuple[Key, str]]) -> Iterator[str]:
+    def _last_first(self, job_id: str, key: Key, taken: list[tuple[Key, str]]) -> Iterator[str]:
         """Running jobs that may be evicted for a job of this key, the last in order first; `taken` gets all that were
         looked at."""
         world = self.world
@@ -189,6 +224,8 @@ class Moment:
             if not gives_way(last[0], key):
                 return
             other_id = last[1]
+            if self.rule.reservations.protects(world, other_id, job_id):
+                continue
             if world.may_preempt(other_id):
                 yield other_id
             elif world.now_s < (at_s := world.preemptible_at_s(other_id)):
@@ -197,13 +234,12 @@ class Moment:
     def needed(self, job_id: str, candidates: Iterable[str]) -> list[str] | None:
         """Those who must be released for the job to fit: one candidate after the other until it does, without those
         whose place turns out not to be needed. None where it never does."""
-        world = self.world
         victims: list[str] = []
         fits = False
         for other_id in candidates:
             self.look_ahead().release(other_id)
             victims.append(other_id)
-            fits = world.fit(job_id, self.look_ahead().room) is not None
+            fits = self.fit(job_id, self.look_ahead().room) is not None
             if fits:
                 break
         soon = self.look_ahead() if victims else None
@@ -215,7 +251,7 @@ class Moment:
         for other_id in reversed(victims[:-1] if fits else victims[:]):  # where it fits, the last was needed
             assert soon is not None
             soon.put_back(other_id)
-            if fits and world.fit(job_id, soon.room) is None:
+            if fits and self.fit(job_id, soon.room) is None:
                 soon.release(other_id)
             else:
                 victims.remove(other_id)

@@ -15,12 +15,14 @@ class Srtf(Preemptive):
 
     name = "srtf"
     title = "shortest remaining time first, with preemption"
+    reserves = True
     source = Source(
         authors="L. Schrage",
         title="A proof of the optimality of the shortest remaining processing time discipline",
         venue="Operations Research 16", year=1968, link="doi:10.1287/opre.16.3.687",
         sureness="derived",
-        derived="Many GPUs and gangs: the last in order give way until the job fits; optimal on one GPU as published",
+        derived="Many GPUs and gangs: the last in order give way until the job fits; optimal on one GPU as published; "
+        "a place is kept for a gang that waits too long",
     )
 
     def rank(self, world: World, job_id: str) -> float:

@@ -1,0 +1,158 @@
+"""Places kept for gangs in live rounds, in virtual time: after as long a wait as in a simulation, and not on hold."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from optsched import Profile
+from optsched.control.events import Held, Released
+from optsched.control.reserving import Reserving, protected
+from optsched.control.state import LiveJob, State
+from optsched.simulate import reservation
+from optsched.simulate.reservation import GANG_PATIENCE_S
+
+from .test_controller import Lab
+
+SHORT_S, LONG_S, TURN_S = 100.0, 400.0, 20.0
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+class Stream:
+    """Jobs on one GPU that keep all eight GPUs of the lab in use, as long as it is run by this."""
+
+    def __init__(self, lab: Lab, **more: object) -> None:
+        self.lab, self.more, self.count = lab, more, 0
+
+    def run(self, seconds: float) -> None:
+        end_s = self.lab.clock.at_s + seconds
+        while self.lab.clock.at_s < end_s:
+            waiting = sum(1 for name, status in self.lab.status().items() if status == "waiting" and name[0] == "s")
+            for _ in range(3 - waiting):
+                self.lab.submit(f"s{self.count}", 1, SHORT_S + self.count * 61.0 % (LONG_S - SHORT_S), **self.more)
+                self.count += 1
+            self.lab.run(TURN_S, TURN_S)
+
+
+def began_s(lab: Lab, name: str) -> float | None:
+    job = lab.controller.state.jobs[name]
+    return job.attempts[0].intended_s - job.submit_s if job.attempts else None
+
+
+def begun(lab: Lab, *gangs: str, run_s: float = 500.0) -> Stream:
+    """A full cluster, then gangs."""
+    stream = Stream(lab)
+    stream.run(300.0)
+    for name in gangs:
+        lab.submit(name, 8, run_s)
+        lab.clock.at_s += 1.0
+    return stream
+
+
+def test_a_gang_among_small_jobs_starts_after_its_patience_and_the_longest_of_them(lab: Lab) -> None:
+    stream = begun(lab, "gang")
+    stream.run(GANG_PATIENCE_S + LONG_S + 500.0 + 4 * TURN_S)
+    wait_s = began_s(lab, "gang")
+    assert wait_s is not None
+    assert GANG_PATIENCE_S <= wait_s <= GANG_PATIENCE_S + LONG_S + 4 * TURN_S
+    stream.run(500.0)
+    assert lab.status()["gang"] == "completed"
+    assert len(lab.controller.state.jobs["gang"].attempts) == 1
+
+
+def test_without_a_place_kept_for_it_it_does_not(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservation, "GANG_PATIENCE_S", 1e9)
+    stream = begun(lab, "gang")
+    stream.run(5 * (GANG_PATIENCE_S + LONG_S))
+    assert began_s(lab, "gang") is None
+
+
+def test_gangs_take_turns_in_the_order_in_which_they_were_submitted(lab: Lab) -> None:
+    stream = begun(lab, "b", "a", "c")
+    stream.run(GANG_PATIENCE_S + 3 * (LONG_S + 500.0) + 500.0)
+    waits_s = [began_s(lab, name) for name in ("b", "a", "c")]
+    assert None not in waits_s
+    assert waits_s == sorted(waits_s)
+
+
+def test_a_job_that_started_on_its_reservation_runs_to_its_end_whatever_crashes(lab: Lab) -> None:
+    stream = begun(lab, "gang", run_s=2000.0)
+    stream.run(2000.0 + LONG_S + 4 * TURN_S)
+    assert protected(lab.controller.state) == {"gang"}
+    lab.crash()
+    assert protected(lab.controller.state) == {"gang"}
+    for k in range(20):
+        lab.submit(f"heavy{k}", 4, 20.0, job={"weight": 1000.0})
+    stream.run(2000.0)
+    assert lab.status()["gang"] == "completed"
+    assert lab.controller.state.jobs["gang"].preemptions == 0
+    assert lab.controller.state.jobs["heavy0"].attempts
+
+
+def test_time_on_hold_and_before_others_complete_is_no_waiting(lab: Lab) -> None:
+    stream = begun(lab, "gang")
+    lab.controller.record(Held(job="gang", by="me"))
+    lab.submit("after", 8, 50.0, job={"after": ("gang",)})
+    stream.run(5000.0)
+    state = lab.controller.state
+    assert state.waited_s(state.jobs["gang"], lab.clock.at_s) <= TURN_S
+    lab.controller.record(Released(job="gang", by="me"))
+    at_s = lab.clock.at_s
+    stream.run(GANG_PATIENCE_S - 2 * TURN_S)
+    assert lab.controller.reserving.current is None
+    stream.run(LONG_S + 6 * TURN_S)
+    assert state.jobs["gang"].attempts[0].intended_s >= at_s + GANG_PATIENCE_S - TURN_S
+    assert state.waited_s(state.jobs["after"], lab.clock.at_s) == 0.0
+    rebuilt = State()
+    for entry in lab.controller.journal.entries():
+        rebuilt.apply(entry.at_s, entry.event)
+    for name, job in state.jobs.items():
+        assert rebuilt.waited_s(rebuilt.jobs[name], lab.clock.at_s) == state.waited_s(job, lab.clock.at_s)
+
+
+def test_a_place_on_a_node_that_goes_down_moves(lab: Lab) -> None:
+    stream = Stream(lab)
+    stream.run(300.0)
+    lab.submit("gang", 4, 500.0, job={"weight": 0.001})
+    stream.run(GANG_PATIENCE_S - TURN_S)
+    for _ in range(6):
+        stream.run(TURN_S)
+        if (kept := lab.controller.reserving.current) is not None:
+            break
+    assert kept is not None
+    lab.executor.down.add(kept.placement[0].node)
+    stream.run(2 * TURN_S)
+    moved = lab.controller.reserving.current
+    if moved is not None:
+        assert not {slot.node for slot in moved.placement} & lab.executor.down
+    stream.run(LONG_S + 4 * TURN_S)
+    attempts = lab.controller.state.jobs["gang"].attempts
+    assert attempts
+    assert not {slot.node for slot in attempts[0].placement} & lab.executor.down
+
+
+def test_a_node_that_has_fewer_gpus_than_are_held_of_it_is_left_alone(lab: Lab) -> None:
+    stream = begun(lab, "gang")
+    stream.run(GANG_PATIENCE_S - 3 * TURN_S)
+    lab.controller.observe()
+    scene = lab.controller
+    statuses = tuple(replace(one, node=replace(one.node, gpus=3)) for one in scene.statuses)
+    small = LiveJob(replace(scene.state.jobs["gang"].submission, job=replace(
+        scene.state.jobs["gang"].submission.job, id="pair", gpus=2)), 0.0, 500.0, Profile(), waits_from_s=0.0)
+    scene.state.jobs["pair"] = scene.state.open["pair"] = small
+    reserving = Reserving()
+    assert reserving.renew(scene.state, scene.cluster, (), statuses, {}, lab.clock.at_s) is None
+    assert reserving.current is None
+
+
+def test_who_cannot_be_preempted_is_waited_for(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    stream = Stream(lab, job={"preemptible": False})
+    stream.run(300.0)
+    lab.submit("gang", 8, 500.0)
+    stream.run(GANG_PATIENCE_S + LONG_S + 4 * TURN_S)
+    assert began_s(lab, "gang") is not None

@@ -1,0 +1,153 @@
+"""Places kept for gangs: a gang among a stream of small jobs starts after a time that is known beforehand."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optsched import Cluster, Instance, Job, Node, Outage, Profile, Tenant, registry
+from optsched.simulate.metrics import Metrics, measure
+from optsched.simulate.reservation import GANG_PATIENCE_S, earliest, patience_s, too_much
+from optsched.simulate.run import Simulation
+from optsched.simulate.world import World
+
+SAVES = Profile(checkpoint_s=10.0, restore_s=10.0)
+RESERVING = ("optsched", "srsf", "srtf", "las")
+
+
+def run(instance: Instance, policy: str) -> Metrics:
+    simulation = Simulation(instance, registry.policy(policy))
+    simulation.run()
+    return measure(simulation.record())
+
+
+def stream(
+    seed: int, *, nodes: int = 1, load: float = 1.0, small: int = 300, gangs: tuple[float, ...] = (600.0,),
+    longest_s: float = 600.0, profile: Profile = SAVES, preemptible: bool = True, **more: object,
+) -> Instance:
+    """Jobs on one GPU that offer `load` on nodes of 8 GPUs, with gangs of 8 that run for so long each."""
+    rng = random.Random(seed)
+    now_s, jobs = 0.0, []
+    gap_s = (30.0 + longest_s) / 2 / (8 * nodes * load)
+    for k in range(small):
+        jobs.append(Job(id=f"s{k}", gpus=1, duration_s=round(rng.uniform(30.0, longest_s), 1), submit_s=round(now_s, 1),
+                        profile=profile, preemptible=preemptible))
+        now_s += rng.expovariate(1 / gap_s)
+    for k, run_s in enumerate(gangs):
+        jobs.append(Job(id=f"gang-{k}", gpus=8, duration_s=run_s, submit_s=100.0 + k, profile=profile,
+                        preemptible=preemptible))
+    places = tuple(Node(name=f"n{i}", gpus=8) for i in range(nodes))
+    return replace(Instance(cluster=Cluster(nodes=places), jobs=tuple(jobs)), **more)
+
+
+def bound_s(instance: Instance, gang: str) -> float:
+    """The bound of docs/mathematics.md: patience, its own drain, and twice the longest stay for each gang before it and
+    for one that may be there when its turn comes."""
+    setup_s = max(job.profile.startup_s + job.profile.restore_s + job.profile.checkpoint_s for job in instance.jobs)
+    longest_s = max(job.work_s for job in instance.jobs) + setup_s
+    own = instance.job[gang]
+    older = [job for job in instance.jobs if job.gpus == 8 and (job.submit_s, job.id) < (own.submit_s, own.id)]
+    others = 2 * any(job.gpus == 8 and job not in older and job is not own for job in instance.jobs)
+    return patience_s(8, own.work_s + setup_s) + (2 * len(older) + others + 1) * longest_s + 1.0
+
+
+@pytest.mark.parametrize("policy", RESERVING)
+def test_a_gang_among_small_jobs_waits_about_as_long_as_under_backfill(policy: str) -> None:
+    """Without a place kept for it the gang waits until the stream ends, which is more than five hours here."""
+    instance = stream(0, load=1.0, small=450)
+    fifo, backfill, found = (run(instance, name).waiting_s[-1] for name in ("fifo", "backfill", policy))
+    assert found <= max(fifo, backfill) + GANG_PATIENCE_S + 600.0 + 20.0
+    assert instance.jobs[449].submit_s > 15_000.0
+
+
+@pytest.mark.parametrize("policy", ["srsf", "srtf", "las"])
+@given(
+    seed=st.integers(0, 10**6), nodes=st.integers(1, 3), load=st.floats(0.6, 1.6),
+    gangs=st.lists(st.floats(50.0, 2000.0), min_size=1, max_size=3), preemptible=st.booleans(),
+    period=st.sampled_from([None, 0.0, 60.0]),
+)
+@settings(max_examples=12, deadline=None)
+def test_the_wait_of_a_gang_is_bounded(
+    policy: str, seed: int, nodes: int, load: float, gangs: list[float], preemptible: bool, period: float | None
+) -> None:
+    profile = replace(SAVES, checkpoint_every_s=period)
+    instance = stream(seed, nodes=nodes, load=load, small=150 * nodes, gangs=tuple(gangs), profile=profile,
+                      preemptible=preemptible)
+    found = run(instance, policy)
+    for k in range(len(gangs)):
+        waited_s = found.waiting_s[len(instance.jobs) - len(gangs) + k]
+        assert waited_s <= bound_s(instance, f"gang-{k}")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_so_it_is_under_optsched(seed: int) -> None:
+    instance = stream(seed, load=1.1, small=120, gangs=(300.0, 400.0), preemptible=seed != 1)
+    found = run(instance, "optsched")
+    for k in range(2):
+        assert found.waiting_s[len(instance.jobs) - 2 + k] <= bound_s(instance, f"gang-{k}")
+
+
+@pytest.mark.parametrize("policy", RESERVING)
+def test_a_place_on_a_node_that_is_lost_is_kept_elsewhere(policy: str) -> None:
+    lost = tuple(Outage(node="n0", start_s=at_s, end_s=at_s + 4000.0) for at_s in (760.0, 5000.0))
+    instance = stream(3, nodes=2, load=0.9, small=350, outages=lost)
+    assert run(instance, policy).waiting_s[-1] <= bound_s(instance, "gang-0") + 700.0
+
+
+def test_a_gang_that_lacks_quota_gets_it() -> None:
+    """Single GPUs of its own tenant keep the quota used up."""
+    made = stream(5, nodes=2, load=0.5, small=400, tenants=(Tenant(name="t", gpu_quota=8),))
+    instance = replace(made, jobs=tuple(replace(job, tenant="t") for job in made.jobs))
+    assert run(instance, "srsf").waiting_s[-1] <= bound_s(instance, "gang-0")
+
+
+def test_who_has_a_higher_priority_is_not_kept_out() -> None:
+    made = stream(1, load=1.0, small=300)
+    urgent = Job(id="urgent", gpus=1, duration_s=5000.0, submit_s=720.0, priority=1, profile=SAVES)
+    found = run(replace(made, jobs=(*made.jobs, urgent)), "srsf")
+    assert found.waiting_s[-1] <= 10.0
+
+
+def test_the_earliest_place_is_the_one_that_is_left_first() -> None:
+    jobs = tuple(Job(id=name, gpus=4, duration_s=run_s) for name, run_s in (("a", 500.0), ("b", 90.0), ("c", 200.0)))
+    gang = Job(id="gang", gpus=8, duration_s=10.0)
+    nodes = (Node(name="n0", gpus=8), Node(name="n1", gpus=8))
+    world = World(Instance(cluster=Cluster(nodes=nodes), jobs=(*jobs, gang)))
+    world.advance()
+    for job_id, node in (("a", "n0"), ("b", "n1"), ("c", "n1")):
+        option = world.fastest(job_id)
+        world.start(job_id, option, world.free.layout.alone(world.free.layout.order[node], 4, 0))
+    found = earliest(world, "gang")
+    assert found is not None
+    assert (found.due_s, [slot.node for slot in found.placement]) == (90.0, ["n0", "n1"])
+    claims = [(world.hold("b").placement, 700.0)]
+    later = earliest(world, "gang", claims)
+    assert later is not None and (later.due_s, later.placement[0].node) == (500.0, "n0")
+    never = [(world.hold(name).placement, math.inf) for name in ("a", "b")]
+    assert earliest(world, "gang", never) is None
+    assert world.free.gpus_on("n0") == 4
+
+
+def test_patience_and_share() -> None:
+    assert patience_s(8, 30.0) == GANG_PATIENCE_S
+    assert patience_s(8, 4000.0) == 4000.0
+    assert patience_s(1, 4000.0) > 7 * 86400.0
+    assert not too_much(0, 64, 8)
+    assert too_much(8, 8, 64)
+    assert not too_much(8, 8, 128)
+
+
+def test_setting_aside_leaves_a_room_as_it_was() -> None:
+    made = stream(2, nodes=2, small=3)
+    world = World(replace(made, cluster=Cluster(nodes=(
+        Node(name="n0", gpus=8, cpus=9, memory_gib=7.3), Node(name="n1", gpus=8)))))
+    need, placement = world.need("gang-0", world.fastest("gang-0")), world.fit("gang-0")
+    assert placement is not None
+    before = [world.free.gpus_on("n0"), world.free.cpus_on("n0"), world.free.memory_gib_on("n0")]
+    aside = world.free.set_aside(need, placement[1])
+    assert sum(world.free.gpus_on(name) for name in ("n0", "n1")) == 8
+    world.free.take_back(aside)
+    assert before == [world.free.gpus_on("n0"), world.free.cpus_on("n0"), world.free.memory_gib_on("n0")]
