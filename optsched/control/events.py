@@ -65,8 +65,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundDecided:
-    """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever runs is to stop.
-    `blocked` is what it could not give away."""
+    """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever
+    runs is to stop. `blocked` is what it could not give away."""
 
     round: int
     claims: tuple[Claim, ...] = ()
@@ -144,7 +144,8 @@ class AttemptFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """`by` vouches that nothing of an attempt is left, which nobody could see end; `left_s` as of `AttemptEnded`."""
+    """`by` vouches that nothing of an attempt is left, which nobody could see end; `left_s` as of
+    `AttemptEnded`."""
 
     job: str
     number: int
@@ -183,9 +184,10 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and of rounds decided
-    before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were dropped now; `digest` is that of the
-    numbers and hashes of all that was ever dropped (see `Journal.prune`)."""
+    """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and
+    of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
+    dropped now; `digest` is that of the numbers and hashes of all that was ever dropped (see
+    `Journal.prune`)."""
 
     jobs_before_s: float | None
     rounds_before_s: float | None
@@ -203,9 +205,24 @@ class Noted:
 
 
 Event = (
-    ControllerStarted | Submitted | Held | Released | Cancelled | RoundDecided | StartIntended | StartRefused
-    | AttemptRunning | StopIntended | KillIntended | AttemptLost | AttemptFound | Cleared | AttemptEnded | NodeSeen
-    | Pruned | Noted
+    ControllerStarted
+    | Submitted
+    | Held
+    | Released
+    | Cancelled
+    | RoundDecided
+    | StartIntended
+    | StartRefused
+    | AttemptRunning
+    | StopIntended
+    | KillIntended
+    | AttemptLost
+    | AttemptFound
+    | Cleared
+    | AttemptEnded
+    | NodeSeen
+    | Pruned
+    | Noted
 )
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}
 LIVE_NOUNS = (*NOUNS, Submission, Progress, Claim, *KINDS.values())
@@ -217,7 +234,8 @@ def key(event: Any) -> AttemptKey:
 
 
 def dump_event(event: Event) -> str:
-    """The event's fields as JSON, defaults left out; what is no Unicode text (a lone surrogate) is a question mark."""
+    """The event's fields as JSON, defaults left out; what is no Unicode text (a lone surrogate) is
+    a question mark."""
     text = json.dumps(plain(event), separators=(",", ":"), ensure_ascii=False)
     return text.encode(errors="replace").decode()
 

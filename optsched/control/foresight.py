@@ -63,7 +63,8 @@ def outlook(scene: Scene) -> Outlook:
                 suspended.append(Suspended(job=job.id, remaining_s=left_s, preemptions=job.preemptions))
     drop_orphans(jobs, left_out)
     instance = Instance(
-        name="what if", now_s=scene.now_s, cluster=replace(scene.cluster, nodes=_without(_nodes(scene, running), aside)),
+        name="what if", now_s=scene.now_s,
+        cluster=replace(scene.cluster, nodes=_without(_nodes(scene, running), aside)),
         tenants=scene.tenants, jobs=tuple(jobs.values()), running=tuple(running), suspended=tuple(suspended),
     )
     notes = []
@@ -74,7 +75,9 @@ def outlook(scene: Scene) -> Outlook:
         notes.append(f"nodes that take no jobs now never do: {', '.join(closed)}")
     if left_out:
         many = f"{len(left_out)} job{'s' * (len(left_out) != 1)}"
-        notes.append(f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one")
+        notes.append(
+            f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one"
+        )
     return Outlook(instance, {name: scene.state.jobs[name].submit_s for name in jobs}, left_out, tuple(notes))
 
 

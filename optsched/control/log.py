@@ -38,8 +38,8 @@ STOPS = {
 
 
 class BugLog:
-    """Writes down bugs with their tracebacks, for its owner's eyes only: the same one after the other once. A log that
-    cannot be written is left out."""
+    """Writes down bugs with their tracebacks, for its owner's eyes only: the same one after the
+    other once. A log that cannot be written is left out."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -108,7 +108,8 @@ def sentence(event: Event) -> str | None:
             state = "is usable" if event.usable else f"takes no jobs: {event.reason}"
             return f"node {event.node} {state}"
         case Pruned():
-            return f"dropped of the past: {event.jobs} jobs, {event.rounds} rounds, {event.events} events"
+            counts = f"{event.jobs} jobs, {event.rounds} rounds, {event.events} events"
+            return f"dropped of the past: {counts}"
         case Noted():
             return event.text
     return None

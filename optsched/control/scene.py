@@ -16,8 +16,9 @@ from .state import State
 class Scene:
     """The state at `now_s` (Unix time), what is seen of nodes and attempts, and the last round with its instance.
 
-    `cluster` has what all nodes share. The last round could not give away what is `blocked`, and was decided without
-    the jobs of `left_out`, each with the reason. `objective` and `round_s` are those of the rounds.
+    `cluster` has what all nodes share. The last round could not give away what is `blocked`, and
+    was decided without the jobs of `left_out`, each with the reason. `objective` and `round_s` are
+    those of the rounds.
     """
 
     state: State

@@ -130,8 +130,9 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundView:
-    """One round: what its decisions are worth, what they could be worth at most, and the seconds of its turn (looking,
-    posing, deciding and checking, up to the write). `gap` None: no finite one is known."""
+    """One round: what its decisions are worth, what they could be worth at most, and the seconds of
+    its turn (looking, posing, deciding and checking, up to the write). `gap` None: no finite one is
+    known."""
 
     number: int
     at_s: float
@@ -248,8 +249,8 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Attempts since `from_s`, in the order in which they began; of jobs that finished before `dropped_before_s` some
-    were dropped (None: none ever were)."""
+    """Attempts since `from_s`, in the order in which they began; of jobs that finished before
+    `dropped_before_s` some were dropped (None: none ever were)."""
 
     from_s: float
     now_s: float
@@ -327,7 +328,11 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float) -> str | None:
         if live.leaving:
             return live.killed or job.cancelled or job.held or f"it is asked to stop ({live.stop_why})"
         why = controller.left_out.get(job.id)
-        return job.cancelled or job.held or (why and f"it goes on, and rounds are decided without it: {why}")
+        return (
+            job.cancelled
+            or job.held
+            or (why and f"it goes on, and rounds are decided without it: {why}")
+        )
     if job.held is not None:
         return job.held
     jobs = controller.state.jobs
