@@ -1,4 +1,5 @@
-"""`optsched cancel`, `optsched hold`, `optsched release`, `optsched clear`: change jobs that were submitted."""
+"""`optsched cancel`, `optsched hold`, `optsched release`, `optsched clear`: change jobs that were
+submitted."""
 
 import json
 from typing import TYPE_CHECKING
@@ -12,7 +13,12 @@ if TYPE_CHECKING:
     from ..control.api.client import Client
 
 NOT_ALL = 1
-DONE = {"cancel": "is cancelled", "hold": "is held", "release": "is released", "clear": "is cleared"}
+DONE = {
+    "cancel": "is cancelled",
+    "hold": "is held",
+    "release": "is released",
+    "clear": "is cleared",
+}
 
 
 def _change(client: "Client", jobs: tuple[str, ...], change: str, as_json: bool, quiet: bool) -> int:
@@ -71,7 +77,8 @@ def release(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool)
 def clear(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     """Vouch that nothing is left of each JOB's attempt, which is lost or cannot be ended.
 
-    Look on its nodes first: what it held is given to others, and the job runs again unless it was cancelled. Only
-    administrators can, where the attempt may still run as far as the controller can know.
+    Look on its nodes first: what it held is given to others, and the job runs again unless it was
+    cancelled. Only administrators can, where the attempt may still run as far as the controller can
+    know.
     """
     return _change(client, jobs, "clear", as_json, quiet)

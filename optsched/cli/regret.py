@@ -108,6 +108,6 @@ def _show(found: "Regret") -> None:
             f"  by weight             {found.weighted:,.0f} s, bound {found.weighted_bound:,.0f} s, gap "
             f"{percent((found.weighted - found.weighted_bound) / found.weighted if found.weighted else 0.0)}"]),
         *([] if found.kept_s is None else [
-            f"  jobs and rounds before {clock_text(found.kept_s)} were dropped and are not counted"]),
+            f"  jobs and rounds before {clock_text(found.kept_s)} were dropped, and do not count"]),
         "", parts,
     )

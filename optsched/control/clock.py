@@ -26,8 +26,9 @@ class Clock(Protocol):
 
 
 class SteadyClock:
-    """Never behind `not_before_s`, the last time that the journal holds, and never begun so late that decades of turns
-    could leave the range of instants (see `quantity`), whatever the host's clock says."""
+    """Never behind `not_before_s`, the last time that the journal holds, and never begun so late
+    that decades of turns could leave the range of instants (see `quantity`), whatever the host's
+    clock says."""
 
     def __init__(self, not_before_s: float) -> None:
         self._begun_s = max(min(time.time(), LAST_S), not_before_s) - time.monotonic()

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 MOST_TRIES = 4
 """How often a round is decided with fewer jobs before that is given up."""
 SUSPECT_S, BRIEFLY_S = 600.0, 0.1
-"""How long jobs with which deciding fails by a bug are left out, and the wall clock for finding out which these are."""
+"""How long jobs with which deciding fails by a bug are left out, and the wall clock for finding out
+which these are."""
 MOST_SAID = 300
 """Characters of what is said of a bug."""
 OVERTIME_S = 15.0
@@ -82,7 +84,8 @@ TURNING = (Submitted, Changed, Held, Released, Cancelled, AttemptEnded, StartRef
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A part of a turn that fails: when it is tried again (monotonic), after which pause, and how it was said."""
+    """A part of a turn that fails: when it is tried again (monotonic), after which pause, and how
+    it was said."""
 
     again_s: float
     wait_s: float
@@ -92,11 +95,12 @@ class Failing:
 class Controller:
     """Drives the jobs of a journal on the nodes of an executor.
 
-    `step` is one turn: it takes in what is seen, decides a round if one is due, and brings what runs closer to what the
-    last round decided. A part of it that fails (a bug) keeps nobody from the others: it is noted, `bug` is told, and it
-    is tried again later and less often. Every event is on the disk before anything is done about it. After a crash a
-    new controller with the same journal goes on where the old one was: calls whose effect is not seen are made again,
-    which is why every call of an executor is idempotent.
+    `step` is one turn: it takes in what is seen, decides a round if one is due, and brings what
+    runs closer to what the last round decided. A part of it that fails (a bug) keeps nobody from
+    the others: it is noted, `bug` is told, and it is tried again later and less often. Every event
+    is on the disk before anything is done about it. After a crash a new controller with the same
+    journal goes on where the old one was: calls whose effect is not seen are made again, which is
+    why every call of an executor is idempotent.
 
     Raises JournalFault where the journal fails; nothing is started then, and what runs goes on running.
     """
@@ -183,7 +187,8 @@ class Controller:
         self._part("looking at nodes and attempts", self.observe)
 
     def _part(self, what: str, part: Callable[[], None]) -> None:
-        """Do a part of a turn, or leave it for later where it has just failed. Raises JournalFault only."""
+        """Do a part of a turn, or leave it for later where it has just failed. Raises JournalFault
+        only."""
         before = self._failing.get(what)
         if before is not None and time.monotonic() < before.again_s:
             return
@@ -198,7 +203,9 @@ class Controller:
 
     def _failed(self, what: str, error: Exception) -> None:
         """Note a bug, once for each that is another, and have it tried again later."""
-        said = f"{what} failed, and is tried again: {type(error).__name__}: {str(error)[:MOST_SAID]}"
+        said = (
+            f"{what} failed, and is tried again: {type(error).__name__}: {str(error)[:MOST_SAID]}"
+        )
         before = self._failing.get(what)
         wait_s = FIRST_PAUSE_S if before is None else min(LONGEST_PAUSE_S, 2 * before.wait_s)
         self._failing[what] = Failing(time.monotonic() + wait_s, wait_s, said)
@@ -215,31 +222,52 @@ class Controller:
         try:
             self.statuses = sound(self.executor.inventory(), self._sound)
             self.observed = {one.key: one for one in self.executor.observe()}
-            if self._intake is not None:
-                barred = self.state.barred.keys()
-                self._intake.take()
-                self._due |= bool(barred - self.state.barred.keys())
+            self._take_arrivals()
         except (NoAnswer, OSError) as error:
             self._silent(str(error))
             return
         now_s = self.clock.now_s()
         self._answered_s, self._silence_noted = now_s, False
-        self._record_each([
-            *node_news(self.state, self.statuses), *news(self.state, self.observed, now_s, self.clock.steady_s)
-        ])
+        self._record_each(
+            [
+                *node_news(self.state, self.statuses),
+                *news(self.state, self.observed, now_s, self.clock.steady_s),
+            ]
+        )
         for key, seen in self.observed.items():
             job = self.state.jobs.get(key.job)
             if job is None or key.number > len(job.attempts):
                 if key not in self._strangers:
                     self._strangers.add(key)
-                    self.record(Noted(text=f"{key} is not in the journal; it is left alone, with what it holds"))
+                    self.record(
+                        Noted(
+                            text=f"{key} is not in the journal; it is left alone and keeps its GPUs"
+                        )
+                    )
+            elif job.attempts[key.number - 1].ended is None:
+                pass  # nothing is dropped that is not written down
             elif seen.state == AttemptState.ENDED and key not in self._forgotten:
                 self._forget(key)
-            elif seen.state in (AttemptState.STARTING, AttemptState.RUNNING) and job.attempts[key.number - 1].ended:
+            elif seen.state in (AttemptState.STARTING, AttemptState.RUNNING):
                 self._end_again(key)
 
+    def _take_arrivals(self) -> None:
+        """Take in jobs that were given to the cluster manager itself; a bug about one of them keeps
+        nobody from seeing what is. Raises NoAnswer, OSError, JournalFault."""
+        if self._intake is None:
+            return
+        barred = self.state.barred.keys()
+        try:
+            self._intake.take()
+            self._due |= bool(barred - self.state.barred.keys())
+        except (NoAnswer, OSError, JournalFault):
+            raise
+        except Exception as error:
+            self._failed("taking in jobs of the cluster manager", error)
+
     def _end_again(self, key: AttemptKey) -> None:
-        """Kill what is still seen of an attempt that is over: somebody vouched for that, or its start failed."""
+        """Kill what is still seen of an attempt that is over: somebody vouched for that, or its
+        start failed."""
         if self.clock.now_s() - self._asked_s.get(key, -float("inf")) >= AGAIN_S:
             self._asked_s[key] = self.clock.now_s()
             with suppress(NoAnswer, OSError):
@@ -254,11 +282,13 @@ class Controller:
             if self.journal.last != last or len(events) < 2:
                 raise
             for event in events:
-                self._part(f"recording {type(event).__name__}", lambda event=event: self.record(event))  # type: ignore[misc]
+                whose = getattr(event, "job", "")
+                what = f"recording {type(event).__name__} {whose}".rstrip()
+                self._part(what, partial(self.record, event))
 
     def strangers(self) -> tuple[Placement, ...]:
-        """Return the GPUs of attempts that go on although the journal does not know them, or knows that they ended.
-        Of one that was vouched for only what is seen running counts."""
+        """Return the GPUs of attempts that go on although the journal does not know them, or knows
+        that they ended. Of one that was vouched for only what is seen running counts."""
         return tuple(
             tuple(Slot(node=node, gpus=len(ids)) for node, ids in sorted(seen.gpu_ids.items()))
             for key, seen in self.observed.items()
@@ -270,10 +300,13 @@ class Controller:
         if job is None or key.number > len(job.attempts):
             return True
         attempt = job.attempts[key.number - 1]
-        return attempt.ended is not None and not (attempt.cleared and seen.state == AttemptState.UNREACHABLE)
+        return attempt.ended is not None and not (
+            attempt.cleared and seen.state == AttemptState.UNREACHABLE
+        )
 
     def may_go_on(self, attempt: Attempt) -> bool:
-        """Whether an attempt may still be there as far as can be known: it is seen, or nobody tells what is."""
+        """Whether an attempt may still be there as far as can be known: it is seen, or nobody tells
+        what is."""
         seen = self.observed.get(attempt.key)
         if seen is not None:
             return seen.state != AttemptState.ENDED
@@ -318,14 +351,18 @@ class Controller:
             return
         self.last_round, self.last_instance, self.blocked = found, posed.instance, posed.blocked
         claims = [*self.state.claims.values()]
-        stay = {attempt.key.job for attempt in self.state.live_attempts()} - {one.job for one in posed.instance.running}
+        stay = {attempt.key.job for attempt in self.state.live_attempts()} - {
+            one.job for one in posed.instance.running
+        }
         for entry in found.jobs:
             if entry.decision == "continue":
                 stay.add(entry.id)
             elif entry.mode is not None:
                 claims.append(Claim(job=entry.id, mode=entry.mode, placement=entry.placement))
         number = self.journal.last_round() + 1
-        event = RoundDecided(round=number, claims=tuple(claims), stay=tuple(sorted(stay)), blocked=posed.blocked)
+        event = RoundDecided(
+            round=number, claims=tuple(claims), stay=tuple(sorted(stay)), blocked=posed.blocked
+        )
         decided = dump_round(replace(found, instance_hash=instance_hash(posed.instance)))
         listed = RoundEntry(
             number=number, at_s=now_s, jobs=len(found.jobs), value=found.value, bound=found.bound,
@@ -350,15 +387,21 @@ class Controller:
             self.state.claims[due.job] = due
 
     def _decided(self, now_s: float) -> tuple[Posed, RoundSolution | None]:
-        """What the present was posed as, and what was decided of it, None where nobody waits or runs.
+        """What the present was posed as, and what was decided of it, None where nobody waits or
+        runs.
 
-        Where the running jobs cannot go on together (a quota was lowered, and some may not be preempted), these go on
-        and the others are decided about. So they are where deciding fails by a bug with a few jobs, for a while. Raises
-        whatever it fails with where no round can be decided at all.
+        Where the running jobs cannot go on together (a quota was lowered, and some may not be
+        preempted), these go on and the others are decided about. So they are where deciding fails
+        by a bug with a few jobs, for a while. Raises whatever it fails with where no round can be
+        decided at all.
         """
         strangers, progress = self.strangers(), self._progress()
-        self._suspects = {name: one for name, one in self._suspects.items() if now_s - one[0] < SUSPECT_S}
-        left_out = {name: why for name, (_, why) in self._suspects.items() if name in self.state.open}
+        self._suspects = {
+            name: one for name, one in self._suspects.items() if now_s - one[0] < SUSPECT_S
+        }
+        left_out = {
+            name: why for name, (_, why) in self._suspects.items() if name in self.state.open
+        }
         failed: Exception | None = None
         for _ in range(MOST_TRIES):
             posed = pose(
@@ -370,15 +413,16 @@ class Controller:
             if not posed.instance.jobs:
                 return posed, None
             try:
-                return posed, self._decide(posed.instance, posed.blocked, float(self.settings.budget))
+                return posed, self._decide(
+                    posed.instance, posed.blocked, float(self.settings.budget)
+                )
             except InputError as error:
                 if not posed.instance.running:
                     raise
                 left_out = posed.left_out | stubborn(posed.instance, str(error))
             except Exception as error:
                 said = f"deciding with it failed: {type(error).__name__}: {str(error)[:MOST_SAID]}"
-                blocked = posed.blocked
-                names = at_fault(posed.instance, lambda one, blocked=blocked: self._fails(one, blocked))  # type: ignore[misc]
+                names = at_fault(posed.instance, partial(self._fails, blocked=posed.blocked))
                 failed = error
                 self.bug(f"deciding with {', '.join(names[:3])}", error)
                 self._suspects |= dict.fromkeys(names, (now_s, said))
@@ -386,7 +430,9 @@ class Controller:
         self._suspects.clear()  # it is not they
         raise failed or InputError("running jobs cannot go on together")
 
-    def _decide(self, instance: Instance, blocked: tuple[Placement, ...], budget_s: float) -> RoundSolution:
+    def _decide(
+        self, instance: Instance, blocked: tuple[Placement, ...], budget_s: float
+    ) -> RoundSolution:
         return decide(
             instance, self.settings.objective, round_s=float(self.settings.length), solver=self.settings.solver,
             budget_s=budget_s, blocked=blocked, last=self.last_round,
@@ -406,10 +452,16 @@ class Controller:
 
     def _leave_out(self, left_out: dict[str, str]) -> None:
         """Note who is newly left out of rounds."""
-        self.record(*(
-            Noted(text=f"{name} is left out of rounds{', and goes on' if self.state.jobs[name].live else ''}: {why}")
-            for name, why in left_out.items() if self.left_out.get(name) != why
-        ))
+        self.record(
+            *(
+                Noted(
+                    text=f"{name} {'goes on and ' if self.state.jobs[name].live else ''}is left out of "
+                    f"rounds: {why}"
+                )
+                for name, why in left_out.items()
+                if self.left_out.get(name) != why
+            )
+        )
         self.left_out = left_out
 
     def _drop_orphans(self) -> None:
@@ -497,7 +549,13 @@ class Controller:
             if half_done and not attempt.leaving and now_s - self._asked_s.get(attempt.key, -float("inf")) >= AGAIN_S:
                 self._start(attempt)
         for start in starts(
-            self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s, self.strangers()
+            self.state,
+            self.cluster,
+            self.tenants,
+            self.statuses,
+            self._progress(),
+            now_s,
+            self.strangers(),
         ):
             self._start_new(start)
 

@@ -74,8 +74,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundDecided:
-    """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever runs is to stop.
-    `blocked` is what it could not give away."""
+    """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever
+    runs is to stop. `blocked` is what it could not give away."""
 
     round: int
     claims: tuple[Claim, ...] = ()
@@ -155,7 +155,8 @@ class AttemptFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """`by` vouches that nothing of an attempt is left, which nobody could see end; `left_s` as of `AttemptEnded`."""
+    """`by` vouches that nothing of an attempt is left, which nobody could see end; `left_s` as of
+    `AttemptEnded`."""
 
     job: str
     number: int
@@ -196,9 +197,10 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and of rounds decided
-    before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were dropped now; `digest` is that of the
-    numbers and hashes of all that was ever dropped (see `Journal.prune`)."""
+    """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and
+    of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
+    dropped now; `digest` is that of the numbers and hashes of all that was ever dropped (see
+    `Journal.prune`)."""
 
     jobs_before_s: float | None
     rounds_before_s: float | None
@@ -230,7 +232,8 @@ def key(event: Any) -> AttemptKey:
 
 
 def dump_event(event: Event) -> str:
-    """The event's fields as JSON, defaults left out; what is no Unicode text (a lone surrogate) is a question mark."""
+    """The event's fields as JSON, defaults left out; what is no Unicode text (a lone surrogate) is
+    a question mark."""
     text = json.dumps(plain(event), separators=(",", ":"), ensure_ascii=False)
     return text.encode(errors="replace").decode()
 

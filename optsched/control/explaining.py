@@ -54,7 +54,8 @@ def explain_job(scene: Scene, job_id: str, *, names: bool = False) -> Answer:
     elif attempt.lost is not None:
         says += [f"{job_id}: nobody can tell how it is, because {attempt.lost}.",
                  f"It keeps {place(attempt.placement)} until it is seen again; only then is it decided what becomes of "
-                 f"it, so that it never runs twice. `optsched clear {job_id}` ends that where nothing of it is left."]
+                 f"it, so that it never runs twice. `optsched clear {job_id}` ends that where nothing "
+                 "of it is left."]
     elif attempt.leaving:
         says += _stopping(scene, job, attempt)
     elif attempt.started_s is None:

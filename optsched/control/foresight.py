@@ -76,7 +76,9 @@ def outlook(scene: Scene) -> Outlook:
         notes.append(f"nodes that take no jobs now never do: {', '.join(closed)}")
     if left_out:
         many = f"{len(left_out)} job{'s' * (len(left_out) != 1)}"
-        notes.append(f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one")
+        notes.append(
+            f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one"
+        )
     return Outlook(instance, {name: scene.state.jobs[name].submit_s for name in jobs}, left_out, tuple(notes))
 
 

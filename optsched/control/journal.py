@@ -15,9 +15,8 @@ from ..errors import OptschedError
 from .events import Event, Pruned, dump_event, load_event
 
 FORMAT = "optsched-journal/1"
-LAST_TRIGGER = (
-    "CREATE TRIGGER events_last BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
-)
+LAST_TRIGGER = """CREATE TRIGGER events_last BEFORE DELETE ON events
+BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"""
 LAYOUT = f"""
 CREATE TABLE about (format TEXT NOT NULL);
 CREATE TABLE events (
@@ -31,19 +30,22 @@ CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'th
 {LAST_TRIGGER};
 CREATE TRIGGER rounds_stay BEFORE UPDATE ON rounds BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 """
-PRUNED = "CREATE TABLE IF NOT EXISTS pruned (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, chain TEXT NOT NULL)"
-"""Runs of events that were dropped, with the hash of the last of each, from which the next goes on."""
+PRUNED = """CREATE TABLE IF NOT EXISTS pruned (
+  first INTEGER PRIMARY KEY, last INTEGER NOT NULL, chain TEXT NOT NULL)"""
+"""Runs of events that were dropped, with the hash of the last of each, from which the next goes
+on."""
 DROP_TRIGGER = "DROP TRIGGER events_last"
 OF_JOBS = """
-CASE kind WHEN 'Submitted' THEN json_extract(body, '$.submission.job.id') ELSE json_extract(body, '$.job') END
-  IN (SELECT name FROM temp.gone)
+CASE kind WHEN 'Submitted' THEN json_extract(body, '$.submission.job.id')
+  ELSE json_extract(body, '$.job') END IN (SELECT name FROM temp.gone)
 """
 OUTDATED = """
 kind IN ('Noted', 'ControllerStarted', 'Pruned') OR kind = 'NodeSeen' AND EXISTS (
   SELECT 1 FROM temp.seen WHERE node = json_extract(body, '$.node') AND latest > number)
 """
 LATE_S = 3600.0
-"""So long after a job has finished no event of it is written, and times never fall by so much from one to the next."""
+"""So long after a job has finished no event of it is written, and times never fall by so much from
+one to the next."""
 BUSY_S = 5.0
 """How long to wait for a reader that holds the file."""
 
@@ -67,8 +69,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEntry:
-    """One round as it is listed; the value is maximised, `bound` is what it could be at most. `wall_s` is that of the
-    turn, from looking at nodes to this write."""
+    """One round as it is listed; the value is maximised, `bound` is what it could be at most.
+    `wall_s` is that of the turn, from looking at nodes to this write."""
 
     number: int
     at_s: float
@@ -90,9 +92,10 @@ class RoundEntry:
 class Journal:
     """An SQLite file in write-ahead mode with one writer; readers may look at any time.
 
-    Each event carries a hash over itself and the one before it, so that a change anywhere is seen when it is read, and
-    none is written that could not be read again (ValueError). Raises JournalFault from every method where the file is
-    damaged, not writable, deleted or replaced, or the disk is full.
+    Each event carries a hash over itself and the one before it, so that a change anywhere is seen
+    when it is read, and none is written that could not be read again (ValueError). Raises
+    JournalFault from every method where the file is damaged, not writable, deleted or replaced, or
+    the disk is full.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -118,12 +121,13 @@ class Journal:
         self._chain: str = "" if last is None else last[1]
 
     def check_there(self) -> None:
-        """Raise JournalFault where the files that are written to are no longer those of this name: what would be
-        written down from now on, nobody would find."""
+        """Raise JournalFault where the files that are written to are no longer those of this name:
+        what would be written down from now on, nobody would find."""
         seen = self._identities()
         if any(known is not None and seen[name] != known for name, known in self._file_ids.items()):
             raise JournalFault(
-                f"journal {self.path}: was deleted or replaced while it was written to; put back what was there, or "
+                f"journal {self.path}: was deleted or replaced while it was written to; put back what "
+                "was there, or "
                 "begin anew once no job of it runs any more"
             )
 
@@ -161,8 +165,8 @@ class Journal:
         self._written(rows)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
-        """Events in order, those after number `after`; each is checked against its hash, and what was dropped against
-        what is said of it."""
+        """Events in order, those after number `after`; each is checked against its hash, and what
+        was dropped against what is said of it."""
         with self._faults("read"), self._reading():
             pruned = self._pruned()
             before = self._file.execute("SELECT chain FROM events WHERE number = ?", (after,)).fetchone()
@@ -203,14 +207,17 @@ class Journal:
         finally:
             self._file.execute("COMMIT")
 
-    def prune(self, at_s: float, jobs: Collection[str], jobs_before_s: float, rounds_before_s: float) -> Pruned | None:
-        """Drop all events of `jobs`, which finished before `jobs_before_s`, what else is out of date from before then,
-        and rounds decided before `rounds_before_s` with their events, the last one excepted. Returns the event that
-        says so, written with that, all or none; None where there is nothing to drop.
+    def prune(
+        self, at_s: float, jobs: Collection[str], jobs_before_s: float, rounds_before_s: float
+    ) -> Pruned | None:
+        """Drop all events of `jobs`, which finished before `jobs_before_s`, what else is out of
+        date from before then, and rounds decided before `rounds_before_s` with their events, the
+        last one excepted. Returns the event that says so, written with that, all or none; None
+        where there is nothing to drop.
 
-        Of each run of events that were dropped the numbers and the last hash stay, from which the next event's follows,
-        and the event has a digest of all of these: so what is left can be checked as before, and what was dropped is
-        what was meant to be.
+        Of each run of events that were dropped the numbers and the last hash stay, from which the
+        next event's follows, and the event has a digest of all of these: so what is left can be
+        checked as before, and what was dropped is what was meant to be.
         """
         self.check_there()
         with self._faults("written"), self._transaction():
@@ -224,19 +231,32 @@ class Journal:
             gone += self._decided_before(self._number_at(rounds_before_s))
             if not (gone or rounds):
                 return None
-            for statement in (DROP_TRIGGER, "CREATE TEMP TABLE dropped (number INTEGER PRIMARY KEY)"):
+            for statement in (
+                DROP_TRIGGER,
+                "CREATE TEMP TABLE dropped (number INTEGER PRIMARY KEY)",
+            ):
                 self._file.execute(statement)
-            self._file.executemany("INSERT OR IGNORE INTO temp.dropped VALUES (?)", [(number,) for number, _ in gone])
-            self._file.execute("DELETE FROM events WHERE number IN (SELECT number FROM temp.dropped)")
+            self._file.executemany(
+                "INSERT OR IGNORE INTO temp.dropped VALUES (?)", [(number,) for number, _ in gone]
+            )
+            self._file.execute(
+                "DELETE FROM events WHERE number IN (SELECT number FROM temp.dropped)"
+            )
             self._file.execute("DROP TABLE temp.dropped")
             self._file.execute(LAST_TRIGGER)
             self._file.executemany("DELETE FROM rounds WHERE number = ?", rounds)
-            pruned = _merged([*self._pruned(), *((number, number, chain) for number, chain in gone)])
+            pruned = _merged(
+                [*self._pruned(), *((number, number, chain) for number, chain in gone)]
+            )
             self._file.execute("DELETE FROM pruned")
             self._file.executemany("INSERT INTO pruned VALUES (?, ?, ?)", pruned)
             event = Pruned(
-                jobs_before_s=_finite(jobs_before_s), rounds_before_s=_finite(rounds_before_s), jobs=len(jobs),
-                rounds=len(rounds), events=len(gone), digest=_digest(pruned),
+                jobs_before_s=_finite(jobs_before_s),
+                rounds_before_s=_finite(rounds_before_s),
+                jobs=len(jobs),
+                rounds=len(rounds),
+                events=len(gone),
+                digest=_digest(pruned),
             )
             rows = self._rows(at_s, [event])
             self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
@@ -267,10 +287,12 @@ class Journal:
         return found
 
     def _decided_before(self, until: int) -> list[tuple[int, str]]:
-        """Return number and hash of the events of rounds up to `until`, but for that of the last round of all."""
+        """Return number and hash of the events of rounds up to `until`, but for that of the last
+        round of all."""
         found: list[tuple[int, str]] = self._file.execute(
-            "SELECT number, chain FROM events WHERE kind = 'RoundDecided' AND number <= ? AND number < "
-            "(SELECT max(number) FROM events WHERE kind = 'RoundDecided')", (until,)
+            "SELECT number, chain FROM events WHERE kind = 'RoundDecided' AND number <= ? AND "
+            "number < (SELECT max(number) FROM events WHERE kind = 'RoundDecided')",
+            (until,),
         ).fetchall()
         return found
 
@@ -286,7 +308,9 @@ class Journal:
         return low
 
     def _pruned(self) -> list[tuple[int, int, str]]:
-        there = self._file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'pruned'").fetchone()[0]
+        there = self._file.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name = 'pruned'"
+        ).fetchone()[0]
         return self._file.execute("SELECT * FROM pruned ORDER BY first").fetchall() if there else []
 
     def last_pruned(self) -> Pruned | None:
@@ -302,9 +326,14 @@ class Journal:
         """Why there is no round of that number."""
         pruned = self.last_pruned()
         said = f"journal {self.path}: it has no round {number}"
-        if pruned is not None and pruned.rounds_before_s is not None and 0 < number <= self.last_round():
+        if (
+            pruned is not None
+            and pruned.rounds_before_s is not None
+            and 0 < number <= self.last_round()
+        ):
             day = datetime.fromtimestamp(pruned.rounds_before_s).strftime("%Y-%m-%d %H:%M")
-            return f"{said} any more: those decided before {day} were dropped, as rounds under [retention] says"
+            return (f"{said} any more: those decided before {day} were dropped, as rounds under "
+                    "[retention] says")
         return f"{said}; `optsched rounds` lists them"
 
     def rounds(self, most: int | None = None) -> tuple[RoundEntry, ...]:
@@ -344,7 +373,7 @@ class Journal:
         chain = self._chain
         for number, event in enumerate(events, start=self.last + 1):
             kind, body = type(event).__name__, dump_event(event)
-            load_event(kind, body)  # what could not be read again would be damage: a bug now is better
+            load_event(kind, body)  # what could not be read again would be damage
             chain = _chained(chain, number, at_s, kind, body)
             rows.append((number, at_s, kind, body, chain))
         return rows

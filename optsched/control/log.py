@@ -39,8 +39,8 @@ STOPS = {
 
 
 class BugLog:
-    """Writes down bugs with their tracebacks, for its owner's eyes only: the same one after the other once. A log that
-    cannot be written is left out."""
+    """Writes down bugs with their tracebacks, for its owner's eyes only: the same one after the
+    other once. A log that cannot be written is left out."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -112,7 +112,8 @@ def sentence(event: Event) -> str | None:
             state = f"{'is usable' if event.usable else 'takes no jobs'}{why}"
             return f"node {event.node} {state}"
         case Pruned():
-            return f"dropped of the past: {event.jobs} jobs, {event.rounds} rounds, {event.events} events"
+            counts = f"{event.jobs} jobs, {event.rounds} rounds, {event.events} events"
+            return f"dropped of the past: {counts}"
         case Noted():
             return event.text
     return None

@@ -58,7 +58,8 @@ class Loop:
         self._stopping = True
 
     def run(self) -> None:
-        """Turn until `stop`. Raises JournalFault, and nothing else: a turn that fails is followed by others, later."""
+        """Turn until `stop`. Raises JournalFault, and nothing else: a turn that fails is followed
+        by others, later."""
         self._watcher.start()
         fault: Exception = Stopped()
         try:

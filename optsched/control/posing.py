@@ -1,5 +1,5 @@
-"""The present as an instance that can be decided: what is at fault in it is left out, with the reason, and the rest
-goes on."""
+"""The present as an instance that can be decided: what is at fault in it is left out, with the
+reason, and the rest goes on."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -42,26 +42,35 @@ def pose(present: Pose, left_out: Mapping[str, str]) -> Posed:
         view = present(out)
         text = dump_instance(view.instance)
         try:
-            return Posed(load_instance(text, view.instance.name, accept_never=True), text, view.blocked, out)
+            return Posed(
+                load_instance(text, view.instance.name, accept_never=True), text, view.blocked, out
+            )
         except FaultyFile as error:
-            named = _named(view.instance, error.faults) or _overfull(view.instance) or _alone(view.instance)
+            named = (
+                _named(view.instance, error.faults)
+                or _overfull(view.instance)
+                or _alone(view.instance)
+            )
             if not named:
-                named = {entry.job: f"what runs does not go together: {error.faults[0].problem}"
-                         for entry in view.instance.running}
+                named = {
+                    entry.job: f"what runs does not go together: {error.faults[0].problem}"
+                    for entry in view.instance.running
+                }
             if not named:
                 raise
             out |= named
 
 
 def stubborn(instance: Instance, why: str) -> dict[str, str]:
-    """Return the running jobs that no round may preempt, or all that run where there are none, each with `why`."""
+    """Return the running jobs that no round may preempt, or all that run where there are none, each
+    with `why`."""
     kept = [entry.job for entry in instance.running if not may_preempt(instance, entry)]
     return dict.fromkeys(kept or [entry.job for entry in instance.running], why)
 
 
 def at_fault(instance: Instance, fails: Callable[[Instance], bool]) -> list[str]:
-    """Return jobs with which alone something `fails` that does so with all: one where one is to blame, and some that
-    do not go together where none is."""
+    """Return jobs with which alone something `fails` that does so with all: one where one is to
+    blame, and some that do not go together where none is."""
     names = [job.id for job in instance.jobs]
     while len(names) > 1:
         half = len(names) // 2
@@ -109,12 +118,18 @@ def _overfull(instance: Instance) -> dict[str, str]:
     for name, amounts in held.items():
         node = instance.cluster.node[name]
         for unit, used, there_is in zip(
-            ("GPUs", "cores", "GiB of memory"), amounts, (node.gpus, node.cpus, node.memory_gib), strict=True
+            ("GPUs", "cores", "GiB of memory"),
+            amounts,
+            (node.gpus, node.cpus, node.memory_gib),
+            strict=True,
         ):
             if there_is is not None and used > there_is:
                 why[name] = f"{used:.12g} {unit} of {name} are held, which has {there_is:.12g}"
     return {
-        entry.job: why[slot.node] for entry in instance.running for slot in entry.placement if slot.node in why
+        entry.job: why[slot.node]
+        for entry in instance.running
+        for slot in entry.placement
+        if slot.node in why
     }
 
 
@@ -144,9 +159,9 @@ def _fault(instance: Instance) -> str | None:
 
 
 def sound(statuses: Sequence[NodeStatus], known: dict[Node, str | None]) -> tuple[NodeStatus, ...]:
-    """Return the nodes that executors tell of, in the same order: one whose numbers cannot be takes no jobs and has
-    nothing, and of several of one name the first is it. `known` has what was found of them before, and is brought up to
-    date."""
+    """Return the nodes that executors tell of, in the same order: one whose numbers cannot be takes
+    no jobs and has nothing, and of several of one name the first is it. `known` has what was found
+    of them before, and is brought up to date."""
     faults = {status.node: known[status.node] if status.node in known else _node_fault(status.node)
               for status in statuses}
     known.clear()
@@ -155,7 +170,9 @@ def sound(statuses: Sequence[NodeStatus], known: dict[Node, str | None]) -> tupl
     for status in statuses:
         name, fault = status.node.name, faults[status.node]
         if fault is not None:
-            status = NodeStatus(node=Node(name=name), usable=False, reason=f"what is said of it cannot be: {fault}")
+            status = NodeStatus(
+                node=Node(name=name), usable=False, reason=f"what is said of it cannot be: {fault}"
+            )
         if fault != UNNAMED:
             found.setdefault(name, status)
     return tuple(found.values())

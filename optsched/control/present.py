@@ -44,8 +44,8 @@ def present(
     waited very long weigh more than they say (`impatience`). Those not known to save are not preemptible, unless
     `preempt_unsaved`.
 
-    Jobs of `left_out` are not among the jobs either: what they hold stays theirs, of nodes, resources and quotas.
-    `strangers` is what is held by attempts that the state does not know.
+    Jobs of `left_out` are not among the jobs either: what they hold stays theirs, of nodes,
+    resources and quotas. `strangers` is what is held by attempts that the state does not know.
     """
     nodes = tuple(status.node for status in statuses)
     order = {node.name: i for i, node in enumerate(nodes)}
@@ -69,7 +69,11 @@ def present(
                 running.append(entry)
             else:
                 _add(taken, attempt.placement)
-        elif may_start(state, live_job, now_s) and live_job.id not in state.claims and live_job.id not in left_out:
+        elif (
+            may_start(state, live_job, now_s)
+            and live_job.id not in state.claims
+            and live_job.id not in left_out
+        ):
             job = as_waiting(live_job)
             jobs.append(replace(job, weight=min(
                 MOST_WEIGHT, job.weight * impatience(live_job, state.waited_s(live_job, now_s))
@@ -92,9 +96,13 @@ def present(
         if name in order and (gpus or cpus)
     )
     instance = Instance(
-        name=f"round {state.round + 1}", now_s=now_s, cluster=replace(
-            cluster, nodes=nodes, resources=_left(cluster, aside)
-        ), tenants=_less(tenants, aside), jobs=tuple(jobs), running=tuple(running), suspended=tuple(suspended),
+        name=f"round {state.round + 1}",
+        now_s=now_s,
+        cluster=replace(cluster, nodes=nodes, resources=_left(cluster, aside)),
+        tenants=_less(tenants, aside),
+        jobs=tuple(jobs),
+        running=tuple(running),
+        suspended=tuple(suspended),
     )
     return Present(instance, blocked)
 
@@ -190,7 +198,9 @@ def _left(cluster: Cluster, aside: Sequence[LiveJob]) -> dict[str, float]:
     left = dict(cluster.resources)
     for job in aside:
         held = {} if job.live is None else job.live.mode.resources
-        left |= {name: max(0.0, left[name] - amount) for name, amount in held.items() if name in left}
+        left |= {
+            name: max(0.0, left[name] - amount) for name, amount in held.items() if name in left
+        }
     return left
 
 
@@ -220,7 +230,8 @@ def _add(into: dict[str, list[int]], placement: Placement) -> None:
 
 
 def _cut(nodes: Sequence[Node], running: list[Running], taken: dict[str, list[int]]) -> None:
-    """Block no more than there is beside running jobs: a node may have become smaller than what is held of it."""
+    """Block no more than there is beside running jobs: a node may have become smaller than what is
+    held of it."""
     held: dict[str, list[int]] = {}
     for entry in running:
         _add(held, entry.placement)

@@ -121,7 +121,8 @@ def _world(
     for live_job in state.open.values():
         attempt = live_job.live
         if attempt is not None and all(slot.node in left for slot in attempt.placement):
-            if live_job.id in left_out or attempt.rate <= 0 or any(slot.gpus > left[slot.node] for slot in attempt.placement):
+            overfull = any(slot.gpus > left[slot.node] for slot in attempt.placement)
+            if live_job.id in left_out or attempt.rate <= 0 or overfull:
                 closed.update(slot.node for slot in attempt.placement)
                 continue
             for slot in attempt.placement:

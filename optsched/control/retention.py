@@ -1,4 +1,5 @@
-"""What is dropped of the past: finished jobs, rounds, what jobs printed, and profiles of commands that run no more."""
+"""What is dropped of the past: finished jobs, rounds, what jobs printed, and profiles of commands
+that run no more."""
 
 import shutil
 import time
@@ -17,8 +18,8 @@ EVERY_S = 3600.0
 FIRST_S = 60.0
 """How long after its start a controller looks first."""
 KEPT_ALIKE = 20
-"""So many of the last completed jobs of a user, a command and a size stay as long as profiles do: estimates are made of
-them."""
+"""So many of the last completed jobs of a user, a command and a size stay as long as profiles do:
+estimates are made of them."""
 MOST_FOLDERS = 500
 """So many folders of outputs are removed at once."""
 
@@ -40,7 +41,10 @@ class Retention:
         """Drop what is too old now. Raises JournalFault."""
         now_s = controller.clock.now_s()
         state = controller.state
-        jobs_s, rounds_s = _before_s(now_s, self.settings.jobs), _before_s(now_s, self.settings.rounds)
+        jobs_s, rounds_s = (
+            _before_s(now_s, self.settings.jobs),
+            _before_s(now_s, self.settings.rounds),
+        )
         gone = self._gone(controller, jobs_s, min(jobs_s, _before_s(now_s, self.settings.profiles)))
         outputs_s = max(_before_s(now_s, self.settings.outputs), jobs_s)
         printed = [
@@ -57,8 +61,8 @@ class Retention:
             Store(controller.settings.state / "profiles").drop(float(self.settings.profiles))
 
     def _gone(self, controller: "Controller", before_s: float, alike_s: float) -> set[str]:
-        """Return jobs that finished before, of which nothing is seen and which nobody needs any more; those of which
-        estimates are made stay that finished since `alike_s`."""
+        """Return jobs that finished before, of which nothing is seen and which nobody needs any
+        more; those of which estimates are made stay that finished since `alike_s`."""
         state = controller.state
         needed = {name for job in state.open.values() for name in job.submission.job.after}
         needed.update(key.job for key in controller.observed)
@@ -80,7 +84,9 @@ class Retention:
         attempts = controller.settings.state / "attempts"
         seen = {key.job for key in controller.observed}
         there = (attempts / name for name in names if name not in seen)
-        for folder in [one for one in there if one.is_dir() and not one.is_symlink()][:MOST_FOLDERS]:
+        for folder in [one for one in there if one.is_dir() and not one.is_symlink()][
+            :MOST_FOLDERS
+        ]:
             shutil.rmtree(folder, ignore_errors=True)
 
 

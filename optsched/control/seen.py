@@ -14,8 +14,8 @@ def news(
 ) -> Iterator[Event]:
     """Events for attempts that began, ended, were lost or found; `steady_s` turns the host's time into the journal's.
 
-    An attempt that is not among the observations is lost if it was seen running; else that tells nothing: whether it is
-    still to begin is for its start to find out (see `Executor.start`).
+    An attempt that is not among the observations is lost if it was seen running; else that tells
+    nothing: whether it is still to begin is for its start to find out (see `Executor.start`).
     """
     for job in state.open.values():
         attempt = job.live
@@ -29,7 +29,9 @@ def news(
         name, number = attempt.key.job, attempt.key.number
         if seen.state == AttemptState.UNREACHABLE:
             if attempt.lost is None:
-                yield AttemptLost(job=name, number=number, reason=_text(seen.reason) or "nobody answers for it")
+                yield AttemptLost(
+                    job=name, number=number, reason=_text(seen.reason) or "nobody answers for it"
+                )
             continue
         if attempt.lost is not None and seen.state != AttemptState.ENDED:
             yield AttemptFound(job=name, number=number)

@@ -199,8 +199,9 @@ Kept = Annotated[str | float, AfterValidator(_kept)]
 
 
 class RetentionSettings(Part):
-    """For how long things are kept: `rounds` with their instances, `jobs` after they have finished, their `outputs`,
-    and `profiles` after a run last told something of them. Each is a time, or "forever"."""
+    """For how long things are kept: `rounds` with their instances, `jobs` after they have finished,
+    their `outputs`, and `profiles` after a run last told something of them. Each is a time, or
+    "forever"."""
 
     rounds: Kept = 30 * 86400.0
     jobs: Kept = 180 * 86400.0

@@ -29,8 +29,9 @@ def starts(
 ) -> list[Start]:
     """Claims whose place is free now and on usable nodes, in order; each counts for those after it.
 
-    Whatever is still there counts as held: attempts that are being stopped, those nobody has an answer for, and
-    `strangers`, which the state does not know. Where more is held than there is, nobody gets any of that.
+    Whatever is still there counts as held: attempts that are being stopped, those nobody has an
+    answer for, and `strangers`, which the state does not know. Where more is held than there is,
+    nobody gets any of that.
     """
     usable = {status.node.name for status in statuses if status.usable}
     wanted = [
@@ -54,8 +55,12 @@ def starts(
         if ran_before(live_job):
             suspended.append(Suspended(job=claim.job, remaining_s=max(LEAST_WORK_S, live_job.left_s)))
     instance = Instance(
-        now_s=now_s, cluster=replace(cluster, nodes=tuple(status.node for status in statuses)), tenants=tenants,
-        jobs=tuple(jobs), running=tuple(running), suspended=tuple(suspended),
+        now_s=now_s,
+        cluster=replace(cluster, nodes=tuple(status.node for status in statuses)),
+        tenants=tenants,
+        jobs=tuple(jobs),
+        running=tuple(running),
+        suspended=tuple(suspended),
     )
     going_on = [
         JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement) for entry in running
@@ -64,19 +69,26 @@ def starts(
     found: list[Start] = []
 
     def begin(claims: Sequence[Claim]) -> None:
-        """Take all claims if they are free together, else those of each half that are: what is held only grows, so
-        that these are the claims which one after the other would be taken."""
+        """Take all claims if they are free together, else those of each half that are: what is held
+        only grows, so that these are the claims which one after the other would be taken."""
         begun = [
             JobRound(
-                id=claim.job, decision="resume" if claim.job in instance.suspended_job else "start", mode=claim.mode,
+                id=claim.job,
+                decision="resume" if claim.job in instance.suspended_job else "start",
+                mode=claim.mode,
                 placement=claim.placement,
             )
             for claim in claims
         ]
-        if all(str(fault) in known for fault in verify_round(instance, [*going_on, *begun], strangers)):
+        if all(
+            str(fault) in known for fault in verify_round(instance, [*going_on, *begun], strangers)
+        ):
             going_on.extend(begun)
             found.extend(
-                Start(claim, placed_rate(instance, instance.job[claim.job], claim.mode, claim.placement))
+                Start(
+                    claim,
+                    placed_rate(instance, instance.job[claim.job], claim.mode, claim.placement),
+                )
                 for claim in claims
             )
         elif len(claims) > 1:

@@ -226,7 +226,11 @@ class State:
                 attempt = self.attempt(event.job, event.number)
                 reason = f"{event.by} vouched that nothing of it was left"
                 attempt.ended = AttemptEnded(
-                    job=event.job, number=event.number, reason=reason, started_s=attempt.started_s, left_s=event.left_s
+                    job=event.job,
+                    number=event.number,
+                    reason=reason,
+                    started_s=attempt.started_s,
+                    left_s=event.left_s,
                 )
                 attempt.lost, attempt.ended_s, attempt.cleared = None, at_s, True
                 self._settle(self.jobs[event.job], attempt, at_s)

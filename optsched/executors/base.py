@@ -100,12 +100,17 @@ class Progress:
 
     @classmethod
     def reported(cls, said: Mapping[str, object]) -> "Progress | None":
-        """Return what a command reports, who may say anything: what cannot be (times in milliseconds, a checkpoint of
-        years) is taken as not said, and None as no report at all where `step` or `at_s` is missing."""
+        """Return what a command reports, who may say anything: what cannot be (times in
+        milliseconds, a checkpoint of years) is taken as not said, and None as no report at all
+        where `step` or `at_s` is missing."""
         known: dict[str, Any] = {"saves": said.get("saves") is True}
         for name, most in MOST_REPORTED.items():
             value = said.get(name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not 0 <= value <= most
+            ):
                 continue
             if most != MOST_STEPS:
                 known[name] = float(value)
@@ -115,7 +120,8 @@ class Progress:
 
 
 MOST_STEPS, LAST_S, MOST_COST_S = 10**15, 9e9, 1e6
-"""What a report may say at most: steps; a Unix time in seconds (23rd century); the seconds of one save or restore."""
+"""What a report may say at most: steps; a Unix time in seconds (23rd century); the seconds of one
+save or restore."""
 MOST_REPORTED: dict[str, float] = {
     **dict.fromkeys(("step", "first_step", "total_steps", "saved_step"), MOST_STEPS),
     **dict.fromkeys(("at_s", "began_s", "saved_at_s"), LAST_S),

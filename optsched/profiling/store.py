@@ -1,4 +1,5 @@
-"""Profiles kept over time: one JSON file a name, with its versions; beside it runs that are not in it yet."""
+"""Profiles kept over time: one JSON file a name, with its versions; beside it runs that are not in
+it yet."""
 
 import fcntl
 import json
@@ -25,8 +26,8 @@ SUFFIX = ".json"
 KEPT_RUNS, KEPT_VERSIONS = 200, 100
 """The measurements of so many runs are kept, and so many versions: the last ones."""
 SMALL_BYTES, WRITTEN_EVERY_S, MOST_NOTED = 16 * 1024, 60.0, 100
-"""A file that is larger is written again only after so long, or after so many runs: until then runs are noted beside
-it, one a line."""
+"""A file that is larger is written again only after so long, or after so many runs: until then runs
+are noted beside it, one a line."""
 PROBE, BY_HAND, LEARNED = "measured by probe", "edited by hand", "learned from attempt "
 
 
@@ -110,8 +111,8 @@ class Store:
         return self._change(name, LEARNED + attempt, measured, None)
 
     def note(self, name: str, measured: Measured, attempt: str) -> None:
-        """As `learn`, for a run of many: what is read is the same, but a large file is not written for each of them.
-        Raises InputError."""
+        """As `learn`, for a run of many: what is read is the same, but a large file is not written
+        for each of them. Raises InputError."""
         check_name(name)
         path, run = self._path(name), Run(source=LEARNED + attempt, measured=measured)
         try:
@@ -138,7 +139,8 @@ class Store:
             return 0
 
     def _noted(self, name: str) -> list[Run]:
-        """Return runs that were noted since the file was written; a line that is none was cut off."""
+        """Return runs that were noted since the file was written; a line that is none was cut
+        off."""
         found: dict[str, Run] = {}
         with suppress(OSError):
             for line in self._notes(name).read_text(errors="replace").splitlines():
@@ -148,7 +150,8 @@ class Store:
         return list(found.values())
 
     def drop(self, older_s: float) -> None:
-        """Remove profiles that nothing has changed for so long, but for those that were edited by hand."""
+        """Remove profiles that nothing has changed for so long, but for those that were edited by
+        hand."""
         for name in self.names():
             with suppress(InputError, OSError), self._locked():
                 path = self._path(name)
@@ -219,15 +222,22 @@ def dump_run(run: Run) -> str:
 
 
 def _with_runs(before: Stored, more: Sequence[Run], probed: Profile | None) -> Stored:
-    """Return a profile with more runs merged into it, which make one version; `probed` is what a probe proposes."""
+    """Return a profile with more runs merged into it, which make one version; `probed` is what a
+    probe proposes."""
     told = {run.source for run in before.runs}
     new = [run for run in more if probed is not None or run.source not in told]
     if not new:
         return before
     runs = (*before.runs, *new)[-KEPT_RUNS:]
-    base = before.profile if probed is None else replace(before.profile, **{**_given(probed), "name": before.name})
+    base = (
+        before.profile
+        if probed is None
+        else replace(before.profile, **{**_given(probed), "name": before.name})
+    )
     profile, notes = learned(base, [run.measured for run in runs])
-    profile = replace(profile, **{field: getattr(before.profile, field) for field in before.by_hand})
+    profile = replace(
+        profile, **{field: getattr(before.profile, field) for field in before.by_hand}
+    )
     after = replace(before, profile=profile, runs=runs)
     if before.versions and profile == before.profile:
         return after
@@ -271,7 +281,9 @@ def _check(found: Stored, name: str, path: Path) -> None:
     first = found.versions[0].version if len(found.versions) >= KEPT_VERSIONS else 1
     for i, version in enumerate(found.versions):
         if version.version != first + i:
-            raise InputError(f"{path}: versions[{i}].version is {version.version}; write {first + i}")
+            raise InputError(
+                f"{path}: versions[{i}].version is {version.version}; write {first + i}"
+            )
     known = {field.name for field in fields(Profile)}
     for i, field_name in enumerate(found.by_hand):
         if field_name not in known:

@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ from hypothesis import given, settings
 from optsched import Job, Profile
 from optsched.control import clock, controller
 from optsched.control.clock import SteadyClock
-from optsched.control.events import AttemptEnded, Cancelled, Cleared, Held, Noted, StopIntended, Submitted
+from optsched.control.events import (
+    AttemptEnded,
+    Cancelled,
+    Cleared,
+    Held,
+    Noted,
+    StopIntended,
+    Submitted,
+)
 from optsched.control.explaining import explain_job
 from optsched.control.foresight import outlook
 from optsched.control.journal import JournalFault
@@ -41,8 +50,15 @@ def lab(tmp_path: Path) -> Hostile:
     return Hostile(tmp_path)
 
 
-def submit(lab: Hostile, gpus: int = 4, seconds: float = 30.0, saves_s: float = 1.0, **job: Any) -> str:
-    demands = {"gpus": gpus, "duration_s": seconds, "profile": Profile(checkpoint_s=1.0, restore_s=1.0), **job}
+def submit(
+    lab: Hostile, gpus: int = 4, seconds: float = 30.0, saves_s: float = 1.0, **job: Any
+) -> str:
+    demands = {
+        "gpus": gpus,
+        "duration_s": seconds,
+        "profile": Profile(checkpoint_s=1.0, restore_s=1.0),
+        **job,
+    }
     return lab.submit(demands, seconds, saves_s, 0, job.pop("total_steps", None))
 
 
@@ -50,15 +66,30 @@ def status(lab: Hostile) -> dict[str, str]:
     return {name: job.status for name, job in lab.controller.state.jobs.items()}
 
 
-@pytest.mark.parametrize("said", [
-    {"at_s": 1.7e12, "began_s": 1.6e12, "saved_at_s": 1.7e12, "saved_step": 3}, {"total_steps": 10**12},
-    {"total_steps": 10**12, "began_s": 1.0, "step": 3}, {"checkpoint_s": 1e9, "restore_s": 1e9},
-    {"began_s": 8.9e9}, {"saved_step": 0, "saved_at_s": 0.0}, {"total_steps": math.inf, "began_s": math.nan},
-    {"step": -1}, {"step": "many"}, {"first_step": 10**15, "total_steps": 1},
-], ids=str)
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"at_s": 1.7e12, "began_s": 1.6e12, "saved_at_s": 1.7e12, "saved_step": 3},
+        {"total_steps": 10**12},
+        {"total_steps": 10**12, "began_s": 1.0, "step": 3},
+        {"checkpoint_s": 1e9, "restore_s": 1e9},
+        {"began_s": 8.9e9},
+        {"saved_step": 0, "saved_at_s": 0.0},
+        {"total_steps": math.inf, "began_s": math.nan},
+        {"step": -1},
+        {"step": "many"},
+        {"first_step": 10**15, "total_steps": 1},
+    ],
+    ids=str,
+)
 def test_what_a_job_says_stops_nobody(lab: Hostile, said: dict[str, Any]) -> None:
     bad = submit(lab, gpus=8, seconds=60.0)
-    lab.executor.reports[bad] = {"step": 5, "at_s": lab.clock.at_s + 1, "began_s": lab.clock.at_s, **said}
+    lab.executor.reports[bad] = {
+        "step": 5,
+        "at_s": lab.clock.at_s + 1,
+        "began_s": lab.clock.at_s,
+        **said,
+    }
     lab.run(5)
     other = submit(lab, gpus=4, seconds=5.0)
     lab.run(5)
@@ -69,12 +100,12 @@ def test_what_a_job_says_stops_nobody(lab: Hostile, said: dict[str, Any]) -> Non
 
 
 def test_what_cannot_be_is_taken_as_not_said() -> None:
-    assert Progress.reported({"step": 1, "at_s": 2.0, "began_s": 1.7e12, "total_steps": 1.5, "checkpoint_s": 1e9}) == (
-        Progress(step=1, at_s=2.0)
-    )
-    assert Progress.reported({"step": 1.0, "at_s": 2, "restore_s": MOST_COST_S, "saves": True}) == Progress(
-        step=1, at_s=2.0, restore_s=MOST_COST_S, saves=True
-    )
+    assert Progress.reported(
+        {"step": 1, "at_s": 2.0, "began_s": 1.7e12, "total_steps": 1.5, "checkpoint_s": 1e9}
+    ) == (Progress(step=1, at_s=2.0))
+    assert Progress.reported(
+        {"step": 1.0, "at_s": 2, "restore_s": MOST_COST_S, "saves": True}
+    ) == Progress(step=1, at_s=2.0, restore_s=MOST_COST_S, saves=True)
     assert Progress.reported({"step": 1, "at_s": 1.7e12}) is None
 
 
@@ -107,7 +138,11 @@ def test_an_edit_of_the_cluster_keeps_those_it_is_about(
     assert why in lab.controller.left_out[runs] and why in lab.controller.left_out[waits]
     for name in (runs, waits):
         assert why in " ".join(explain_job(scene(lab.controller), name).sentences)
-    notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
+    notes = [
+        entry.event.text
+        for entry in lab.controller.journal.entries()
+        if isinstance(entry.event, Noted)
+    ]
     assert len([text for text in notes if why in text]) == 2
     ahead = outlook(scene(lab.controller))
     assert set(ahead.left_out) == {runs, waits} and ahead.instance.cluster.total_gpus == 4
@@ -130,13 +165,17 @@ def test_a_quota_below_what_runs_and_may_not_be_preempted(lab: Hostile) -> None:
     assert set(status(lab).values()) == {"completed"}
 
 
-@pytest.mark.parametrize("more", [{"gpus": 3}, {"gpus": 0}, {"cpus": 0}, {"memory_gib": math.nan}, {"gpus": 10**9}])
+@pytest.mark.parametrize(
+    "more", [{"gpus": 3}, {"gpus": 0}, {"cpus": 0}, {"memory_gib": math.nan}, {"gpus": 10**9}]
+)
 def test_a_node_that_shrinks_below_what_is_held_of_it(lab: Hostile, more: dict[str, Any]) -> None:
     profile = Profile(cpus_per_gpu={2: 1.0}, checkpoint_s=1.0)
     runs = submit(lab, gpus=4, seconds=60.0, profile=profile)
     lab.run(3)
     at = lab.controller.state.jobs[runs].attempts[0].placement[0].node
-    lab.executor.nodes = tuple(node(at, **more) if one.name == at else one for one in lab.executor.nodes)
+    lab.executor.nodes = tuple(
+        node(at, **more) if one.name == at else one for one in lab.executor.nodes
+    )
     other = submit(lab, gpus=4, seconds=5.0, profile=profile)
     lab.run(20)
     assert status(lab) == {runs: "running", other: "completed"} and not lab.bugs
@@ -189,9 +228,17 @@ def test_users_are_heard_when_rounds_fail(lab: Hostile, monkeypatch: pytest.Monk
         lab.run(10)
         assert status(lab) == {runs: "cancelled", held: "held", waits: "waiting"}
         lab.look()
-    notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
-    assert notes == ["deciding a round failed, and is tried again: RuntimeError: a bug of the round"]
-    assert lab.bugs and {bug.partition(": ")[2] for bug in lab.bugs} == {"RuntimeError: a bug of the round"}
+    notes = [
+        entry.event.text
+        for entry in lab.controller.journal.entries()
+        if isinstance(entry.event, Noted)
+    ]
+    assert notes == [
+        "deciding a round failed, and is tried again: RuntimeError: a bug of the round"
+    ]
+    assert lab.bugs and {bug.partition(": ")[2] for bug in lab.bugs} == {
+        "RuntimeError: a bug of the round"
+    }
     lab.controller._failing.clear()
     lab.run(70)
     assert status(lab)[waits] == "completed"
@@ -219,14 +266,19 @@ def test_who_makes_rounds_fail_is_found_and_the_others_go_on(
     assert done >= ({"j2"} if together else set(names)) - bad or "j5" in done
     if not together:
         assert status(lab)["j5"] == "waiting" and done == set(names) - bad
-        assert "ZeroDivisionError: no room for this one" in explain_job(scene(lab.controller), "j5").sentences[0]
+        assert (
+            "ZeroDivisionError: no room for this one"
+            in explain_job(scene(lab.controller), "j5").sentences[0]
+        )
     monkeypatch.undo()
     lab.clock.at_s += 600.0
     lab.run(70)
     assert set(status(lab).values()) == {"completed"}
 
 
-def test_a_start_that_fails_by_a_bug_holds_nothing(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_by_a_bug_holds_nothing(
+    lab: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = lab.executor.start
 
     def sometimes(order: Any) -> None:
@@ -269,7 +321,9 @@ def test_a_listener_that_fails_keeps_nobody_from_what_was_written(lab: Hostile) 
     assert set(status(lab).values()) == {"cancelled"} and lab.bugs
 
 
-def test_a_turn_that_fails_is_followed_by_others(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_that_fails_is_followed_by_others(
+    lab: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     turns = []
 
     def step() -> float:
@@ -297,7 +351,11 @@ def test_bugs_are_logged_for_their_owner(tmp_path: Path) -> None:
         except ValueError as error:
             log.heard("doing this", error)
     text = log.path.read_text()
-    assert text.count("Traceback") == 1 and "doing this" in text and log.path.stat().st_mode & 0o777 == 0o600
+    assert (
+        text.count("Traceback") == 1
+        and "doing this" in text
+        and log.path.stat().st_mode & 0o777 == 0o600
+    )
     BugLog(tmp_path / "no" / "bugs.log").heard("that", ValueError())
 
 
@@ -305,7 +363,9 @@ def test_bugs_are_logged_for_their_owner(tmp_path: Path) -> None:
     ("[resources]\nx = -1", "resources.x"), ('solver = "none"', "solver"),
     ('[[nodes]]\nname = "a"\ngpus = 10000000', "gpus"),
 ])
-def test_a_cluster_that_no_round_could_be_about_is_refused(tmp_path: Path, line: str, where: str) -> None:
+def test_a_cluster_that_no_round_could_be_about_is_refused(
+    tmp_path: Path, line: str, where: str
+) -> None:
     path = tmp_path / "cluster.toml"
     path.write_text(f'format = "optsched-cluster/1"\n{line}\n')
     with pytest.raises(InputError, match=where):
@@ -331,7 +391,9 @@ def test_a_journal_that_is_taken_away_is_noticed_before_anything_is_done(
     if replaced:
         path.write_bytes(kept)
     begun, last = list(lab.executor.begun), lab.controller.journal.last
-    with pytest.raises(JournalFault, match=r"was deleted or replaced while it was written to; put back"):
+    with pytest.raises(
+        JournalFault, match=r"was deleted or replaced while it was written to; put back"
+    ):
         lab.controller.step()
     with pytest.raises(JournalFault, match="was deleted or replaced"):
         submit(lab)
@@ -377,14 +439,18 @@ def test_an_attempt_of_which_nothing_is_left_is_cleared(lab: Hostile) -> None:
     )
 
 
-def test_an_attempt_that_was_vouched_for_and_goes_on_is_ended_before_its_gpus_are_given(lab: Hostile) -> None:
+def test_an_attempt_that_was_vouched_for_and_goes_on_is_ended_before_its_gpus_are_given(
+    lab: Hostile,
+) -> None:
     name = submit(lab, gpus=8, seconds=50.0)
     lab.run(5)
     key = AttemptKey(name, 1)
     lab.executor.unreachable.add(key)
     lab.run(3)
     assert status(lab) == {name: "lost"}
-    lab.controller.record(Cleared(job=name, number=1, by="root", left_s=50.0), Cancelled(job=name, by="root"))
+    lab.controller.record(
+        Cleared(job=name, number=1, by="root", left_s=50.0), Cancelled(job=name, by="root")
+    )
     lab.executor.strangers[key] = {"n0": 4, "n1": 4}  # it is seen again, with its GPUs
     lab.executor.hidden.add(key)
     other = submit(lab, gpus=8, seconds=5.0)
@@ -402,10 +468,14 @@ def test_a_journal_that_holds_the_cause_is_gone_on_with(lab: Hostile) -> None:
     """As a controller may have written it that took jobs at their word."""
     name = submit(lab, gpus=8, seconds=20.0)
     lab.run(3)
-    said = Progress(step=5, at_s=1.7e12, began_s=1.6e12, saved_at_s=1.7e12, checkpoint_s=1e12, restore_s=1e15)
+    said = Progress(
+        step=5, at_s=1.7e12, began_s=1.6e12, saved_at_s=1.7e12, checkpoint_s=1e12, restore_s=1e15
+    )
     lab.controller.record(
         StopIntended(job=name, number=1, why="preempt", grace_s=6.0),
-        AttemptEnded(job=name, number=1, exit_status=85, started_s=1000.0, left_s=1e14, progress=said),
+        AttemptEnded(
+            job=name, number=1, exit_status=85, started_s=1000.0, left_s=1e14, progress=said
+        ),
     )
     lab.executor.processes[AttemptKey(name, 1)].ended_s = lab.clock.at_s
     lab.restart()
@@ -413,7 +483,9 @@ def test_a_journal_that_holds_the_cause_is_gone_on_with(lab: Hostile) -> None:
     assert status(lab) == {name: "completed"} and not lab.bugs and not lab.controller.left_out
 
 
-def test_the_seconds_of_a_round_are_those_of_its_turn(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seconds_of_a_round_are_those_of_its_turn(
+    lab: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     observe = lab.executor.observe
 
     def slowly() -> Any:
@@ -425,4 +497,28 @@ def test_the_seconds_of_a_round_are_those_of_its_turn(lab: Hostile, monkeypatch:
     lab.controller.step()
     [entry] = lab.controller.journal.rounds()
     assert 0.3 < entry.wall_s <= lab.controller.round_s and lab.controller.last_round is not None
-    assert lab.controller.last_round.wall_s is not None and lab.controller.last_round.wall_s < entry.wall_s - 0.29
+    assert (
+        lab.controller.last_round.wall_s is not None
+        and lab.controller.last_round.wall_s < entry.wall_s - 0.29
+    )
+
+
+def test_an_end_that_cannot_be_written_keeps_nobody_elses(
+    lab: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [submit(lab, gpus=2, seconds=5.0) for _ in range(3)]
+    observe = lab.executor.observe
+
+    def odd() -> Any:
+        return tuple(
+            replace(one, cpu_s=math.nan) if one.key.job == names[0] and one.ended_s else one
+            for one in observe()
+        )
+
+    monkeypatch.setattr(lab.executor, "observe", odd)
+    lab.run(10)
+    assert [status(lab)[name] for name in names] == ["running", "completed", "completed"]
+    monkeypatch.undo()
+    lab.controller._failing.clear()
+    lab.run(3)
+    assert set(status(lab).values()) == {"completed"}

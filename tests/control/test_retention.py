@@ -53,7 +53,9 @@ def test_the_past_is_dropped_and_the_rest_is_checked_as_before(lab: Hostile) -> 
     left = numbers(journal)
     assert set(left) < {*before, left[-1]} and len(left) < 0.8 * len(before)
     now_s = lab.clock.at_s
-    assert {one.number for one in journal.rounds()} == {one.number for one in rounds if one.at_s >= now_s - 10 * DAY_S}
+    assert {one.number for one in journal.rounds()} == {
+        one.number for one in rounds if one.at_s >= now_s - 10 * DAY_S
+    }
     lab.restart()
     assert told(lab.controller.state) == told(state)
     lab.controller.record(Noted(text="and so on"))
@@ -81,7 +83,10 @@ def test_again_and_again_little_is_left(lab: Hostile) -> None:
     assert not lab.controller.state.jobs
     assert len(numbers(lab.controller.journal)) < 40
     with sqlite3.connect(lab.folder / "journal") as file:
-        assert file.execute("SELECT count(*) FROM pruned").fetchone()[0] <= len(numbers(lab.controller.journal)) + 1
+        assert (
+            file.execute("SELECT count(*) FROM pruned").fetchone()[0]
+            <= len(numbers(lab.controller.journal)) + 1
+        )
     lab.restart()
 
 
@@ -123,7 +128,10 @@ def test_an_event_that_somebody_took_away_is_seen(lab: Hostile) -> None:
 
 def test_it_stays_append_only(lab: Hostile) -> None:
     drop(lab)
-    with sqlite3.connect(lab.folder / "journal") as file, pytest.raises(sqlite3.IntegrityError, match="append-only"):
+    with (
+        sqlite3.connect(lab.folder / "journal") as file,
+        pytest.raises(sqlite3.IntegrityError, match="append-only"),
+    ):
         file.execute("DELETE FROM events")
 
 
@@ -137,7 +145,9 @@ def test_a_reader_sees_all_of_it_while_it_is_dropped(lab: Hostile) -> None:
 def test_what_looks_back_says_what_was_dropped(lab: Hostile) -> None:
     drop(lab)
     journal = lab.controller.journal
-    with pytest.raises(InputError, match=r"it has no round 1 any more: those decided before .* were dropped"):
+    with pytest.raises(
+        InputError, match=r"it has no round 1 any more: those decided before .* were dropped"
+    ):
         list(past_rounds(journal, 1))
     with pytest.raises(InputError, match="it has no round 100000; `optsched rounds` lists them"):
         list(past_rounds(journal, 100000))
@@ -150,7 +160,9 @@ def test_what_looks_back_says_what_was_dropped(lab: Hostile) -> None:
 
 
 def test_what_is_kept_for_ever_stays(lab: Hostile) -> None:
-    for_ever = RetentionSettings(rounds="forever", jobs="forever", outputs="forever", profiles="forever")
+    for_ever = RetentionSettings(
+        rounds="forever", jobs="forever", outputs="forever", profiles="forever"
+    )
     before = lab.controller.journal.last
     drop(lab, for_ever)
     assert lab.controller.journal.last == before and lab.controller.journal.last_pruned() is None
@@ -159,7 +171,9 @@ def test_what_is_kept_for_ever_stays(lab: Hostile) -> None:
 def test_a_turn_drops_what_is_due(lab: Hostile) -> None:
     lab.controller.retention = Retention(KEPT, first_s=0.0)
     lab.run(3)
-    pruned = [entry.event for entry in lab.controller.journal.entries() if isinstance(entry.event, Pruned)]
+    pruned = [
+        entry.event for entry in lab.controller.journal.entries() if isinstance(entry.event, Pruned)
+    ]
     assert len(pruned) == 1 and not lab.bugs
 
 
@@ -184,7 +198,9 @@ def test_a_journal_of_before_is_gone_on_with(tmp_path: Path) -> None:
     drop(lab)
     lab.restart()
     assert isinstance(lab.controller, Controller)
-    assert not [one for one in lab.controller.journal.entries() if isinstance(one.event, RoundDecided)]
+    assert not [
+        one for one in lab.controller.journal.entries() if isinstance(one.event, RoundDecided)
+    ]
 
 
 def test_the_table_of_cluster_toml(tmp_path: Path) -> None:

@@ -16,8 +16,14 @@ from optsched.executors.base import NodeStatus
 
 NAMES = ("n0", "n1", "n2")
 TENANTS = (Tenant(name="a", gpu_quota=3, borrow_gpus=1), Tenant(name="b", gpu_quota=3))
-DEMANDS = st.tuples(st.sampled_from(NAMES), st.integers(1, 4), st.integers(0, 4), st.sampled_from([0.0, 20.0]),
-                    st.sampled_from([None, "a", "b"]), st.sampled_from([0.0, 0.4]))
+DEMANDS = st.tuples(
+    st.sampled_from(NAMES),
+    st.integers(1, 4),
+    st.integers(0, 4),
+    st.sampled_from([0.0, 20.0]),
+    st.sampled_from([None, "a", "b"]),
+    st.sampled_from([0.0, 0.4]),
+)
 Demand = tuple[str, int, int, float, str | None, float]
 
 
@@ -27,14 +33,25 @@ def state_of(running: list[Demand], claimed: list[Demand]) -> State:
     for i, (node, gpus, cpus, memory_gib, tenant, licences) in enumerate((*running, *claimed)):
         uses = {"licence": licences} if licences else {}
         profile = Profile(memory_gib_per_gpu=memory_gib, cpus_per_gpu={cpus: 1.0})
-        job = Job(id=f"j{i}", gpus=gpus, duration_s=10.0, tenant=tenant, resources=uses, profile=profile)
+        job = Job(
+            id=f"j{i}", gpus=gpus, duration_s=10.0, tenant=tenant, resources=uses, profile=profile
+        )
         state.apply(0.0, Submitted(submission=Submission(job=job, argv=("x",), directory="/")))
         mode = Mode(gpu_type="a", gpus=gpus, cpus_per_gpu=cpus, resources=uses)
         placement = (Slot(node=node, gpus=gpus, cpus=cpus * gpus),)
         if i < len(running):
-            state.apply(1.0, StartIntended(
-                job=job.id, number=1, mode=mode, placement=placement, work_s=10.0, rate=1.0, setup_s=0.0
-            ))
+            state.apply(
+                1.0,
+                StartIntended(
+                    job=job.id,
+                    number=1,
+                    mode=mode,
+                    placement=placement,
+                    work_s=10.0,
+                    rate=1.0,
+                    setup_s=0.0,
+                ),
+            )
         else:
             claims.append(Claim(job=job.id, mode=mode, placement=placement))
     state.apply(2.0, RoundDecided(round=1, claims=tuple(claims)))
@@ -42,14 +59,19 @@ def state_of(running: list[Demand], claimed: list[Demand]) -> State:
 
 
 def found(state: State, gpus: int = 4) -> list[str]:
-    statuses = [NodeStatus(node=Node(name=name, gpu_type="a", gpus=gpus, cpus=16, memory_gib=64.0)) for name in NAMES]
+    statuses = [
+        NodeStatus(node=Node(name=name, gpu_type="a", gpus=gpus, cpus=16, memory_gib=64.0))
+        for name in NAMES
+    ]
     cluster = Cluster(resources={"licence": 1.0})
     return [one.claim.job for one in starts(state, cluster, TENANTS, statuses, {}, 3.0)]
 
 
 @given(running=st.lists(DEMANDS, max_size=4), claimed=st.lists(DEMANDS, max_size=9))
 @settings(max_examples=150, deadline=None)
-def test_they_are_those_that_fit_one_after_the_other(running: list[Demand], claimed: list[Demand]) -> None:
+def test_they_are_those_that_fit_one_after_the_other(
+    running: list[Demand], claimed: list[Demand]
+) -> None:
     """Also where more is held than there is."""
     taken: list[Demand] = []
     expected = []
@@ -60,7 +82,9 @@ def test_they_are_those_that_fit_one_after_the_other(running: list[Demand], clai
     assert found(state_of(running, claimed)) == expected
 
 
-def test_all_are_checked_at_once_and_a_fault_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_are_checked_at_once_and_a_fault_is_searched_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls = []
     check = module.verify_round
 
@@ -72,10 +96,19 @@ def test_all_are_checked_at_once_and_a_fault_is_searched_for(monkeypatch: pytest
     each: Demand = ("n0", 1, 0, 0.0, None, 0.0)
     assert len(found(state_of([], [each] * 200), gpus=200)) == 200 and len(calls) == 2
     calls.clear()
-    assert len(found(state_of([], [*[each] * 100, ("n1", 4, 0, 0.0, "b", 0.0), *[each] * 100]), gpus=200)) == 200
+    assert (
+        len(
+            found(
+                state_of([], [*[each] * 100, ("n1", 4, 0, 0.0, "b", 0.0), *[each] * 100]), gpus=200
+            )
+        )
+        == 200
+    )
     assert len(calls) <= 2 + 2 * 8
 
 
 def test_what_is_beyond_a_node_keeps_nobody_from_the_others() -> None:
-    state = state_of([("n0", 4, 0, 0.0, None, 0.0)], [("n0", 1, 0, 0.0, None, 0.0), ("n1", 1, 0, 0.0, None, 0.0)])
+    state = state_of(
+        [("n0", 4, 0, 0.0, None, 0.0)], [("n0", 1, 0, 0.0, None, 0.0), ("n1", 1, 0, 0.0, None, 0.0)]
+    )
     assert found(state, gpus=3) == ["j2"]

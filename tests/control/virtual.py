@@ -123,8 +123,11 @@ class VirtualExecutor:
     def stranger(self, node: str, gpus: int) -> None:
         """Somebody else takes GPUs that are free, as far as there are any."""
         held = sum(
-            slot.gpus for process in self.processes.values() if process.ended_s is None and process.order is not None
-            for slot in process.order.placement if slot.node == node
+            slot.gpus
+            for process in self.processes.values()
+            if process.ended_s is None and process.order is not None
+            for slot in process.order.placement
+            if slot.node == node
         ) + sum(held.get(node, 0) for held in self.strangers.values())
         there = sum(one.gpus for one in self.nodes if one.name == node)
         if (gpus := min(gpus, there - held)) > 0:

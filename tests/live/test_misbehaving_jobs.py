@@ -126,7 +126,9 @@ def test_who_fills_the_disk_of_the_journal(small_disk: Path) -> None:
 
 def test_an_attempt_whose_record_is_damaged_is_lost_until_it_is_cleared(tmp_path: Path) -> None:
     with lab(tmp_path) as here:
-        here.submit("lost", *PYTHON, "open('ready', 'w').close(); import time; time.sleep(2)", gpus=4)
+        here.submit(
+            "lost", *PYTHON, "open('ready', 'w').close(); import time; time.sleep(2)", gpus=4
+        )
         here.until((tmp_path / "ready").exists)
     (tmp_path / "state" / "attempts" / "lost" / "1" / "spec.json").write_text("{")
     with lab(tmp_path) as here:

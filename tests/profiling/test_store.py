@@ -181,7 +181,9 @@ def test_what_is_noted_is_read_like_what_is_learned(tmp_path) -> None:
     noted.note("bert", replace(RUN, restore_s=99.0), "optsched:bert:new")
     noted.note("bert", replace(RUN, restore_s=99.0), "optsched:bert:new")
     assert path.read_bytes() == before, "a large file is not written for each run"
-    assert [run.source for run in noted.read("bert").runs].count("learned from attempt optsched:bert:new") == 1
+    assert [run.source for run in noted.read("bert").runs].count(
+        "learned from attempt optsched:bert:new"
+    ) == 1
     os.utime(path, (1e9, 1e9))
     noted.note("bert", replace(RUN, restore_s=98.0), "optsched:bert:last")
     assert path.read_bytes() != before and not (tmp_path / "noted" / ".bert.runs").exists()

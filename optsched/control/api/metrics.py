@@ -68,7 +68,9 @@ def metrics(service: Service, caller: Caller) -> Response:
         last = controller.last_round
         if last is not None:
             gap = GaugeMetricFamily("optsched_round_gap", "Proven gap of the last round.", value=last.gap)
-            wall = GaugeMetricFamily("optsched_round_seconds", "Seconds the last round took.", value=controller.round_s)
+            wall = GaugeMetricFamily(
+                "optsched_round_seconds", "Seconds the last round took.", value=controller.round_s
+            )
             prices = GaugeMetricFamily("optsched_price", "What one unit of a capacity costs.", labels=["capacity"])
             for row in last.prices:
                 prices.add_metric([row.name], row.price)

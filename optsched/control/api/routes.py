@@ -92,7 +92,8 @@ ROUTES: list[Route] = [
         does=lambda service, asked: service.change(asked.caller, asked.job, "cancel"), refusals=(404, 409),
     ),
     Route(
-        method="POST", path="/v1/jobs/{job}/clear", name="clear", answer=JobView, refusals=(404, 409),
+        method="POST", path="/v1/jobs/{job}/clear", name="clear", answer=JobView,
+        refusals=(404, 409),
         summary="Vouch that nothing is left of an attempt that is lost, or that cannot be ended.",
         does=lambda service, asked: service.clear(asked.caller, asked.job),
     ),

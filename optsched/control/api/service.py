@@ -117,8 +117,8 @@ class Service:
         return f"{stem}-{number}"
 
     def _taken(self, controller: Controller, name: str) -> bool:
-        """By a job, or by an attempt that the journal does not know: to start under its name would start nothing. Or by
-        a job that was dropped, from whose checkpoints this one would go on."""
+        """By a job, or by an attempt that the journal does not know: to start under its name would
+        start nothing. Or by a job that was dropped, from whose checkpoints this one would go on."""
         return (
             name in controller.state.jobs or AttemptKey(name, 1) in controller.observed
             or controller.checkpoints(name).exists()
@@ -184,9 +184,11 @@ class Service:
         return self.ask(changed)
 
     def clear(self, caller: Caller, name: str) -> JobView:
-        """Take a caller's word that nothing of an attempt is left which cannot be seen to end: what it holds is free.
+        """Take a caller's word that nothing of an attempt is left which cannot be seen to end: what
+        it holds is free.
 
-        Who owns the job may give it where whoever starts attempts has no record of it; else only administrators.
+        Who owns the job may give it where whoever starts attempts has no record of it; else only
+        administrators.
         """
 
         def cleared(controller: Controller) -> JobView:
@@ -195,18 +197,26 @@ class Service:
             if attempt is None:
                 raise Refusal(409, f"{name} holds nothing, so there is nothing to clear")
             if attempt.lost is None and not attempt.leaving:
-                raise Refusal(409, f"attempt {attempt.key.number} of {name} is not lost; cancel or hold {name} to end "
-                                   "it")
+                raise Refusal(
+                    409,
+                    f"attempt {attempt.key.number} of {name} is not lost; cancel or hold {name} "
+                    "to end it",
+                )
             if controller.may_go_on(attempt) and not caller.all_jobs:
-                raise Refusal(403, f"attempt {attempt.key.number} of {name} may still run, so only administrators may "
-                                   "clear it")
+                raise Refusal(
+                    403,
+                    f"attempt {attempt.key.number} of {name} may still run, so only administrators "
+                    "may clear it",
+                )
             now_s = controller.clock.now_s()
             seen = controller.observed.get(attempt.key)
             progress = None if seen is None else seen.progress
             left_s = attempt.work_s
             if progress is not None:
                 left_s = work_left_s(job.submission, attempt, progress, now_s, saved=False)
-            controller.record(Cleared(job=name, number=attempt.key.number, by=caller.name, left_s=left_s))
+            controller.record(
+                Cleared(job=name, number=attempt.key.number, by=caller.name, left_s=left_s)
+            )
             return job_view(controller, job, now_s)
 
         return self.ask(cleared)

@@ -90,8 +90,12 @@ def _check_texts(body: SubmitBody) -> None:
             raise Refusal(422, f"{what} has an entry longer than {MOST_WORD_BYTES} bytes; put it into a file")
     written = len(json.dumps([body.argv, body.directory, body.environment]))
     if written > MOST_WRITTEN_BYTES:
-        raise Refusal(422, f"argv and environment take {written} bytes as they are written down (what is not ASCII "
-                           f"takes 6 a character), at most {MOST_WRITTEN_BYTES} are kept; put some of it into a file")
+        raise Refusal(
+            422,
+            f"argv and environment take {written} bytes as they are written down (what is not "
+            f"ASCII takes 6 a character), at most {MOST_WRITTEN_BYTES} are kept; put some of it "
+            "into a file",
+        )
     if ".." in PurePosixPath(body.directory).parts:
         raise Refusal(422, "directory must be written without ..")
     for variable in body.environment:

@@ -132,8 +132,9 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundView:
-    """One round: what its decisions are worth, what they could be worth at most, and the seconds of its turn (looking,
-    posing, deciding and checking, up to the write). `gap` None: no finite one is known."""
+    """One round: what its decisions are worth, what they could be worth at most, and the seconds of
+    its turn (looking, posing, deciding and checking, up to the write). `gap` None: no finite one is
+    known."""
 
     number: int
     at_s: float
@@ -250,8 +251,8 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Attempts since `from_s`, in the order in which they began; of jobs that finished before `dropped_before_s` some
-    were dropped (None: none ever were)."""
+    """Attempts since `from_s`, in the order in which they began; of jobs that finished before
+    `dropped_before_s` some were dropped (None: none ever were)."""
 
     from_s: float
     now_s: float

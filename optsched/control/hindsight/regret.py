@@ -45,7 +45,8 @@ class Regret:
     there were can have less of, even one that knows all arrivals and lengths beforehand and loses nothing to failures;
     `gap` is (mean - bound) / mean. The weighted pair are sums of weight times seconds. `parts_s` are means by what the
     time is made of; the work is split into what it takes `alone` at its fastest and what it took longer (`slower`).
-    `instance` has the jobs with their true work. Of what was before `kept_s` jobs or rounds were dropped.
+    `instance` has the jobs with their true work. Of what was before `kept_s` jobs or rounds were
+    dropped.
     """
 
     from_s: float
@@ -84,8 +85,10 @@ def regret(
     if kept_s is not None and begin_s is not None and begin_s < kept_s:
         if from_s is not None:
             since = datetime.fromtimestamp(kept_s).strftime("%Y-%m-%d %H:%M")
-            raise InputError(f"{journal.path}: of what was before {since} jobs or rounds were dropped, as [retention] "
-                             "says, so it cannot be measured; let the period begin later")
+            raise InputError(
+                f"{journal.path}: of what was before {since} jobs or rounds were dropped, as "
+                "[retention] says, so it cannot be measured; let the period begin later"
+            )
         begin_s = kept_s
     end_s = past.end_s if to_s is None else to_s
     if begin_s is None:

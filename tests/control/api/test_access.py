@@ -126,11 +126,18 @@ def test_who_may_vouch_that_an_attempt_is_over(shared: Live) -> None:
 
         return ask() if uid is None else as_user(uid, ask)
 
-    for name, seen in (("hidden", shared.executor.hidden), ("unreachable", shared.executor.unreachable)):
+    for name, seen in (
+        ("hidden", shared.executor.hidden),
+        ("unreachable", shared.executor.unreachable),
+    ):
         as_user(NOBODY, lambda name=name: shared.submit(1000.0, name=name))
         shared.wait(name, "running")
         status, answer = clear(name, NOBODY)
-        assert status == 409 and answer["error"] == f"attempt 1 of {name} is not lost; cancel or hold {name} to end it"
+        assert (
+            status == 409
+            and answer["error"]
+            == f"attempt 1 of {name} is not lost; cancel or hold {name} to end it"
+        )
         seen.add(AttemptKey(name, 1))
         shared.wait(name, "lost")
         as_user(NOBODY, lambda name=name: shared.ask("POST", f"/v1/jobs/{name}/cancel"))
@@ -139,7 +146,10 @@ def test_who_may_vouch_that_an_attempt_is_over(shared: Live) -> None:
     status, answer = clear("unreachable", NOBODY)
     assert status == 403 and "may still run, so only administrators" in answer["error"]
     assert clear("unreachable")[1]["status"] == "cancelled"
-    assert clear("unreachable") == (409, {"error": "unreachable holds nothing, so there is nothing to clear"})
+    assert clear("unreachable") == (
+        409,
+        {"error": "unreachable holds nothing, so there is nothing to clear"},
+    )
     shared.executor.hidden.clear()
     shared.executor.unreachable.clear()
 

@@ -153,7 +153,9 @@ def test_bodies_that_are_too_large(live: Live) -> None:
 
 def test_what_could_not_be_written_down_is_refused(live: Live) -> None:
     """Escaped, it would be longer than a record of an attempt may be."""
-    body = json.dumps({**GOOD, "environment": {f"A{i}": "\u00e9" * 30_000 for i in range(5)}}, ensure_ascii=False)
+    body = json.dumps(
+        {**GOOD, "environment": {f"A{i}": "\u00e9" * 30_000 for i in range(5)}}, ensure_ascii=False
+    )
     status, answer = live.ask("POST", "/v1/jobs", body.encode())
     assert status == 422 and "put some of it into a file" in answer["error"]
 
