@@ -25,6 +25,7 @@ from ..round.files import dump_round
 from ..round.plan import RoundSolution
 from .arrivals import Intake
 from .clock import Clock
+from .disk import short_of_disk
 from .events import (
     AttemptEnded,
     AttemptLost,
@@ -59,6 +60,8 @@ SILENT_S = 30.0
 """After so long without an answer from the executor its attempts are lost."""
 OVERTIME_S = 15.0
 """So long after its grace an attempt that has not ended is killed from here."""
+DISK_EVERY_S = 5.0
+"""How often a disk without room is looked at."""
 ENDED_AS = {"failed": "failed", "cancelled": "was cancelled"}
 TURNING = (Submitted, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
 """Events after which a new round is due."""
@@ -91,6 +94,7 @@ class Controller:
         self.last_instance: Instance | None = None
         self.decided_s = -float("inf")
         self._due = True
+        self.short_of_disk: str | None = None
         self.learning: Learning | None = None
         self.listeners: list[Callable[[float, Event], None]] = []
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
@@ -119,12 +123,22 @@ class Controller:
     def step(self) -> float:
         """One turn. Returns after how many seconds the next one is due if nothing happens before."""
         self.observe()
+        self._look_at_disk()
         self._stop_unwanted()
+        if self.short_of_disk is not None:
+            return DISK_EVERY_S
         if self._round_is_due():
             self.decide()
             self._stop_unwanted()
         self._start_claimed()
         return self._next_s()
+
+    def _look_at_disk(self) -> None:
+        """Note when there is no room for more starts, and when there is again."""
+        before, self.short_of_disk = self.short_of_disk, short_of_disk(self.settings)
+        if (before is None) != (self.short_of_disk is None):
+            self.record(Noted(text=self.short_of_disk or "the disk has room again; jobs are started again"))
+            self._due = True
 
     def observe(self) -> None:
         """Take in what is seen of nodes and attempts, and let go of those that have ended."""

@@ -16,7 +16,8 @@ from .state import State
 class Scene:
     """The state at `now_s` (Unix time), what is seen of nodes and attempts, and the last round with its instance.
 
-    `cluster` has what all nodes share. `objective` and `round_s` are those of the rounds.
+    `cluster` has what all nodes share. `objective` and `round_s` are those of the rounds. `short` is why nothing at all
+    is started, None where jobs are.
     """
 
     state: State
@@ -29,6 +30,7 @@ class Scene:
     round_s: float
     instance: Instance | None = None
     solution: RoundSolution | None = None
+    short: str | None = None
 
 
 def scene(controller: Controller) -> Scene:
@@ -40,6 +42,7 @@ def scene(controller: Controller) -> Scene:
         progress={key: seen.progress for key, seen in controller.observed.items() if seen.progress is not None},
         now_s=controller.clock.now_s(), objective=controller.settings.objective,
         round_s=float(controller.settings.length), instance=controller.last_instance, solution=controller.last_round,
+        short=controller.short_of_disk,
     )
 
 

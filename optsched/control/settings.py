@@ -178,7 +178,9 @@ class KueueSettings(Part):
 
 
 class Settings(Part):
-    """The whole file. `state` is the folder of journal and attempts, relative to the file.
+    """The whole file. `state` is the folder of journal and attempts, relative to the file; `outputs` is where the local
+    executor keeps what jobs print, `output_gib` how much of each stream on each node. Nothing is started while less
+    than `keep_free_gib` is free on their disks.
 
     A round is decided whenever something has changed, and at the latest `every` after the one before; `budget` is its
     wall clock. `length` is the time over which a round's options are valued. `grace` is how long a job may save, and
@@ -188,6 +190,9 @@ class Settings(Part):
     format: Literal["optsched-cluster/1"]
     name: str = "cluster"
     state: Path = Path("state")
+    outputs: Path | None = None
+    output_gib: float = Field(default=1.0, gt=0, le=1e6)
+    keep_free_gib: float = Field(default=0.25, ge=0, le=1e6)
     executor: str = "local"
     objective: str = "wct"
     solver: str = "price"
@@ -232,7 +237,8 @@ def read_settings(path: Path) -> Settings:
         )
         raise InputError(f"{path}: {faults}") from None
     _check(path, settings)
-    return settings.model_copy(update={"state": (path.parent / settings.state).absolute()})
+    outputs = None if settings.outputs is None else (path.parent / settings.outputs).absolute()
+    return settings.model_copy(update={"state": (path.parent / settings.state).absolute(), "outputs": outputs})
 
 
 def _check(path: Path, settings: Settings) -> None:

@@ -42,6 +42,9 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
     if job.id in state.claims:
         return _claimed(scene, job, seen)
     said = [f"{job.id} waits since {human(scene.now_s - _since_s(job))} with {human(job.left_s)} of work to do."]
+    if scene.short is not None:
+        facts["short"] = scene.short
+        said.append(f"No job is started now: {scene.short}.")
     said += _quota(scene, known, facts)
     room = RoomNow(scene)
     said += _free(scene, room, known, facts)

@@ -76,6 +76,8 @@ class Service:
         def submitted(controller: Controller) -> tuple[JobView, bool]:
             before = self._made_before(controller, caller, body)
             if before is None:
+                if controller.short_of_disk is not None:
+                    raise Refusal(503, f"no job is taken now: {controller.short_of_disk}")
                 name = body.name or self._new_name(controller, body)
                 if self._taken(controller, name):
                     raise Refusal(409, f"there is, or was, a job named {name!r}; choose another name")

@@ -333,6 +333,8 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float) -> str | None:
         return f"it comes after {', '.join(before[:3])}" + (f" and {len(before) - 3} more" if len(before) > 3 else "")
     if job.ready_s > now_s:
         return f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
+    if controller.short_of_disk is not None:
+        return controller.short_of_disk
     claim = controller.state.claims.get(job.id)
     if claim is not None:
         return f"its place on {', '.join(slot.node for slot in claim.placement[:3])} is being freed"

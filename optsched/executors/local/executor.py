@@ -14,7 +14,7 @@ from . import cgroups, processes
 from .attempt import KILL_NOW, LOOK, Attempt
 from .attempt_folder import keys
 from .gpus import LocalNode, driver_gpus, shares
-from .spec import Held, specification
+from .spec import Held, Kept, specification
 from .taking import take
 
 
@@ -24,11 +24,12 @@ class LocalExecutor:
     name = "local"
     title = "processes of this host"
 
-    def __init__(self, folder: Path, nodes: Sequence[LocalNode]) -> None:
-        """Take `folder` and the attempts that go on there.
+    def __init__(self, folder: Path, nodes: Sequence[LocalNode], kept: Kept | None = None) -> None:
+        """Take `folder` and the attempts that go on there; `kept` says what becomes of what they print.
 
         Raises InputError where the nodes cannot be had or another process has the folder.
         """
+        self._kept = kept or Kept()
         self._shares = shares(nodes)
         self._attempts_folder, self._mode, self._lock_fd = take(folder)
         self._lock = threading.RLock()
@@ -79,7 +80,7 @@ class LocalExecutor:
             ports={other.folder.spec["port"] for other in others if other.ended is None and other.folder.spec},
             beside=None if beside is None else {node["name"]: tuple(node["gpu_ids"]) for node in beside.folder.nodes},
         )
-        spec = specification(order, self._shares, held, self._groups, attempt.folder, self._boot)
+        spec = specification(order, self._shares, held, self._groups, attempt.folder, self._boot, self._kept)
         try:
             attempt.folder.prepare(spec, self._mode)
         except OSError as error:

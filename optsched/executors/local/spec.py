@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ...instance import Slot
-from ..base import Order, Refused
+from ..base import AttemptKey, Order, Refused
 from ..orders import account, check, told, told_on_node, user_record
 from .attempt_folder import AttemptFolder
 from .gpus import Share, free
+from .output import LIMIT_BYTES
 
 PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables that commands get from the executor's own environment; the rest may hold what is not theirs to know."""
@@ -29,6 +30,18 @@ class Held:
     beside: Mapping[str, tuple[str, ...]] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Where what commands print is kept, None for beside their records, and how much of each stream."""
+
+    folder: Path | None = None
+    limit_bytes: int = LIMIT_BYTES
+
+    def place(self, key: AttemptKey, node: str) -> str | None:
+        """The folder of a node's command, None for that of its records."""
+        return None if self.folder is None else str(self.folder / key.job / str(key.number) / node)
+
+
 def specification(
     order: Order,
     shares: Mapping[str, Share],
@@ -36,6 +49,7 @@ def specification(
     group_parents: Mapping[str, str],
     folder: AttemptFolder,
     boot: str,
+    kept: Kept,
 ) -> dict[str, Any]:
     """The record of an attempt to be started. Raises Refused."""
     check(order)
@@ -59,8 +73,10 @@ def specification(
         "port": port,
         "beside": None if order.beside is None else str(order.beside),
         "environment": environment,
+        "output_bytes": kept.limit_bytes,
         "nodes": [
-            _node(order, rank, shares.get(slot.node), held, group_parents, folder.path)
+            {**_node(order, rank, shares.get(slot.node), held, group_parents, folder.path),
+             "output": kept.place(order.key, slot.node)}
             for rank, slot in enumerate(order.placement)
         ],
     }
