@@ -11,6 +11,7 @@ from ..instance import Running
 from ..job import Job
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, unsaved_s
 from .log import place
+from .out_of_order import out_of
 from .present import as_running
 from .round_says import round_says
 from .scene import Scene
@@ -61,6 +62,10 @@ def explain_job(scene: Scene, job_id: str, *, names: bool = False) -> Answer:
                  f"{human(scene.now_s - attempt.intended_s)}; it has not been seen running yet."]
     else:
         says += _running(scene, job, attempt, facts, names)
+        broken = out_of(scene.state, attempt)
+        if broken:
+            facts["out"] = list(broken)
+            says.append(f"Of what it runs on is out of order: {', '.join(broken)}; nobody stops it for that.")
     facts["attempts"] = [_numbers(one) for one in job.attempts]
     return Answer(job=job_id, status=job.status, sentences=tuple(says), facts=facts)
 

@@ -74,7 +74,8 @@ def sentence(event: Event) -> str | None:
             return f"{event.job}: attempt {event.number} {_end(event)}"
         case NodeSeen():
             state = "is usable" if event.usable else f"takes no jobs: {event.reason}"
-            return f"node {event.node} {state}"
+            out = f"; out of order: {', '.join(event.out)}" if event.out else ""
+            return f"node {event.node} {state}{out}"
         case Noted():
             return event.text
     return None

@@ -11,6 +11,7 @@ from ..job import Job, Mode
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
 from ..profile import Profile
 from .learned import learned
+from .out_of_order import idle_out
 from .state import Attempt, LiveJob, State
 from .work_left import work_left_s
 
@@ -65,6 +66,7 @@ def present(
     for name, (gpus, cpus) in claimed.items():
         held = taken.setdefault(name, [0, 0])
         held[0], held[1] = max(held[0], gpus), max(held[1], cpus)
+    _leave_out(state, statuses, running, taken)
     _close(statuses, running, taken)
     blocked = tuple(
         (Slot(node=name, gpus=gpus, cpus=cpus),)
@@ -156,6 +158,19 @@ def _add(into: dict[str, list[int]], placement: Placement) -> None:
         held = into.setdefault(slot.node, [0, 0])
         held[0] += slot.gpus
         held[1] += slot.cpus
+
+
+def _leave_out(
+    state: State, statuses: Sequence[NodeStatus], running: list[Running], taken: dict[str, list[int]]
+) -> None:
+    """Block GPUs that are out."""
+    held: dict[str, list[int]] = {}
+    for entry in running:
+        _add(held, entry.placement)
+    for node in (status.node for status in statuses if status.out):
+        used = held.get(node.name, [0, 0])[0] + taken.get(node.name, [0, 0])[0]
+        out = idle_out(state, node.name, node.gpus - used)
+        _add(taken, (Slot(node=node.name, gpus=out),) if out else ())
 
 
 def _close(statuses: Sequence[NodeStatus], running: list[Running], taken: dict[str, list[int]]) -> None:

@@ -9,6 +9,7 @@ from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..instance import Instance, Placement, Slot
 from ..round.plan import RoundSolution
 from .controller import Controller
+from .out_of_order import idle_out
 from .state import State
 
 
@@ -88,6 +89,10 @@ def blocked_at(state: State, instance: Instance, solution: RoundSolution) -> tup
         if node.name in state.nodes and not state.nodes[node.name].usable:
             gpus, cpus = kept.get(node.name, [0, 0])
             taken[node.name] = [node.gpus - gpus, max(0, (node.cpus or 0) - cpus)]
+        elif node.name in state.nodes:
+            free = node.gpus - kept.get(node.name, [0, 0])[0] - taken.get(node.name, [0, 0])[0]
+            out = idle_out(state, node.name, free)
+            _add(taken, [Slot(node=node.name, gpus=out)] if out else [])
     return tuple(
         (Slot(node=name, gpus=gpus, cpus=cpus),)
         for name, (gpus, cpus) in sorted((one for one in taken.items() if one[0] in order), key=lambda x: order[x[0]])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..cluster import Cluster, Tenant
+from ..cluster import Cluster, Node, Tenant
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..instance import Instance, Running, Suspended
 from ..job import Job
@@ -12,6 +12,7 @@ from ..plan import Decision
 from ..round.plan import JobRound
 from ..round.verify import verify_round
 from .events import Claim
+from .out_of_order import idle_out
 from .present import LEAST_WORK_S, as_running, as_waiting, may_start, ran_before
 from .state import State
 
@@ -39,7 +40,7 @@ def starts(
     ]
     if not wanted:
         return []
-    nodes = {status.node.name: status.node for status in statuses}
+    nodes = {status.node.name: _in_order(state, status) for status in statuses}
     jobs: list[Job] = []
     running: list[Running] = []
     suspended: list[Suspended] = []
@@ -69,3 +70,12 @@ def starts(
             going_on.append(begun)
             found.append(Start(claim, placed_rate(instance, instance.job[claim.job], claim.mode, claim.placement)))
     return found
+
+
+def _in_order(state: State, status: NodeStatus) -> Node:
+    """The node without GPUs that are out and that nobody holds."""
+    node = status.node
+    if not status.out:
+        return node
+    held = sum(slot.gpus for one in state.live_attempts() for slot in one.placement if slot.node == node.name)
+    return replace(node, gpus=node.gpus - idle_out(state, node.name, node.gpus - held))

@@ -123,11 +123,13 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """A node as the executor finds it: `usable` unless it is down or drained, for the reason given."""
+    """A node as the executor finds it: `usable` unless it is down or drained, for the reason given. `out` are ids of
+    GPUs of it that cannot be used any more, while it goes on with the others."""
 
     node: Node
     usable: bool = True
     reason: str | None = None
+    out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -226,7 +226,7 @@ class Service:
                     name=node.name, gpu_type=node.gpu_type, gpus=node.gpus,
                     gpus_in_use=sum(holder.gpus for holder in held.get(node.name, ())),
                     gpu_memory_gib=node.gpu_memory_gib, cpus=node.cpus, memory_gib=node.memory_gib, rack=node.rack,
-                    usable=status.usable, reason=status.reason, holders=tuple(held.get(node.name, ())),
+                    usable=status.usable, reason=status.reason, out=status.out, holders=tuple(held.get(node.name, ())),
                 )
                 for status in controller.statuses for node in (status.node,)
             ))

@@ -6,6 +6,7 @@ from typing import Any
 from ...executors.base import Observation, Progress
 from ..controller import Controller
 from ..journal import RoundEntry
+from ..out_of_order import out_of
 from ..state import FINISHED, Attempt, LiveJob, Status
 from ..work_left import work_left_s
 
@@ -106,7 +107,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """One node, what of it is in use, and by whom."""
+    """One node, what of it is in use, and by whom; `out` are its GPUs that cannot be used any more."""
 
     name: str
     gpu_type: str | None
@@ -118,6 +119,7 @@ class NodeView:
     rack: str | None
     usable: bool
     reason: str | None
+    out: tuple[str, ...]
     holders: tuple[Holder, ...]
 
 
@@ -324,7 +326,9 @@ def reason_of(controller: Controller, job: LiveJob, now_s: float) -> str | None:
             return live.lost
         if live.leaving:
             return live.killed or job.cancelled or job.held or f"it is asked to stop ({live.stop_why})"
-        return job.cancelled or job.held
+        broken = out_of(controller.state, live)
+        told = f"of what it runs on is out of order: {', '.join(broken)}" if broken else None
+        return job.cancelled or job.held or told
     if job.held is not None:
         return job.held
     jobs = controller.state.jobs
