@@ -266,7 +266,8 @@ def _state(controller: Controller) -> StateView:
         cluster=controller.settings.name, version=__version__, now_s=controller.clock.now_s(),
         objective=controller.settings.objective, nodes=len(statuses),
         nodes_usable=sum(status.usable for status in statuses), gpus=sum(status.node.gpus for status in statuses),
-        gpus_usable=sum(status.node.gpus for status in statuses if status.usable), gpus_in_use=in_use,
+        gpus_usable=sum(status.node.gpus - len(status.out) for status in statuses if status.usable),
+        gpus_in_use=in_use,
         queued=counts.get("waiting", 0), jobs=dict(sorted(counts.items())), finished=len(state.jobs) - len(state.open),
         round=last,
         prices=tuple(
