@@ -337,7 +337,7 @@ class Controller:
             key=attempt.key, placement=placement, argv=submission.argv, directory=submission.directory,
             environment=submission.environment, memory_gib=memory_of(submission.job, attempt.mode, placement),
             checkpoint_directory=str(self.checkpoints(attempt.key.job)), user=submission.user_id,
-            origin=submission.origin,
+            origin=submission.origin, output_bytes=round(self.settings.output_gib * 2**30),
             image=submission.image,
         )
 

@@ -179,8 +179,8 @@ class KueueSettings(Part):
 
 class Settings(Part):
     """The whole file. `state` is the folder of journal and attempts, relative to the file; `outputs` is where the local
-    executor keeps what jobs print, `output_gib` how much of each stream on each node. Nothing is started while less
-    than `keep_free_gib` is free on their disks.
+    executor keeps what jobs print, `output_gib` how much is kept of each stream on each node. Nothing is started while
+    less than `keep_free_gib` is free on their disks.
 
     A round is decided whenever something has changed, and at the latest `every` after the one before; `budget` is its
     wall clock. `length` is the time over which a round's options are valued. `grace` is how long a job may save, and

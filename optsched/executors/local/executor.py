@@ -15,7 +15,7 @@ from .attempt import KILL_NOW, LOOK, Attempt
 from .attempt_folder import keys
 from .driver import Driver
 from .gpus import LocalNode, shares
-from .spec import Held, Kept, specification
+from .spec import Held, specification
 from .taking import take
 
 
@@ -25,12 +25,12 @@ class LocalExecutor:
     name = "local"
     title = "processes of this host"
 
-    def __init__(self, folder: Path, nodes: Sequence[LocalNode], kept: Kept | None = None) -> None:
-        """Take `folder` and the attempts that go on there; `kept` says what becomes of what they print.
+    def __init__(self, folder: Path, nodes: Sequence[LocalNode], outputs: Path | None = None) -> None:
+        """Take `folder` and the attempts that go on there; what they print is kept below `outputs`, or there too.
 
         Raises InputError where the nodes cannot be had or another process has the folder.
         """
-        self._kept = kept or Kept()
+        self._outputs = outputs
         self._driver = Driver()
         self._out: dict[str, tuple[str, ...]] = {}
         known = records.read(str(folder / "gpus.json")) or {}
@@ -91,7 +91,7 @@ class LocalExecutor:
             ports={other.folder.spec["port"] for other in others if other.ended is None and other.folder.spec},
             beside=None if beside is None else {node["name"]: tuple(node["gpu_ids"]) for node in beside.folder.nodes},
         )
-        spec = specification(order, self._shares, held, self._groups, attempt.folder, self._boot, self._kept)
+        spec = specification(order, self._shares, held, self._groups, attempt.folder, self._boot, self._outputs)
         try:
             attempt.folder.prepare(spec, self._mode)
         except OSError as error:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from ...errors import InputError
 from .executor import LocalExecutor
 from .gpus import LocalNode
-from .spec import Kept
 
 if TYPE_CHECKING:
     from ...control.settings import Settings
@@ -23,6 +22,5 @@ def open_local(settings: "Settings") -> LocalExecutor:
             raise InputError(
                 f"outputs: {settings.outputs} cannot be made: {error.strerror}; name a folder that can be written"
             ) from None
-    kept = Kept(folder=settings.outputs, limit_bytes=round(settings.output_gib * 2**30))
     nodes = [LocalNode(node=node, emulate=part.emulate) for part in settings.nodes for node in part.nodes()]
-    return LocalExecutor(settings.state, nodes, kept)
+    return LocalExecutor(settings.state, nodes, settings.outputs)

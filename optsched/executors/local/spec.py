@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...instance import Slot
-from ..base import AttemptKey, Order, Refused
+from ..base import Order, Refused
 from ..orders import account, check, told, told_on_node, user_record
 from .attempt_folder import AttemptFolder
 from .gpus import Share, free
-from .output import LIMIT_BYTES
 
 PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables that commands get from the executor's own environment; the rest may hold what is not theirs to know."""
@@ -30,18 +29,6 @@ class Held:
     beside: Mapping[str, tuple[str, ...]] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """Where what commands print is kept, None for beside their records, and how much of each stream."""
-
-    folder: Path | None = None
-    limit_bytes: int = LIMIT_BYTES
-
-    def place(self, key: AttemptKey, node: str) -> str | None:
-        """The folder of a node's command, None for that of its records."""
-        return None if self.folder is None else str(self.folder / key.job / str(key.number) / node)
-
-
 def specification(
     order: Order,
     shares: Mapping[str, Share],
@@ -49,9 +36,10 @@ def specification(
     group_parents: Mapping[str, str],
     folder: AttemptFolder,
     boot: str,
-    kept: Kept,
+    outputs: Path | None,
 ) -> dict[str, Any]:
-    """The record of an attempt to be started. Raises Refused."""
+    """The record of an attempt to be started, whose output is kept below `outputs`, None for beside its records. Raises
+    Refused."""
     check(order)
     user = user_record(order.user)
     names = [slot.node for slot in order.placement]
@@ -73,10 +61,10 @@ def specification(
         "port": port,
         "beside": None if order.beside is None else str(order.beside),
         "environment": environment,
-        "output_bytes": kept.limit_bytes,
+        "output_bytes": order.output_bytes,
         "nodes": [
             {**_node(order, rank, shares.get(slot.node), held, group_parents, folder.path),
-             "output": kept.place(order.key, slot.node)}
+             "output": None if outputs is None else str(outputs / order.key.job / str(order.key.number) / slot.node)}
             for rank, slot in enumerate(order.placement)
         ],
     }
