@@ -139,6 +139,9 @@ def check_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> No
         need(all(slot.gpus == 0 and slot.cpus == mode.cpus for slot in segment.placement), "cores")
         return
     need(sum(slot.gpus for slot in segment.placement) == mode.gpus, "gang")
+    if mode.gpus and job.max_nodes:
+        need(job.min_nodes <= len(segment.placement) <= job.max_nodes, "nodes")
+        need(all(slot.gpus * len(segment.placement) == mode.gpus for slot in segment.placement), "nodes")
     need(len({node.gpu_type for node in nodes}) == 1, "one type")
     for slot, node in zip(segment.placement, nodes, strict=True):
         need(slot.gpus > 0 and slot.cpus == slot.gpus * mode.cpus_per_gpu, "slot")

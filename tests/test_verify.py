@@ -69,7 +69,7 @@ def bent(draw: st.DrawFn) -> tuple[Instance, Plan]:
 
 @st.composite
 def bent_instance(draw: st.DrawFn, instance: Instance) -> Instance:
-    what = draw(st.sampled_from(["node", "job", "profile", "setup", "limits"]))
+    what = draw(st.sampled_from(["node", "job", "nodes", "profile", "setup", "limits"]))
     if what == "node" and instance.cluster.nodes:
         changed = list(instance.cluster.nodes)
         n = draw(st.integers(0, len(changed) - 1))
@@ -88,6 +88,9 @@ def bent_instance(draw: st.DrawFn, instance: Instance) -> Instance:
     if what == "job":
         jobs[j] = replace(jobs[j], preemptible=draw(st.booleans()), min_run_s=draw(st.sampled_from([0.0, 5.0, 30.0])),
                           max_preemptions=draw(st.sampled_from([None, 0, 1, 2])))
+    elif what == "nodes":
+        least = draw(st.integers(1, 2))
+        jobs[j] = replace(jobs[j], min_nodes=least, max_nodes=draw(st.integers(least, 3)))
     elif what == "profile":
         jobs[j] = replace(jobs[j], profile=replace(
             jobs[j].profile, checkpoint_s=draw(st.sampled_from([0.0, 2.0, 4.0])),

@@ -36,6 +36,7 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
     """
     import json
     import signal
+    import sys
 
     from ..control.api.place import TOKEN
     from ..control.api.server import read_token, serve
@@ -69,7 +70,7 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
             )
         if web and not quiet:
             page = f"dashboard: {server.url}/#"
-            if click.get_text_stream("stderr" if as_json else "stdout").isatty():
+            if (sys.stderr if as_json else sys.stdout).isatty():
                 click.echo(page + read_token(settings.state / TOKEN), err=as_json)
             else:  # a log, which others may read
                 click.echo(f"{page}TOKEN, with the text of {settings.state / TOKEN} as TOKEN", err=as_json)

@@ -134,6 +134,8 @@ def nodes_table(nodes: list[dict[str, Any]]) -> "Table":
         names = [f"{one['job'] or 'another user'} ({one['gpus']})" for one in node["holders"]]
         if not node["usable"]:
             names.insert(0, f"takes no jobs: {node['reason'] or 'drained'}")
+        if node["out"]:
+            names.insert(0, f"out of order: {', '.join(node['out'])}")
         found.add_row(node["name"], node["gpu_type"] or "-", f"{node['gpus_in_use']} of {node['gpus']}",
                       ", ".join(names) or "-")
     return found

@@ -30,6 +30,7 @@ from ..round.files import dump_round
 from ..round.plan import RoundSolution
 from .arrivals import Intake
 from .clock import Clock
+from .disk import short_of_disk
 from .events import (
     AttemptEnded,
     AttemptLost,
@@ -77,6 +78,8 @@ MOST_SAID = 300
 """Characters of what is said of a bug."""
 OVERTIME_S = 15.0
 """So long after its grace an attempt that has not ended is killed from here."""
+DISK_EVERY_S = 5.0
+"""How often a disk without room is looked at."""
 ENDED_AS = {"failed": "failed", "cancelled": "was cancelled"}
 TURNING = (Submitted, Changed, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
 """Events after which a new round is due."""
@@ -122,6 +125,7 @@ class Controller:
         self.reserving = Reserving()
         self.decided_s = -float("inf")
         self._due = True
+        self.short_of_disk: str | None = None
         self.learning: Learning | None = None
         self.listeners: list[Callable[[float, Event], None]] = []
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
@@ -174,7 +178,11 @@ class Controller:
         self.journal.check_there()
         self._begun_s = time.monotonic()
         self.look()
+        self._part("looking at the disk", self._look_at_disk)
         self._part("stopping attempts", self._stop_unwanted)
+        if self.short_of_disk is not None:
+            self._part("dropping what is old", lambda: self.retention.take_turn(self))
+            return DISK_EVERY_S
         if self._round_is_due():
             self._part("deciding a round", self.decide)
             self._part("stopping attempts", self._stop_unwanted)
@@ -212,6 +220,13 @@ class Controller:
         self.bug(what, error)
         if before is None or before.said != said:
             self.record(Noted(text=said))
+
+    def _look_at_disk(self) -> None:
+        """Note when there is no room for more starts, and when there is again."""
+        before, self.short_of_disk = self.short_of_disk, short_of_disk(self.settings)
+        if (before is None) != (self.short_of_disk is None):
+            self.record(Noted(text=self.short_of_disk or "the disk has room again; jobs are started again"))
+            self._due = True
 
     def observe(self) -> None:
         """Take in what is seen of nodes and attempts, and let go of those that have ended."""
@@ -596,7 +611,7 @@ class Controller:
             key=attempt.key, placement=placement, argv=submission.argv, directory=submission.directory,
             environment=submission.environment, memory_gib=memory_of(submission.job, attempt.mode, placement),
             checkpoint_directory=str(self.checkpoints(attempt.key.job)), user=submission.user_id,
-            origin=submission.origin,
+            origin=submission.origin, output_bytes=round(self.settings.output_gib * 2**30),
             image=submission.image,
         )
 

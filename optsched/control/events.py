@@ -188,11 +188,12 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
-    """A node came, or became usable or unusable."""
+    """A node came, or became usable or unusable; `out` are its GPUs that cannot be used."""
 
     node: str
     usable: bool
     reason: str | None = None
+    out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

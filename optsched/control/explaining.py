@@ -12,6 +12,7 @@ from ..job import Job
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, unsaved_s
 from .learned import NEVER_S
 from .log import place
+from .out_of_order import out_of
 from .present import as_running, guarded
 from .round_says import round_says
 from .scene import Scene
@@ -65,6 +66,10 @@ def explain_job(scene: Scene, job_id: str, *, names: bool = False) -> Answer:
                  f"{f': {waits}' if waits else ''}."]
     else:
         says += _running(scene, job, attempt, facts, names)
+        broken = out_of(scene.state, attempt)
+        if broken:
+            facts["out"] = list(broken)
+            says.append(f"Of what it runs on is out of order: {', '.join(broken)}; nobody stops it for that.")
     facts["attempts"] = [_numbers(one) for one in job.attempts]
     return Answer(job=job_id, status=job.status, sentences=tuple(says), facts=facts)
 

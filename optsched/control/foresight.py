@@ -7,6 +7,7 @@ from ..cluster import Node
 from ..errors import InputError
 from ..instance import Instance, Placement, Running, Suspended
 from ..job import Job
+from .out_of_order import idle_out
 from .present import LEAST_WORK_S, as_running, as_waiting, guarded, ran_before
 from .scene import Scene
 from .state import LiveJob
@@ -144,7 +145,8 @@ def _nodes(scene: Scene, running: list[Running]) -> tuple[Node, ...]:
     for status in scene.statuses:
         node = status.node
         if status.usable:
-            found.append(node)
+            gpus = held.get(node.name, [0, 0])[0]
+            found.append(replace(node, gpus=node.gpus - idle_out(scene.state, node.name, node.gpus - gpus)))
         elif node.name in held:
             gpus, cpus = held[node.name]
             found.append(replace(node, gpus=gpus, cpus=cpus if node.cpus is not None else None))

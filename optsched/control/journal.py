@@ -49,6 +49,8 @@ one to the next."""
 BUSY_S = 5.0
 """How long to wait for a reader that holds the file."""
 
+ROOM_BYTES = 8 << 20
+"""So much is kept for events when the disk is full. The log beside the file has once been as long, and stays so."""
 
 Row = tuple[int, float, str, str, str]
 """Number, time, kind, body and hash of an event."""
@@ -99,7 +101,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.path, self._read_only = path, read_only
+        self.path, self._read_only, self._keeps_room = path, read_only, False
         with self._faults("opened"):
             if read_only:
                 if not path.exists():
@@ -163,6 +165,8 @@ class Journal:
             )
             self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
         self._written(rows)
+        if self._keeps_room:
+            self.keep_room()  # rounds use it up
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Events in order, those after number `after`; each is checked against its hash, and what
@@ -363,6 +367,27 @@ class Journal:
         """The number of the last round, 0 where there is none."""
         with self._faults("read"):
             return int(self._file.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0])
+
+    def keep_room(self) -> None:
+        """Have room in the file itself from now on: events can be written where the disk has become full.
+
+        Nothing is taken where there is little room now: the log beside the file becomes as long.
+        """
+        self._keeps_room = True
+        with self._faults("read"):
+            free = self._file.execute("PRAGMA freelist_count").fetchone()[0]
+            page_bytes = self._file.execute("PRAGMA page_size").fetchone()[0]
+            disk = os.statvfs(self.path.parent)
+        if free * page_bytes >= ROOM_BYTES // 2 or disk.f_bavail * disk.f_frsize < 4 * ROOM_BYTES:
+            return
+        try:
+            with self._transaction():
+                self._file.execute("CREATE TABLE IF NOT EXISTS room (taken BLOB NOT NULL)")
+                self._file.execute("INSERT INTO room VALUES (zeroblob(?))", (ROOM_BYTES,))
+            self._file.execute("PRAGMA wal_checkpoint(FULL)")  # only what is in the file has its place on the disk
+            self._file.execute("DELETE FROM room")
+        except sqlite3.OperationalError:  # what cannot be written is told when something has to be
+            return
 
     def close(self) -> None:
         """Close the file."""

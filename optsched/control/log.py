@@ -110,7 +110,8 @@ def sentence(event: Event) -> str | None:
         case NodeSeen():
             why = f": {event.reason}" if event.reason else ""
             state = f"{'is usable' if event.usable else 'takes no jobs'}{why}"
-            return f"node {event.node} {state}"
+            out = f"; out of order: {', '.join(event.out)}" if event.out else ""
+            return f"node {event.node} {state}{out}"
         case Pruned():
             counts = f"{event.jobs} jobs, {event.rounds} rounds, {event.events} events"
             return f"dropped of the past: {counts}"

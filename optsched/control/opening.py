@@ -54,6 +54,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
                 )
                 controller.learning = learning
                 controller.listeners.append(learning.heard)
+                journal.keep_room()
                 controller.record(ControllerStarted(version=__version__, pid=os.getpid()))
                 yield controller
             finally:

@@ -12,6 +12,7 @@ from ..job import Job, Mode
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
 from ..profile import Profile
 from .learned import NEVER_S, learned
+from .out_of_order import idle_out
 from .state import Attempt, LiveJob, State
 from .work_left import work_left_s
 
@@ -88,6 +89,7 @@ def present(
         held[0], held[1] = max(held[0], gpus), max(held[1], cpus)
     for placement in (*strangers, *(one.live.placement for one in aside if one.live is not None)):
         _add(taken, placement)
+    _leave_out(state, statuses, running, taken)
     _close(statuses, running, taken)
     _cut(nodes, running, taken)
     blocked = tuple(
@@ -241,6 +243,19 @@ def _cut(nodes: Sequence[Node], running: list[Running], taken: dict[str, list[in
             taken[node.name][0] = max(0, min(taken[node.name][0], node.gpus - gpus))
             if node.cpus is not None:
                 taken[node.name][1] = max(0, min(taken[node.name][1], node.cpus - cpus))
+
+
+def _leave_out(
+    state: State, statuses: Sequence[NodeStatus], running: list[Running], taken: dict[str, list[int]]
+) -> None:
+    """Block GPUs that are out."""
+    held: dict[str, list[int]] = {}
+    for entry in running:
+        _add(held, entry.placement)
+    for node in (status.node for status in statuses if status.out):
+        used = held.get(node.name, [0, 0])[0] + taken.get(node.name, [0, 0])[0]
+        out = idle_out(state, node.name, node.gpus - used)
+        _add(taken, (Slot(node=node.name, gpus=out),) if out else ())
 
 
 def _close(statuses: Sequence[NodeStatus], running: list[Running], taken: dict[str, list[int]]) -> None:

@@ -81,9 +81,10 @@ class Retention:
 
     def _drop_outputs(self, controller: "Controller", names: list[str]) -> None:
         """Remove what finished jobs printed; checkpoints are their users'."""
-        attempts = controller.settings.state / "attempts"
+        settings = controller.settings
+        kept = [settings.attempts / "attempts", *filter(None, [settings.outputs])]
         seen = {key.job for key in controller.observed}
-        there = (attempts / name for name in names if name not in seen)
+        there = (folder / name for name in names if name not in seen for folder in kept)
         for folder in [one for one in there if one.is_dir() and not one.is_symlink()][
             :MOST_FOLDERS
         ]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ..cluster import Node
 from ..modes import Option
+from .out_of_order import idle_out
 from .present import as_running
 from .scene import Scene
 
@@ -44,6 +45,8 @@ class RoomNow:
             for slot in claim.placement:
                 if slot.node in self._free:
                     self._free[slot.node] -= slot.gpus
+        for name, gpus in self._free.items():
+            self._free[name] = gpus - idle_out(scene.state, name, max(0, gpus))
         self._coming.sort()
 
     def free(self, able: Sequence[Option]) -> Free:

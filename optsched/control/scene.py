@@ -9,6 +9,7 @@ from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..instance import Instance, Placement, Slot
 from ..round.plan import RoundSolution
 from .controller import Controller
+from .out_of_order import idle_out
 from .state import State
 
 
@@ -18,7 +19,8 @@ class Scene:
 
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and was decided without
     the jobs of `left_out`, each with the reason. `objective`, `round_s` and `preempt_unsaved` are those of the rounds.
-    `said` is what the cluster manager says of attempts that it does not start yet.
+    `said` is what the cluster manager says of attempts that it does not start yet, `short` why nothing at all is
+    started, None where jobs are.
     """
 
     state: State
@@ -35,6 +37,7 @@ class Scene:
     solution: RoundSolution | None = None
     blocked: tuple[Placement, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    short: str | None = None
 
 
 def scene(controller: Controller) -> Scene:
@@ -49,6 +52,7 @@ def scene(controller: Controller) -> Scene:
         round_s=float(controller.settings.length), preempt_unsaved=controller.settings.preempt_unsaved,
         instance=controller.last_instance, solution=controller.last_round,
         blocked=controller.blocked, left_out=dict(controller.left_out),
+        short=controller.short_of_disk,
     )
 
 
@@ -94,6 +98,10 @@ def blocked_at(state: State, instance: Instance, solution: RoundSolution) -> tup
         if node.name in state.nodes and not state.nodes[node.name].usable:
             gpus, cpus = kept.get(node.name, [0, 0])
             taken[node.name] = [node.gpus - gpus, max(0, (node.cpus or 0) - cpus)]
+        elif node.name in state.nodes:
+            free = node.gpus - kept.get(node.name, [0, 0])[0] - taken.get(node.name, [0, 0])[0]
+            out = idle_out(state, node.name, free)
+            _add(taken, [Slot(node=node.name, gpus=out)] if out else [])
     return tuple(
         (Slot(node=name, gpus=gpus, cpus=cpus),)
         for name, (gpus, cpus) in sorted((one for one in taken.items() if one[0] in order), key=lambda x: order[x[0]])

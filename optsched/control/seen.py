@@ -47,8 +47,12 @@ def node_news(state: State, statuses: Sequence[NodeStatus]) -> Iterator[NodeSeen
     there = {status.node.name: status for status in statuses}
     for name, status in there.items():
         known = state.nodes.get(name)
-        if known is None or (known.usable, known.reason) != (status.usable, _text(status.reason)):
-            yield NodeSeen(node=name, usable=status.usable, reason=_text(status.reason))
+        if known is None or (known.usable, known.reason, known.out) != (
+            status.usable, _text(status.reason), status.out
+        ):
+            yield NodeSeen(
+                node=name, usable=status.usable, reason=_text(status.reason), out=status.out
+            )
     for name, known in state.nodes.items():
         if name not in there and (known.usable or known.reason != GONE):
             yield NodeSeen(node=name, usable=False, reason=GONE)

@@ -219,7 +219,9 @@ class KueueSettings(Part):
 
 class Settings(Part):
     """The whole file. `state` is the folder of the journal, on a disk of this host; `shared` is the one
-    that all nodes see, with attempts and checkpoints, `state` without it. Both are relative to the file.
+    that all nodes see, with attempts and checkpoints, `state` without it; `outputs` is where the local
+    executor keeps what jobs print, `output_gib` how much is kept of each stream on each node. Nothing is started while
+    less than `keep_free_gib` is free on their disks. All three are relative to the file.
 
     A round is decided whenever something has changed, and at the latest `every` after the one before; `budget` is its
     wall clock. `length` is the time over which a round's options are valued. `grace` is how long a job may save, and
@@ -231,6 +233,9 @@ class Settings(Part):
     name: str = "cluster"
     state: Path = Path("state")
     shared: Path | None = None
+    outputs: Path | None = None
+    output_gib: float = Field(default=1.0, gt=0, le=1e6)
+    keep_free_gib: float = Field(default=0.25, ge=0, le=1e6)
     executor: str = "local"
     objective: str = "wct"
     solver: str = "price"
@@ -282,7 +287,7 @@ def read_settings(path: Path) -> Settings:
         )
         raise InputError(f"{path}: {faults}") from None
     _check(path, settings)
-    folders = {"state": settings.state, "shared": settings.shared}
+    folders = {"state": settings.state, "shared": settings.shared, "outputs": settings.outputs}
     return settings.model_copy(update={
         name: (path.parent / folder).absolute() for name, folder in folders.items()
         if folder is not None

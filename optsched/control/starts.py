@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..cluster import Cluster, Tenant
+from ..cluster import Cluster, Node, Tenant
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..instance import Instance, Placement, Running, Suspended
 from ..job import Job
@@ -11,6 +11,7 @@ from ..physics import placed_rate
 from ..round.plan import JobRound
 from ..round.verify import verify_round
 from .events import Claim
+from .out_of_order import idle_out
 from .present import LEAST_WORK_S, as_running, as_waiting, may_start, ran_before
 from .state import State
 
@@ -56,7 +57,7 @@ def starts(
             suspended.append(Suspended(job=claim.job, remaining_s=max(LEAST_WORK_S, live_job.left_s)))
     instance = Instance(
         now_s=now_s,
-        cluster=replace(cluster, nodes=tuple(status.node for status in statuses)),
+        cluster=replace(cluster, nodes=tuple(_in_order(state, status) for status in statuses)),
         tenants=tenants,
         jobs=tuple(jobs),
         running=tuple(running),
@@ -97,3 +98,12 @@ def starts(
 
     begin(wanted)
     return found
+
+
+def _in_order(state: State, status: NodeStatus) -> Node:
+    """The node without GPUs that are out and that nobody holds."""
+    node = status.node
+    if not status.out:
+        return node
+    held = sum(slot.gpus for one in state.live_attempts() for slot in one.placement if slot.node == node.name)
+    return replace(node, gpus=node.gpus - idle_out(state, node.name, node.gpus - held))

@@ -51,6 +51,9 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
     if bar is not None:
         facts["bar"] = bar.why
         said.append(f"{bar.why[0].upper()}{bar.why[1:]}.")
+    if scene.short is not None:
+        facts["short"] = scene.short
+        said.append(f"No job is started now: {scene.short}.")
     room = RoomNow(scene)
     said += _free(scene, room, known, facts)
     said += round_says(scene, job, facts, names)

@@ -48,11 +48,11 @@ class Order:
     rank 0 reports its steps), OPTSCHED_NODES (names, comma between), OPTSCHED_NODE_COUNT, OPTSCHED_NODE,
     OPTSCHED_NODE_RANK, OPTSCHED_GPUS_PER_NODE, CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS where cores are given,
     MASTER_ADDR and MASTER_PORT for more than one node. `memory_gib` is what it takes of each node's memory, in the
-    order of `placement`, 0 for no limit. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own.
-    `user` is the user id whose process it is, None for that of the executor. `image` is the container image to run
-    it in, None for the site's; an executor without containers refuses one. `origin` is that of a job which the
-    manager has already (`Arrival`): then that job runs, as it was given to the manager, and no command or
-    environment of this order.
+    order of `placement`, 0 for no limit. `output_bytes` is how much is kept of each stream that it prints on each
+    node. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own. `user` is the user id whose
+    process it is, None for that of the executor. `image` is the container image to run it in, None for the site's;
+    an executor without containers refuses one. `origin` is that of a job which the manager has already (`Arrival`):
+    then that job runs, as it was given to the manager, and no command or environment of this order.
     """
 
     key: AttemptKey
@@ -62,6 +62,7 @@ class Order:
     environment: Mapping[str, str] = field(default_factory=dict)
     memory_gib: tuple[float, ...] = ()
     checkpoint_directory: str = ""
+    output_bytes: int = 1 << 30
     beside: AttemptKey | None = None
     user: int | None = None
     image: str | None = None
@@ -156,12 +157,14 @@ class Observation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
     """A node as the executor finds it: `usable` unless it is down, drained or reserved, for the reason given. `whole`
-    is set where `node` is less than what there is, because the manager has given the rest to others."""
+    is set where `node` is less than what there is, because the manager has given the rest to others. `out` are ids of
+    GPUs of it that cannot be used any more, while it goes on with the others."""
 
     node: Node
     usable: bool = True
     reason: str | None = None
     whole: Node | None = None
+    out: tuple[str, ...] = ()
 
     @property
     def hardware(self) -> Node:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import local
 
-LOCAL = ("cgroups", "command", "memory", "processes", "records", "supervisor")
+LOCAL = ("cgroups", "command", "memory", "output", "processes", "records", "supervisor")
 """Files of the local executor that supervise a command wherever it runs."""
 
 

@@ -257,7 +257,8 @@ class Nodes:
         """On as few nodes as possible, the emptiest first, or on what is left of nodes in use."""
         counts = node_counts(job, pattern.gpus)
         if counts is not None:
-            return next((held for n in counts if (held := self._evenly(pattern, job, rack, n)) is not None), None)
+            placed = (self._evenly(pattern, job, rack, n) for n in counts)
+            return next((one for one in placed if one is not None), None)
         mode, memory_per_gpu = pattern.option.mode, job.profile.memory_gib_per_gpu
         want, each = mode.gpus, mode.cpus_per_gpu
         classes = [c for c in self._model.classes if c.bit & pattern.classes]

@@ -30,12 +30,15 @@ def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
 class Host:
     """An executor with two nodes of four emulated GPUs, and a job or two on it."""
 
-    def __init__(self, folder: Path, nodes: Sequence[LocalNode] | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, nodes: Sequence[LocalNode] | None = None, outputs: Path | None = None
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.outputs = folder, outputs
         self.nodes = nodes or [
             LocalNode(node=Node(name=name, gpu_type="a100", gpus=4, cpus=64), emulate=True) for name in ("n0", "n1")
         ]
-        self.executor = LocalExecutor(folder, self.nodes)
+        self.executor = LocalExecutor(folder, self.nodes, outputs)
 
     def order(self, job: str, *argv: str, nodes: Sequence[str] = ("n0",), gpus: int = 1, **more: Any) -> Order:
         placement = tuple(Slot(node=node, gpus=gpus, cpus=1) for node in nodes)
@@ -72,7 +75,7 @@ class Host:
     def restart(self) -> None:
         """As a controller that was stopped and started again."""
         self.executor.close()
-        self.executor = LocalExecutor(self.folder, self.nodes)
+        self.executor = LocalExecutor(self.folder, self.nodes, self.outputs)
 
     def processes(self, key: AttemptKey) -> list[int]:
         """What the command of an attempt has started and has not ended, its environment unchanged."""

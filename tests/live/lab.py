@@ -17,6 +17,7 @@ from optsched.control.submission import Submission
 TOML = """
 format = "optsched-cluster/1"
 budget = "5s"
+keep_free_gib = {keep_free_gib}
 [[nodes]]
 name = "n0"
 gpus = {gpus}
@@ -62,9 +63,9 @@ def _raised(what: str, error: Exception) -> None:
 
 
 @contextmanager
-def lab(folder: Path, gpus: int = 4) -> Iterator[Lab]:
+def lab(folder: Path, gpus: int = 4, keep_free_gib: float = 0.25) -> Iterator[Lab]:
     """A controller over one node with emulated GPUs."""
-    (folder / "cluster.toml").write_text(TOML.format(gpus=gpus))
+    (folder / "cluster.toml").write_text(TOML.format(gpus=gpus, keep_free_gib=keep_free_gib))
     with opened(read_settings(folder / "cluster.toml")) as controller:
         controller.bug = _raised
         yield Lab(controller, folder)

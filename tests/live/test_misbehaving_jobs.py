@@ -112,13 +112,14 @@ def test_who_fills_a_disk_of_its_own(small_disk: Path, tmp_path: Path) -> None:
 
 
 def test_who_fills_the_disk_of_the_journal(small_disk: Path) -> None:
-    """The controller starts nothing that it cannot write down; with room again it goes on where it was."""
-    with pytest.raises(JournalFault, match=r"cannot be written: .*full"), lab(small_disk) as here:
+    """On a disk too small for any reserve the controller starts nothing that it cannot write down; with room again it
+    goes on where it was."""
+    with pytest.raises(JournalFault, match=r"cannot be written: .*full"), lab(small_disk, keep_free_gib=0) as here:
         here.submit("fills", *PYTHON, FILLS.format(path=str(small_disk / "much")))
         here.until_finished("fills")
         here.submit("next", *PYTHON, "pass")
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    with lab(small_disk) as here:
+    with lab(small_disk, keep_free_gib=0) as here:
         here.until(lambda: not here.controller.state.open)
         assert here.job("fills").status == "failed"
         assert "next" not in here.controller.state.jobs or here.job("next").status == "completed"

@@ -3,11 +3,7 @@
 import json
 import os
 import pwd
-import signal
 import stat
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ from optsched.control.api.client import Client
 from optsched.control.journal import Journal
 from optsched.executors.base import AttemptKey
 from optsched.executors.local.attempt_folder import AttemptFolder
+from tests.live.running import Run
 from tests.other_user import NOBODY, as_root, as_user
 
 TOML = """
@@ -36,37 +33,6 @@ echo '{"step": 7, "at_s": 2, "total_steps": 9}' > $OPTSCHED_PROGRESS.new && mv $
 exec sleep 600
 """
 OWNER = pwd.getpwnam("daemon").pw_uid
-
-
-class Run:
-    """`optsched run` in a folder, whatever it was left like."""
-
-    def __init__(self, folder: Path, umask: int) -> None:
-        self.state = folder / "state"
-        self.log = folder / "log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "optsched", "run", "--web", "--json"], cwd=folder, stdout=log, stderr=log,
-                umask=umask,
-            )
-        self.client = Client(path=self.state / "api.sock")
-        self.until(lambda: (self.state / "api.sock").exists() and "dashboard" in self.log.read_text())
-
-    def until(self, there: Any) -> None:
-        end_s = time.monotonic() + 90
-        while not there():
-            assert self.process.poll() is None and time.monotonic() < end_s, self.log.read_text()
-            time.sleep(0.1)
-
-    def job(self, name: str) -> Any:
-        return self.client.get(f"/v1/jobs/{name}")["job"]
-
-    def close(self) -> None:
-        for job in self.client.get("/v1/jobs", all=True)["jobs"]:
-            self.client.post(f"/v1/jobs/{job['id']}/cancel")
-        self.until(lambda: not self.client.get("/v1/jobs", all=True)["jobs"])
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(60) == 0
 
 
 @pytest.fixture(params=[0o000, 0o077], ids=oct)

@@ -78,6 +78,8 @@ class Service:
         def submitted(controller: Controller) -> tuple[JobView, bool]:
             before = self._made_before(controller, caller, body)
             if before is None:
+                if controller.short_of_disk is not None:
+                    raise Refusal(503, f"no job is taken now: {controller.short_of_disk}")
                 name = body.name or self._new_name(controller, body)
                 if self._taken(controller, name):
                     raise Refusal(409, f"there is, or was, a job named {name!r}; choose another name")
@@ -269,7 +271,7 @@ class Service:
                     name=node.name, gpu_type=node.gpu_type, gpus=node.gpus,
                     gpus_in_use=sum(holder.gpus for holder in held.get(node.name, ())),
                     gpu_memory_gib=node.gpu_memory_gib, cpus=node.cpus, memory_gib=node.memory_gib, rack=node.rack,
-                    usable=status.usable, reason=status.reason, holders=tuple(held.get(node.name, ())),
+                    usable=status.usable, reason=status.reason, out=status.out, holders=tuple(held.get(node.name, ())),
                 )
                 for status in controller.statuses for node in (status.node,)
             ))
@@ -309,7 +311,8 @@ def _state(controller: Controller) -> StateView:
         cluster=controller.settings.name, version=__version__, now_s=controller.clock.now_s(),
         objective=controller.settings.objective, nodes=len(statuses),
         nodes_usable=sum(status.usable for status in statuses), gpus=sum(status.node.gpus for status in statuses),
-        gpus_usable=sum(status.node.gpus for status in statuses if status.usable), gpus_in_use=in_use,
+        gpus_usable=sum(status.node.gpus - len(status.out) for status in statuses if status.usable),
+        gpus_in_use=in_use,
         queued=counts.get("waiting", 0), jobs=dict(sorted(counts.items())), finished=len(state.jobs) - len(state.open),
         round=last,
         prices=tuple(

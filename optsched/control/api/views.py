@@ -7,6 +7,7 @@ from ...executors.base import Observation, Progress
 from ..barred import Bars
 from ..controller import Controller
 from ..journal import RoundEntry
+from ..out_of_order import out_of
 from ..present import as_waiting
 from ..state import FINISHED, Attempt, LiveJob, Status
 from ..work_left import work_left_s
@@ -108,7 +109,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """One node, what of it is in use, and by whom."""
+    """One node, what of it is in use, and by whom; `out` are its GPUs that cannot be used any more."""
 
     name: str
     gpu_type: str | None
@@ -120,6 +121,7 @@ class NodeView:
     rack: str | None
     usable: bool
     reason: str | None
+    out: tuple[str, ...]
     holders: tuple[Holder, ...]
 
 
@@ -341,8 +343,11 @@ def reason_of(
         if why is not None:
             return job.cancelled or job.held or f"it goes on, and rounds are decided without it: {why}"
         seen = controller.observed.get(live.key)
-        said = None if live.started_s is not None or seen is None else seen.reason
-        return job.cancelled or job.held or said
+        told = None if live.started_s is not None or seen is None else seen.reason
+        broken = out_of(controller.state, live)
+        if broken:
+            told = f"of what it runs on is out of order: {', '.join(broken)}"
+        return job.cancelled or job.held or told
     if job.held is not None:
         return job.held
     jobs = controller.state.jobs
@@ -353,6 +358,8 @@ def reason_of(
         return controller.state.barred[job.id]
     if job.ready_s > now_s:
         return f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
+    if controller.short_of_disk is not None:
+        return controller.short_of_disk
     claim = controller.state.claims.get(job.id)
     if claim is not None:
         return f"its place on {', '.join(slot.node for slot in claim.placement[:3])} is being freed"

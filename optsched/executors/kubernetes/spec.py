@@ -32,6 +32,7 @@ def specification(
         "argv": list(order.argv),
         "directory": order.directory,
         "checkpoint_directory": order.checkpoint_directory,
+        "output_bytes": order.output_bytes,
         "image": image,
         "user": user,
         "ids": user or {"uid": uid, "gid": os.getegid(), "groups": []},

@@ -63,7 +63,7 @@ class Attempt:
             if name in self._pidfds or self.folder.pid(name) is not None or self.folder.exit(name) is not None:
                 continue
             try:
-                pid = _spawn_shim(str(self.folder.path / name))
+                pid = _spawn_shim(str(self.folder.path / name), self.folder.output_folder(node))
             except OSError as error:
                 self._end(name, f"{NO_SUPERVISOR}: {error.strerror}", None)
                 self._fail_gang(name)
@@ -233,7 +233,7 @@ def _readable(descriptor: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _spawn_shim(folder: str) -> int:
+def _spawn_shim(folder: str, output: str) -> int:
     log = (os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     return os.posix_spawn(
         sys.executable,
@@ -241,7 +241,7 @@ def _spawn_shim(folder: str) -> int:
         {"PATH": os.defpath},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, f"{folder}/stderr", *log),
+            (os.POSIX_SPAWN_OPEN, 2, f"{output}/stderr", *log),
             (os.POSIX_SPAWN_DUP2, 2, 1),
         ],
         setsid=True,

@@ -45,6 +45,12 @@ def _make_for(folder: Path, user: Mapping[str, Any]) -> None:
     os.chown(folder, user["uid"], user["gid"])
 
 
+def _make_passable(folder: Path, mode: int) -> None:
+    """A folder for output, and the two above it, which are of the attempt and the job. Raises OSError."""
+    for one in (folder.parent.parent, folder.parent, folder):
+        one.mkdir(mode=mode, exist_ok=True)
+
+
 class AttemptFolder:
     """The files of one attempt."""
 
@@ -65,7 +71,11 @@ class AttemptFolder:
 
     def output(self) -> str | None:
         """Where rank 0 prints."""
-        return str(self.path / self.nodes[0]["name"] / "stdout") if self.nodes else None
+        return f"{self.output_folder(self.nodes[0])}/stdout" if self.nodes else None
+
+    def output_folder(self, node: Mapping[str, Any]) -> str:
+        """Where a node's command prints."""
+        return str(node.get("output") or self.path / node["name"])
 
     def prepare(self, spec: dict[str, Any], mode: int) -> None:
         """Make folders, take room on the disk, and last write `spec`, from where on the attempt exists.
@@ -77,6 +87,7 @@ class AttemptFolder:
                 folder.mkdir(mode=mode, exist_ok=True)
                 folder.chmod(mode)  # whatever the umask is
             for node in spec["nodes"]:
+                _make_passable(Path(node.get("output") or self.path / node["name"]), mode)
                 records.reserve(str(self.path / node["name"] / "pid.json"))
                 records.reserve(str(self.path / node["name"] / "exit.json"))
             self.progress_path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -88,7 +99,9 @@ class AttemptFolder:
             records.write(str(self.path / "spec.json"), spec)
             records.sync_folder(str(self.path.parent))
         except OSError:
+            self.spec = spec
             self.remove(outputs=True)
+            self.spec = None
             raise
         self.spec = spec
 
@@ -190,6 +203,9 @@ class AttemptFolder:
             for name in folders:
                 with suppress(OSError):
                     os.rmdir(os.path.join(folder, name))
+        for node in self.nodes if outputs else ():
+            if node.get("output"):
+                shutil.rmtree(node["output"], ignore_errors=True)
         for folder_path in (self.path, self.path.parent):
             with suppress(OSError):
                 folder_path.rmdir()

@@ -12,6 +12,8 @@ TYPE_CHECKING = False  # importing `typing` would cost each shim milliseconds
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from .output import Output
+
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 """Exit status where the command could not be run, as of a shell."""
 ALL_SIGNALS = signal.valid_signals()
@@ -20,15 +22,16 @@ ALL_SIGNALS = signal.valid_signals()
 class Command:
     """A process that waits for `go` before it becomes the command; it ends if the shim ends before."""
 
-    def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
+    def __init__(self, output: "Output", spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
         held, self._gate = os.pipe()
         self._said, say = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._gate)
-            _become(held, say, folder, spec, node)
+            _become(held, say, output, spec, node)
         os.close(held)
         os.close(say)
+        output.keep()
         with suppress(OSError):  # the child was faster
             os.setpgid(self.pid, self.pid)
 
@@ -57,7 +60,7 @@ class Command:
                 return
 
 
-def _become(held: int, say: int, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> "NoReturn":
+def _become(held: int, say: int, output: "Output", spec: "dict[str, Any]", node: "dict[str, Any]") -> "NoReturn":
     words, status = "", NOT_RUNNABLE
     try:
         os.setpgid(0, 0)
@@ -68,7 +71,7 @@ def _become(held: int, say: int, folder: str, spec: "dict[str, Any]", node: "dic
         if node["cores"] is not None:
             os.sched_setaffinity(0, node["cores"])
         words = "its output files cannot be made"
-        _open_output(folder, spec["user"])
+        output.attach()
         os.get_exec_path(environment)  # imports what a search needs while Python's own files can be read
         words = "it cannot run as its user"
         if spec["user"] is not None:
@@ -94,13 +97,3 @@ def _become(held: int, say: int, folder: str, spec: "dict[str, Any]", node: "dic
         words += f": {error}"
     os.write(say, words.encode(errors="replace")[:1000])
     os._exit(status)
-
-
-def _open_output(folder: str, user: "dict[str, Any] | None") -> None:
-    for descriptor, name in ((0, os.devnull), (1, f"{folder}/stdout"), (2, f"{folder}/stderr")):
-        flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        opened = os.open(name, flags, 0o600)
-        if descriptor and user is not None:
-            os.fchown(opened, user["uid"], user["gid"])
-        os.dup2(opened, descriptor)
-        os.close(opened)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from ...errors import InputError
 from ..base import KEY, AttemptKey, NoAnswer, NodeStatus, Observation, Order, Refused
-from . import cgroups, processes
+from . import cgroups, processes, records
 from .attempt import KILL_NOW, LOOK, Attempt
 from .attempt_folder import keys
-from .gpus import LocalNode, driver_gpus, shares
+from .driver import Driver
+from .gpus import LocalNode, shares
 from .spec import Held, specification
 from .taking import take
 
@@ -24,13 +25,25 @@ class LocalExecutor:
     name = "local"
     title = "processes of this host"
 
-    def __init__(self, folder: Path, nodes: Sequence[LocalNode]) -> None:
-        """Take `folder` and the attempts that go on there.
+    def __init__(self, folder: Path, nodes: Sequence[LocalNode], outputs: Path | None = None) -> None:
+        """Take `folder` and the attempts that go on there; what they print is kept below `outputs`, or there too.
 
         Raises InputError where the nodes cannot be had or another process has the folder.
         """
-        self._shares = shares(nodes)
-        self._attempts_folder, self._mode, self._lock_fd = take(folder)
+        self._outputs = outputs
+        self._driver = Driver()
+        self._out: dict[str, tuple[str, ...]] = {}
+        known = records.read(str(folder / "gpus.json")) or {}
+        try:
+            self._shares = shares(nodes, self._driver, known)
+            self._attempts_folder, self._mode, self._lock_fd = take(folder)
+        except InputError:
+            self._driver.close()
+            raise
+        self._real = {name: share.gpu_ids for name, share in self._shares.items() if not share.local.emulate}
+        if any(self._real.values()):
+            with suppress(OSError):  # then a GPU that is gone at the next start is missed there
+                records.write(str(folder / "gpus.json"), {name: list(ids) for name, ids in self._real.items()})
         self._lock = threading.RLock()
         self._boot = processes.boot_id()
         self._groups = cgroups.parents()
@@ -40,19 +53,18 @@ class LocalExecutor:
         self._attempts = {key: Attempt(self._attempts_folder, key, self._boot) for key in found}
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes as declared; one whose real GPUs the driver no longer lists is not usable."""
-        seen: set[str] = set()
-        silent: str | None = None
-        if any(share.gpu_ids and not share.local.emulate for share in self._shares.values()):
-            try:
-                seen.update(driver_gpus())
-            except LookupError as error:
-                silent = str(error)
+        """All nodes as declared; of one whose real GPUs the driver no longer lists these are out."""
+        listed, silent = self._driver.look() if any(self._real.values()) else ((), None)
+        there = {gpu.id for gpu in listed}
         found = []
-        for share in self._shares.values():
-            lost = [] if share.local.emulate else [gpu for gpu in share.gpu_ids if gpu not in seen]
-            reason = None if not lost else silent or f"the driver no longer lists {', '.join(lost)}"
-            found.append(NodeStatus(node=share.local.node, usable=reason is None, reason=reason))
+        for name, share in self._shares.items():
+            ids = self._real.get(name, ())
+            out = tuple(gpu for gpu in ids if gpu not in there) if silent is None else self._out.get(name, ())
+            reason = silent if ids else None
+            if reason is None and ids and len(out) == len(ids):
+                reason = f"the driver no longer lists {', '.join(out)}"
+            self._out[name] = out
+            found.append(NodeStatus(node=share.local.node, usable=reason is None, reason=reason, out=out))
         return tuple(found)
 
     def start(self, order: Order) -> None:
@@ -74,12 +86,12 @@ class LocalExecutor:
         if order.beside is not None and (beside is None or beside.ended is not None):
             raise Refused(f"{order.beside}, on whose GPUs it is to run, does not run")
         held = Held(
-            gpu_ids={gpu for other in others for gpu in other.held("gpu_ids")},
+            gpu_ids={gpu for other in others for gpu in other.held("gpu_ids")}.union(*self._out.values()),
             cores={core for other in others for core in other.held("cores")},
             ports={other.folder.spec["port"] for other in others if other.ended is None and other.folder.spec},
             beside=None if beside is None else {node["name"]: tuple(node["gpu_ids"]) for node in beside.folder.nodes},
         )
-        spec = specification(order, self._shares, held, self._groups, attempt.folder, self._boot)
+        spec = specification(order, self._shares, held, self._groups, attempt.folder, self._boot, self._outputs)
         try:
             attempt.folder.prepare(spec, self._mode)
         except OSError as error:
@@ -161,6 +173,7 @@ class LocalExecutor:
             for attempt in self._attempts.values():
                 attempt.close()
             self._reap()
+            self._driver.close()
             for descriptor in (self._lock_fd, self._woken):
                 os.close(descriptor)
             self._attempts.clear()

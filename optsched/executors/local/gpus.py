@@ -2,13 +2,14 @@
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TypeVar
 
 from ...cluster import Node
 from ...errors import InputError
+from .driver import Driver, Gpu
 
 Taken = TypeVar("Taken")
 
@@ -33,8 +34,11 @@ class Share:
     cores: tuple[int, ...] | None
 
 
-def shares(nodes: Sequence[LocalNode]) -> dict[str, Share]:
-    """Divide this host among `nodes`, by name.
+def shares(
+    nodes: Sequence[LocalNode], driver: Driver, known: Mapping[str, Sequence[str]]
+) -> dict[str, Share]:
+    """Divide this host among `nodes`, by name. `known` are the GPUs that each real one had before: it keeps them, also
+    those that the `driver` no longer lists, unless others are there in their place.
 
     Raises InputError where names are unusable or twice there, or real GPUs are too few.
     """
@@ -49,14 +53,14 @@ def shares(nodes: Sequence[LocalNode]) -> dict[str, Share]:
             )
         if sum(other.node.name == name for other in nodes) > 1:
             raise InputError(f"node {name} is declared twice; give each node a name of its own")
-    real = _real_gpus(nodes)
+    real = _real_gpus(nodes, driver, known)
     cores = sorted(os.sched_getaffinity(0))
     pinned = sum(local.node.cpus or 0 for local in nodes) <= len(cores)
     found: dict[str, Share] = {}
     for local in nodes:
         node, ids = local.node, tuple(f"EMULATED-{local.node.name}-{i}" for i in range(local.node.gpus))
         if not local.emulate:
-            ids, real = real[: node.gpus], real[node.gpus :]
+            ids = real[node.name]
         own = None
         if pinned and node.cpus is not None:
             own, cores = tuple(cores[: node.cpus]), cores[node.cpus :]
@@ -64,59 +68,77 @@ def shares(nodes: Sequence[LocalNode]) -> dict[str, Share]:
     return found
 
 
-def _real_gpus(nodes: Sequence[LocalNode]) -> tuple[str, ...]:
-    wanted = sum(local.node.gpus for local in nodes if not local.emulate)
+def _real_gpus(
+    nodes: Sequence[LocalNode], driver: Driver, known: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """The GPUs of each node that is not emulated, all of one kind: a gang does not mix whole GPUs and instances."""
+    real = [local.node for local in nodes if not local.emulate]
+    wanted = sum(node.gpus for node in real)
     if wanted == 0:
-        return ()
+        return {node.name: () for node in real}
     try:
-        found = driver_gpus()
+        listed = driver.first()
     except LookupError as error:
+        if all(len(known.get(node.name, ())) >= node.gpus for node in real):
+            return {node.name: tuple(known.get(node.name, ()))[: node.gpus] for node in real}
         raise InputError(f"{wanted} GPUs are declared here but {error}; mend that, or set emulate = true") from None
-    if len(found) < wanted:
-        raise InputError(
-            f"{wanted} GPUs are declared on this host, which has {len(found)}; declare no more, or set emulate = true"
-        )
-    return found
+    left = dict.fromkeys(gpu for gpu in listed)
+    kind_of = {gpu.id: gpu.kind for gpu in listed}
+    found: dict[str, list[str]] = {}
+    for node in real:  # what each had before, first of all
+        found[node.name] = [one for one in known.get(node.name, ()) if one in kind_of][: node.gpus]
+        for one in found[node.name]:
+            left.pop(Gpu(one, kind_of[one]), None)
+    kinds: dict[str, str] = {}
+    for node in real:
+        mine = found[node.name]
+        kind = kind_of[mine[0]] if mine else _kind(node, [gpu.kind for gpu in left])
+        fresh = [gpu for gpu in left if gpu.kind == kind][: node.gpus - len(mine)]
+        for gpu in fresh:
+            del left[gpu]
+        mine += [gpu.id for gpu in fresh]
+        gone = [one for one in known.get(node.name, ()) if one not in kind_of]
+        mine += gone[: node.gpus - len(mine)]
+        order = {one: i for i, one in enumerate(known.get(node.name, ()))}
+        mine.sort(key=lambda one: order.get(one, len(order)))
+        if len(mine) < node.gpus:
+            raise InputError(_too_few(wanted, listed, node))
+        if node.gpus:
+            kinds[node.name] = kind
+    _check_kinds(real, kinds)
+    return {name: tuple(ids) for name, ids in found.items()}
 
 
-def driver_gpus() -> tuple[str, ...]:
-    """Ids of the GPUs of this host, in the driver's order; of a GPU that is divided (MIG) its instances instead.
-
-    Raises LookupError, with a clause that says why they cannot be listed.
-    """
-    try:
-        import pynvml
-    except ImportError:
-        raise LookupError("nvidia-ml-py is not installed (pip install 'optsched[live]')") from None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise LookupError(f"NVIDIA's management library does not answer ({error})") from None
-    try:
-        found: list[str] = []
-        for i in range(pynvml.nvmlDeviceGetCount()):
-            gpu = pynvml.nvmlDeviceGetHandleByIndex(i)
-            found += _instances(pynvml, gpu) or [str(pynvml.nvmlDeviceGetUUID(gpu))]
-        return tuple(found)
-    except pynvml.NVMLError as error:
-        raise LookupError(f"NVIDIA's management library cannot list them ({error})") from None
-    finally:
-        pynvml.nvmlShutdown()
+def _kind(node: Node, there: Sequence[str]) -> str:
+    """The kind whose profile is in the GPU type that the node declares, else whole GPUs, else the one there is most
+    of."""
+    named = [kind for kind in dict.fromkeys(there) if kind and kind in (node.gpu_type or "")]
+    if named or "" in there or not there:
+        return named[0] if named else ""
+    return max(dict.fromkeys(there), key=there.count)
 
 
-def _instances(pynvml: ModuleType, gpu: object) -> list[str]:
-    try:
-        if not pynvml.nvmlDeviceGetMigMode(gpu)[0]:
-            return []
-    except pynvml.NVMLError:  # a GPU that cannot be divided
-        return []
-    found = []
-    for i in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
-        try:
-            found.append(str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, i))))
-        except pynvml.NVMLError:  # no instance has this number
-            continue
-    return found
+def _too_few(wanted: int, listed: Sequence[Gpu], node: Node) -> str:
+    counts = Counter(gpu.kind for gpu in listed)
+    if len(counts) < 2:
+        return (f"{wanted} GPUs are declared on this host, which has {len(listed)}; declare no more, or set "
+                "emulate = true")
+    have = ", ".join(f"{count} {kind or 'whole'}" for kind, count in sorted(counts.items()))
+    return (f"node {node.name} declares {node.gpus} GPUs, all of one kind; this host has {have}; declare a node for "
+            "each kind, with its profile in gpu_type")
+
+
+def _check_kinds(real: Sequence[Node], kinds: Mapping[str, str]) -> None:
+    """Raises InputError where nodes of one GPU type would have GPUs of several kinds."""
+    of_type: dict[str | None, tuple[str, str]] = {}
+    for node in real:
+        if node.name in kinds:
+            first, kind = of_type.setdefault(node.gpu_type, (node.name, kinds[node.name]))
+            if kind != kinds[node.name]:
+                raise InputError(
+                    f"nodes {first} and {node.name} have the same gpu_type but GPUs of different kinds "
+                    f"({kind or 'whole'}, {kinds[node.name] or 'whole'}); give them different ones"
+                )
 
 
 def free(all_of_them: Sequence[Taken], held: Collection[Taken], wanted: int) -> tuple[Taken, ...] | None:

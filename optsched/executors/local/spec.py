@@ -36,8 +36,10 @@ def specification(
     group_parents: Mapping[str, str],
     folder: AttemptFolder,
     boot: str,
+    outputs: Path | None,
 ) -> dict[str, Any]:
-    """The record of an attempt to be started. Raises Refused."""
+    """The record of an attempt to be started, whose output is kept below `outputs`, None for beside its records. Raises
+    Refused."""
     check(order)
     user = user_record(order.user)
     names = [slot.node for slot in order.placement]
@@ -59,8 +61,10 @@ def specification(
         "port": port,
         "beside": None if order.beside is None else str(order.beside),
         "environment": environment,
+        "output_bytes": order.output_bytes,
         "nodes": [
-            _node(order, rank, shares.get(slot.node), held, group_parents, folder.path)
+            {**_node(order, rank, shares.get(slot.node), held, group_parents, folder.path),
+             "output": None if outputs is None else str(outputs / order.key.job / str(order.key.number) / slot.node)}
             for rank, slot in enumerate(order.placement)
         ],
     }

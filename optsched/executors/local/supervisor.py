@@ -15,11 +15,12 @@ TYPE_CHECKING = False  # importing `typing` would cost each shim milliseconds
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import cgroups, memory, processes, records
+    from . import cgroups, memory, output, processes, records
     from .command import Command
 else:
     import cgroups
     import memory
+    import output
     import processes
     import records
     from command import Command
@@ -86,7 +87,9 @@ class Supervisor:
         """From the first process to the last."""
         processes.become_subreaper()
         self.groups.make(self.limit_bytes, self.node["cores"])
-        command = Command(self.folder, self.spec, self.node)
+        limit_bytes = self.spec.get("output_bytes", output.LIMIT_BYTES)
+        printed = output.Output(self.node.get("output") or self.folder, self.spec["user"], limit_bytes)
+        command = Command(printed, self.spec, self.node)
         self.groups.add(command.pid)
         watch = memory.Watch(0 if self.groups.limits_memory() else self.limit_bytes)
         self.started_s = time.time()
@@ -108,6 +111,7 @@ class Supervisor:
         left = self.clear()
         if self.reason is None and left:
             self.reason = f"left {left} {'process' if left == 1 else 'processes'} behind, which were killed"
+        printed.close()
         self.groups.remove()
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         ending = {

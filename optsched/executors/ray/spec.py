@@ -45,6 +45,7 @@ def specification(
         "argv": list(order.argv),
         "directory": order.directory,
         "checkpoint_directory": order.checkpoint_directory,
+        "output_bytes": order.output_bytes,
         "user": user_record(order.user),
         "environment": environment,
         "grace_s": grace_s,

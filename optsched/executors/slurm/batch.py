@@ -53,6 +53,7 @@ def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptF
         "argv": list(order.argv),
         "directory": order.directory,
         "checkpoint_directory": order.checkpoint_directory,
+        "output_bytes": order.output_bytes,
         "user": user,
         "environment": environment,
         "nodes": nodes,
