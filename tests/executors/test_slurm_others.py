@@ -110,8 +110,11 @@ def test_a_node_is_avoided_that_starts_nothing(now: list[float]) -> None:
     assert asked.node("n1") is None
     asked.declined("Resources", 1, "b", ("n1",))
     assert asked.node("n1") == "Resources"
-    assert asked.declined("ReqNodeNotAvail, Reserved for maintenance", 1, "a", ("n2", "n3")) == 5.0
-    assert asked.node("n2") == asked.node("n3") == "ReqNodeNotAvail, Reserved for maintenance"
+    why = "ReqNodeNotAvail, Reserved for maintenance"
+    assert [asked.declined(why, 1, "c", ("n2", "n3")) for _ in range(3)] == [5.0, 30.0, 60.0]
+    assert asked.node("n2") == asked.node("n3") == why
+    now[0] += 20.0
+    assert asked.node("n1") is asked.node("n2") is None  # however often one job has it said
     for why in ("PartitionTimeLimit", "QOSMaxGRESPerJob", "QOSMaxWallDurationPerJobLimit", "QOSMinGRES", "InvalidQOS"):
         for job in ("a", "b"):
             asked.declined(why, 1, job, ("n4",))

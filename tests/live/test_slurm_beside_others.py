@@ -31,6 +31,7 @@ def cluster() -> Iterator[SlurmCluster]:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Slurm did not start is tried again sooner than usual."""
     monkeypatch.setattr(declining, "FIRST_S", 3.0)
+    monkeypatch.setattr(declining, "AVOID_S", 8.0)
 
 
 def start(here: Lab, name: str, *words: str) -> str:
@@ -111,14 +112,17 @@ def test_reservations(cluster: SlurmCluster) -> None:
             here.until(lambda: here.status(short) == "running")
             assert (nodes_of(here, long), nodes_of(here, short)) == (["n4"], ["n3"])
             more = [start(here, "more", "--time=1") for _ in range(2)]
+            longer = start(here, "longer", "--time=60")
             turn(here, 3)
             assert [here.status(job) for job in (long, short, *more)] == ["running"] * 2 + ["waiting"] * 2
-            assert not any(here.job(job).attempts for job in more)
+            assert not any(here.job(job).attempts for job in (*more, longer))
+            go(here, "short")  # on n3 there is no room for the longer one, and who is short gets it at once
+            here.until(lambda: any(here.status(job) == "running" for job in more), 8)
             assert here.controller.state.nodes["n1"].reason == "is reserved (now)"
             cluster.slurm("scontrol", "delete", "reservationname=now")
             here.until(lambda: all(here.status(job) == "running" for job in more))
-            go(here, "long", "short", "more")
-            here.until(lambda: all(here.status(job) == "completed" for job in (long, short, *more)))
+            go(here, "long", "longer", "more")
+            here.until(lambda: all(here.status(job) == "completed" for job in (long, longer, short, *more)))
             assert here.job(long).preemptions == 0
     finally:
         for word in cluster.slurm("scontrol", "--oneliner", "show", "reservation").split():

@@ -3,7 +3,7 @@ chosen."""
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S
 from ..slurm.executor import SlurmExecutor
 from ..slurm.nodes import ask_nodes, number
+from ..slurm.others import Part, together
 from ..slurm.site import Site
 from .arriving import Arriving
 from .attempt import SbatchAttempt
@@ -176,11 +177,31 @@ class SbatchExecutor:
         limit_min = number(job.entry.get("time_limit"))
         now_s = time.time()
         until_s = now_s + limit_min * 60.0 if limit_min else float("inf")
-        for one in self._inner.reservations:
-            names = tuple(slot.node for slot in order.placement if slot.node in one.nodes)
-            if names and one.start_s < until_s:
-                why = f"{one.says(now_s)}, and its time limit reaches into that"
-                raise Declined(f"node {names[0]} {why}", declining.avoid(one.says(now_s), names))
+        taken = {name: one for one in self._inner.reservations if one.start_s < until_s for name in one.nodes}
+        names = [slot.node for slot in order.placement if slot.node in taken]
+        if not names:
+            return
+        says = taken[names[0]].says(now_s)
+        if self._has_room_but(taken, order):
+            declining.avoid(says, names)
+            retry_s = ELSEWHERE_S
+        else:  # nobody else is to be kept from these nodes for it
+            retry_s = declining.later(says, job.origin)
+        raise Declined(f"node {names[0]} {says}, and its time limit reaches into that", retry_s)
+
+    def _has_room_but(self, taken: Container[str], order: Order) -> bool:
+        """Whether so many other nodes than `taken` have the GPUs for it free now, as far as is known here."""
+        held = together(
+            (slot.node, Part(slot.gpus)) for attempt in self._attempts.values() if attempt.ended is None
+            for slot in attempt.placement
+        )
+        needs = max(slot.gpus for slot in order.placement)
+        free = [
+            one.node.name for one in self._statuses
+            if one.usable and one.node.name not in taken
+            and one.node.gpus - (held.get(one.node.name, Part()).gpus or 0) >= needs
+        ]
+        return len(free) >= len(order.placement)
 
     def _record(self, order: Order, job: HeldJob) -> SbatchAttempt:
         count = node_count(job)

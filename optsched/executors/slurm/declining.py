@@ -2,12 +2,14 @@
 
 import re
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 FIRST_S, LONGEST_S = 15.0, 300.0
 ELSEWHERE_S = 5.0
 """After so long a job is tried on other nodes than those that were at fault."""
+AVOID_S = 20.0
+"""For so long nothing is tried on these: not longer, as it may have been the job's doing after all."""
 SURE_S = 5.0
 """A limit is Slurm's answer to all jobs alike; so long one is waited for that is about to be seen to have ended."""
 LIMIT = re.compile(r"(?i)(qos|assoc|account|max)")
@@ -48,25 +50,27 @@ class Declining:
         """Slurm has not started `job` of `who` on `nodes`; after how many seconds that is tried again.
 
         A limit bars all jobs of `who`; what is up to the nodes bars these; what may be up to them does as soon as it
-        was so for two jobs.
+        was so for two jobs. Of one job it is said less and less often.
         """
-        if OF_THE_JOB.search(why):
-            return self._raise(("job", job), why)
-        if LIMIT.match(why):
+        if LIMIT.match(why) and not OF_THE_JOB.search(why):
             return self._raise(("who", who), why)
-        if OF_NODES.match(why):
-            return self.avoid(why, nodes)
-        for name in nodes:
-            if self._last_on.get(name, job) != job:
-                self._raise(("node", name), why)
-            self._last_on[name] = job
+        first = ("job", job) not in self._bars
+        retry_s = self.later(why, job)
+        if OF_THE_JOB.search(why):
+            return retry_s
+        of_nodes = OF_NODES.match(why) is not None
+        self.avoid(why, [name for name in nodes if of_nodes or self._last_on.get(name, job) != job])
+        self._last_on |= dict.fromkeys(nodes, job)
+        return ELSEWHERE_S if of_nodes and first else retry_s
+
+    def later(self, why: str, job: str) -> float:
+        """Have a job wait, the longer the more often; for how many seconds."""
         return self._raise(("job", job), why)
 
-    def avoid(self, why: str, nodes: tuple[str, ...]) -> float:
-        """Try nothing on these nodes for a while; after how many seconds the job is tried elsewhere."""
+    def avoid(self, why: str, nodes: Iterable[str]) -> None:
+        """Try nothing on these nodes for a while."""
         for name in nodes:
-            self._raise(("node", name), why)
-        return ELSEWHERE_S
+            self._bars[("node", name)] = Bar(why, until_s=time.monotonic() + AVOID_S)
 
     def _raise(self, what: Hashable, why: str) -> float:
         now_s = time.monotonic()
