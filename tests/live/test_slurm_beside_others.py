@@ -8,6 +8,7 @@ import pytest
 from optsched.control.api.views import reason_of
 from optsched.control.explaining import explain_job
 from optsched.control.scene import scene
+from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.slurm import declining
 
 from .slurm_cluster import SlurmCluster, missing_accounting, slurm_cluster
@@ -98,32 +99,50 @@ def test_weight_is_what_the_site_says_of_a_qos(cluster: SlurmCluster) -> None:
         assert here.job(high).attempts[0].intended_s < here.job(loud).attempts[0].intended_s
 
 
+def reserve(cluster: SlurmCluster, name: str, nodes: set[str], start: str, *more: str) -> None:
+    cluster.slurm("scontrol", "create", "reservation", f"reservationname={name}", "users=root",
+                  f"nodes={','.join(sorted(nodes))}", f"starttime={start}", "duration=60", *more)
+
+
 def test_reservations(cluster: SlurmCluster) -> None:
     """Nobody is stopped for one who could not start there; who would run into one starts elsewhere."""
-    cluster.slurm("scontrol", "create", "reservation", "reservationname=now", "users=root", "nodes=n1,n2",
-                  "starttime=now", "duration=60", "flags=ignore_jobs")
-    cluster.slurm("scontrol", "create", "reservation", "reservationname=later", "users=root", "nodes=n3",
-                  "starttime=now+30minutes", "duration=60")
+    names = {f"n{number}" for number in range(1, 5)}
     try:
-        with lab(cluster, more='start_timeout = "8s"\n') as here:
-            long = start(here, "long", "--time=60", "--comment=optsched: save=1s")
+        with lab(cluster) as here:
+            kept = start(here, "kept", "--time=600", "--comment=optsched: save=1s")
+            here.until(lambda: here.status(kept) == "running")
+            rest = sorted(names - {*nodes_of(here, kept)})
+            reserve(cluster, "now", {rest[0], *nodes_of(here, kept)}, "now", "flags=ignore_jobs")
+            reserve(cluster, "later", {rest[1]}, "now+30minutes")
+            here.until(lambda: here.controller.state.nodes[rest[0]].reason == "is reserved (now)")
+            long = start(here, "long", "--time=60")
             here.until(lambda: here.status(long) == "running")
             short = start(here, "short")
             here.until(lambda: here.status(short) == "running")
-            assert (nodes_of(here, long), nodes_of(here, short)) == (["n4"], ["n3"])
+            assert (nodes_of(here, long), nodes_of(here, short)) == ([rest[2]], [rest[1]])
             more = [start(here, "more", "--time=1") for _ in range(2)]
             longer = start(here, "longer", "--time=60")
             turn(here, 3)
-            assert [here.status(job) for job in (long, short, *more)] == ["running"] * 2 + ["waiting"] * 2
+            assert [here.status(job) for job in (kept, long, short, *more)] == ["running"] * 3 + ["waiting"] * 2
             assert not any(here.job(job).attempts for job in (*more, longer))
-            go(here, "short")  # on n3 there is no room for the longer one, and who is short gets it at once
-            here.until(lambda: any(here.status(job) == "running" for job in more), 8)
-            assert here.controller.state.nodes["n1"].reason == "is reserved (now)"
+            go(here, "short")  # there is no room there for the longer one, and who is short gets it at once
+            here.until(lambda: any(here.status(job) == "running" for job in more))
+            assert here.job(kept).preemptions == 0
             cluster.slurm("scontrol", "delete", "reservationname=now")
             here.until(lambda: all(here.status(job) == "running" for job in more))
-            go(here, "long", "longer", "more")
-            here.until(lambda: all(here.status(job) == "completed" for job in (long, longer, short, *more)))
-            assert here.job(long).preemptions == 0
+            go(here, "kept", "long", "longer", "more")
+            here.until(lambda: all(here.status(job) == "completed" for job in (kept, long, longer, short, *more)))
+            reserve(cluster, "all", names - {rest[1]}, "now+40minutes")
+            executor = here.controller.executor
+            assert isinstance(executor, SbatchExecutor)
+            here.until(lambda: len(executor._inner.reservations) == 2)
+            never, last = start(here, "never", "--time=60"), start(here, "last", "--time=1")
+            here.until(lambda: here.status(last) == "running")
+            said = reason_of(here.controller, here.job(never), here.controller.clock.now_s())
+            assert said is not None and said.startswith("every node is reserved in ")
+            cluster.slurm("scancel", never)
+            go(here, "last")
+            here.until(lambda: here.status(last) == "completed" and here.status(never) == "cancelled")
     finally:
         for word in cluster.slurm("scontrol", "--oneliner", "show", "reservation").split():
             if word.startswith("ReservationName="):
@@ -138,7 +157,7 @@ def test_jobs_that_were_there_before(cluster: SlurmCluster) -> None:
         for node, gpus in (("n1", 3), ("n2", 4), ("n3", 4))
     ]
     with lab(cluster) as here:
-        here.until(lambda: len(cluster.slurm("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()) == 3)
+        here.until(lambda: set(cluster.slurm("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()) == {*before})
         cluster.slurm("scontrol", "suspend", before[1])
         here.until(lambda: sum(one.node.gpus for one in here.controller.statuses if one.usable) == 5)
         jobs = [start(here, "job0")]

@@ -16,7 +16,7 @@ from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S
 from ..slurm.executor import SlurmExecutor
 from ..slurm.nodes import ask_nodes, number
-from ..slurm.others import Part, together
+from ..slurm.others import Part, Reservation, together
 from ..slurm.site import Site
 from .arriving import Arriving
 from .attempt import SbatchAttempt
@@ -52,7 +52,7 @@ class SbatchExecutor:
             self._progress.chmod(0o1733)  # users' jobs put files there
         except OSError as error:
             raise InputError(f"{self._progress} cannot be made: {error.strerror}") from error
-        self._arriving = Arriving(rules, self._inner.declining.limit, site.partition)
+        self._arriving = Arriving(rules, self._declines, site.partition)
         self._begun: set[AttemptKey] = set()
 
     # ------------------------------------------------------------------------------------------------- to see
@@ -170,24 +170,37 @@ class SbatchExecutor:
     def _check_time(self, order: Order, job: HeldJob) -> None:
         """Raises Declined where Slurm would not start it now: for a limit, or as its time reaches into a
         reservation."""
-        declining = self._inner.declining
-        limit = declining.limit(who(job))
-        if limit is not None:
-            raise Declined(f"Slurm starts no more jobs of its user: {limit}", ELSEWHERE_S)
-        limit_min = number(job.entry.get("time_limit"))
-        now_s = time.time()
-        until_s = now_s + limit_min * 60.0 if limit_min else float("inf")
-        taken = {name: one for one in self._inner.reservations if one.start_s < until_s for name in one.nodes}
+        why = self._declines(job)
+        if why is not None:
+            raise Declined(why, ELSEWHERE_S)
+        declining, taken = self._inner.declining, self._in_its_time(job)
         names = [slot.node for slot in order.placement if slot.node in taken]
         if not names:
             return
-        says = taken[names[0]].says(now_s)
+        says = taken[names[0]].says(time.time())
         if self._has_room_but(taken, order):
-            declining.avoid(says, names)
+            declining.avoid(says, job.origin, names)
             retry_s = ELSEWHERE_S
         else:  # nobody else is to be kept from these nodes for it
             retry_s = declining.later(says, job.origin)
         raise Declined(f"node {names[0]} {says}, and its time limit reaches into that", retry_s)
+
+    def _declines(self, job: HeldJob) -> str | None:
+        """Why Slurm would start it on no node now: a limit of its user's, or reservations."""
+        limit = self._inner.declining.limit(who(job))
+        if limit is not None:
+            return f"Slurm starts no more jobs of its user: {limit}"
+        taken = self._in_its_time(job) if self._inner.reservations else {}
+        first = next((taken[one.node.name] for one in self._statuses if one.node.name in taken), None)
+        if first is None or not all(one.node.name in taken for one in self._statuses):
+            return None
+        return f"every node {first.says(time.time())} or so, and its time limit reaches into that"
+
+    def _in_its_time(self, job: HeldJob) -> dict[str, Reservation]:
+        """Nodes that are reserved before its time limit would end it."""
+        limit_min = number(job.entry.get("time_limit"))
+        until_s = time.time() + limit_min * 60.0 if limit_min else float("inf")
+        return {name: one for one in self._inner.reservations if one.start_s < until_s for name in one.nodes}
 
     def _has_room_but(self, taken: Container[str], order: Order) -> bool:
         """Whether so many other nodes than `taken` have the GPUs for it free now, as far as is known here."""

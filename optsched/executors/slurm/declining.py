@@ -24,9 +24,11 @@ FORGET_S = 3600.0
 
 @dataclass(slots=True)
 class Bar:
-    """Nothing alike is tried before `until_s` (monotonic), as Slurm said `why` so many `times` in a row."""
+    """Nothing alike is tried before `until_s` (monotonic), as Slurm said `why` so many `times` in a row, the last time
+    of `job`."""
 
     why: str
+    job: str
     times: int = 0
     until_s: float = 0.0
 
@@ -53,36 +55,36 @@ class Declining:
         was so for two jobs. Of one job it is said less and less often.
         """
         if LIMIT.match(why) and not OF_THE_JOB.search(why):
-            return self._raise(("who", who), why)
+            return self._raise(("who", who), why, job)
         first = ("job", job) not in self._bars
         retry_s = self.later(why, job)
         if OF_THE_JOB.search(why):
             return retry_s
         of_nodes = OF_NODES.match(why) is not None
-        self.avoid(why, [name for name in nodes if of_nodes or self._last_on.get(name, job) != job])
+        self.avoid(why, job, [name for name in nodes if of_nodes or self._last_on.get(name, job) != job])
         self._last_on |= dict.fromkeys(nodes, job)
         return ELSEWHERE_S if of_nodes and first else retry_s
 
     def later(self, why: str, job: str) -> float:
         """Have a job wait, the longer the more often; for how many seconds."""
-        return self._raise(("job", job), why)
+        return self._raise(("job", job), why, job)
 
-    def avoid(self, why: str, nodes: Iterable[str]) -> None:
-        """Try nothing on these nodes for a while."""
+    def avoid(self, why: str, job: str, nodes: Iterable[str]) -> None:
+        """Try nothing on these nodes for a while, or until `job` has begun elsewhere."""
         for name in nodes:
-            self._bars[("node", name)] = Bar(why, until_s=time.monotonic() + AVOID_S)
+            self._bars[("node", name)] = Bar(why, job, until_s=time.monotonic() + AVOID_S)
 
-    def _raise(self, what: Hashable, why: str) -> float:
+    def _raise(self, what: Hashable, why: str, job: str) -> float:
         now_s = time.monotonic()
         self._bars = {key: bar for key, bar in self._bars.items() if bar.until_s > now_s - FORGET_S}
-        bar = self._bars.setdefault(what, Bar(why))
-        bar.why = why
+        bar = self._bars.setdefault(what, Bar(why, job))
+        bar.why, bar.job = why, job
         return bar.raise_again()
 
     def began(self, who: Hashable, job: str, nodes: tuple[str, ...]) -> None:
         """Slurm has started one."""
-        for what in (("who", who), ("job", job), *(("node", name) for name in nodes)):
-            self._bars.pop(what, None)
+        over = {("who", who), ("job", job), *(("node", name) for name in nodes)}
+        self._bars = {what: bar for what, bar in self._bars.items() if what not in over and bar.job != job}
         for name in nodes:
             self._last_on.pop(name, None)
 
