@@ -122,7 +122,7 @@ def _cores(allocated: Mapping[str, Any]) -> int:
 
 def ask_reservations(client: SlurmClient, but: str | None) -> list[Reservation]:
     """Reservations that are in effect or will be, except that named `but`. Raises NoAnswer, Refused."""
-    text = client.ask("scontrol", "--oneliner", "show", "reservation")
+    text = client.ask("scontrol", "--oneliner", "show", "reservation", unix_times=True)
     return [one for one in read_reservations(text) if one.name != but and one.end_s > time.time()]
 
 
