@@ -1,4 +1,5 @@
-"""What Slurm does not start, by its own reasons: when that is tried again, and what else is not tried until then."""
+"""What Slurm does not start, by its own reasons: when that is tried again, and what else is not
+tried until then."""
 
 import re
 import time
@@ -9,9 +10,11 @@ FIRST_S, LONGEST_S = 15.0, 300.0
 ELSEWHERE_S = 5.0
 """After so long a job is tried on other nodes than those that were at fault."""
 AVOID_S = 20.0
-"""For so long nothing is tried on these: not longer, as it may have been the job's doing after all."""
+"""For so long nothing is tried on these: not longer, as it may have been the job's doing after
+all."""
 SURE_S = 5.0
-"""A limit is Slurm's answer to all jobs alike; so long one is waited for that is about to be seen to have ended."""
+"""A limit is Slurm's answer to all jobs alike; so long one is waited for that is about to be
+seen to have ended."""
 LIMIT = re.compile(r"(?i)(qos|assoc|account|max)")
 OF_NODES = re.compile(r"(?i)(reqnode|reserv|node)")
 OF_THE_JOB = re.compile(
@@ -24,8 +27,8 @@ FORGET_S = 3600.0
 
 @dataclass(slots=True)
 class Bar:
-    """Nothing alike is tried before `until_s` (monotonic), as Slurm said `why` so many `times` in a row, the last time
-    of `job`."""
+    """Nothing alike is tried before `until_s` (monotonic), as Slurm said `why` so many `times`
+    in a row, the last time of `job`."""
 
     why: str
     job: str
@@ -41,18 +44,19 @@ class Bar:
 
 
 class Declining:
-    """Remembers for whom (`who`: what a limit may be of), on which nodes, and of which jobs Slurm has started
-    nothing."""
+    """Remembers for whom (`who`: what a limit may be of), on which nodes, and of which jobs
+    Slurm has started nothing."""
 
     def __init__(self) -> None:
         self._bars: dict[Hashable, Bar] = {}
         self._last_on: dict[str, str] = {}
 
     def declined(self, why: str, who: Hashable, job: str, nodes: tuple[str, ...]) -> float:
-        """Slurm has not started `job` of `who` on `nodes`; after how many seconds that is tried again.
+        """Slurm has not started `job` of `who` on `nodes`; after how many seconds that is tried
+        again.
 
-        A limit bars all jobs of `who`; what is up to the nodes bars these; what may be up to them does as soon as it
-        was so for two jobs. Of one job it is said less and less often.
+        A limit bars all jobs of `who`; what is up to the nodes bars these; what may be up to
+        them does as soon as it was so for two jobs. Of one job it is said less and less often.
         """
         if LIMIT.match(why) and not OF_THE_JOB.search(why):
             return self._raise(("who", who), why, job)
@@ -61,7 +65,9 @@ class Declining:
         if OF_THE_JOB.search(why):
             return retry_s
         of_nodes = OF_NODES.match(why) is not None
-        self.avoid(why, job, [name for name in nodes if of_nodes or self._last_on.get(name, job) != job])
+        self.avoid(
+            why, job, [name for name in nodes if of_nodes or self._last_on.get(name, job) != job]
+        )
         self._last_on |= dict.fromkeys(nodes, job)
         return ELSEWHERE_S if of_nodes and first else retry_s
 
@@ -84,7 +90,9 @@ class Declining:
     def began(self, who: Hashable, job: str, nodes: tuple[str, ...]) -> None:
         """Slurm has started one."""
         over = {("who", who), ("job", job), *(("node", name) for name in nodes)}
-        self._bars = {what: bar for what, bar in self._bars.items() if what not in over and bar.job != job}
+        self._bars = {
+            what: bar for what, bar in self._bars.items() if what not in over and bar.job != job
+        }
         for name in nodes:
             self._last_on.pop(name, None)
 
