@@ -138,7 +138,7 @@ class Slurm(SlurmClient):
     def __init__(self) -> None:
         self.told: list[tuple[str, ...]] = []
 
-    def ask(self, program: str, *words: str, given: str = "") -> str:
+    def ask(self, program: str, *words: str, given: str = "", unix_times: bool = False) -> str:
         self.told.append((program, *words))
         return ""
 

@@ -41,7 +41,7 @@ class Slurm(SlurmClient):
     def __init__(self, *, knows_fields: bool = True) -> None:
         self.listed, self.knows_fields, self.asked = "7 PENDING", knows_fields, 0
 
-    def ask(self, program: str, *words: str, given: str = "") -> str:
+    def ask(self, program: str, *words: str, given: str = "", unix_times: bool = False) -> str:
         assert "--partition=gpu" in words
         if "--json" in words:
             self.asked += 1

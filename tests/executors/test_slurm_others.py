@@ -1,4 +1,5 @@
-"""What Slurm has given to others is taken off, and what it did not start is not tried at once again."""
+"""What Slurm has given to others is taken off, and what it did not start is not tried at once
+again."""
 
 import json
 from typing import Any
@@ -21,17 +22,47 @@ from optsched.executors.slurm.others import (
 from optsched.executors.slurm.site import Site
 
 OLD: dict[str, Any] = {
-    "job_id": 7, "nodes": "n[1-2]", "gres_detail": ["gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:3)"],
-    "tres_per_node": "gres:gpu:2", "job_resources": {"allocated_nodes": [
-        {"nodename": "n1", "memory_allocated": 100, "sockets": {"0": {"cores": {"0": "allocated", "1": "unallocated"}},
-                                                                "1": {"cores": {"0": "allocated"}}}},
-        {"nodename": "n2", "memory_allocated": 200, "sockets": {"0": {"cores": {"3": "allocated"}}}},
-    ]},
+    "job_id": 7,
+    "nodes": "n[1-2]",
+    "gres_detail": ["gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:3)"],
+    "tres_per_node": "gres:gpu:2",
+    "job_resources": {
+        "allocated_nodes": [
+            {
+                "nodename": "n1",
+                "memory_allocated": 100,
+                "sockets": {
+                    "0": {"cores": {"0": "allocated", "1": "unallocated"}},
+                    "1": {"cores": {"0": "allocated"}},
+                },
+            },
+            {
+                "nodename": "n2",
+                "memory_allocated": 200,
+                "sockets": {"0": {"cores": {"3": "allocated"}}},
+            },
+        ]
+    },
 }
-NEW: dict[str, Any] = {**OLD, "job_resources": {"nodes": {"allocation": [
-    {"name": "n1", "cpus": {"count": 2, "used": 0}, "memory": {"used": 0, "allocated": 100}},
-    {"name": "n2", "cpus": {"count": 1, "used": 0}, "memory": {"used": 0, "allocated": 200}},
-]}}}
+NEW: dict[str, Any] = {
+    **OLD,
+    "job_resources": {
+        "nodes": {
+            "allocation": [
+                {
+                    "name": "n1",
+                    "cpus": {"count": 2, "used": 0},
+                    "memory": {"used": 0, "allocated": 100},
+                },
+                {
+                    "name": "n2",
+                    "cpus": {"count": 1, "used": 0},
+                    "memory": {"used": 0, "allocated": 200},
+                },
+            ]
+        }
+    },
+}
 NODE = NodeStatus(node=Node(name="n1", gpu_type="h100", gpus=4, cpus=32, memory_gib=100.0))
 RESERVATIONS = """\
 ReservationName=maint StartTime=1000 EndTime=2000 Duration=00:16:40 Nodes=n[1-2],m4 NodeCnt=3 CoreCnt=96 \
@@ -49,7 +80,8 @@ def test_what_jobs_hold() -> None:
     plain = {**completes, "tres_per_node": ""}
     assert read_holdings(json.dumps({"jobs": [plain]}), {7})[7]["n1"] == Part(0)
     assert together([("a", Part(1, 2, 3)), ("a", Part(1)), ("b", Part(None)), ("b", Part(1))]) == {
-        "a": Part(2, 2, 3), "b": Part(None),
+        "a": Part(2, 2, 3),
+        "b": Part(None),
     }
     for wrong in ("", "[]", '{"jobs": [{}]}', '{"jobs": [7]}'):
         with pytest.raises(NoAnswer, match="is not understood"):
@@ -59,10 +91,19 @@ def test_what_jobs_hold() -> None:
 def test_a_node_less_what_others_hold() -> None:
     assert without(NODE, Part(), Part(4)) is NODE
     less = without(NODE, Part(3, 8, 10240), Part())
-    assert (less.node.gpus, less.node.cpus, less.node.memory_gib, less.usable) == (1, 24, 90.0, True)
+    assert (less.node.gpus, less.node.cpus, less.node.memory_gib, less.usable) == (
+        1,
+        24,
+        90.0,
+        True,
+    )
     assert (less.hardware, less.reason) == (NODE.node, "others hold 3 of its 4 GPUs")
     ours = without(NODE, Part(None, 40, 10**9), Part(2, 4, 1024))
-    assert (ours.node.gpus, ours.node.cpus, ours.node.memory_gib) == (2, 4, 1.0)  # never less than what is ours
+    assert (ours.node.gpus, ours.node.cpus, ours.node.memory_gib) == (
+        2,
+        4,
+        1.0,
+    )  # never less than what is ours
     none = without(NODE, Part(None), Part())
     assert (none.usable, none.node) == (False, NODE.node)
     cores = without(NODE, Part(0, 8), Part())
@@ -91,7 +132,11 @@ def test_a_limit_bars_all_alike(now: list[float]) -> None:
     asked, waits = Declining(), []
     for _ in range(8):
         waits.append(asked.declined("QOSMaxGRESPerUser", 1000, "a", ("n1",)))
-        assert asked.limit(1000) == "QOSMaxGRESPerUser" and asked.limit(1001) is None and asked.node("n1") is None
+        assert (
+            asked.limit(1000) == "QOSMaxGRESPerUser"
+            and asked.limit(1001) is None
+            and asked.node("n1") is None
+        )
         now[0] += waits[-1]
         assert asked.limit(1000) is None
     assert waits == [15.0, 30.0, 60.0, 120.0, 240.0, 300.0, 300.0, 300.0]
@@ -106,13 +151,24 @@ def test_a_node_is_avoided_that_starts_nothing(now: list[float]) -> None:
     """Of two jobs; or as soon as it is said to be the node."""
     asked = Declining()
     assert asked.declined("Resources", 1, "a", ("n1",)) == 15.0
-    assert asked.declined("Resources", 1, "a", ("n1",)) == 30.0  # one that asks for too much closes no node
+    assert (
+        asked.declined("Resources", 1, "a", ("n1",)) == 30.0
+    )  # one that asks for too much closes no node
     assert asked.node("n1") is None
     asked.declined("Resources", 1, "b", ("n1",))
     assert asked.node("n1") == "Resources"
-    assert asked.declined("ReqNodeNotAvail, Reserved for maintenance", 1, "a", ("n2", "n3")) == 5.0
-    assert asked.node("n2") == asked.node("n3") == "ReqNodeNotAvail, Reserved for maintenance"
-    for why in ("PartitionTimeLimit", "QOSMaxGRESPerJob", "QOSMaxWallDurationPerJobLimit", "QOSMinGRES", "InvalidQOS"):
+    why = "ReqNodeNotAvail, Reserved for maintenance"
+    assert [asked.declined(why, 1, "c", ("n2", "n3")) for _ in range(3)] == [5.0, 30.0, 60.0]
+    assert asked.node("n2") == asked.node("n3") == why
+    now[0] += 20.0
+    assert asked.node("n1") is asked.node("n2") is None  # however often one job has it said
+    for why in (
+        "PartitionTimeLimit",
+        "QOSMaxGRESPerJob",
+        "QOSMaxWallDurationPerJobLimit",
+        "QOSMinGRES",
+        "InvalidQOS",
+    ):
         for job in ("a", "b"):
             asked.declined(why, 1, job, ("n4",))
         assert asked.node("n4") is None and asked.limit(1) is None

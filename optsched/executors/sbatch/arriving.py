@@ -1,11 +1,11 @@
 """Slurm's held jobs as arrivals."""
 
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...cluster import Node
 from ..base import Arrival, Request
-from .jobs_json import HeldJob, who
+from .jobs_json import HeldJob
 from .request import Unplanned, request_of
 from .rules import NONE, Rules
 
@@ -24,11 +24,11 @@ class Arriving:
     each was last seen to have ended (Unix time), for as long as Slurm knows it."""
 
     def __init__(
-        self, rules: Rules = NONE, limit: Callable[[Hashable], str | None] = lambda _: None,
+        self, rules: Rules = NONE, declines: Callable[[HeldJob], str | None] = lambda _: None,
         partition: str | None = None,
     ) -> None:
-        """`limit` tells why Slurm starts no more jobs of somebody; jobs of another partition are not planned."""
-        self._rules, self._limit, self._partition = rules, limit, partition
+        """`declines` tells why Slurm would not start a job now; jobs of another partition are not planned."""
+        self._rules, self._declines, self._partition = rules, declines, partition
         self._read: dict[str, tuple[HeldJob, Request | str]] = {}
         self.over_s: dict[str, float] = {}
 
@@ -67,8 +67,7 @@ class Arriving:
     def _barred(self, job: HeldJob) -> str | None:
         if job.depends:
             return "it comes after other jobs in Slurm"
-        limit = self._limit(who(job))
-        return None if limit is None else f"Slurm starts no more jobs of its user: {limit}"
+        return self._declines(job)
 
     def _request(self, job: HeldJob, nodes: Sequence[Node]) -> Request | str:
         known = self._read.get(job.origin)

@@ -4,7 +4,7 @@ chosen."""
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -18,6 +18,7 @@ from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S
 from ..slurm.executor import SlurmExecutor
 from ..slurm.nodes import ask_nodes, number
+from ..slurm.others import Part, Reservation, together
 from ..slurm.site import Site
 from .arriving import Arriving
 from .attempt import SbatchAttempt
@@ -55,7 +56,7 @@ class SbatchExecutor:
         except OSError as error:
             raise InputError(f"{self._progress} cannot be made: {error.strerror}") from error
         self._heartbeat = None if site.heartbeat is None else Heartbeat(site.heartbeat)
-        self._arriving = Arriving(rules, self._inner.declining.limit, site.partition)
+        self._arriving = Arriving(rules, self._declines, site.partition)
         self._begun: set[AttemptKey] = set()
 
     # ------------------------------------------------------------------------------------------------- to see
@@ -175,18 +176,51 @@ class SbatchExecutor:
     def _check_time(self, order: Order, job: HeldJob) -> None:
         """Raises Declined where Slurm would not start it now: for a limit, or as its time reaches into a
         reservation."""
-        declining = self._inner.declining
-        limit = declining.limit(who(job))
+        why = self._declines(job)
+        if why is not None:
+            raise Declined(why, ELSEWHERE_S)
+        declining, taken = self._inner.declining, self._in_its_time(job)
+        names = [slot.node for slot in order.placement if slot.node in taken]
+        if not names:
+            return
+        says = taken[names[0]].says(time.time())
+        if self._has_room_but(taken, order):
+            declining.avoid(says, job.origin, names)
+            retry_s = ELSEWHERE_S
+        else:  # nobody else is to be kept from these nodes for it
+            retry_s = declining.later(says, job.origin)
+        raise Declined(f"node {names[0]} {says}, and its time limit reaches into that", retry_s)
+
+    def _declines(self, job: HeldJob) -> str | None:
+        """Why Slurm would start it on no node now: a limit of its user's, or reservations."""
+        limit = self._inner.declining.limit(who(job))
         if limit is not None:
-            raise Declined(f"Slurm starts no more jobs of its user: {limit}", ELSEWHERE_S)
+            return f"Slurm starts no more jobs of its user: {limit}"
+        taken = self._in_its_time(job) if self._inner.reservations else {}
+        first = next((taken[one.node.name] for one in self._statuses if one.node.name in taken), None)
+        if first is None or not all(one.node.name in taken for one in self._statuses):
+            return None
+        return f"every node {first.says(time.time())} or so, and its time limit reaches into that"
+
+    def _in_its_time(self, job: HeldJob) -> dict[str, Reservation]:
+        """Nodes that are reserved before its time limit would end it."""
         limit_min = number(job.entry.get("time_limit"))
-        now_s = time.time()
-        until_s = now_s + limit_min * 60.0 if limit_min else float("inf")
-        for one in self._inner.reservations:
-            names = tuple(slot.node for slot in order.placement if slot.node in one.nodes)
-            if names and one.start_s < until_s:
-                why = f"{one.says(now_s)}, and its time limit reaches into that"
-                raise Declined(f"node {names[0]} {why}", declining.avoid(one.says(now_s), names))
+        until_s = time.time() + limit_min * 60.0 if limit_min else float("inf")
+        return {name: one for one in self._inner.reservations if one.start_s < until_s for name in one.nodes}
+
+    def _has_room_but(self, taken: Container[str], order: Order) -> bool:
+        """Whether so many other nodes than `taken` have the GPUs for it free now, as far as is known here."""
+        held = together(
+            (slot.node, Part(slot.gpus)) for attempt in self._attempts.values() if attempt.ended is None
+            for slot in attempt.placement
+        )
+        needs = max(slot.gpus for slot in order.placement)
+        free = [
+            one.node.name for one in self._statuses
+            if one.usable and one.node.name not in taken
+            and one.node.gpus - (held.get(one.node.name, Part()).gpus or 0) >= needs
+        ]
+        return len(free) >= len(order.placement)
 
     def _record(self, order: Order, job: HeldJob) -> SbatchAttempt:
         count = node_count(job)

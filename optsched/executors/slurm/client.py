@@ -42,23 +42,23 @@ class SlurmClient:
         self._environment = {
             "PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C",
             "SLURM_BITSTR_LEN": "0",  # tasks of arrays are listed whole
-            "SLURM_TIME_FORMAT": "%s",  # seconds since the epoch, whatever the time zone
         }
         named = conf or os.environ.get("SLURM_CONF")
         if named is not None:
             self._environment["SLURM_CONF"] = str(named)
         self._deaf: tuple[float, str] | None = None
 
-    def ask(self, program: str, *words: str, given: str = "") -> str:
-        """What a program prints that reads `given`.
+    def ask(self, program: str, *words: str, given: str = "", unix_times: bool = False) -> str:
+        """What a program prints that reads `given`, its times as people read them or in seconds since the epoch.
 
         Raises NoAnswer where nobody knows whether it was done, Refused where it certainly was not.
         """
         if self._deaf is not None and time.monotonic() < self._deaf[0]:
             raise NoAnswer(self._deaf[1])
+        environment = {**self._environment, "SLURM_TIME_FORMAT": "%s"} if unix_times else self._environment
         try:
             process = subprocess.Popen(
-                [self._programs[program], *words], env=self._environment, cwd="/", text=True, errors="replace",
+                [self._programs[program], *words], env=environment, cwd="/", text=True, errors="replace",
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )
         except OSError as error:

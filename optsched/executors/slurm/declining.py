@@ -1,15 +1,20 @@
-"""What Slurm does not start, by its own reasons: when that is tried again, and what else is not tried until then."""
+"""What Slurm does not start, by its own reasons: when that is tried again, and what else is not
+tried until then."""
 
 import re
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 FIRST_S, LONGEST_S = 15.0, 300.0
 ELSEWHERE_S = 5.0
 """After so long a job is tried on other nodes than those that were at fault."""
+AVOID_S = 20.0
+"""For so long nothing is tried on these: not longer, as it may have been the job's doing after
+all."""
 SURE_S = 5.0
-"""A limit is Slurm's answer to all jobs alike; so long one is waited for that is about to be seen to have ended."""
+"""A limit is Slurm's answer to all jobs alike; so long one is waited for that is about to be
+seen to have ended."""
 LIMIT = re.compile(r"(?i)(qos|assoc|account|max)")
 OF_NODES = re.compile(r"(?i)(reqnode|reserv|node)")
 OF_THE_JOB = re.compile(
@@ -22,9 +27,11 @@ FORGET_S = 3600.0
 
 @dataclass(slots=True)
 class Bar:
-    """Nothing alike is tried before `until_s` (monotonic), as Slurm said `why` so many `times` in a row."""
+    """Nothing alike is tried before `until_s` (monotonic), as Slurm said `why` so many `times`
+    in a row, the last time of `job`."""
 
     why: str
+    job: str
     times: int = 0
     until_s: float = 0.0
 
@@ -37,48 +44,55 @@ class Bar:
 
 
 class Declining:
-    """Remembers for whom (`who`: what a limit may be of), on which nodes, and of which jobs Slurm has started
-    nothing."""
+    """Remembers for whom (`who`: what a limit may be of), on which nodes, and of which jobs
+    Slurm has started nothing."""
 
     def __init__(self) -> None:
         self._bars: dict[Hashable, Bar] = {}
         self._last_on: dict[str, str] = {}
 
     def declined(self, why: str, who: Hashable, job: str, nodes: tuple[str, ...]) -> float:
-        """Slurm has not started `job` of `who` on `nodes`; after how many seconds that is tried again.
+        """Slurm has not started `job` of `who` on `nodes`; after how many seconds that is tried
+        again.
 
-        A limit bars all jobs of `who`; what is up to the nodes bars these; what may be up to them does as soon as it
-        was so for two jobs.
+        A limit bars all jobs of `who`; what is up to the nodes bars these; what may be up to
+        them does as soon as it was so for two jobs. Of one job it is said less and less often.
         """
+        if LIMIT.match(why) and not OF_THE_JOB.search(why):
+            return self._raise(("who", who), why, job)
+        first = ("job", job) not in self._bars
+        retry_s = self.later(why, job)
         if OF_THE_JOB.search(why):
-            return self._raise(("job", job), why)
-        if LIMIT.match(why):
-            return self._raise(("who", who), why)
-        if OF_NODES.match(why):
-            return self.avoid(why, nodes)
-        for name in nodes:
-            if self._last_on.get(name, job) != job:
-                self._raise(("node", name), why)
-            self._last_on[name] = job
-        return self._raise(("job", job), why)
+            return retry_s
+        of_nodes = OF_NODES.match(why) is not None
+        self.avoid(
+            why, job, [name for name in nodes if of_nodes or self._last_on.get(name, job) != job]
+        )
+        self._last_on |= dict.fromkeys(nodes, job)
+        return ELSEWHERE_S if of_nodes and first else retry_s
 
-    def avoid(self, why: str, nodes: tuple[str, ...]) -> float:
-        """Try nothing on these nodes for a while; after how many seconds the job is tried elsewhere."""
-        for name in nodes:
-            self._raise(("node", name), why)
-        return ELSEWHERE_S
+    def later(self, why: str, job: str) -> float:
+        """Have a job wait, the longer the more often; for how many seconds."""
+        return self._raise(("job", job), why, job)
 
-    def _raise(self, what: Hashable, why: str) -> float:
+    def avoid(self, why: str, job: str, nodes: Iterable[str]) -> None:
+        """Try nothing on these nodes for a while, or until `job` has begun elsewhere."""
+        for name in nodes:
+            self._bars[("node", name)] = Bar(why, job, until_s=time.monotonic() + AVOID_S)
+
+    def _raise(self, what: Hashable, why: str, job: str) -> float:
         now_s = time.monotonic()
         self._bars = {key: bar for key, bar in self._bars.items() if bar.until_s > now_s - FORGET_S}
-        bar = self._bars.setdefault(what, Bar(why))
-        bar.why = why
+        bar = self._bars.setdefault(what, Bar(why, job))
+        bar.why, bar.job = why, job
         return bar.raise_again()
 
     def began(self, who: Hashable, job: str, nodes: tuple[str, ...]) -> None:
         """Slurm has started one."""
-        for what in (("who", who), ("job", job), *(("node", name) for name in nodes)):
-            self._bars.pop(what, None)
+        over = {("who", who), ("job", job), *(("node", name) for name in nodes)}
+        self._bars = {
+            what: bar for what, bar in self._bars.items() if what not in over and bar.job != job
+        }
         for name in nodes:
             self._last_on.pop(name, None)
 

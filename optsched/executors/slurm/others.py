@@ -73,18 +73,22 @@ class Others:
         text = self._client.ask("squeue", "-h", "--all", f"--states={HOLDING}", "-o", "%A|%S|%N")
         there = [line.split("|", 2) for line in text.splitlines()]
         jobs = [
-            (int(job), since) for job, since, nodes in there
+            (int(job), since)
+            for job, since, nodes in there
             if int(job) not in ours and any(name in names for name in split_nodes(nodes))
         ]
         if any(job not in self._known for job in jobs):
             new = read_holdings(self._client.ask("squeue", "--json"), {job for job, _ in jobs})
             self._known |= {job: new.get(job[0], {}) for job in jobs if job not in self._known}
         self._known = {job: self._known[job] for job in jobs}
-        return together((name, part) for parts in self._known.values() for name, part in parts.items())
+        return together(
+            (name, part) for parts in self._known.values() for name, part in parts.items()
+        )
 
 
 def read_holdings(text: str, which: Container[int]) -> dict[int, dict[str, Part]]:
-    """What jobs hold, by number and node, from the JSON of squeue. Raises NoAnswer where it is something else."""
+    """What jobs hold, by number and node, from the JSON of squeue. Raises NoAnswer where it is
+    something else."""
     try:
         entries = [entry for entry in json.loads(text)["jobs"] if int(entry["job_id"]) in which]
         return {int(entry["job_id"]): _holding(entry) for entry in entries}
@@ -94,11 +98,17 @@ def read_holdings(text: str, which: Container[int]) -> dict[int, dict[str, Part]
 
 def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
     given = entry.get("job_resources") or {}
-    listed = given.get("allocated_nodes") if "allocated_nodes" in given else given.get("nodes", {}).get("allocation")
+    listed = (
+        given.get("allocated_nodes")
+        if "allocated_nodes" in given
+        else given.get("nodes", {}).get("allocation")
+    )
     by_node = {one.get("nodename") or one.get("name"): one for one in listed or []}
     details = entry.get("gres_detail") or []
     nodes = split_nodes(entry["nodes"]) if entry["nodes"] else []
-    asked = ",".join(str(entry.get(f"tres_per_{what}") or "") for what in ("node", "job", "task", "socket"))
+    asked = ",".join(
+        str(entry.get(f"tres_per_{what}") or "") for what in ("node", "job", "task", "socket")
+    )
     unknown = None if "gpu" in asked else 0  # one that completes is listed without
     found = {}
     for i, name in enumerate(nodes):
@@ -110,25 +120,33 @@ def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
 
 
 def _cores(allocated: Mapping[str, Any]) -> int:
-    counted = (allocated.get("cpus") or {}).get("count") if isinstance(allocated.get("cpus"), Mapping) else None
+    counted = (
+        (allocated.get("cpus") or {}).get("count")
+        if isinstance(allocated.get("cpus"), Mapping)
+        else None
+    )
     if counted is not None:
         return number(counted) or 0
     sockets = allocated.get("sockets") or {}
     return sum(
-        state == "allocated" for socket in (sockets.values() if isinstance(sockets, Mapping) else ())
+        state == "allocated"
+        for socket in (sockets.values() if isinstance(sockets, Mapping) else ())
         for state in (socket.get("cores") or {}).values()
     )
 
 
 def ask_reservations(client: SlurmClient, but: str | None) -> list[Reservation]:
-    """Reservations that are in effect or will be, except that named `but`. Raises NoAnswer, Refused."""
-    text = client.ask("scontrol", "--oneliner", "show", "reservation")
+    """Reservations that are in effect or will be, except that named `but`. Raises NoAnswer,
+    Refused."""
+    text = client.ask("scontrol", "--oneliner", "show", "reservation", unix_times=True)
     return [one for one in read_reservations(text) if one.name != but and one.end_s > time.time()]
 
 
 def read_reservations(text: str) -> list[Reservation]:
     """Reservations in what scontrol prints, its times in seconds since the epoch."""
-    line = re.compile(r"^ReservationName=(\S+) StartTime=(\d+) EndTime=(\d+) .*?\bNodes=(\S+)", re.MULTILINE)
+    line = re.compile(
+        r"^ReservationName=(\S+) StartTime=(\d+) EndTime=(\d+) .*?\bNodes=(\S+)", re.MULTILINE
+    )
     return [
         Reservation(found[1], float(found[2]), float(found[3]), frozenset(split_nodes(found[4])))
         for found in line.finditer(text)
@@ -144,12 +162,18 @@ def without(status: NodeStatus, held: Part, ours: Part) -> NodeStatus:
     left = max(node.gpus - taken, min(ours.gpus or 0, node.gpus))
     said = f"others hold {node.gpus - left} of its {node.gpus} GPUs" if left < node.gpus else None
     if node.gpus and not left:
-        return replace(status, usable=False, reason="has none of its GPUs left by jobs of others", whole=node)
+        return replace(
+            status, usable=False, reason="has none of its GPUs left by jobs of others", whole=node
+        )
     less = replace(
-        node, gpus=left,
+        node,
+        gpus=left,
         cpus=None if node.cpus is None else max(node.cpus - held.cpus, min(ours.cpus, node.cpus)),
-        memory_gib=None if node.memory_gib is None else max(
-            node.memory_gib - held.memory_mib / MIB_PER_GIB, min(ours.memory_mib / MIB_PER_GIB, node.memory_gib)
+        memory_gib=None
+        if node.memory_gib is None
+        else max(
+            node.memory_gib - held.memory_mib / MIB_PER_GIB,
+            min(ours.memory_mib / MIB_PER_GIB, node.memory_gib),
         ),
     )
     return replace(status, node=less, reason=said, whole=node)
@@ -157,7 +181,11 @@ def without(status: NodeStatus, held: Part, ours: Part) -> NodeStatus:
 
 def reserved(status: NodeStatus, reservations: Collection[Reservation], now_s: float) -> NodeStatus:
     """The node closed to new jobs where a reservation has it, or will within `SOON_S`."""
-    found = [one for one in reservations if status.node.name in one.nodes and one.start_s <= now_s + SOON_S]
+    found = [
+        one
+        for one in reservations
+        if status.node.name in one.nodes and one.start_s <= now_s + SOON_S
+    ]
     if not found or not status.usable:
         return status
     return replace(status, usable=False, reason=min(found, key=lambda one: one.start_s).says(now_s))
