@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from . import registry
+from .errors import OptschedError
 from .files import instance_hash
 from .incumbent import Incumbent
 from .instance import Instance
@@ -66,6 +67,7 @@ class Search:
         self.finished = False  # the exact solver did all it could
         self.infeasible: str | None = None
         self.trouble: list[str] = []  # what the exact solver did wrong
+        self.crashed = False
         self.notes: list[str] = []
         self.lock = threading.Lock()  # in this process, solvers report from threads of their own
 
@@ -154,6 +156,7 @@ class Search:
         if killed:
             self.trouble.append(f"{solver.name} did not stop at its time limit and was killed")
         else:
+            self.crashed = True
             self.trouble.append(f"{solver.name} {child.how_it_ended()}")
             if output := child.last_output():
                 self.notes.append(f"last output of {solver.name}: {output}")
@@ -192,6 +195,8 @@ class Search:
         try:
             solver.solve(request, report)
             tell("done")
+        except OptschedError as error:
+            tell("unable", str(error))
         except Exception as error:
             tell("error", f"{type(error).__name__}: {error}", traceback.format_exc())
 
@@ -214,7 +219,10 @@ class Search:
             self.note(str(said[0]))
         elif kind == "junk":
             self.blame(f"{name} {said[0]}")
+        elif kind == "unable":
+            self.trouble.append(f"{name} cannot go on: {said[0]}")
         elif kind == "error":
+            self.crashed = True
             self.trouble.append(f"{name} crashed: {said[0]}")
             where = " / ".join(line.strip() for line in str(said[1]).strip().splitlines()[-3:-1])
             self.notes.append(f"{name} crashed at: {where}")
@@ -289,6 +297,8 @@ class Search:
         source = self.incumbent.source or "none"
         if exact is None:
             return source, self.not_run
+        if source == exact.name and self.crashed:
+            return source, f"{'; '.join(self.trouble)}; the plan is the best that it had found until then"
         if source == exact.name:
             self.notes.extend(self.trouble)
             return source, None

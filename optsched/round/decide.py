@@ -11,6 +11,7 @@ from .. import registry
 from ..errors import InputError, SolverUnavailable
 from ..instance import Instance, Placement
 from ..objectives import Objective, parse
+from ..solver import check_options
 from .build import build
 from .model import Floats, RoundModel
 from .place import Packing, to_placement
@@ -94,8 +95,8 @@ def decide(
     `last` is the round before, whose prices are a good start. Model building and verification are not interrupted,
     so that a budget shorter than these is overrun by them.
 
-    Raises InputError for a faulty objective, solver name or limit, and where running jobs hold more than there is and
-    may not be preempted.
+    Raises InputError for a faulty objective, solver name, option or limit, and where running jobs hold more than
+    there is and may not be preempted.
     """
     started_s = time.monotonic()
     for what, amount in (("round", round_s), ("budget", budget_s)):
@@ -103,6 +104,7 @@ def decide(
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
     goal = parse(objective) if isinstance(objective, str) else objective
     found = registry.round_solver(solver)
+    check_options(f"round solver {solver}", found, options or {})
     model = build(instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep)
     best = _Best(model)
     best.prove(float(model.best_reduced(model.value).sum()), "each job alone")

@@ -55,7 +55,6 @@ def test_what_bounds_prove_needs_no_solver() -> None:
     ("solver", "value", "note"),
     [
         (fakes.InvalidThenBest(), 6.0, "fake returned a plan that does not pass the verifier"),
-        (fakes.BetterThenRaises(), 6.5, "fake crashed: ZeroDivisionError"),
         (fakes.OverclaimsThenBest(), 6.0, "a bound of 6.5 for makespan, but a verified plan has 6"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, fakes.Fake) else "",
@@ -65,6 +64,21 @@ def test_a_good_plan_of_a_faulty_solver_counts(solver: fakes.Fake, value: float,
     assert (solution.solver, solution.value, solution.fallback) == ("fake", value, None)
     assert any(note in one for one in solution.notes)
     assert solution.bound == 6.0
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_a_crash_is_told_although_a_plan_came_before_it(isolate: bool) -> None:
+    solution = solve(fakes.two_gpus(), "makespan", solver=fakes.BetterThenRaises(), isolate=isolate)
+    assert (solution.solver, solution.value, solution.status) == ("fake", 6.5, "feasible")
+    assert solution.fallback is not None
+    assert solution.fallback.startswith("fake crashed: ZeroDivisionError")
+    assert solution.fallback.endswith("; the plan is the best that it had found until then")
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_what_a_solver_refuses_is_no_crash(isolate: bool) -> None:
+    solution = solve(fakes.two_gpus(), "makespan", solver=fakes.Refuses(), isolate=isolate)
+    assert (solution.solver, solution.fallback) == ("wspt", "fake cannot go on: its licence is used up")
 
 
 def test_the_second_level_is_proved_only_after_the_first() -> None:

@@ -1,11 +1,14 @@
 """`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is left."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from optsched.errors import InputError
 from optsched.round.model import Floats, RoundModel
 from optsched.round.realise import keep_all, realise
 from optsched.round.solver import RoundRequest
+from optsched.solver import only_options
 
 from ..within import within
 from .core import core
@@ -42,6 +45,11 @@ class PriceSolver:
     def supports(self, model: RoundModel) -> str | None:
         """Every round."""
         return None
+
+    def check_options(self, options: Mapping[str, str]) -> None:
+        """Raise InputError for an option that it does not have, or no number."""
+        only_options("round solver price", options, ("core",))
+        _core_options(options)
 
     def solve(self, request: RoundRequest) -> None:
         """Anytime: after the prices there is a plan and a bound, and both only get better."""
@@ -99,7 +107,7 @@ class PriceSolver:
             realise(request, program.choice(model, part.fixed, outcome.x), reduced)
 
 
-def _core_options(options: dict[str, str]) -> int:
+def _core_options(options: Mapping[str, str]) -> int:
     text = options.get("core", str(CORE_OPTIONS))
     if not text.isdigit():
         raise InputError(f"round solver price: core={text} is no number of options")
