@@ -14,7 +14,7 @@ from .errors import OptschedError
 from .files import instance_hash
 from .incumbent import Incumbent
 from .instance import Instance
-from .objectives import Objective
+from .objectives import SINCE_SUBMISSION, Objective
 from .plan import Solution, Status
 from .solver import Report, Request, Solver
 from .watchdog import Child
@@ -29,6 +29,8 @@ OVERRUN = 0.1
 REPRODUCIBLE_SHARE = 0.8
 """With one worker the solver is given this fixed part of the time limit, whatever the clock says."""
 PROGRESS_EVERY_S = 0.5
+UNIX_CLOCK_S = 1e9
+"""A clock that reads so much is taken to count from 1970: this was in 2001."""
 MAX_NOTES = 10
 
 
@@ -76,6 +78,7 @@ class Search:
 
     def run(self, policies: tuple[str, ...], exact: Solver | None, child: Child | None) -> None:
         """All of it; the first Ctrl-C ends it, a second one, while things are being ended, gets through."""
+        self.doubt_submissions()
         try:
             self.heuristics(policies)
             self.combinatorial_bounds()
@@ -85,6 +88,17 @@ class Search:
             if self.interrupted:
                 raise
             self.interrupted = True
+
+    def doubt_submissions(self) -> None:
+        """Note where jobs wait since 1970, as happens to those without a `submit_s`."""
+        instance = self.instance
+        terms = {term.name for level in self.objective.levels for _, term in level}
+        count = sum(job.submit_s == 0 for job in instance.jobs)
+        if instance.now_s >= UNIX_CLOCK_S and count and terms & SINCE_SUBMISSION:
+            self.note(
+                f"submit_s of {count:,} of {len(instance.jobs):,} jobs is 0 or left out, which is 1970 on the clock of "
+                f"now_s ({instance.now_s:.12g} s): their waiting counts from then; give submit_s"
+            )
 
     # ------------------------------------------------------------------------------------ heuristics, bounds
 

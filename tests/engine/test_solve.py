@@ -249,3 +249,19 @@ def test_a_job_that_was_preempted_too_often_is_planned_and_stays(solver: str) ->
     assert solution.plan is not None and solution.fallback is None and not solution.notes[1:]
     if solver in ("cpsat", "milp"):
         assert (solution.status, solution.value) == ("optimal", 99.0 * 1.0 + 61.0)
+
+
+@pytest.mark.parametrize(
+    ("now_s", "submit_s", "objective", "noted"),
+    [
+        (1.7e9, 0.0, "wct", True), (1.7e9, 0.0, "makespan", False), (1.7e9, 1.6e9, "wct", False),
+        (5e3, 0.0, "wct", False),
+    ],
+)
+def test_a_wait_since_1970_is_noted(now_s: float, submit_s: float, objective: str, noted: bool) -> None:
+    instance = Instance(
+        now_s=now_s, cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
+        jobs=(Job(id="a", duration_s=9.0, submit_s=submit_s), Job(id="b", duration_s=9.0, submit_s=now_s)),
+    )
+    notes = solve(instance, objective, isolate=False).notes
+    assert any("submit_s of 1 of 2 jobs is 0 or left out, which is 1970" in note for note in notes) is noted
