@@ -406,4 +406,4 @@ def test_pictures_are_small() -> None:
 
 
 def test_the_changes_are_those_of_this_version() -> None:
-    assert re.findall(r"^## (\S+)", text_of("CHANGELOG.md"), re.M)[0] == optsched.__version__
+    assert re.findall(r"^## (\d\S+)", text_of("CHANGELOG.md"), re.M)[0] == optsched.__version__

@@ -11,6 +11,7 @@ from .. import registry
 from ..errors import InputError, SolverUnavailable
 from ..instance import Instance, Placement
 from ..objectives import Objective, parse
+from ..plan import CLOSED_GAP
 from ..solver import check_options
 from .build import build
 from .model import Floats, RoundModel
@@ -107,7 +108,8 @@ def decide(
     check_options(f"round solver {solver}", found, options or {})
     model = build(instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep)
     best = _Best(model)
-    best.prove(float(model.best_reduced(model.value).sum()), "each job alone")
+    alone = float(model.best_reduced(model.value).sum())
+    best.prove(alone, "each job alone")
     fallback = None
     if model.jobs:
         reason = found.supports(model)
@@ -140,6 +142,8 @@ def decide(
         bound=max(best.bound, best.value), bound_source=best.source, prices=_row_prices(best),
         never=tuple(job.id for job in model.never), wall_s=time.monotonic() - started_s, fallback=fallback,
         notes=tuple(best.notes),
+        # Relative to what capacity costs: one job that is worth a billion hides nothing about the others.
+        closed=best.bound - best.value <= CLOSED_GAP * max(0.0, alone - best.value) + SAME * abs(best.value),
     )
 
 
