@@ -120,6 +120,7 @@ def assert_true(instance: Instance, objective: str, solver: str, seconds: float 
         assert found.status in ("infeasible", "unknown")
         return
     assert found.plan is not None and found.fallback is None, found
+    assert not any("verifier" in note or "claimed" in note or "wrong" in note for note in found.notes), found.notes
     for level, optimum, by in zip(found.levels, best[0], yardsticks(instance, goal, False), strict=True):
         assert level.value is not None and math.isfinite(level.value)
         if level.bound is not None:
