@@ -147,11 +147,21 @@ def _solve(request_fd: int, message_fd: int) -> NoReturn:
         _plan(os.fdopen(request_fd, "rb"), send)
     except BaseException as error:
         with suppress(BrokenPipeError):
-            send("error", f"{type(error).__name__}: {error}", traceback.format_exc())
+            send(*_told(error))
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(0)  # without waiting for threads a solver may have left
+
+
+def _told(error: BaseException) -> tuple[str, ...]:
+    """What to say of an exception: that the solver cannot go on, in its own words, or that it crashed."""
+    with suppress(ImportError):
+        from optsched.errors import OptschedError
+
+        if isinstance(error, OptschedError):
+            return "unable", str(error)
+    return "error", f"{type(error).__name__}: {error}", traceback.format_exc()
 
 
 def _plan(inbox: BinaryIO, send: Any) -> None:

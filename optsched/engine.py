@@ -12,7 +12,7 @@ from .instance import Instance
 from .objectives import Objective, parse
 from .plan import Solution
 from .search import Progress, Search
-from .solver import Solver, missing_modules
+from .solver import Solver, check_options, missing_modules, only_options
 from .watchdog import Child
 
 __all__ = ["DEFAULT_WORKERS", "Progress", "choose_solver", "solve"]
@@ -52,8 +52,7 @@ def solve(
     the check of an instance that was read from a file. `on_progress` is called at every improvement and,
     where the solver is isolated, every half second.
 
-    Raises InputError for a faulty instance, objective, solver name, limit or option of a policy. Isolation needs
-    POSIX.
+    Raises InputError for a faulty instance, objective, solver name, limit or option. Isolation needs POSIX.
     """
     started_s = time.monotonic()
     if not (math.isfinite(time_limit_s) and time_limit_s > 0):
@@ -65,7 +64,7 @@ def solve(
     if not checked:
         check_instance(instance)
     search = Search(instance, goal, time_limit_s, seed, workers, options or {}, started_s, on_progress)
-    policies, exact, search.not_run = _choose(solver, instance, goal)
+    policies, exact, search.not_run = _choose(solver, instance, goal, options or {})
     if policies == (solver,):
         search.incumbent.any_plan = True
         with suppress(SolverUnavailable):  # what is broken will be noted
@@ -83,16 +82,24 @@ def solve(
 
 
 def _choose(
-    solver: str | Solver, instance: Instance, objective: Objective
+    solver: str | Solver, instance: Instance, objective: Objective, options: dict[str, str]
 ) -> tuple[tuple[str, ...], Solver | None, str | None]:
-    """Policies to simulate, the exact solver to run afterwards if there is one, and if there is none, why."""
+    """Policies to simulate, the exact solver to run afterwards if there is one, and if there is none, why.
+
+    Raises InputError for options that the solver does not take.
+    """
     known = registry.names("policies")
     if isinstance(solver, str) and solver in known and solver not in registry.names("solvers"):
         return (solver,), None, None
     policies = tuple(name for name in HEURISTICS if name in known) or known
-    if solver == "auto":
-        return policies, *choose_solver(instance, objective)
-    return policies, *_usable(solver, instance, objective)
+    if solver != "auto":
+        return policies, *_usable(solver, instance, objective, options)
+    chosen, reason = choose_solver(instance, objective)
+    if chosen is None:
+        only_options("solver auto, which finds no exact solver for this,", options, ())
+    else:
+        check_options(f"solver {chosen.name}, which auto takes here,", chosen, options)
+    return policies, chosen, reason
 
 
 def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | None, str | None]:
@@ -113,11 +120,13 @@ def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | No
 
 
 def _usable(
-    solver: str | Solver, instance: Instance, objective: Objective
+    solver: str | Solver, instance: Instance, objective: Objective, options: dict[str, str] | None = None
 ) -> tuple[Solver | None, str | None]:
-    """The solver, or None and why it cannot be used for this. Raises InputError for an unknown name."""
+    """The solver, or None and why it cannot be used for this. Raises InputError for an unknown name or option."""
     try:
         found = registry.solver(solver) if isinstance(solver, str) else solver
+        if options is not None:
+            check_options(f"solver {found.name}", found, options)
         missing = missing_modules(found)
         if missing:
             return None, f"{found.name} needs {', '.join(missing)}, which is not installed"

@@ -80,6 +80,10 @@ TERMS: dict[str, Term] = {
 }
 
 
+SINCE_SUBMISSION = {"wct", "tail", "ftf", "maxmin", "throughput"}
+"""Terms that count a job's time from its submission."""
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
     """Levels in order of importance; each level is a weighted sum of terms."""

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from . import registry
+from .errors import OptschedError
 from .files import instance_hash
 from .incumbent import Incumbent
 from .instance import Instance
-from .objectives import Objective
+from .objectives import SINCE_SUBMISSION, Objective
 from .plan import Solution, Status
 from .solver import Report, Request, Solver
 from .watchdog import Child
@@ -28,6 +29,8 @@ OVERRUN = 0.1
 REPRODUCIBLE_SHARE = 0.8
 """With one worker the solver is given this fixed part of the time limit, whatever the clock says."""
 PROGRESS_EVERY_S = 0.5
+UNIX_CLOCK_S = 1e9
+"""A clock that reads so much is taken to count from 1970: this was in 2001."""
 MAX_NOTES = 10
 
 
@@ -66,6 +69,7 @@ class Search:
         self.finished = False  # the exact solver did all it could
         self.infeasible: str | None = None
         self.trouble: list[str] = []  # what the exact solver did wrong
+        self.crashed = False
         self.notes: list[str] = []
         self.lock = threading.Lock()  # in this process, solvers report from threads of their own
 
@@ -74,6 +78,7 @@ class Search:
 
     def run(self, policies: tuple[str, ...], exact: Solver | None, child: Child | None) -> None:
         """All of it; the first Ctrl-C ends it, a second one, while things are being ended, gets through."""
+        self.doubt_submissions()
         try:
             self.heuristics(policies)
             self.combinatorial_bounds()
@@ -83,6 +88,17 @@ class Search:
             if self.interrupted:
                 raise
             self.interrupted = True
+
+    def doubt_submissions(self) -> None:
+        """Note where jobs wait since 1970, as happens to those without a `submit_s`."""
+        instance = self.instance
+        terms = {term.name for level in self.objective.levels for _, term in level}
+        count = sum(job.submit_s == 0 for job in instance.jobs)
+        if instance.now_s >= UNIX_CLOCK_S and count and terms & SINCE_SUBMISSION:
+            self.note(
+                f"submit_s of {count:,} of {len(instance.jobs):,} jobs is 0 or left out, which is 1970 on the clock of "
+                f"now_s ({instance.now_s:.12g} s): their waiting counts from then; give submit_s"
+            )
 
     # ------------------------------------------------------------------------------------ heuristics, bounds
 
@@ -154,6 +170,7 @@ class Search:
         if killed:
             self.trouble.append(f"{solver.name} did not stop at its time limit and was killed")
         else:
+            self.crashed = True
             self.trouble.append(f"{solver.name} {child.how_it_ended()}")
             if output := child.last_output():
                 self.notes.append(f"last output of {solver.name}: {output}")
@@ -192,6 +209,8 @@ class Search:
         try:
             solver.solve(request, report)
             tell("done")
+        except OptschedError as error:
+            tell("unable", str(error))
         except Exception as error:
             tell("error", f"{type(error).__name__}: {error}", traceback.format_exc())
 
@@ -214,7 +233,10 @@ class Search:
             self.note(str(said[0]))
         elif kind == "junk":
             self.blame(f"{name} {said[0]}")
+        elif kind == "unable":
+            self.trouble.append(f"{name} cannot go on: {said[0]}")
         elif kind == "error":
+            self.crashed = True
             self.trouble.append(f"{name} crashed: {said[0]}")
             where = " / ".join(line.strip() for line in str(said[1]).strip().splitlines()[-3:-1])
             self.notes.append(f"{name} crashed at: {where}")
@@ -289,6 +311,8 @@ class Search:
         source = self.incumbent.source or "none"
         if exact is None:
             return source, self.not_run
+        if source == exact.name and self.crashed:
+            return source, f"{'; '.join(self.trouble)}; the plan is the best that it had found until then"
         if source == exact.name:
             self.notes.extend(self.trouble)
             return source, None

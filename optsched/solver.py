@@ -1,10 +1,11 @@
 """What a solver is: the contract between the engine and its plug-ins."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from .errors import InputError
 from .instance import Instance
 from .objectives import Objective
 from .plan import Plan
@@ -52,7 +53,8 @@ class Solver(Protocol):
     imported inside `solve`.
 
     `needs` are the modules it imports, `guarantee` what it can prove: "exact" (an optimum, given time),
-    "bound" (a limit) or "none".
+    "bound" (a limit) or "none". One that takes options has a method `check_options(options)`, which raises
+    InputError for one that it does not have and for a value that it cannot use (see `only_options`).
     """
 
     name: str
@@ -67,6 +69,24 @@ class Solver(Protocol):
     def solve(self, request: Request, report: Report) -> None:
         """Plan, reporting plans and bounds as they are found; return when done or out of time."""
         ...
+
+
+def check_options(what: str, plug_in: object, options: Mapping[str, str]) -> None:
+    """Have a plug-in refuse options, before any work; `what` it is, as in "solver milp". Raises InputError."""
+    check = getattr(plug_in, "check_options", None)
+    if check is None:
+        only_options(what, options, ())
+    elif options:
+        check(options)
+
+
+def only_options(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise InputError for options other than those known, with the names of these."""
+    unknown = ", ".join(name for name in given if name not in known)
+    if unknown and known:
+        raise InputError(f"{what} has no option {unknown}; it has {', '.join(known)}")
+    if unknown:
+        raise InputError(f"{what} takes no options; leave out {unknown}")
 
 
 class _Needs(Protocol):

@@ -20,7 +20,7 @@ from .job import Mode
 from .plan import JobPlan, Plan, Segment
 from .solver import Request, Solver
 
-ARITY = {"plan": 1, "bound": 3, "infeasible": 1, "note": 1, "done": 0, "error": 2}
+ARITY = {"plan": 1, "bound": 3, "infeasible": 1, "note": 1, "done": 0, "unable": 1, "error": 2}
 """Kinds of message, and how many things each says."""
 
 MAX_MESSAGE_BYTES = 1 << 32

@@ -120,7 +120,8 @@ def print_round(instance: Instance, solution: "RoundSolution") -> None:
 def _summary(instance: Instance, solution: "RoundSolution") -> list[str]:
     from ..duration import human
     from ..never import why_never
-    from ..picture.facts import percent, quantity
+    from ..picture.facts import quantity
+    from .table import gap_text
 
     between = "what comes free is given on at once" if solution.refill else "what comes free stays idle until then"
     wall = "" if solution.wall_s is None else f", in {human(solution.wall_s)}"
@@ -128,7 +129,7 @@ def _summary(instance: Instance, solution: "RoundSolution") -> list[str]:
         ("status", STATUS[solution.status]),
         ("value", f"{quantity(solution.value, '')} ({solution.objective}; more is better)"),
         ("bound", quantity(solution.bound, "")),
-        ("gap", percent(solution.gap)),
+        ("gap", gap_text(solution.gap, solution.status)),
         ("proved by", solution.bound_source),
         ("solver", f"{solution.solver}, seed {solution.seed}{wall}"),
         ("round", f"{human(solution.round_s)}, {between}"),

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from ..duration import human
 from ..instance import Instance
 from ..picture.facts import level_unit, percent
-from ..plan import CLOSED_GAP
 from .table import table, with_length
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def words(instance: Instance, total: dict[str, Any], title: str, how: list[str])
                    numeric=("value", "bound (any schedule)", "gap"))
     for level in total["levels"]:
         unit = level_unit(level["name"])
-        gap = "0 %" if level["gap"] is not None and level["gap"] <= CLOSED_GAP else percent(level["gap"])
+        gap = percent(level["gap"])
         levels.add_row(
             level["name"], with_length(level["value"], unit), with_length(level["bound"], unit), gap,
             level["bound_source"] or "",

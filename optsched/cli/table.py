@@ -10,7 +10,7 @@ import click
 from ..duration import human
 from ..instance import Instance
 from ..picture.chart import chart
-from ..picture.facts import job_facts, level_unit, percent, quantity, totals
+from ..picture.facts import ROUNDING, job_facts, level_unit, percent, quantity, totals
 from ..plan import Decision, Solution
 
 if TYPE_CHECKING:
@@ -77,6 +77,13 @@ def print_solution(instance: Instance, solution: Solution) -> None:
     show(*parts)
 
 
+def gap_text(gap: float | None, status: str) -> str:
+    """A gap in words; one that is open is none, however small beside a large value."""
+    if status == "optimal":
+        return percent(0.0)
+    return percent(max(gap, ROUNDING) if gap else gap)
+
+
 def summary(instance: Instance, solution: Solution) -> list[str]:
     """Name and value of everything but the jobs, one a line."""
     rows: list[tuple[str, str]] = [("status", STATUS[solution.status])]
@@ -84,7 +91,7 @@ def summary(instance: Instance, solution: Solution) -> list[str]:
         unit = level_unit(level.name)
         rows.append((level.name, with_length(level.value, unit)))
         rows.append(("bound", with_length(level.bound, unit)))
-        rows.append(("gap", percent(0.0 if solution.status == "optimal" else level.gap)))
+        rows.append(("gap", gap_text(level.gap, solution.status)))
     if solution.bound_source:
         rows.append(("proved by", solution.bound_source))
     wall = "" if solution.wall_s is None else f", in {human(solution.wall_s)}"

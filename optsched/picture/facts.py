@@ -124,11 +124,15 @@ def quantity(value: float | None, unit: str) -> str:
     return f"{rounded} {unit}".strip()
 
 
+ROUNDING = 1e-6
+"""A share below this is the rounding of two equal numbers."""
+
+
 def percent(share: float | None) -> str:
     """0.0123 as `1.23 %`; an exact zero is `0 %`."""
     if share is None:
         return "unknown"
-    if share == 0:
+    if abs(share) < ROUNDING:
         return "0 %"
     if share < 0.0001:
         return "below 0.01 %"

@@ -11,6 +11,8 @@ from .. import registry
 from ..errors import InputError, SolverUnavailable
 from ..instance import Instance, Placement
 from ..objectives import Objective, parse
+from ..plan import CLOSED_GAP
+from ..solver import check_options
 from .model import Floats, RoundModel
 from .place import Packing, to_placement
 from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision
@@ -96,8 +98,8 @@ def decide(
     `last` is the round before, whose prices are a good start. Where the budget is too short to pose the problem, fewer
     waiting jobs are looked at, or none, nothing is proved, and `fallback` says so (see `pose`).
 
-    Raises InputError for a faulty objective, solver name or limit, and where running jobs hold more than there is and
-    may not be preempted.
+    Raises InputError for a faulty objective, solver name, option or limit, and where running jobs hold more than
+    there is and may not be preempted.
     """
     started_s = time.monotonic()
     for what, amount in (("round", round_s), ("budget", budget_s)):
@@ -105,6 +107,7 @@ def decide(
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
     goal = parse(objective) if isinstance(objective, str) else objective
     found = registry.round_solver(solver)
+    check_options(f"round solver {solver}", found, options or {})
     posed = pose(
         instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep, budget_s=budget_s
     )
@@ -118,8 +121,9 @@ def decide(
         assert posed is not None
     model, fallback = posed.model, posed.shortfall
     best = _Best(model)
+    alone = float(model.best_reduced(model.value).sum())
     if fallback is None:
-        best.prove(float(model.best_reduced(model.value).sum()), "each job alone")
+        best.prove(alone, "each job alone")
     if model.jobs:
         reason = found.supports(model)
         if reason is not None:
@@ -155,6 +159,8 @@ def decide(
         bound=max(best.bound, best.value), bound_source=best.source, prices=_row_prices(best),
         never=tuple(job.id for job in model.never), wall_s=time.monotonic() - started_s, fallback=fallback,
         notes=tuple(best.notes),
+        # Relative to what capacity costs: one job that is worth a billion hides nothing about the others.
+        closed=best.bound - best.value <= CLOSED_GAP * max(0.0, alone - best.value) + SAME * abs(best.value),
     )
 
 

@@ -124,6 +124,7 @@ def load_round(data: bytes | str, name: str = "round") -> RoundSolution:
             RowPrice(name=row.name, capacity=row.capacity, used=row.used, price=row.price) for row in parsed.prices
         ),
         never=parsed.never, wall_s=parsed.wall_s, fallback=parsed.fallback, notes=parsed.notes,
+        closed=stated.status == "optimal",
     )
 
 

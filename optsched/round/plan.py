@@ -36,7 +36,8 @@ class RoundSolution:
     """A verified round with its value, the proven limit on any round's value, and the prices that prove it.
 
     The value is maximised (see `value`), so `bound` is at least `value` and gap = (bound - value) / |value|.
-    `bound_source` names what proved the bound. `never` has the jobs that no node can ever run.
+    `bound_source` names what proved the bound. `never` has the jobs that no node can ever run. `closed` says whether
+    the bound proves the value, where that is known better than from the gap.
     """
 
     instance_name: str
@@ -56,6 +57,7 @@ class RoundSolution:
     wall_s: float | None = None
     fallback: str | None = None
     notes: tuple[str, ...] = ()
+    closed: bool | None = None
 
     @property
     def gap(self) -> float:
@@ -66,7 +68,8 @@ class RoundSolution:
 
     @property
     def status(self) -> Status:
-        return "optimal" if self.gap <= CLOSED_GAP else "feasible"
+        closed = self.gap <= CLOSED_GAP if self.closed is None else self.closed
+        return "optimal" if closed else "feasible"
 
 
 def decision(instance: Instance, job_id: str, mode: Mode | None, placement: Placement) -> Decision:

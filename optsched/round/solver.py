@@ -34,7 +34,8 @@ class RoundRequest:
 
 
 class RoundSolver(Protocol):
-    """Decides a round. Heavy libraries are imported inside `solve`."""
+    """Decides a round. Heavy libraries are imported inside `solve`. One that takes options has a method
+    `check_options` (see `solver.Solver`)."""
 
     name: str
     title: str

@@ -1,5 +1,7 @@
 """A policy as a solver: its plan is what simulating it gives."""
 
+from collections.abc import Mapping
+
 from .. import registry
 from ..errors import OptschedError
 from ..instance import Instance
@@ -24,6 +26,10 @@ class PolicySolver:
     def supports(self, instance: Instance, objective: Objective) -> str | None:
         """Every instance and every objective."""
         return None
+
+    def check_options(self, options: Mapping[str, str]) -> None:
+        """Raise InputError for options that the policy does not take."""
+        registry.policy(self.name, None, options)
 
     def solve(self, request: Request, report: Report) -> None:
         """Simulate a fresh policy. Where it leaves jobs waiting for ever there is no plan, and a note says

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from optsched.errors import InputError
 from optsched.round.exact import program
 from optsched.round.model import NO_OPTION, RoundModel
 from optsched.round.realise import keep_all, realise
@@ -32,8 +31,6 @@ class HighsRoundSolver:
         """The plan that keeps all, then the best that the program and the nodes allow."""
         from .highs import maximise
 
-        if request.options:
-            raise InputError(f"round solver highs has no options; leave out {', '.join(request.options)}")
         model = request.model
         request.report_packing(keep_all(model))
         whole = program(model)

@@ -14,15 +14,17 @@
 import re
 import tempfile
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from optsched.errors import InputError, SolverUnavailable
+from optsched.errors import SolverUnavailable
 from optsched.round.model import Ints, Kind, RoundModel, Row, is_second
 from optsched.round.realise import keep_all, realise
 from optsched.round.solver import RoundRequest
+from optsched.solver import only_options
 
 from .milp import backend
 from .within import within
@@ -170,6 +172,11 @@ class MilpRoundSolver:
             return f"it has {len(model.value)} options, a PuLP model is for at most {MOST_OPTIONS}"
         return None
 
+    def check_options(self, options: Mapping[str, str]) -> None:
+        """Raise InputError for an option that it does not have, or a back end that PuLP does not know."""
+        only_options("round solver milp", options, ("backend",))
+        backend.check_known(_names(options)[-1])
+
     def solve(self, request: RoundRequest) -> None:
         """The plan that keeps all, then the best that the model and the nodes allow. Raises InputError for a bad
         option, SolverUnavailable for a back end that is absent or fails."""
@@ -203,12 +210,14 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]", "_", name)[:100]
 
 
-def _backend(options: dict[str, str]) -> str:
-    unknown = next((key for key in options if key != "backend"), None)
-    if unknown is not None:
-        raise InputError(f"round solver milp has no option {unknown!r}; it has backend")
+def _names(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The PuLP solvers to try in turn."""
     asked = options.get("backend", "cbc")
-    names = BACKENDS.get(asked.lower(), (asked,))
+    return BACKENDS.get(asked.lower(), (asked,))
+
+
+def _backend(options: dict[str, str]) -> str:
+    names = _names(options)
     for name in names[:-1]:
         try:
             return backend.choose(name)

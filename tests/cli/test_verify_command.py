@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from optsched import files
+from optsched import Cluster, Instance, Job, Node, files
+from optsched.engine import solve
 from tests.list_schedule import solution_of
 
 
@@ -125,3 +126,22 @@ def test_unknown_objectives(run, instance_path, plan_path, edited):
     assert run("verify", instance_path, plan_path, "--objective", "speed").exit_code == 2
     done = run("verify", instance_path, edited(set_objective(name="speed")))
     assert done.exit_code == 2 and "objective 'speed' is unknown" in done.stderr
+
+
+@pytest.mark.parametrize(("field", "by", "rule"), [
+    ("bound", -960.0, "status"), ("value", -810.0, "value"), ("bound", 810.0, "bound"),
+])
+def test_a_long_past_hides_no_false_claim(run, tmp_path, field, by, rule):
+    node, lengths_s = Node(name="n", gpus=1), {"a": 1000.0, "b": 180.0}
+    jobs = tuple(Job(id=name, duration_s=length_s) for name, length_s in lengths_s.items())
+    instance = Instance(now_s=1.7e9, cluster=Cluster(nodes=(node,)), jobs=jobs)
+    solution = solve(instance, solver="cpsat", workers=1, isolate=False)
+    assert solution.status == "optimal"
+    (tmp_path / "instance.json").write_text(files.dump_instance(instance))
+    plan = json.loads(files.dump_plan(solution))
+    for change, code in ((0.0, 0), (by, 1)):
+        plan["objective"][field] += change
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
+        done = run("verify", tmp_path / "instance.json", tmp_path / "plan.json")
+        assert done.exit_code == code, done.output
+    assert f"  {rule}: " in done.output

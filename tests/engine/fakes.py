@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Segment, Slot
+from optsched.errors import SolverUnavailable
 from optsched.objectives import Objective
 from optsched.solver import Guarantee, Report, Request
 from optsched.verify import decision_now
@@ -64,6 +65,9 @@ class Fake:
     def supports(self, instance: Instance, objective: Objective) -> str | None:
         return None
 
+    def check_options(self, options: dict[str, str]) -> None:
+        pass
+
     def solve(self, request: Request, report: Report) -> None:
         pass
 
@@ -86,6 +90,11 @@ class Raises(Fake):
     def solve(self, request: Request, report: Report) -> None:
         print("about to divide")
         raise ZeroDivisionError("no such luck")
+
+
+class Refuses(Fake):
+    def solve(self, request: Request, report: Report) -> None:
+        raise SolverUnavailable("its licence is used up")
 
 
 class BetterThenRaises(Fake):

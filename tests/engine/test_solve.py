@@ -55,7 +55,6 @@ def test_what_bounds_prove_needs_no_solver() -> None:
     ("solver", "value", "note"),
     [
         (fakes.InvalidThenBest(), 6.0, "fake returned a plan that does not pass the verifier"),
-        (fakes.BetterThenRaises(), 6.5, "fake crashed: ZeroDivisionError"),
         (fakes.OverclaimsThenBest(), 6.0, "a bound of 6.5 for makespan, but a verified plan has 6"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, fakes.Fake) else "",
@@ -65,6 +64,21 @@ def test_a_good_plan_of_a_faulty_solver_counts(solver: fakes.Fake, value: float,
     assert (solution.solver, solution.value, solution.fallback) == ("fake", value, None)
     assert any(note in one for one in solution.notes)
     assert solution.bound == 6.0
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_a_crash_is_told_although_a_plan_came_before_it(isolate: bool) -> None:
+    solution = solve(fakes.two_gpus(), "makespan", solver=fakes.BetterThenRaises(), isolate=isolate)
+    assert (solution.solver, solution.value, solution.status) == ("fake", 6.5, "feasible")
+    assert solution.fallback is not None
+    assert solution.fallback.startswith("fake crashed: ZeroDivisionError")
+    assert solution.fallback.endswith("; the plan is the best that it had found until then")
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_what_a_solver_refuses_is_no_crash(isolate: bool) -> None:
+    solution = solve(fakes.two_gpus(), "makespan", solver=fakes.Refuses(), isolate=isolate)
+    assert (solution.solver, solution.fallback) == ("wspt", "fake cannot go on: its licence is used up")
 
 
 def test_the_second_level_is_proved_only_after_the_first() -> None:
@@ -235,3 +249,19 @@ def test_a_job_that_was_preempted_too_often_is_planned_and_stays(solver: str) ->
     assert solution.plan is not None and solution.fallback is None and not solution.notes[1:]
     if solver in ("cpsat", "milp"):
         assert (solution.status, solution.value) == ("optimal", 99.0 * 1.0 + 61.0)
+
+
+@pytest.mark.parametrize(
+    ("now_s", "submit_s", "objective", "noted"),
+    [
+        (1.7e9, 0.0, "wct", True), (1.7e9, 0.0, "makespan", False), (1.7e9, 1.6e9, "wct", False),
+        (5e3, 0.0, "wct", False),
+    ],
+)
+def test_a_wait_since_1970_is_noted(now_s: float, submit_s: float, objective: str, noted: bool) -> None:
+    instance = Instance(
+        now_s=now_s, cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
+        jobs=(Job(id="a", duration_s=9.0, submit_s=submit_s), Job(id="b", duration_s=9.0, submit_s=now_s)),
+    )
+    notes = solve(instance, objective, isolate=False).notes
+    assert any("submit_s of 1 of 2 jobs is 0 or left out, which is 1970" in note for note in notes) is noted

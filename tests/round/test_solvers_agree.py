@@ -1,16 +1,20 @@
 """On random rounds every solver gives a verified plan and a bound that no plan of any other exceeds, and where all
 prove optimality they agree to the last digit."""
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Instance
+from optsched import Cluster, Instance, Job, Node
 from optsched.objectives import TERMS, parse
+from optsched.plan import CLOSED_GAP
 from optsched.round.build import build
 from optsched.round.decide import decide
 from optsched.round.exact import program
+from optsched.round.files import dump_round, load_round
 from optsched.round.model import RoundModel
 from optsched.round.plan import RoundSolution
 from optsched.round.verify import verify_round
@@ -93,3 +97,24 @@ def test_same_input_same_output(solver: str) -> None:
         assert (one.jobs, one.value, one.bound, one.prices) == (two.jobs, two.value, two.bound, two.prices)
 
     check()
+
+
+@pytest.mark.parametrize("weight", (1.0, 1e9))
+def test_one_huge_weight_hides_nothing_of_the_other_jobs(weight: float) -> None:
+    for seed in range(8):
+        random = Random(seed)
+        gangs = [random.choice((1, 1, 2, 4, 8)) for _ in range(30)]
+        jobs = tuple(
+            Job(id=f"j{k}", gpus=gpus, duration_s=random.expovariate(1 / 3600) + 1,
+                weight=random.choice((1.0, 2.0, 4.0)) if k else weight)
+            for k, gpus in enumerate(gangs)
+        )
+        nodes = tuple(Node(name=f"n{k}", gpu_type="a", gpus=8) for k in range(4))
+        instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs)
+        found, best = decide(instance, budget_s=30.0), decide(instance, solver="highs", gap=0.0, budget_s=30.0)
+        model = build(instance, parse("wct"), found.round_s)
+        alone = float(model.best_reduced(model.value).sum())
+        if found.status == "optimal":
+            assert best.value - found.value <= CLOSED_GAP * (alone - found.value) + 1e-12 * alone
+            assert found.bound - found.value <= CLOSED_GAP * (alone - found.value) + 1e-12 * alone
+        assert load_round(dump_round(found)).status == found.status

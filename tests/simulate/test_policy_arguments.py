@@ -9,9 +9,10 @@ from optsched import Cluster, Instance, Job, Node, engine, registry
 from optsched.errors import InputError
 from optsched.objectives import Objective, parse
 from optsched.plan import Plan
+from optsched.round.decide import decide
 from optsched.simulate.policy_solver import PolicySolver
 from optsched.simulate.world import World
-from optsched.solver import Report, Request, ignore
+from optsched.solver import Report, Request, ignore, only_options
 
 WCT = parse("wct")
 INSTANCE = Instance(
@@ -123,12 +124,42 @@ def test_the_options_of_an_exact_solver_are_not_for_policies(monkeypatch: pytest
         def supports(self, instance: Instance, objective: Objective) -> str | None:
             return None
 
+        def check_options(self, options: dict[str, str]) -> None:
+            only_options("solver silent", options, ("width",))
+
         def solve(self, request: Request, report: Report) -> None:
             assert request.options == {"width": "1"}
 
     found = engine.solve(INSTANCE, solver=Silent(), options={"width": "1"}, time_limit_s=5, isolate=False)
     assert found.plan is not None and not found.fallback
     assert [type(one) for one in MADE] == [Judged, Plain] and MADE[0].objective == WCT and MADE[0].options is None
+    MADE.clear()
+    with pytest.raises(InputError, match="solver silent has no option depth; it has width"):
+        engine.solve(INSTANCE, solver=Silent(), options={"depth": "1"}, isolate=False)
+    assert not MADE, "no heuristic runs before options are known to be right"
+
+
+@pytest.mark.parametrize("name", ("auto", *registry.names("solvers"), *registry.names("policies")))
+def test_no_solver_and_no_policy_takes_an_option_that_it_does_not_have(name: str) -> None:
+    with pytest.raises(InputError, match=r"nonsense; it has|takes no options; leave out|has no options; leave out"):
+        engine.solve(INSTANCE, solver=name, options={"nonsense": "1"}, isolate=False)
+
+
+@pytest.mark.parametrize("name", registry.names("rounds"))
+def test_no_round_solver_takes_an_option_that_it_does_not_have(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optsched.round.decide.build", None)  # nothing is begun
+    with pytest.raises(InputError, match=r"has no option nonsense; it has|takes no options; leave out nonsense"):
+        decide(INSTANCE, solver=name, options={"nonsense": "1"})
+
+
+def test_values_of_options_are_checked_before_any_work() -> None:
+    for options, message in (({"backend": "no"}, "PuLP has no 'no'"), ({"max_variables": "-1"}, "positive whole")):
+        with pytest.raises(InputError, match=message):
+            engine.solve(INSTANCE, solver="milp", options=options)
+    with pytest.raises(InputError, match="round solver 'no' is unknown; choose from"):
+        engine.solve(INSTANCE, solver="optsched", options={"solver": "no"})
 
 
 def test_a_policy_that_cannot_be_made_is_noted() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from optsched.bounds.yardstick import yardsticks
 from optsched.cluster import Cluster, Node
 from optsched.instance import Instance, Running, Slot
 from optsched.job import Job, Mode
@@ -300,3 +301,47 @@ def test_huge_amounts_of_a_resource() -> None:
     cluster = Cluster(nodes=(Node(name="n", gpus=4),), resources={"power": 9e11})
     jobs = tuple(Job(id=f"j{i}", duration_s=10 + i, resources={"power": 4e11}) for i in range(3))
     assert_optimal(Instance(cluster=cluster, jobs=jobs), "makespan", (21.0,))
+
+
+def on_one_node(gpus: int, jobs: tuple[Job, ...], **fields: object) -> Instance:
+    node = Node(name="n0", gpu_type="v", gpus=gpus)
+    return Instance(cluster=Cluster(nodes=(node,)), jobs=jobs, **fields)  # type: ignore[arg-type]
+
+
+def test_a_successor_of_a_long_job_starts_after_it() -> None:
+    """The length of `a` lies 0.44 ms beyond a multiple of 10 ms, a billionth of it less than 2 ms."""
+    outcome = solve(on_one_node(2, (
+        Job(id="a", gpus=2, duration_s=1759430.0, weight=5.0, profile=Profile(rate={"v": 0.91})),
+        Job(id="b", gpus=2, duration_s=3600.0, after=("a",), profile=Profile(rate={"v": 0.9})),
+        Job(id="c", gpus=1, duration_s=90000.0, profile=Profile(rate={"v": 0.9})),
+    )), "wct", workers=1)
+    assert outcome.values is not None and outcome.bounds[0] > outcome.values[0] * (1 - 1e-7)
+
+
+def test_a_job_shorter_than_a_tick() -> None:
+    """The first job is so short that its end is its start, which is hinted once."""
+    jobs = (Job(id="short", duration_s=0.3), *(Job(id=f"j{k}", duration_s=1e8 + k / 3) for k in range(2)))
+    outcome = solve(on_one_node(1, jobs), "makespan", workers=1)
+    assert outcome.values == pytest.approx((2e8 + 1 / 3 + 0.3,), abs=10.0), "a tick is 5 s"
+    assert 2e8 - 10 < outcome.bounds[0] <= 2e8 + 1 / 3 + 0.3
+
+
+@pytest.mark.parametrize("objective", ("throughput", "maxmin", "ftf", "wct", "tardiness", "throughput+wct", "tail:0.5"))
+def test_numbers_at_the_ends_of_their_ranges(objective: str) -> None:
+    """Weights of 1e9 and 1e-6, lengths of a millisecond and of three centuries, a past since 1970."""
+    now_s = 1.7e9
+    instance = on_one_node(1, (
+        Job(id="heavy", weight=1e9, duration_s=1e7 + 0.001, deadline_s=-1e10),
+        Job(id="longest", duration_s=1e10, deadline_s=1e10),
+        Job(id="here", submit_s=now_s - 45, duration_s=1e7, profile=Profile(restore_s=3e7), deadline_s=now_s),
+        Job(id="light", weight=1e-6, submit_s=now_s - 0.002, duration_s=0.001, deadline_s=now_s + 1),
+    ), now_s=now_s, running=(
+        Running(job="here", mode=Mode(gpu_type="v", gpus=1), placement=(Slot(node="n0", gpus=1),),
+                started_s=now_s - 45, remaining_s=1e7),
+    ))
+    best = brute_force.optimum(instance, parse(objective))
+    outcome = solve(instance, objective, workers=1)
+    assert best is not None and outcome.values is not None
+    [by] = yardsticks(instance, parse(objective), any_plan=False)
+    assert not by.refutes(best[0][0], outcome.bounds[0])
+    assert best[0][0] - outcome.bounds[0] <= best[0][0] - by.certain + 1e-5 * abs(best[0][0])

@@ -71,7 +71,7 @@ def solve_whole(
         best = _solve_level(problem, model, expression, k, incumbent, report, budget)
         if best is None:
             return False
-        most = best
+        most: int | None = best
         if incumbent.schedule is not None:
             # Later bounds hold among plans that keep the value found, which may be above that of the rounded model.
             kept = expression.most(incumbent.evaluator.yardsticks[k].keeps(incumbent.values[k]))

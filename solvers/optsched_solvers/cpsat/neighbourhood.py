@@ -173,7 +173,7 @@ class Search:
             if now not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
                 break
             status, value = now, solver.value
-            model.cp.add(expression.expression <= round(solver.objective_value))
+            model.cp.add(expression.expression <= int(solver.value(expression.expression)))
         with self._lock:
             self.budget.spend(OVERHEAD)
             if status == cp_model.OPTIMAL:

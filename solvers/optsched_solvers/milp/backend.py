@@ -38,16 +38,22 @@ class Outcome:
     bound: float | None
 
 
-def choose(name: str) -> str:
-    """Check that a back end can be used here.
-
-    Raises InputError for a name PuLP does not know, SolverUnavailable for one that is not installed.
-    """
+def check_known(name: str) -> list[str]:
+    """All names that PuLP knows. Raises InputError where this one is not among them."""
     import pulp
 
     known = list(dict.fromkeys(pulp.listSolvers()))
     if name not in known:
         raise InputError(f"option backend: PuLP has no {name!r}; available here: {_available(known)}")
+    return known
+
+
+def choose(name: str) -> str:
+    """Check that a back end can be used here.
+
+    Raises InputError for a name PuLP does not know, SolverUnavailable for one that is not installed.
+    """
+    known = check_known(name)
     if not _is_there(name):
         raise SolverUnavailable(f"PuLP's {name} is not installed; available here: {_available(known)}")
     if name == "HiGHS" and "ortools" in sys.modules:

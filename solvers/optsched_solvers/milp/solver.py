@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from optsched.contention import crowded_memory
@@ -11,7 +12,7 @@ from optsched.model_caches import fetching
 from optsched.modes import on_uplinks, split_jobs
 from optsched.objectives import Objective
 from optsched.plan import Plan
-from optsched.solver import Guarantee, Report, Request
+from optsched.solver import Guarantee, Report, Request, only_options
 
 from . import backend
 from .alternatives import Ways, find_ways
@@ -67,9 +68,17 @@ class MilpSolver:
             return f"its jobs can run in {count} ways, too many even on a grid of 60 ticks"
         return None
 
+    def check_options(self, options: Mapping[str, str]) -> None:
+        """Raise InputError for an option that it does not have, or a value that cannot be."""
+        only_options("solver milp", options, OPTIONS)
+        _max_variables(options)
+        if "backend" in options:
+            backend.check_known(options["backend"])
+
     def solve(self, request: Request, report: Report) -> None:
         """See `Solver.solve`. Raises InputError for a bad option, SolverUnavailable for a back end that is
         absent or fails."""
+        self.check_options(request.options)
         until = time.monotonic() + request.time_limit_s
         max_variables = _max_variables(request.options)
         name = backend.choose(request.options.get("backend", backend.DEFAULT))
@@ -103,10 +112,7 @@ class MilpSolver:
             report.note(_inexact(ways, grid))
 
 
-def _max_variables(options: dict[str, str]) -> int:
-    unknown = next((key for key in options if key not in OPTIONS), None)
-    if unknown is not None:
-        raise InputError(f"solver milp has no option {unknown!r}; choose from {', '.join(OPTIONS)}")
+def _max_variables(options: Mapping[str, str]) -> int:
     text = options.get("max_variables", str(MAX_VARIABLES))
     if not text.isdecimal() or int(text) < 1:
         raise InputError(f"option max_variables: {text!r} is not a positive whole number")

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
+from optsched import registry
 from optsched.errors import InputError
 from optsched.instance import Instance, Placement, Slot
 from optsched.job import Job, Mode
@@ -71,6 +72,8 @@ class Optsched:
         self.pace = _pace(given.pop("pace", "0"))
         if given:
             raise InputError(f"policy optsched has no option {', '.join(given)}; it has solver, round and pace")
+        registry.round_solver(self.solver)  # an unknown one is refused before any work
+        self._options = {"core": str(CORE_OPTIONS)} if self.solver == "price" else {}
         self.rounds: list[RoundRecord] = []
         self._claims: dict[str, tuple[Option, Placement]] = {}
         self._last: RoundSolution | None = None
@@ -108,7 +111,7 @@ class Optsched:
         found = decide(
             posed, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S, gap=GAP,
             blocked=self._blocked(world, now), reserved=self._reserved(world),
-            keep=self._kept(world), last=self._last, options={"core": str(CORE_OPTIONS)},
+            keep=self._kept(world), last=self._last, options=self._options,
         )
         self._last = found
         self.rounds.append(RoundRecord(world.now_s, len(found.jobs), found.value, found.bound, found.gap,

@@ -1,11 +1,14 @@
 """`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is left."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from optsched.errors import InputError
 from optsched.round.model import Floats, Ints, RoundModel
 from optsched.round.realise import keep_all, realise, realise_losers_first
 from optsched.round.solver import RoundRequest
+from optsched.solver import only_options
 
 from ..within import within
 from .core import Core, core, near_core
@@ -45,6 +48,11 @@ class PriceSolver:
     def supports(self, model: RoundModel) -> str | None:
         """Every round."""
         return None
+
+    def check_options(self, options: Mapping[str, str]) -> None:
+        """Raise InputError for an option that it does not have, or no number."""
+        only_options("round solver price", options, ("core",))
+        _core_options(options)
 
     def solve(self, request: RoundRequest) -> None:
         """Anytime: a bound and the plan that keeps all come first, and both only get better until the gap is the one
@@ -173,7 +181,7 @@ class _Search:
         return True
 
 
-def _core_options(options: dict[str, str]) -> int:
+def _core_options(options: Mapping[str, str]) -> int:
     text = options.get("core", str(CORE_OPTIONS))
     if not text.isdigit():
         raise InputError(f"round solver price: core={text} is no number of options")
