@@ -110,7 +110,7 @@ def decide(
     )
     if posed is None:
         as_before = nothing_new(instance, goal, round_s, refill=refill, solver=solver, seed=seed, budget_s=budget_s)
-        if not verify_round(instance, as_before.jobs, blocked):
+        if not verify_round(instance, [entry for entry in as_before.jobs if entry.mode is not None], blocked):
             return replace(as_before, wall_s=time.monotonic() - started_s)
         posed = pose(  # somebody must leave, whatever time it takes to find out who
             instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep, budget_s=math.inf

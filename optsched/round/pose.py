@@ -12,11 +12,11 @@ from .deadline import Deadline, OutOfTimeError
 from .model import RoundModel
 from .plan import UNPROVED, JobRound, RoundSolution
 
-POSED_BY = ((1, 0.5), (16, 0.75))
+POSED_BY = ((1, 0.6), (16, 0.8))
 """With one in so many of the waiting jobs the model must be ready when this share of the budget is over."""
-GIVEN_UP = 0.6
+GIVEN_UP = 0.7
 """Nor is any part posed when so much of the budget is over."""
-LEAST_S = 0.05
+LEAST_S = 0.06
 """Time for the first of these however short the budget: a round of a few jobs is always posed."""
 
 
@@ -44,7 +44,7 @@ def pose(
     for part, share in POSED_BY:
         some = instance
         if part > 1:
-            waiting = _waiting(instance)
+            waiting = _by_density(instance)
             taken = waiting[: len(waiting) // part]
             names = {job.id for job in taken} | instance.running_job.keys()
             some = replace(
@@ -92,7 +92,14 @@ def _too_short(budget_s: float) -> str:
 
 
 def _waiting(instance: Instance) -> list[Job]:
-    """Jobs that could start now, those of the most weight for their remaining work first."""
+    """Jobs that could start now."""
     running, now_s = instance.running_job, instance.now_s
-    found = [job for job in instance.jobs if job.id not in running and job.submit_s <= now_s and not job.after]
-    return sorted(found, key=lambda job: (-job.weight / max(instance.remaining_s(job), 1e-9), job.submit_s, job.id))
+    return [job for job in instance.jobs if job.id not in running and job.submit_s <= now_s and not job.after]
+
+
+def _by_density(instance: Instance) -> list[Job]:
+    """Those of the most weight for their remaining work first."""
+    return sorted(
+        _waiting(instance),
+        key=lambda job: (-job.weight / max(instance.remaining_s(job), 1e-9), job.submit_s, job.id),
+    )
