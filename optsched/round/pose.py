@@ -8,14 +8,15 @@ from ..instance import Instance, Placement
 from ..job import Job
 from ..objectives import Objective
 from .build import build
-from .deadline import Deadline, OutOfTimeError
+from .deadline import NEVER, Deadline, OutOfTimeError
 from .model import RoundModel
 from .plan import JobRound
 
-POSED_BY, LEAST_S = 0.6, 0.06
-"""The model must be ready when this share of the budget is over, but has at least so many seconds."""
+POSED_BY = 0.6
+"""The model must be ready when this share of the budget is over."""
 FEW = 64
-"""Waiting jobs of a round that cannot be posed in time. They are posed whatever time it takes: something must start."""
+"""Waiting jobs of a round that cannot be posed in time. With so many it is posed whatever time that takes: something
+must start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ def pose(
 ) -> Posed:
     """The model of a round; where there is no time for that, of one in which all running jobs are kept and of those
     that wait only the `FEW` of the most weight for their remaining work may start."""
-    deadline = Deadline(time.monotonic() + max(POSED_BY * budget_s, LEAST_S))
+    waiting = _waiting(instance)
+    deadline = Deadline(time.monotonic() + POSED_BY * budget_s) if len(waiting) > FEW else NEVER
     try:
         return Posed(build(
             instance, objective, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep,
@@ -41,7 +43,7 @@ def pose(
         ))
     except OutOfTimeError:
         pass
-    waiting = _by_density(instance)
+    waiting.sort(key=lambda job: (-job.weight / max(instance.remaining_s(job), 1e-9), job.submit_s, job.id))
     names = {job.id for job in waiting[:FEW]} | instance.running_job.keys()
     some = replace(
         instance, jobs=tuple(job for job in instance.jobs if job.id in names),
@@ -51,16 +53,13 @@ def pose(
         build(
             some, objective, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=instance.running_job,
         ),
-        f"{budget_s:g} s are too short for posing this round: running jobs go on, and {min(FEW, len(waiting)):,} of "
-        f"{len(waiting):,} waiting jobs were looked at",
+        f"{budget_s:g} s are too short for posing this round: running jobs go on, and {FEW:,} of {len(waiting):,} "
+        "waiting jobs were looked at",
         tuple(JobRound(id=job.id, decision="wait") for job in waiting[FEW:]),
     )
 
 
-def _by_density(instance: Instance) -> list[Job]:
-    """Jobs that could start now, those of the most weight for their remaining work first."""
+def _waiting(instance: Instance) -> list[Job]:
+    """Jobs that could start now."""
     running, now_s = instance.running_job, instance.now_s
-    return sorted(
-        (job for job in instance.jobs if job.id not in running and job.submit_s <= now_s and not job.after),
-        key=lambda job: (-job.weight / max(instance.remaining_s(job), 1e-9), job.submit_s, job.id),
-    )
+    return [job for job in instance.jobs if job.id not in running and job.submit_s <= now_s and not job.after]

@@ -12,7 +12,7 @@ from optsched.objectives import parse
 from optsched.physics import placed_rate
 from optsched.picture.facts import percent, quantity
 from optsched.round.build import build
-from optsched.round.deadline import Deadline, OutOfTimeError
+from optsched.round.deadline import NEVER, Deadline, OutOfTimeError
 from optsched.round.decide import decide
 from optsched.round.files import dump_round, load_round
 from optsched.round.model import Kind
@@ -27,8 +27,8 @@ from .large_rounds import with_sharing
 def too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Posing within a deadline takes too long."""
 
-    def slow(*arguments: Any, deadline: Deadline | None = None, **others: Any) -> Any:
-        if deadline is not None:
+    def slow(*arguments: Any, deadline: Deadline = NEVER, **others: Any) -> Any:
+        if deadline is not NEVER:
             raise OutOfTimeError
         return build(*arguments, **others)
 
@@ -58,14 +58,21 @@ def test_few_waiting_jobs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_nothing_is_said_of_how_good_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound of the few is none of all."""
+    monkeypatch.setattr(posing, "FEW", 0)
     instance = busy()
     whole = decide(instance, budget_s=60.0)
     too_slow(monkeypatch)
-    monkeypatch.setattr(posing, "FEW", 0)
     found = decide(instance, budget_s=60.0)
     assert {entry.decision for entry in found.jobs} == {"continue", "wait"}
     assert found.bound > whole.value > found.value
     assert "e+308" in quantity(found.bound, "") and "e+" in percent(found.gap)
+
+
+def test_few_waiting_jobs_are_posed_whatever_time_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    too_slow(monkeypatch)
+    monkeypatch.setattr(posing, "FEW", 100)
+    found = decide(busy(), budget_s=1e-6)
+    assert found.fallback is None and found.bound < UNPROVED
 
 
 def test_posing_stops_at_its_deadline() -> None:
