@@ -9,13 +9,12 @@ class OutOfTimeError(Exception):
 
 
 class Deadline:
-    """An instant of `time.monotonic`; `ends` says whether there is one."""
+    """An instant of `time.monotonic`."""
 
-    __slots__ = ("_at_s", "ends")
+    __slots__ = ("_at_s",)
 
     def __init__(self, at_s: float = math.inf) -> None:
         self._at_s = at_s
-        self.ends = math.isfinite(at_s)
 
     def check(self) -> None:
         """Raise OutOfTimeError once it has passed."""

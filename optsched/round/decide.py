@@ -16,7 +16,7 @@ from ..solver import check_options
 from .model import Floats, RoundModel
 from .place import Packing, to_placement
 from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision
-from .pose import nothing_new, pose
+from .pose import pose
 from .realise import keep_all
 from .solver import RoundRequest
 from .verify import verify_round
@@ -95,8 +95,8 @@ def decide(
     improves on it for at most `budget_s` seconds of wall clock, posing the problem included, or until the proven gap
     is at most `gap`. Every plan is verified before it counts, for which some of the budget is kept free. `refill`,
     `blocked`, `reserved` and `keep` are those of `build.build`;
-    `last` is the round before, whose prices are a good start. Where the budget is too short to pose the problem, fewer
-    waiting jobs are looked at, or none, nothing is proved, and `fallback` says so (see `pose`).
+    `last` is the round before, whose prices are a good start. Where the budget is too short to pose the problem, all
+    running jobs go on, few waiting ones are looked at, nothing is proved, and `fallback` says so (see `pose`).
 
     Raises InputError for a faulty objective, solver name, option or limit, and where running jobs hold more than
     there is and may not be preempted.
@@ -111,14 +111,6 @@ def decide(
     posed = pose(
         instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep, budget_s=budget_s
     )
-    if posed is None:
-        as_before = nothing_new(instance, goal, round_s, refill=refill, solver=solver, seed=seed, budget_s=budget_s)
-        if not verify_round(instance, as_before.jobs, blocked):
-            return replace(as_before, wall_s=time.monotonic() - started_s)
-        posed = pose(  # somebody must leave, whatever time it takes to find out who
-            instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep, budget_s=math.inf
-        )
-        assert posed is not None
     model, fallback = posed.model, posed.shortfall
     best = _Best(model)
     alone = float(model.best_reduced(model.value).sum())
@@ -154,8 +146,8 @@ def decide(
     listed = {job.id: i for i, job in enumerate(instance.jobs)}
     return RoundSolution(
         instance_name=instance.name, instance_hash=None, now_s=instance.now_s, round_s=round_s, refill=refill,
-        objective=goal.name, solver=solver, seed=seed, 
-        jobs=tuple(sorted((*best.jobs, *posed.waiting()), key=lambda one: listed[one.id])), value=best.value,
+        objective=goal.name, solver=solver, seed=seed,
+        jobs=tuple(sorted((*best.jobs, *posed.left_out), key=lambda one: listed[one.id])), value=best.value,
         bound=max(best.bound, best.value), bound_source=best.source, prices=_row_prices(best),
         never=tuple(job.id for job in model.never), wall_s=time.monotonic() - started_s, fallback=fallback,
         notes=tuple(best.notes),

@@ -64,7 +64,7 @@ class Facts:
 
 def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) -> Facts:
     """Read them off an instance; `keep` are running jobs that must be kept for reasons of their own."""
-    jobs, running, options, never = _active(instance, deadline)
+    jobs, running, options, never = _active(instance, keep, deadline)
     count = len(jobs)
     kept = np.array([j for j, entry in enumerate(running) if entry is not None], dtype=np.int64)
     suspended = instance.suspended_job
@@ -123,7 +123,7 @@ def _rates(instance: Instance, entries: list[tuple[Job, Running]]) -> list[float
 
 
 def _active(
-    instance: Instance, deadline: Deadline
+    instance: Instance, keep: Collection[str], deadline: Deadline
 ) -> tuple[list[Job], list[Running | None], list[tuple[Pattern, ...]], list[Job]]:
     cluster, caps, now_s = instance.cluster, gpu_caps(instance.tenants), instance.now_s
     key = "patterns by job", tuple(caps.items()), tuple(cluster.budgets.values())
@@ -138,11 +138,12 @@ def _active(
         entry = instance.running_job.get(job.id)
         if entry is None and (job.submit_s > now_s or job.after):
             continue
-        found = known.get(id(job))
+        found = (job, ()) if entry is not None and job.id in keep else known.get(id(job))
         if found is None:
             deadline.check()
             found = job, patterns(cluster, caps, job)
-        seen[id(job)] = found
+        if found[1]:
+            seen[id(job)] = found
         if entry is None and not found[1]:
             never.append(job)
             continue
