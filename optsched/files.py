@@ -214,17 +214,7 @@ def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
         profile = job.profile
         if profile is UNMEASURED:
             continue
-        sharing = profile.sharing
-        key = (
-            profile.name, tuple(profile.rate.items()), tuple(profile.gpus.items()),
-            tuple(profile.cpus_per_gpu.items()), profile.locality,
-            sharing and (sharing.duty, tuple(sharing.partners.items())),
-            profile.gpu_memory_gib, profile.memory_gib_per_gpu, profile.network_gbps, profile.network_duty,
-            profile.memory_gbps, profile.memory_duty, profile.checkpoint_s, profile.restore_s, profile.startup_s,
-            profile.model_gib, profile.fetch_s,
-            profile.checkpoint_every_s, tuple(profile.power_w.items()), tuple(profile.clocks.items()), profile.mixing,
-        )
-        first = known.setdefault(key, profile)
+        first = known.setdefault(profile.contents, profile)
         if first is not profile:
             object.__setattr__(job, "profile", first)  # the job was made here and nobody else has seen it yet
     return jobs
