@@ -75,7 +75,7 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
         import starlette  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise InputError(f"the API needs {error.name}; install it by: pip install 'optsched[serve]'") from None
+        raise InputError(f"the API needs {error.name}; install it by: pip install optsched") from None
     from .app import make_app
     from .connection import Connection
     from .peer import Access

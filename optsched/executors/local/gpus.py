@@ -87,7 +87,7 @@ def driver_gpus() -> tuple[str, ...]:
     try:
         import pynvml
     except ImportError:
-        raise LookupError("nvidia-ml-py is not installed (pip install 'optsched[live]')") from None
+        raise LookupError("nvidia-ml-py is not installed (pip install optsched)") from None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
