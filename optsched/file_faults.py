@@ -1,11 +1,10 @@
 """Faults in the shape of a file: what a validator or a JSON parser objects to, in words and with a remedy."""
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .errors import InputError
+from .errors import InputError, perhaps
 from .faults import Fault
 
 MAX_FAULTS_SHOWN = 20
@@ -73,8 +72,7 @@ def shape_faults(
         problem, remedy = WORDS.get(kind, (str(error["msg"]), "see `optsched schema`"))
         problem = problem.format(**error.get("ctx", {}))
         if kind == "unexpected_keyword_argument":
-            close = difflib.get_close_matches(str(loc[-1]), known, n=1)
-            remedy += f" (perhaps {close[0]})" if close else ""
+            remedy += perhaps(str(loc[-1]), known)
         elif kind != "missing":
             problem += f", not {_shown(error.get('input'))}"
         fault = Fault(_path(loc) or "file", _prefix(loc, raw) + problem, remedy)

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from .errors import InputError, OptschedError, SolverUnavailable
+from .errors import InputError, OptschedError, SolverUnavailable, perhaps
 from .policy import Policy, Source
 from .solver import Solver, missing_modules
 
@@ -43,7 +43,8 @@ def names(group: Group) -> tuple[str, ...]:
 def _load(group: Group, name: str) -> Any:
     if name not in entries(group):
         what = {"solvers": "solver", "policies": "policy", "rounds": "round solver"}[group]
-        raise InputError(f"{what} {name!r} is unknown; choose from {', '.join(entries(group))}")
+        known = entries(group)
+        raise InputError(f"{what} {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}")
     try:
         return entries(group)[name].load()
     except Exception as error:
@@ -60,8 +61,8 @@ def solver(name: str) -> Solver:
 
         return PolicySolver(name)
     if name not in entries("solvers"):
-        known = ", ".join((*names("solvers"), *names("policies")))
-        raise InputError(f"solver {name!r} is unknown; choose from {known}")
+        known = (*names("solvers"), *names("policies"))
+        raise InputError(f"solver {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}")
     found = cast(Solver, _load("solvers", name))
     missing = missing_modules(found)
     if missing:
