@@ -23,6 +23,25 @@ class FaultyFile(InputError):
         super().__init__(f"{name}: {count}\n{shown}{more}")
 
 
+KINDS = {
+    "optsched": "an instance", "optsched-plan": "a plan", "optsched-round": "a round", "optsched-bound": "a bound",
+    "optsched-simulation": "the summary of a simulation", "optsched-packing": "a packing",
+    "optsched-profile": "a profile that is kept", "optsched-measured": "what was measured of a job",
+}
+"""What the files of each format are, by its name without version."""
+
+
+def other_kind(errors: Iterable[Mapping[str, Any]], wanted: str) -> str | None:
+    """What a file is and what is wanted in its place, where its format is that of another kind."""
+    for error in errors:
+        given = error.get("input")
+        if tuple(error["loc"]) == ("format",) and isinstance(given, str):
+            kind, expected = given.partition("/")[0], wanted.partition("/")[0]
+            if kind != expected and kind in KINDS:
+                return f"is {KINDS[kind]} ({given}), wanted is {KINDS[expected]} ({wanted}); give that file"
+    return None
+
+
 WORDS = {
     "missing": ("is missing", "add it"),
     "unexpected_keyword_argument": ("is not a known field", "remove it or correct its name"),
@@ -72,7 +91,8 @@ def shape_faults(
         problem, remedy = WORDS.get(kind, (str(error["msg"]), "see `optsched schema`"))
         problem = problem.format(**error.get("ctx", {}))
         if kind == "unexpected_keyword_argument":
-            remedy += perhaps(str(loc[-1]), known)
+            names = set(known)
+            remedy += perhaps(str(loc[-1]), names) if loc[-1] not in names else ""
         elif kind != "missing":
             problem += f", not {_shown(error.get('input'))}"
         fault = Fault(_path(loc) or "file", _prefix(loc, raw) + problem, remedy)

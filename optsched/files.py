@@ -15,7 +15,7 @@ from typing import Any, Literal
 from .cluster import POWER_CAP, Cluster, Node, Tenant
 from .errors import InputError
 from .faults import Fault, find_faults
-from .file_faults import FaultyFile, duplicate_keys, shape_faults
+from .file_faults import FaultyFile, duplicate_keys, other_kind, shape_faults
 from .file_power import with_power, without_power
 from .hostlist import MAX_NODES, expand_hostlist, fold_nodes
 from .instance import Failure, Instance, Outage, Running, Slot, Suspended
@@ -168,6 +168,9 @@ def parse_file(
     try:
         parsed = adapter(kind, nouns).validate_json(data)
     except ValidationError as error:
+        other = other_kind(error.errors(include_url=False), file_format)
+        if other is not None:
+            raise InputError(f"{name}: {other}") from None
         known = [alias for noun in nouns for _, alias, _ in _layout(noun)]
         faults.extend(shape_faults(error.errors(include_url=False), data, known))
     if faults:
