@@ -45,14 +45,20 @@ def other_kind(errors: Iterable[Mapping[str, Any]], wanted: str) -> str | None:
 WORDS = {
     "missing": ("is missing", "add it"),
     "unexpected_keyword_argument": ("is not a known field", "remove it or correct its name"),
+    "extra_forbidden": ("is not a known field", "remove it or correct its name"),
+    "value_error": ("{error}", "correct it"),
     "float_type": ("should be a number", "write a number, without quotes"),
     "finite_number": ("should be a finite number", "write an ordinary number, or leave the field out"),
     "int_type": ("should be a whole number", "write a whole number, without quotes or decimal point"),
     "int_parsing": ("should be a whole number", "write a whole number in the quotes"),
+    "int_from_float": ("should be a whole number", "write a whole number"),
+    "float_parsing": ("should be a number", "write a number, without quotes"),
     "string_type": ("should be a text", "write a text in quotes"),
+    "bool_parsing": ("should be true or false", "write true or false, without quotes"),
     "bool_type": ("should be true or false", "write true or false, without quotes"),
     "tuple_type": ("should be a list", "write a list in [ ]"),
     "dict_type": ("should be an object", "write an object in { }"),
+    "model_type": ("should be a table", "write its fields below a line [name]"),
     "dataclass_type": ("should be an object", "write an object in { }"),
     "gang": ("should be a whole number or an object", 'write 8, or {"min": 1, "max": 8} for an elastic job'),
     "literal_error": ("should be {expected}", "write that"),
@@ -90,10 +96,10 @@ def shape_faults(
         loc = tuple(step for step in loc if step != "[key]")
         problem, remedy = WORDS.get(kind, (str(error["msg"]), "see `optsched schema`"))
         problem = problem.format(**error.get("ctx", {}))
-        if kind == "unexpected_keyword_argument":
+        if kind in ("unexpected_keyword_argument", "extra_forbidden"):
             names = set(known)
             remedy += perhaps(str(loc[-1]), names) if loc[-1] not in names else ""
-        elif kind != "missing":
+        elif kind not in ("missing", "value_error"):
             problem += f", not {_shown(error.get('input'))}"
         fault = Fault(_path(loc) or "file", _prefix(loc, raw) + problem, remedy)
         if fault not in seen:

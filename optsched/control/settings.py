@@ -1,7 +1,11 @@
 """cluster.toml: what `optsched run` drives, and how."""
 
+import json
 import math
 import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ..cluster import Cluster, Node, Tenant
 from ..duration import parse_duration
-from ..errors import InputError
+from ..errors import InputError, perhaps
+from ..faults import Fault
+from ..file_faults import FaultyFile, shape_faults
 from ..hostlist import MAX_NODES, expand_hostlist
 from ..objectives import parse as parse_objective
 
@@ -205,26 +211,26 @@ def read_settings(path: Path) -> Settings:
     try:
         settings = Settings.model_validate(parsed)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(one) for one in fault['loc']) or 'file'}: {fault['msg']}"
-            for fault in error.errors(include_url=False, include_context=False, include_input=False)
-        )
-        raise InputError(f"{path}: {faults}") from None
-    _check(path, settings)
+        known = {field for part in (Settings, *Part.__subclasses__()) for field in part.model_fields}
+        data = json.dumps(parsed, default=str)
+        raise FaultyFile(str(path), list(shape_faults(error.errors(include_url=False), data, known))) from None
+    if faults := list(_faults(settings)):
+        raise FaultyFile(str(path), faults)
     return settings.model_copy(update={"state": (path.parent / settings.state).absolute()})
 
 
-def _check(path: Path, settings: Settings) -> None:
-    try:
-        names = [node.name for part in settings.nodes for node in part.nodes()]
-    except ValueError as error:
-        raise InputError(f"{path}: nodes: {error}") from None
+def _faults(settings: Settings) -> Iterator[Fault]:
+    names = []
+    for i, part in enumerate(settings.nodes):
+        try:
+            names += [node.name for node in part.nodes()]
+        except ValueError as error:
+            yield Fault(f"nodes[{i}].name", str(error), "write names as gpu-[0-3,7]")
     if len(names) > MAX_NODES:
-        raise InputError(f"{path}: nodes: there are more than {MAX_NODES}")
+        yield Fault("nodes", f"there are more than {MAX_NODES}", "correct the range")
     for what, found in (("nodes", names), ("tenants", [tenant.name for tenant in settings.tenants])):
-        twice = {name for name in found if found.count(name) > 1} if len(set(found)) < len(found) else set()
-        if twice:
-            raise InputError(f"{path}: {what}: {min(twice)!r} appears more than once; rename or remove one")
+        for name in (name for name, count in Counter(found).items() if count > 1):
+            yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
     for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget),
                           ("slurm.poll", settings.slurm.poll), ("slurm.timeout", settings.slurm.timeout),
                           ("ray.poll", settings.ray.poll), ("ray.timeout", settings.ray.timeout),
@@ -233,8 +239,12 @@ def _check(path: Path, settings: Settings) -> None:
                           ("kubernetes.timeout", settings.kubernetes.timeout),
                           ("kubernetes.start_timeout", settings.kubernetes.start_timeout)):
         if not float(seconds) > 0:
-            raise InputError(f"{path}: {what}: must be longer than 0 s")
+            yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
     try:
         parse_objective(settings.objective)
     except InputError as error:
-        raise InputError(f"{path}: objective: {error}") from None
+        yield Fault("objective", str(error), "see `optsched list objectives`")
+    for what, group, name in (("solver", "rounds", settings.solver), ("executor", "executors", settings.executor)):
+        known = sorted(entry.name for entry in entry_points(group=f"optsched.{group}"))
+        if name not in known:
+            yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", f"choose from {', '.join(known)}")
