@@ -99,7 +99,8 @@ def _contents(value: object) -> Hashable:
     names = getattr(value, "__dataclass_fields__", None)
     if names is not None:
         return tuple([_contents(getattr(value, name)) for name in names])
-    return value  # type: ignore[return-value]
+    assert isinstance(value, Hashable)
+    return value
 
 
 UNMEASURED = Profile()

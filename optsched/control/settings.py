@@ -211,7 +211,7 @@ def read_settings(path: Path) -> Settings:
     try:
         settings = Settings.model_validate(parsed)
     except ValidationError as error:
-        known = {field for part in (Settings, *Part.__subclasses__()) for field in part.model_fields}
+        known = {field for part in Part.__subclasses__() for field in part.model_fields}
         data = json.dumps(parsed, default=str)
         raise FaultyFile(str(path), list(shape_faults(error.errors(include_url=False), data, known))) from None
     if faults := list(_faults(settings)):

@@ -272,7 +272,7 @@ def _type_pace(profile: Profile, gpu_type: str | None) -> float:
 
 def _beside_others(profile: Profile) -> float:
     """By how much a partner on its GPUs could speed a job up."""
-    return max([1.0, *(profile.sharing.partners.values() if profile.sharing else ())])
+    return max(1.0, *profile.sharing.partners.values(), 1.0) if profile.sharing else 1.0
 
 
 def _spread(locality: Locality | None, spread: str) -> float:
