@@ -214,7 +214,7 @@ BAD_FILES = {
         "duration_s",
     ),
     "no format": (b'{"jobs": []}', "format"),
-    "a plan": (b'{"format": "optsched-plan/1"}', "format"),
+    "a plan": (b'{"format": "optsched-plan/1"}', "is a plan (optsched-plan/1), wanted is an instance"),
     "unknown field": (b'{"format": "optsched/1", "jbos": []}', "jbos"),
     "never runs": (b'{"format": "optsched/1", "jobs": [{"id": "a", "duration_s": 5}]}', "can never run"),
 }
