@@ -10,12 +10,12 @@ import sys
 import time
 
 from optsched.bounds import all_bounds, lower_bounds, priced_bound
-from optsched.bounds.certificate import recomputed
 from optsched.cluster import Cluster, Node
 from optsched.instance import Instance
 from optsched.job import Job
 from optsched.objectives import parse
 from optsched.profile import Locality, Profile
+from optsched.verify_bound import recomputed
 
 KINDS = (("a100", 128, 80.0, 96), ("v100", 64, 32.0, 64), ("p100", 64, 16.0, 32))
 GANGS, SHARES = (1, 2, 4, 8, 16, 32), (70, 10, 8, 8, 3, 1)

@@ -1,5 +1,7 @@
 """Errors whose message is written for the person who caused or can mend them."""
 
+from collections.abc import Iterable
+
 
 class OptschedError(Exception):
     """Base of all errors that are shown without a traceback."""
@@ -11,3 +13,12 @@ class InputError(OptschedError):
 
 class SolverUnavailable(OptschedError):
     """A solver or policy cannot be used here; the message says what is missing."""
+
+
+def perhaps(name: str, known: Iterable[str]) -> str:
+    """What a name that is not known may have been meant to be, as ` (perhaps srsf)`; empty where none is near."""
+    import difflib
+
+    by_letters = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), by_letters, n=1)
+    return f" (perhaps {by_letters[close[0]]})" if close else ""

@@ -1,11 +1,10 @@
 """Faults in the shape of a file: what a validator or a JSON parser objects to, in words and with a remedy."""
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .errors import InputError
+from .errors import InputError, perhaps
 from .faults import Fault
 
 MAX_FAULTS_SHOWN = 20
@@ -24,17 +23,42 @@ class FaultyFile(InputError):
         super().__init__(f"{name}: {count}\n{shown}{more}")
 
 
+KINDS = {
+    "optsched": "an instance", "optsched-plan": "a plan", "optsched-round": "a round", "optsched-bound": "a bound",
+    "optsched-simulation": "the summary of a simulation", "optsched-packing": "a packing",
+    "optsched-profile": "a profile that is kept", "optsched-measured": "what was measured of a job",
+}
+"""What the files of each format are, by its name without version."""
+
+
+def other_kind(errors: Iterable[Mapping[str, Any]], wanted: str) -> str | None:
+    """What a file is and what is wanted in its place, where its format is that of another kind."""
+    for error in errors:
+        given = error.get("input")
+        if tuple(error["loc"]) == ("format",) and isinstance(given, str):
+            kind, expected = given.partition("/")[0], wanted.partition("/")[0]
+            if kind != expected and kind in KINDS:
+                return f"is {KINDS[kind]} ({given}), wanted is {KINDS[expected]} ({wanted}); give that file"
+    return None
+
+
 WORDS = {
     "missing": ("is missing", "add it"),
     "unexpected_keyword_argument": ("is not a known field", "remove it or correct its name"),
+    "extra_forbidden": ("is not a known field", "remove it or correct its name"),
+    "value_error": ("{error}", "correct it"),
     "float_type": ("should be a number", "write a number, without quotes"),
     "finite_number": ("should be a finite number", "write an ordinary number, or leave the field out"),
     "int_type": ("should be a whole number", "write a whole number, without quotes or decimal point"),
     "int_parsing": ("should be a whole number", "write a whole number in the quotes"),
+    "int_from_float": ("should be a whole number", "write a whole number"),
+    "float_parsing": ("should be a number", "write a number, without quotes"),
     "string_type": ("should be a text", "write a text in quotes"),
+    "bool_parsing": ("should be true or false", "write true or false, without quotes"),
     "bool_type": ("should be true or false", "write true or false, without quotes"),
     "tuple_type": ("should be a list", "write a list in [ ]"),
     "dict_type": ("should be an object", "write an object in { }"),
+    "model_type": ("should be a table", "write its fields below a line [name]"),
     "dataclass_type": ("should be an object", "write an object in { }"),
     "gang": ("should be a whole number or an object", 'write 8, or {"min": 1, "max": 8} for an elastic job'),
     "literal_error": ("should be {expected}", "write that"),
@@ -72,10 +96,10 @@ def shape_faults(
         loc = tuple(step for step in loc if step != "[key]")
         problem, remedy = WORDS.get(kind, (str(error["msg"]), "see `optsched schema`"))
         problem = problem.format(**error.get("ctx", {}))
-        if kind == "unexpected_keyword_argument":
-            close = difflib.get_close_matches(str(loc[-1]), known, n=1)
-            remedy += f" (perhaps {close[0]})" if close else ""
-        elif kind != "missing":
+        if kind in ("unexpected_keyword_argument", "extra_forbidden"):
+            names = set(known)
+            remedy += perhaps(str(loc[-1]), names) if loc[-1] not in names else ""
+        elif kind not in ("missing", "value_error"):
             problem += f", not {_shown(error.get('input'))}"
         fault = Fault(_path(loc) or "file", _prefix(loc, raw) + problem, remedy)
         if fault not in seen:

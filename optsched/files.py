@@ -15,7 +15,7 @@ from typing import Any, Literal
 from .cluster import POWER_CAP, Cluster, Node, Tenant
 from .errors import InputError
 from .faults import Fault, find_faults
-from .file_faults import FaultyFile, duplicate_keys, shape_faults
+from .file_faults import FaultyFile, duplicate_keys, other_kind, shape_faults
 from .file_power import with_power, without_power
 from .hostlist import MAX_NODES, expand_hostlist, fold_nodes
 from .instance import Failure, Instance, Outage, Running, Slot, Suspended
@@ -168,6 +168,9 @@ def parse_file(
     try:
         parsed = adapter(kind, nouns).validate_json(data)
     except ValidationError as error:
+        other = other_kind(error.errors(include_url=False), file_format)
+        if other is not None:
+            raise InputError(f"{name}: {other}") from None
         known = [alias for noun in nouns for _, alias, _ in _layout(noun)]
         faults.extend(shape_faults(error.errors(include_url=False), data, known))
     if faults:
@@ -214,17 +217,7 @@ def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
         profile = job.profile
         if profile is UNMEASURED:
             continue
-        sharing = profile.sharing
-        key = (
-            profile.name, tuple(profile.rate.items()), tuple(profile.gpus.items()),
-            tuple(profile.cpus_per_gpu.items()), profile.locality,
-            sharing and (sharing.duty, tuple(sharing.partners.items())),
-            profile.gpu_memory_gib, profile.memory_gib_per_gpu, profile.network_gbps, profile.network_duty,
-            profile.memory_gbps, profile.memory_duty, profile.checkpoint_s, profile.restore_s, profile.startup_s,
-            profile.model_gib, profile.fetch_s,
-            profile.checkpoint_every_s, tuple(profile.power_w.items()), tuple(profile.clocks.items()), profile.mixing,
-        )
-        first = known.setdefault(key, profile)
+        first = known.setdefault(profile.contents, profile)
         if first is not profile:
             object.__setattr__(job, "profile", first)  # the job was made here and nobody else has seen it yet
     return jobs

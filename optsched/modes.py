@@ -196,7 +196,7 @@ def options(cluster: Cluster, job: Job) -> tuple[Option, ...]:
     equal demands and the same profile object share one answer.
     """
     known: dict[object, tuple[Job, tuple[Option, ...]]] = cluster.memo
-    key = ("options", _demands(job))
+    key = ("options", demands(job))
     if key not in known:
         found = list(_candidates(cluster, job))
         alike: dict[object, list[Option]] = defaultdict(list)
@@ -216,14 +216,17 @@ def options(cluster: Cluster, job: Job) -> tuple[Option, ...]:
 def fits_somewhere(cluster: Cluster, job: Job) -> bool:
     """Whether `options` has any, found without listing them all."""
     known: dict[object, tuple[Job, bool]] = cluster.memo
-    key = ("fits", _demands(job))
+    key = ("fits", demands(job))
     if key not in known:
         known[key] = (job, next(_candidates(cluster, job), None) is not None)
     return known[key][1]
 
 
-def _demands(job: Job) -> tuple[object, ...]:
-    """Equal for jobs with equal options."""
+def demands(job: Job) -> tuple[object, ...]:
+    """Equal for jobs with equal options: the identity of the profile, then all else of a job that they depend on.
+
+    Whoever keeps it must keep the job, too, and with it what has the ids.
+    """
     return (
         id(job.profile), job.gpus, job.cpus, job.memory_gib, id(job.modes) if job.modes else None,
         tuple(job.resources.items()), tuple(job.budgets.items()), job.min_nodes, job.max_nodes,

@@ -5,7 +5,17 @@ from dataclasses import replace
 
 from .cluster import POWER_CAP, Cluster, Node, Tenant, gpu_caps
 from .job import Job, Mode
-from .modes import WIDEST_FIRST, Option, base_modes, fits_somewhere, most_gpus, options, room_on, spreads
+from .modes import (
+    WIDEST_FIRST,
+    Option,
+    base_modes,
+    demands,
+    fits_somewhere,
+    most_gpus,
+    options,
+    room_on,
+    spreads,
+)
 from .physics import Span, gpu_type_rate, node_counts, rate
 
 LIMITS = ("gpu_memory_gib", "cpus", "memory_gib")
@@ -20,8 +30,7 @@ def why_never(cluster: Cluster, tenants: tuple[Tenant, ...], job: Job) -> str | 
     Nothing that runs now, no release date and no predecessor is looked at. Jobs of equal demands share the work.
     """
     if not fits_somewhere(cluster, job):
-        modes = id(job.modes) if job.modes else None
-        key: object = ("why never", id(job.profile), job.gpus, job.cpus, job.memory_gib, modes)
+        key: object = ("why never", demands(job))
         if key not in cluster.memo:
             cluster.memo[key] = _nothing_fits(cluster, job), job  # keeping the job keeps what has the ids in the key
         return str(cluster.memo[key][0])
@@ -30,7 +39,8 @@ def why_never(cluster: Cluster, tenants: tuple[Tenant, ...], job: Job) -> str | 
     if not uses and (cap is None or (isinstance(job.gpus, int) and job.gpus <= cap)):
         return None
     fitting = options(cluster, job)
-    key = ("beyond shares", id(fitting), id(tenants), job.tenant)
+    budgets = tuple(cluster.budgets.items())  # copies of a cluster with other budgets share its memo
+    key = ("beyond shares", id(fitting), id(tenants), job.tenant, budgets)
     if key not in cluster.memo:
         cluster.memo[key] = _beyond_shares(cluster, tenants, job, fitting, cap), fitting, tenants
     found: str | None = cluster.memo[key][0]

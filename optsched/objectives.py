@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from .errors import InputError
+from .errors import InputError, perhaps
 from .instance import Instance
 from .job import Job
 from .modes import Option, options
@@ -122,8 +122,9 @@ def parse(text: str) -> Objective:
         for piece in re.split(r"(?<![0-9.][eE])\+", part):
             match = re.fullmatch(r"\s*(?:([0-9.eE+-]+)\s*\*)?\s*([a-z]+)(?::([0-9.]+))?\s*", piece)
             if match is None or match[2] not in TERMS:
+                near = perhaps(re.sub(r"^.*\*|:.*$", "", piece).strip(), TERMS)
                 raise InputError(
-                    f"objective {piece.strip()!r} is unknown; choose from {', '.join(TERMS)}, "
+                    f"objective {piece.strip()!r} is unknown{near}; choose from {', '.join(TERMS)}, "
                     "joined by + (weighted sum, 0.7*wct) or , (in order of importance)"
                 )
             try:

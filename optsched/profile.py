@@ -1,5 +1,6 @@
 """What was measured of a job."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -85,6 +86,21 @@ class Profile:
     checkpoint_every_s: Seconds | None = None
     power_w: dict[str, Watts] = field(default_factory=dict)
     clocks: dict[PositiveCount, Clock] = field(default_factory=dict)
+
+    @property
+    def contents(self) -> Hashable:
+        """Equal for profiles that say the same, in the same order: all fields, so that none can be forgotten."""
+        return _contents(self)
+
+
+def _contents(value: object) -> Hashable:
+    if isinstance(value, dict):
+        return tuple([(key, _contents(inner)) for key, inner in value.items()]) if value else ()
+    names = getattr(value, "__dataclass_fields__", None)
+    if names is not None:
+        return tuple([_contents(getattr(value, name)) for name in names])
+    assert isinstance(value, Hashable)
+    return value
 
 
 UNMEASURED = Profile()

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from .errors import InputError, OptschedError, SolverUnavailable
+from .errors import InputError, OptschedError, SolverUnavailable, perhaps
 from .policy import Policy, Source
 from .solver import Solver, missing_modules
 
@@ -30,21 +30,23 @@ class Listed:
 
 
 @cache
-def _entries(group: Group) -> dict[str, EntryPoint]:
+def entries(group: Group) -> dict[str, EntryPoint]:
+    """The entry points of a group by name, sorted."""
     return {entry.name: entry for entry in sorted(entry_points(group=f"optsched.{group}"), key=lambda e: e.name)}
 
 
 def names(group: Group) -> tuple[str, ...]:
     """Registered names, sorted."""
-    return tuple(_entries(group))
+    return tuple(entries(group))
 
 
 def _load(group: Group, name: str) -> Any:
-    if name not in _entries(group):
+    if name not in entries(group):
         what = {"solvers": "solver", "policies": "policy", "rounds": "round solver"}[group]
-        raise InputError(f"{what} {name!r} is unknown; choose from {', '.join(_entries(group))}")
+        known = entries(group)
+        raise InputError(f"{what} {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}")
     try:
-        return _entries(group)[name].load()
+        return entries(group)[name].load()
     except Exception as error:
         raise SolverUnavailable(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
 
@@ -54,13 +56,13 @@ def solver(name: str) -> Solver:
 
     Raises InputError for an unknown name, SolverUnavailable where a module it needs is missing.
     """
-    if name in _entries("policies") and name not in _entries("solvers"):
+    if name in entries("policies") and name not in entries("solvers"):
         from .simulate.policy_solver import PolicySolver
 
         return PolicySolver(name)
-    if name not in _entries("solvers"):
-        known = ", ".join((*names("solvers"), *names("policies")))
-        raise InputError(f"solver {name!r} is unknown; choose from {known}")
+    if name not in entries("solvers"):
+        known = (*names("solvers"), *names("policies"))
+        raise InputError(f"solver {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}")
     found = cast(Solver, _load("solvers", name))
     missing = missing_modules(found)
     if missing:

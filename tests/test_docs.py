@@ -406,5 +406,6 @@ def test_pictures_are_small() -> None:
 
 
 def test_the_changes_are_those_of_this_version() -> None:
-    headings = re.findall(r"^## (\S+)", text_of("CHANGELOG.md"), re.M)
-    assert next(one for one in headings if one != "Unreleased") == optsched.__version__
+    listed = re.findall(r"^## (\S+)", text_of("CHANGELOG.md"), re.M)
+    assert next(one for one in listed if one != "Unreleased") == optsched.__version__
+    assert "Unreleased" not in listed[1:]

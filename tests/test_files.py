@@ -492,7 +492,7 @@ def test_a_plan_file_without_a_plan(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r'such a file starts with {"format": "optsched-plan/1"'):
         read_plan(path)
     path.write_text(dump_plan(solution).replace("optsched-plan/1", "optsched/1"))
-    with pytest.raises(InputError, match=r"format: should be 'optsched-plan/1'"):
+    with pytest.raises(InputError, match=r"is an instance \(optsched/1\), wanted is a plan"):
         read_plan(path)
 
 

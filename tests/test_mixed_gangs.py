@@ -170,6 +170,22 @@ def test_bounds_know_gangs_that_fit_on_a_mix_alone_or_there_faster() -> None:
     assert found == {True: pytest.approx(125.0), False: pytest.approx(1000.0)}
 
 
+def test_a_power_cap_that_one_type_alone_exceeds_leaves_the_mix() -> None:
+    """Two of `fast` would draw 800 W, one of each 500 W: GPUs of `fast` still count."""
+    nodes = (Node(name="f", gpu_type="fast", gpus=1), Node(name="s", gpu_type="slow", gpus=1))
+    job = Job(id="j", gpus=2, duration_s=600.0, profile=Profile(power_w={"fast": 400.0, "slow": 100.0}))
+    instance = Instance(cluster=Cluster(nodes=nodes, resources={"power_w": 600.0}), jobs=(job,))
+    segment = Segment(
+        start_s=0.0, end_s=600.0, mode=Mode(gpus=2, resources={"power_w": 500.0}),
+        placement=(Slot(node="f", gpus=1), Slot(node="s", gpus=1)),
+    )
+    plan = Plan(jobs=(JobPlan(id="j", decision="start", segments=(segment,)),))
+    assert verify(instance, plan, WCT).ok
+    for name in ("wct", "makespan"):
+        [bound] = lower_bounds(instance, parse(name))
+        assert bound.value == pytest.approx(600.0), bound.source
+
+
 def test_a_sum_of_types_may_cost_less_than_any_of_them() -> None:
     """Two GPUs, 100 s of start-up and 100 s of work. On a: 200 s at 2 x 5; on b, ten times as fast: 110 s at
     2 x 100 / 11; on one of each at the rate 5.5: 100 + 100 / 5.5 s at 5 + 100 / 11."""

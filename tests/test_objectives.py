@@ -168,7 +168,8 @@ def test_any_name_means_what_was_meant(levels: list[list[tuple[float, str, float
 
 
 @pytest.mark.parametrize(("text", "says"), [
-    ("", "objective '' is unknown"), ("wtc", "'wtc' is unknown; choose from wct, makespan"), ("wct,", "''"),
+    ("", "objective '' is unknown"), ("wct,", "''"),
+    ("wtc", "'wtc' is unknown (perhaps wct); choose from wct, makespan"),
     ("wct++makespan", "''"), ("0*wct", "weight must be positive"), ("-1*wct", "weight must be positive"),
     ("1e999*wct", "weight must be positive"), ("1.2.3*wct", "must be numbers"), ("wct:0.5", "only tail"),
     ("tail:0", "above 0 and at most 1"), ("tail:1.5", "above 0 and at most 1"), ("tail:.", "must be numbers"),

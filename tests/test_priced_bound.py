@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from optsched import registry
 from optsched.bounds import lower_bounds, priced_bound
-from optsched.bounds.certificate import dump_certificate, load_certificate, recomputed
 from optsched.bounds.deadlines import Deadlines
 from optsched.bounds.market import Buyer, Market, Way, market
 from optsched.bounds.priced import Prices
+from optsched.certificate import dump_certificate, load_certificate
 from optsched.cli import main
 from optsched.cluster import Cluster, Node
 from optsched.errors import InputError, OptschedError
@@ -28,6 +28,7 @@ from optsched.plan import Plan
 from optsched.profile import Profile
 from optsched.simulate.run import simulate
 from optsched.verify import verify
+from optsched.verify_bound import recomputed
 from tests.oracles import brute_force, preemptive, tiny
 from tests.oracles.tiny import single_gpu
 from tests.simulate.mixing_policy import Mixing

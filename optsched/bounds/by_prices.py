@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..certificate import Certificate, TypePrices
 from ..errors import InputError
+from ..files import InstanceRef, instance_hash
 from ..instance import Instance
 from ..objectives import Objective
 from . import Bound, lower_bounds
 from .ascent import ascend
-from .certificate import Certificate, certified
 from .deadlines import Deadlines
 from .fluid import fluid, resampled
 from .market import Market, market
@@ -138,3 +139,25 @@ def concluded(instance: Instance, objective: Objective, found: Found | None) -> 
     if certificate.value > known.value:
         known = Bound(level=0, value=certificate.value, source=SOURCE, preemptive=True)
     return known, certificate
+
+
+def certified(
+    instance: Instance, name: str, grid_s: list[float], prices: list[list[float]], value: float | None
+) -> Certificate:
+    """The certificate of prices: with the bound they prove, or of a largest cost with `value`, which they refute."""
+    if not instance.jobs:
+        found = 0.0
+    elif name == "wct":
+        found = Prices(market(instance), grid_s, prices).bound()
+    else:
+        made = market(instance)
+        due_s = Deadlines(instance, made, name).at(value or 0.0)
+        found = value if value and Prices(made, grid_s, prices).refutes(due_s) else 0.0
+    types = instance.cluster.gpu_types if prices else ()
+    return Certificate(
+        format="optsched-bound/1", instance=InstanceRef(name=instance.name, hash=instance_hash(instance)),
+        objective=name, value=found, grid_s=tuple(grid_s),  # type: ignore[arg-type]
+        prices=tuple(
+            TypePrices(gpu_type=gpu_type, per_gpu_s=tuple(own)) for gpu_type, own in zip(types, prices, strict=True)
+        ),
+    )

@@ -7,7 +7,8 @@ import numpy as np
 
 from ..cluster import POWER_CAP
 from ..instance import Instance
-from .ways import TOLERANCE, Flags, Floats, Ints, Ways
+from .shape import TOLERANCE
+from .ways import Flags, Floats, Ints, Ways
 
 MOST_CLASSES = 32
 """Classes of jobs by the GPU types they can use that are looked at one by one."""

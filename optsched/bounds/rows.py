@@ -45,7 +45,8 @@ class Row:
     `rate` is the highest. `gpus` and `cores` are the fewest held while it starts; `area_gpus` and
     `area_cores` times its shortest run time are the fewest GPU- and core-seconds of the run; `most_gpus`
     and `most_cores` the most it could hold. `whole_s` is a listed duration. `resources` are the least held; where
-    there is a power cap, each GPU beyond `gpus` holds `capped_w` more of it.
+    there is a power cap, each GPU beyond `gpus` holds `capped_w` more of it, and a gang that also is on GPUs that draw
+    less may hold up to `mixed_saves_w` less.
     """
 
     gpu_type: int
@@ -60,6 +61,7 @@ class Row:
     whole_s: float | None
     resources: dict[str, float]
     capped_w: float = 0.0
+    mixed_saves_w: float = 0.0
 
 
 def fastest_sharing(job: Job) -> float:
@@ -162,15 +164,18 @@ def _measured(shape: Shape, job: Job, t: int, among: Types, gpu_quota: int | Non
     area_gpus = float(low) if low == high else per_work * speed  # exact where there is no choice
     cores = float(low) if job.profile.cpus_per_gpu else 0.0
     most_cores = float("inf") if job.profile.cpus_per_gpu else 0.0  # it may hold more than make it faster
+    least_w = min(power_w(job, Mode(gpus=1), shape.types[one], 1) for one in among)
+    own_w = power_w(job, Mode(gpus=1), shape.types[t], 1)
     for clock, watts in _clocks(job, shape.types[t]):
         capped_w = watts if shape.has_power_cap else 0.0
         resources = job.resources
+        saves_w = (low - 1) * watts * (1 - least_w / own_w) if own_w > 0 else 0.0
         if capped_w:
             resources = {**resources, POWER_CAP: resources.get(POWER_CAP, 0.0) + low * capped_w}
         yield Row(
             gpu_type=t, rate=speed * clock, gpus=low, area_gpus=area_gpus, most_gpus=largest, cores=cores,
             area_cores=cores_per_work * speed, most_cores=most_cores, power_w=watts, whole_s=None,
-            resources=resources, capped_w=capped_w,
+            resources=resources, capped_w=capped_w, mixed_saves_w=saves_w,
         )
 
 

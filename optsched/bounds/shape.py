@@ -9,6 +9,8 @@ from ..physics import Span
 
 Types = tuple[int, ...]
 """GPU types by their position in `Shape.types`."""
+TOLERANCE = 1e-6
+"""Relative excess of an amount that the verifier takes for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class _Kind:
         if self.cpus is not None and cpus_per_gpu:
             most = min(most, self.cpus // cpus_per_gpu)
         if self.memory_gib is not None and job.profile.memory_gib_per_gpu:
-            most = int(min(most, self.memory_gib / job.profile.memory_gib_per_gpu + 1e-3))
+            room_gib = self.memory_gib + TOLERANCE * max(1.0, self.memory_gib)
+            most = int(min(most, room_gib / job.profile.memory_gib_per_gpu + 1e-9))
         return most
 
 
@@ -82,6 +85,6 @@ class Shape:
         if cpus == 0 and memory_gib == 0:
             return True
         return any(
-            (have is None or cpus <= have) and (room is None or memory_gib <= room * (1 + 1e-6) + 1e-6)
+            (have is None or cpus <= have) and (room is None or memory_gib <= room + TOLERANCE * max(1.0, room))
             for have, room in self._hosts
         )

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ..cluster import POWER_CAP
 from ..errors import InputError
 from ..instance import Instance, Running
 from ..job import Job
+from ..modes import demands
 from ..physics import (
     gpus_by_type,
     hold_to_save_s,
@@ -20,15 +22,12 @@ from ..physics import (
     power_w,
     remaining_after_preemption_s,
 )
-from ..profile import Profile
 from .rows import NO_GPU, Row, fastest_sharing, rows
-from .shape import Shape
+from .shape import TOLERANCE, Shape
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-TOLERANCE = 1e-6
-"""Relative excess of an amount that the verifier takes for rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,20 +106,15 @@ def tabulate(instance: Instance, preemptive: bool) -> Ways:
     shape = Shape(instance.cluster)
     mixes = False
     known: dict[object, int] = {}
-    numbers: dict[object, int] = {}
+    numbers: dict[object, int] = {}  # a file that repeats a profile may give an object for each job
     profiles: dict[int, int] = {}
     groups: list[tuple[Job, list[Row]]] = []
     group_of: list[int] = []
     for job in instance.jobs:
         quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
-        profile = profiles.get(id(job.profile))
-        if profile is None:
-            profile = profiles[id(job.profile)] = numbers.setdefault(_contents(job.profile), len(numbers))
-        key = (
-            profile, job.gpus, job.cpus, job.memory_gib, quota, id(job.modes) if job.modes else None,
-            tuple(job.resources.items()) if job.resources else (),
-            tuple(job.budgets.items()) if job.budgets else (),
-        )
+        if id(job.profile) not in profiles:
+            profiles[id(job.profile)] = numbers.setdefault(job.profile.contents, len(numbers))
+        key = profiles[id(job.profile)], quota, demands(job)[1:]
         group = known.get(key)
         if group is None:
             group = known[key] = len(groups)
@@ -131,21 +125,12 @@ def tabulate(instance: Instance, preemptive: bool) -> Ways:
     return _fill(instance, shape, preemptive, mixes, groups, np.array(group_of, np.int64))
 
 
-def _contents(profile: Profile) -> object:
-    """Equal for profiles of equal contents: a file that repeats a profile gives an object for each job."""
-    sharing = profile.sharing
-    return (
-        tuple(sorted(profile.rate.items())), tuple(sorted(profile.gpus.items())),
-        tuple(sorted(profile.cpus_per_gpu.items())), profile.locality, profile.gpu_memory_gib,
-        profile.memory_gib_per_gpu, tuple(sorted(profile.power_w.items())),
-        tuple((mhz, profile.clocks[mhz]) for mhz in sorted(profile.clocks)),
-        None if sharing is None else (sharing.duty, tuple(sorted(sharing.partners.items()))),
-    )
-
-
 def _is_affordable(instance: Instance, row: Row) -> bool:
     have = instance.cluster.resources
-    return all(amount <= _most(have.get(name, 0.0)) for name, amount in row.resources.items())
+    return all(
+        amount - (row.mixed_saves_w if name == POWER_CAP else 0.0) <= _most(have.get(name, 0.0))
+        for name, amount in row.resources.items()
+    )
 
 
 def _most(capacity: float) -> float:

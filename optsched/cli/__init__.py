@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from .. import __version__
-from ..errors import OptschedError
+from ..errors import OptschedError, perhaps
 
 COMMANDS = {
     "demo": ("demo", "Run jobs on an emulated cluster: the place to start."),
@@ -72,6 +72,14 @@ class LazyGroup(click.Group):
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(f".{module}", __name__), attribute or "command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; one that does not exist is told with the nearest that does."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"command {args[0]!r} is unknown{perhaps(args[0], COMMANDS)}; `optsched --help` names them all")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

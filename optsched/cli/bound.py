@@ -16,7 +16,7 @@ from .duration import duration
 if TYPE_CHECKING:
     from ..bounds import Bound
     from ..bounds.by_prices import Found
-    from ..bounds.certificate import Certificate
+    from ..certificate import Certificate
     from ..instance import Instance
     from ..objectives import Objective
 
@@ -71,7 +71,7 @@ def command(
         by_prices, certificate = _search(loaded, goal, steps, time_limit, wanted=not quiet)
         found.append(by_prices)
         if output is not None:
-            from ..bounds.certificate import dump_certificate
+            from ..certificate import dump_certificate
             from ..files import write_text
 
             write_text(output, dump_certificate(certificate))

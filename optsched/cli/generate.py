@@ -30,7 +30,7 @@ ONLY = {
                    "or mostly of many. planted: cut out of a full cluster, so that the least makespan is 36,000 s.")
 @click.option("--jobs", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="How many jobs.")
 @click.option("--gpus", type=click.IntRange(1, 200_000), metavar="G",
-              help="About how many GPUs; rounded to whole nodes.")
+              help="How many GPUs; where whole nodes do not add up to that, some are smaller.")
 @click.option("--cluster", metavar="SPEC", help="Fitted: these nodes in place of the model's, as v100=288,p100=96.")
 @click.option("--gpus-per-node", type=click.IntRange(1, 1000), metavar="N", help="With --cluster, and planted (8).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S",
@@ -64,7 +64,7 @@ def command(
     like: str, jobs: int, gpus: int | None, seed: int, load: float | None, uplinks: float | None, no_overheads: bool,
     checkpoint_s: float | None, output: str | None, as_json: bool, quiet: bool, **only: Any,
 ) -> None:
-    """Make a random instance of N jobs on about G GPUs.
+    """Make a random instance of N jobs on G GPUs.
 
     philly, helios, acme and openb have the nodes, arrivals, gang sizes, run times, users, commands and failures of
     those clusters, as far as they are published. planted has a known least makespan. Without -o the instance goes to

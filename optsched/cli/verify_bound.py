@@ -16,15 +16,16 @@ def command(instance: str, certificate: str, as_json: bool, quiet: bool) -> int:
     """Recompute a bound on INSTANCE from the prices in CERTIFICATE, and print it.
 
     Any prices prove some bound: the sum of what every job must pay at least, less the worth of all GPU time. That sum
-    is done here again, job by job, by plain arithmetic, without what found the prices. Exit status 0 if it is no less
-    than the file says, 1 if it is.
+    is done here again, from what the instance says of each job, and shares no code with what found the prices. Exit
+    status 0 if it is no less than the file says, 1 if it is.
 
     \b
     optsched bound cluster.json --prices -o bound.json
     optsched verify-bound cluster.json bound.json
     """
-    from ..bounds.certificate import read_certificate, recomputed
+    from ..certificate import read_certificate
     from ..picture.facts import level_unit
+    from ..verify_bound import recomputed
     from .table import with_length
 
     stated = read_certificate(certificate)

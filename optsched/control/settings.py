@@ -1,7 +1,11 @@
 """cluster.toml: what `optsched run` drives, and how."""
 
+import json
 import math
 import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,12 +13,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ..cluster import Cluster, Node, Tenant
 from ..duration import parse_duration
-from ..errors import InputError
+from ..errors import InputError, perhaps
+from ..faults import Fault
+from ..file_faults import FaultyFile, shape_faults
 from ..files import dump_instance, load_instance
 from ..hostlist import MAX_NODES, expand_hostlist
 from ..instance import Instance
 from ..objectives import parse as parse_objective
-from ..registry import round_solver
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
@@ -281,12 +286,14 @@ def read_settings(path: Path) -> Settings:
     try:
         settings = Settings.model_validate(parsed)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(one) for one in fault['loc']) or 'file'}: {fault['msg']}"
-            for fault in error.errors(include_url=False, include_context=False, include_input=False)
-        )
-        raise InputError(f"{path}: {faults}") from None
-    _check(path, settings)
+        known = {field for part in Part.__subclasses__() for field in part.model_fields}
+        data = json.dumps(parsed, default=str)
+        raise FaultyFile(str(path), list(shape_faults(error.errors(include_url=False), data, known))) from None
+    if faults := list(_faults(settings)):
+        raise FaultyFile(str(path), faults)
+    tenants = tuple(tenant.tenant() for tenant in settings.tenants)
+    empty = Instance(cluster=settings.cluster, tenants=tenants)
+    load_instance(dump_instance(empty), str(path))  # what no round could be about is no cluster
     folders = {"state": settings.state, "shared": settings.shared, "outputs": settings.outputs}
     return settings.model_copy(update={
         name: (path.parent / folder).absolute() for name, folder in folders.items()
@@ -294,17 +301,18 @@ def read_settings(path: Path) -> Settings:
     })
 
 
-def _check(path: Path, settings: Settings) -> None:
-    try:
-        names = [node.name for part in settings.nodes for node in part.nodes()]
-    except ValueError as error:
-        raise InputError(f"{path}: nodes: {error}") from None
+def _faults(settings: Settings) -> Iterator[Fault]:
+    names = []
+    for i, part in enumerate(settings.nodes):
+        try:
+            names += [node.name for node in part.nodes()]
+        except ValueError as error:
+            yield Fault(f"nodes[{i}].name", str(error), "write names as gpu-[0-3,7]")
     if len(names) > MAX_NODES:
-        raise InputError(f"{path}: nodes: there are more than {MAX_NODES}")
+        yield Fault("nodes", f"there are more than {MAX_NODES}", "correct the range")
     for what, found in (("nodes", names), ("tenants", [tenant.name for tenant in settings.tenants])):
-        twice = {name for name in found if found.count(name) > 1} if len(set(found)) < len(found) else set()
-        if twice:
-            raise InputError(f"{path}: {what}: {min(twice)!r} appears more than once; rename or remove one")
+        for name in (name for name, count in Counter(found).items() if count > 1):
+            yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
     for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget),
                           ("runs", settings.runs), ("slurm.poll", settings.slurm.poll),
                           ("slurm.timeout", settings.slurm.timeout),
@@ -315,15 +323,12 @@ def _check(path: Path, settings: Settings) -> None:
                           ("kubernetes.timeout", settings.kubernetes.timeout),
                           ("kubernetes.start_timeout", settings.kubernetes.start_timeout)):
         if not float(seconds) > 0:
-            raise InputError(f"{path}: {what}: must be longer than 0 s")
+            yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
     try:
         parse_objective(settings.objective)
     except InputError as error:
-        raise InputError(f"{path}: objective: {error}") from None
-    try:
-        round_solver(settings.solver)
-    except InputError as error:
-        raise InputError(f"{path}: solver: {error}") from None
-    tenants = tuple(tenant.tenant() for tenant in settings.tenants)
-    empty = Instance(cluster=settings.cluster, tenants=tenants)
-    load_instance(dump_instance(empty), str(path))  # what no round could be about is no cluster
+        yield Fault("objective", str(error), "see `optsched list objectives`")
+    for what, group, name in (("solver", "rounds", settings.solver), ("executor", "executors", settings.executor)):
+        known = sorted(entry.name for entry in entry_points(group=f"optsched.{group}"))
+        if name not in known:
+            yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", f"choose from {', '.join(known)}")

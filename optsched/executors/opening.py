@@ -3,7 +3,7 @@
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
+from ..errors import InputError, perhaps
 from .base import Executor
 
 if TYPE_CHECKING:
@@ -37,4 +37,5 @@ def open_executor(settings: "Settings") -> Executor:
 def check_executor(name: str) -> None:
     """Raises InputError for an unknown name."""
     if name not in executor_names():
-        raise InputError(f"executor {name!r} is unknown; choose from {', '.join(executor_names())}")
+        known = executor_names()
+        raise InputError(f"executor {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}")

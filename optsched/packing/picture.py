@@ -17,7 +17,7 @@ def draw(problem: Problem, packing: Packing, found: Sequence[Point], rule: str, 
     try:
         import matplotlib
     except ImportError:
-        raise InputError("the picture needs matplotlib: pip install 'optsched[report]'") from None
+        raise InputError("the picture needs matplotlib: pip install optsched") from None
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 

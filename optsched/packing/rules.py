@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..errors import InputError
+from ..errors import InputError, perhaps
 from .engine import Rule
 from .problem import Problem
 
@@ -21,7 +21,7 @@ RULES = {
 def checked(name: str) -> str:
     """A name that is known. Raises InputError for another."""
     if name not in RULES:
-        raise InputError(f"--rule {name!r} is unknown; one of {', '.join(RULES)}")
+        raise InputError(f"--rule {name!r} is unknown{perhaps(name, RULES)}; one of {', '.join(RULES)}")
     return name
 
 

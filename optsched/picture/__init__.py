@@ -35,4 +35,4 @@ def can_draw(path: Path) -> Draw:
 
 def _require(module: str, path: Path) -> None:
     if importlib.util.find_spec(module) is None:
-        raise SolverUnavailable(f"--gantt {path}: {module} is not installed; pip install 'optsched[report]'")
+        raise SolverUnavailable(f"--gantt {path}: {module} is not installed; pip install optsched")

@@ -25,7 +25,7 @@ class HostSample:
 def require_psutil() -> None:
     """Raises InputError where psutil is not installed."""
     if find_spec("psutil") is None:
-        raise InputError("profiling needs psutil, which is not installed; pip install 'optsched[live]'")
+        raise InputError("profiling needs psutil, which is not installed; pip install optsched")
 
 
 def sample(root: Any, at_s: float) -> tuple[HostSample, int] | None:

@@ -92,7 +92,7 @@ def write(path: Path, found: Metrics, total: dict[str, Any], solution: Solution,
     files.write_text(path / ("plan.json.gz" if len(text) > LARGE else "plan.json"), text)
     notes = []
     if importlib.util.find_spec("plotly") is None:
-        notes.append("no report.html: plotly is not installed; pip install 'optsched[report]'")
+        notes.append("no report.html: plotly is not installed; pip install optsched")
     else:
         from .report import page
 

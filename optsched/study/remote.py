@@ -55,7 +55,7 @@ def run_on(
             shared[path] = cluster.share(path.read_bytes())
         errand = Errand(
             command=command, instance=str(path), time_limit_s=time_limit_s, memory_gib=memory_gib, plans=plans,
-            version=code_version(),
+            version=code_version(command),
         )
         pending[cluster.submit(asdict(errand), shared[path])] = task, tries
 

@@ -52,17 +52,15 @@ class Results:
     def instance_path(self, make: str) -> Path:
         """Where the instance that a command makes is kept: it is made anew when the command, the code, or a file that
         the command reads changes."""
-        reads = []
-        for word in arguments(make):
-            path = Path(word)
-            if path.exists():
-                found = path.stat()
-                reads.append((word, found.st_size, found.st_mtime_ns))
-        return self.folder / "instances" / f"{digest(make, reads, code_version())}.json.gz"
+        reads = _read_by(make)
+        return self.folder / "instances" / f"{digest(make, reads, code_version(make))}.json.gz"
 
     def address(self, run: Run, instance_hash: str, limits: tuple[float, float], plans: bool = False) -> str:
         """What the result of a run depends on, as one name; runs that keep their plans have names of their own."""
-        return digest(instance_hash, run.command, limits, code_version(), *(["plans"] if plans else []))
+        return digest(
+            instance_hash, run.command, limits, code_version(run.command), *_read_by(run.command),
+            *(["plans"] if plans else []),
+        )
 
     def beside(self, address: str, name: str) -> Path:
         """Where a file of a run is kept beside its answer."""
@@ -84,7 +82,20 @@ class Results:
             files.write_bytes(self.beside(address, name), data)
         files.write_text(self.folder / "runs" / f"{address}.json", json.dumps({
             "instance": run.instance, "method": run.method, "parameters": dict(run.parameters),
-            "command": run.command, "version": code_version(), "answer": result.answer, "reason": result.reason,
+            "command": run.command, "version": code_version(run.command),
+            "answer": result.answer, "reason": result.reason,
             "wall_s": result.wall_s, "cpu_s": result.cpu_s, "memory_gib": result.memory_gib,
             "made_on": result.made_on,
         }) + "\n")
+
+
+def _read_by(command: str) -> list[tuple[str, int, int]]:
+    """The files that a command names, also as the value of an option (`weights=FILE`), as they are now."""
+    reads = []
+    for word in arguments(command):
+        for name in dict.fromkeys((word, word.rpartition("=")[2])):
+            path = Path(name)
+            if name and path.exists():
+                found = path.stat()
+                reads.append((name, found.st_size, found.st_mtime_ns))
+    return reads

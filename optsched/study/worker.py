@@ -27,7 +27,7 @@ class Errand:
 def run_errand(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
     """The fields of the run's `Outcome`; or `unfit`, a sentence, where another optsched is installed here."""
     asked = Errand(**errand)
-    own = code_version.__wrapped__()  # a worker lives long: what it knew of the code may be old
+    own = code_version(asked.command, anew=True)  # a worker lives long: what it knew of the code may be old
     if own != asked.version:
         return {"unfit": f"worker {socket.gethostname()} has optsched {own}, this machine has {asked.version}; "
                          "install the same on both"}

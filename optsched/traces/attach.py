@@ -4,7 +4,7 @@ docs/formats.md, "Measured profiles", states the rule for users.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import accumulate
@@ -163,7 +163,7 @@ class _Profiles:
         if at in self.known:
             return self.known[at]
         if id(job.profile) not in self.own:
-            self.own[id(job.profile)] = _values(job.profile), job.profile  # keeping the profile keeps its id
+            self.own[id(job.profile)] = job.profile.contents, job.profile  # keeping the profile keeps its id
         content, named = self.own[id(job.profile)][0], family_of(job.profile.name) or family
         if self._able(job.profile, named, _gang(job)):
             self.known[at] = self._made((content, named.name, job.gpus), job, named)
@@ -182,7 +182,7 @@ class _Profiles:
         if key not in self.made:
             kinds = self._able(job.profile, family, _gang(job))
             made = self._merged(job.profile, family, job, kinds)
-            self.made[key] = self.equal.setdefault(_values(made), made)
+            self.made[key] = self.equal.setdefault(made.contents, made)
         return self.made[key]
 
     def _able(self, own: Profile, family: Family, gang: int) -> tuple[_Kind, ...]:
@@ -230,20 +230,6 @@ class _Profiles:
         if self.reference is not None and (elsewhere or self.reference in able):
             return self.reference
         return max(able, key=lambda gpu_type: _speed(family, gpu_type))
-
-
-def _values(profile: Profile) -> object:
-    """Equal for equal profiles, and hashable."""
-    return tuple(_plain(profile))
-
-
-def _plain(profile: Profile) -> Iterator[object]:
-    for name in Profile.__dataclass_fields__:
-        value = getattr(profile, name)
-        if isinstance(value, Sharing):
-            yield value.duty, tuple(value.partners.items())
-        else:
-            yield tuple(value.items()) if isinstance(value, dict) else value
 
 
 def _speed(family: Family, gpu_type: str | None) -> float:

@@ -25,7 +25,7 @@ Piece = tuple[int, int]
 
 
 def generate(*, jobs: int, gpus: int, seed: int, gpus_per_node: int = 8) -> Instance:
-    """An instance whose least makespan is `HORIZON_S`: `jobs` pieces of about `gpus` GPUs, in whole nodes.
+    """An instance whose least makespan is `HORIZON_S`: `jobs` pieces of `gpus` GPUs, in whole nodes.
 
     Raises InputError for arguments out of range, and where the cluster cannot be cut into so few or so many jobs.
     """
@@ -37,7 +37,11 @@ def generate(*, jobs: int, gpus: int, seed: int, gpus_per_node: int = 8) -> Inst
     ):
         if not ok:
             raise InputError(f"generate: {what}")
-    nodes = max(1, round(gpus / gpus_per_node))
+    nodes = gpus // gpus_per_node
+    if nodes * gpus_per_node != gpus:
+        near = " or ".join(str(n * gpus_per_node) for n in (nodes, nodes + 1) if n)
+        raise InputError(f"generate: {gpus} GPUs are no whole nodes of {gpus_per_node}; ask for {near}, or give "
+                         "--gpus-per-node")
     rng = np.random.default_rng(seed)
     pieces = _cut(nodes, gpus_per_node, jobs, rng)
     made = tuple(

@@ -72,7 +72,7 @@ def generate(
     gpu_types: int = 3,
     overheads: bool = True,
 ) -> Instance:
-    """A random instance of about `gpus` GPUs at time 0.
+    """A random instance of `gpus` GPUs at time 0.
 
     `gpu_types` 1 gives A100 nodes only, 2 A100 and V100. `arrivals` "batch" submits all jobs at 0, "poisson"
     at exponential intervals such that they offer `load` times the work the cluster can do meanwhile (a GPU
@@ -117,13 +117,23 @@ def generate(
 
 
 def _nodes(classes: tuple[NodeClass, ...], gpus: int) -> tuple[Node, ...]:
+    """So many GPUs: whole nodes where their rounded counts add up, else the last node of a class may be smaller."""
     shares = sum(kind.share for kind in classes)
+    exact = [gpus * kind.share / shares for kind in classes]
+    own = [max(1, round(one / kind.gpus)) * kind.gpus for one, kind in zip(exact, classes, strict=True)]
+    if sum(own) != gpus:
+        own = [int(one) for one in exact]
+        # the first class, which alone holds every family, before all others
+        order = sorted(range(len(own)), key=lambda i: (own[i] > 0, own[i] - exact[i] if own[i] else i))
+        for i in order[:gpus - sum(own)]:
+            own[i] += 1
     return tuple(
-        Node(name=f"{kind.gpu_type}-{i}", gpu_type=kind.gpu_type, gpus=kind.gpus,
-             gpu_memory_gib=kind.gpu_memory_gib, cpus=kind.cpus,
+        Node(name=f"{kind.gpu_type}-{i}", gpu_type=kind.gpu_type, gpus=here,
+             gpu_memory_gib=kind.gpu_memory_gib, cpus=kind.cpus // kind.gpus * here,
              rack=f"{kind.gpu_type}-r{i // NODES_PER_RACK}")
-        for kind in classes
-        for i in range(max(1, round(gpus * kind.share / shares / kind.gpus)))
+        for kind, total in zip(classes, own, strict=True)
+        for i in range(-(-total // kind.gpus))
+        for here in [min(kind.gpus, total - i * kind.gpus)]
     )
 
 
@@ -166,9 +176,9 @@ def _capacity(classes: tuple[NodeClass, ...], cluster: Cluster) -> float:
 class _Free:
     """Free GPUs on the nodes of one class; `first` is the index of its first node in the cluster."""
 
-    def __init__(self, kind: NodeClass, first: int, count: int) -> None:
+    def __init__(self, kind: NodeClass, first: int, gpus: list[int]) -> None:
         self.kind, self.first = kind, first
-        self.gpus: Ints = np.full(count, kind.gpus, dtype=np.int64)
+        self.gpus: Ints = np.array(gpus, dtype=np.int64)
 
     def take(self, size: int, count: int, rng: np.random.Generator | None) -> dict[int, int] | None:
         """Take `count` slots of `size` GPUs on the fullest nodes with room, or on any with `rng`.
@@ -197,7 +207,8 @@ def _with_running(
     free: list[_Free] = []
     for kind in classes:
         mine = [i for i, node in enumerate(nodes) if node.gpu_type == kind.gpu_type]
-        free.append(_Free(kind, mine[0], len(mine)))
+        if mine:
+            free.append(_Free(kind, mine[0], [nodes[i].gpus for i in mine]))
     jobs = list(instance.jobs)
     entries: dict[int, Running] = {}
     for j in rng.permutation(len(jobs)):

@@ -1,5 +1,5 @@
 """Calls of native solvers: given up when their time is over, since they overrun their limits, and kept from printing
-on standard output, where results go."""
+on standard output, where results go, or anywhere else."""
 
 import atexit
 import contextlib
@@ -31,7 +31,7 @@ def within(seconds: float, call: Callable[[], Found]) -> Found | None:
             raised.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
-    with _prints_on_stderr():
+    with _prints_nowhere():
         thread.start()
         thread.join(max(0.0, seconds))
     if raised:
@@ -43,7 +43,7 @@ def within(seconds: float, call: Callable[[], Found]) -> Found | None:
 
 
 @contextlib.contextmanager
-def _prints_on_stderr() -> Iterator[None]:
+def _prints_nowhere() -> Iterator[None]:
     """HiGHS has a line that it prints whatever its settings."""
     try:
         sys.stdout.flush()
@@ -52,7 +52,8 @@ def _prints_on_stderr() -> Iterator[None]:
         yield
         return
     try:
-        os.dup2(2, 1)
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
         yield
     finally:
         with contextlib.suppress(OSError, TypeError):

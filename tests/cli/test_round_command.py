@@ -123,7 +123,7 @@ def test_bad_input_is_refused(run, words, says):
 
 def test_a_plan_is_no_last_round(run, plan_path):
     done = run("round", EXAMPLE, "--last", plan_path)
-    assert done.exit_code == 2 and "format: should be 'optsched-round/1'" in done.stderr
+    assert done.exit_code == 2 and "wanted is a round (optsched-round/1)" in done.stderr
 
 
 def test_round_solvers_are_listed(run):

@@ -180,7 +180,7 @@ def test_a_missing_library_is_said_before_any_work(
     done = run("solve", instance_path, "--gantt", tmp_path / name)
     assert done.exit_code == 2
     assert (
-        f"{module} is not installed; pip install 'optsched[report]'" in done.stderr and not fake_engine.calls
+        f"{module} is not installed; pip install optsched" in done.stderr and not fake_engine.calls
     )
 
 
@@ -214,7 +214,7 @@ BAD_FILES = {
         "duration_s",
     ),
     "no format": (b'{"jobs": []}', "format"),
-    "a plan": (b'{"format": "optsched-plan/1"}', "format"),
+    "a plan": (b'{"format": "optsched-plan/1"}', "is a plan (optsched-plan/1), wanted is an instance"),
     "unknown field": (b'{"format": "optsched/1", "jbos": []}', "jbos"),
     "never runs": (b'{"format": "optsched/1", "jobs": [{"id": "a", "duration_s": 5}]}', "can never run"),
 }

@@ -255,7 +255,7 @@ def test_without_libraries_there_is_a_note_and_no_picture(tmp_path: Path, monkey
     study, found = many(2)
     notes = write_report(study, tmp_path / "study.toml", "again", found, Results(tmp_path / "out"))
     assert [re.findall(r"matplotlib|plotly|pip install .*", note) for note in notes] == [
-        ["matplotlib", "pip install 'optsched[report]'"], ["plotly", "pip install 'optsched[report]'"]]
+        ["matplotlib", "pip install optsched"], ["plotly", "pip install optsched"]]
     assert [path.name for path in (tmp_path / "out" / "figures").iterdir()] == ["significance.csv"]
     assert not (tmp_path / "out" / "report.html").exists()
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,58 @@ command = "bound"
     assert found.returncode == 0, found.stderr
     rows = {row["method"]: row for row in table(tmp_path / "out")}
     assert rows["bound"]["bound"] == rows["fifo"]["bound"] and rows["bound"]["value"] == ""
+
+
+def plug_in(folder: Path, base: str, package: str = "lab_rules") -> None:
+    """A package of its own with one policy, `lab`, that does what `base` does."""
+    (folder / package).mkdir(parents=True, exist_ok=True)
+    (folder / package / "__init__.py").write_text(
+        f"from optsched.registry import policy\n\ndef Lab():\n    return policy({base!r})\n\nLab.title = 'of the lab'\n"
+    )
+    said = folder / f"{package}-1.0.dist-info"
+    said.mkdir(exist_ok=True)
+    (said / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (said / "entry_points.txt").write_text(f"[optsched.policies]\nlab = {package}:Lab\n")
+
+
+def test_a_plug_in_whose_code_changes_runs_again_and_nothing_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    study = write(tmp_path, SMALL.replace('"srtf"]', '"lab"]').replace("[10, 20]", "[10]"))
+    finished = tmp_path / "out" / "runs"
+
+    def addresses() -> dict[str, list[str]]:
+        found = optsched("study", study, "-o", "out", "-q", cwd=tmp_path)
+        assert found.returncode == 0, found.stderr
+        kept: dict[str, list[str]] = {"fifo": [], "lab": []}
+        for path in sorted(finished.glob("*.json")):
+            kept[json.loads(path.read_text())["method"]].append(path.name)
+        return kept
+
+    plug_in(tmp_path / "site", "fifo")
+    first = addresses()
+    assert {method: len(own) for method, own in first.items()} == {"fifo": 2, "lab": 2}
+    assert addresses() == first
+    rows = table(tmp_path / "out")
+    assert rows[0]["mean JCT h"] == rows[2]["mean JCT h"]
+    plug_in(tmp_path / "site", "srtf")
+    second = addresses()
+    assert second["fifo"] == first["fifo"]
+    assert len(second["lab"]) == 4 and set(second["lab"]) > set(first["lab"])
+    rows = table(tmp_path / "out")
+    assert rows[0]["mean JCT h"] != rows[2]["mean JCT h"]
+    (tmp_path / "site" / "lab_rules" / "weights.json").write_text("[1]")
+    assert len(addresses()["lab"]) == 6
+
+
+def test_what_a_command_reads_is_part_of_its_address(tmp_path: Path) -> None:
+    weights = tmp_path / "weights.json"
+    run = next(iter(runs(read_study(write(tmp_path, SMALL)))))
+    run = replace(run, command=f"simulate --policy rltune --option weights={weights}")
+    results = Results(tmp_path / "out")
+    before = results.address(run, "0", (1.0, 1.0))
+    weights.write_text("[1]")
+    there = results.address(run, "0", (1.0, 1.0))
+    weights.write_text("[1, 2]")
+    assert len({before, there, results.address(run, "0", (1.0, 1.0))}) == 3

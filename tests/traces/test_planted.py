@@ -51,6 +51,8 @@ def test_the_least_makespan_is_the_planted_one(per_node: int, jobs: int) -> None
     ({"jobs": 0, "gpus": 8}, "jobs must be between"), ({"jobs": 5, "gpus": 0}, "gpus must be between"),
     ({"jobs": 5, "gpus": 8, "gpus_per_node": 0}, "gpus-per-node must"), ({"jobs": 5, "gpus": 8, "seed": -1}, "seed"),
     ({"jobs": 1, "gpus": 24}, "24 GPUs for 10 h are cut into 2 to 14,400 jobs, not 1"),
+    ({"jobs": 20, "gpus": 12}, "12 GPUs are no whole nodes of 8; ask for 8 or 16, or give --gpus-per-node"),
+    ({"jobs": 20, "gpus": 5}, "5 GPUs are no whole nodes of 8; ask for 8, or"),
     ({"jobs": 601, "gpus": 1, "gpus_per_node": 1}, "1 to 600 jobs, not 601"),
 ])
 def test_arguments_out_of_range(words: dict[str, int], said: str) -> None:

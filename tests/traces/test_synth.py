@@ -36,7 +36,7 @@ def check_sound(instance: Instance) -> None:
 )
 def test_every_instance_is_sound(**arguments: Any) -> None:
     instance = generate(**arguments)
-    assert len(instance.jobs) == arguments["jobs"]
+    assert len(instance.jobs) == arguments["jobs"] and instance.cluster.total_gpus == arguments["gpus"]
     assert len(instance.running) <= round(arguments["running"] * arguments["jobs"])
     check_sound(instance)
 
@@ -87,10 +87,18 @@ def test_cluster_classes() -> None:
     assert set(racks.values()) == {8} and len(racks) == 20
 
 
-def test_small_clusters_have_a_node_of_each_class_and_gangs_that_fit() -> None:
-    instance = generate(jobs=2_000, gpus=1, seed=3, like="llm")
-    assert Counter(node.gpu_type for node in instance.cluster.nodes) == {"a100": 1, "v100": 1, "p100": 1}
-    assert {size(job.gpus) for job in instance.jobs} == {1, 2, 4, 8}
+@pytest.mark.parametrize(("gpus", "sizes"), [
+    (1, {"a100": [1]}), (2, {"a100": [1], "v100": [1]}), (3, {"a100": [1], "v100": [1], "p100": [1]}),
+    (8, {"a100": [2], "v100": [4], "p100": [2]}), (16, {"a100": [4], "v100": [8], "p100": [4]}),
+    (32, {"a100": [8], "v100": [8, 8], "p100": [4, 4]}), (40, {"a100": [8, 2], "v100": [8, 8, 4], "p100": [4, 4, 2]}),
+])
+def test_small_clusters_have_what_was_asked_for_and_gangs_that_fit(gpus: int, sizes: dict[str, list[int]]) -> None:
+    instance = generate(jobs=2_000, gpus=gpus, seed=3, like="llm", running=0.01)
+    made: dict[str | None, list[int]] = {}
+    for node in instance.cluster.nodes:
+        made.setdefault(node.gpu_type, []).append(node.gpus)
+    assert made == sizes
+    assert max(size(job.gpus) for job in instance.jobs) <= max(map(sum, sizes.values()))
     check_sound(instance)
 
 

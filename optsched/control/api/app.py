@@ -52,7 +52,8 @@ def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
 def _done(service: Service, route: Route, request: Request, given: bytes) -> Response:
     caller = NOBODY
     if not route.public:
-        caller = service.access.of_request(request.scope["state"].get("uid"), request.headers)
+        uid = request.scope["state"].get("uid")
+        caller = service.access.of_request(uid, request.headers, for_metrics=route.for_metrics)
     pairs = request.query_params.multi_items()
     query = None
     if route.query is not None:

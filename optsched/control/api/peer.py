@@ -27,12 +27,16 @@ NOBODY = Caller(-1, "", False, False)
 """Whoever asks for what is public."""
 
 
+METRICS_READER = Caller(-1, "", True, False)
+"""Whoever has the token of the metrics, and asks for them."""
+
+
 class Access:
     """Tells callers: by the credentials of a unix socket's peer, or by the token on a port."""
 
-    def __init__(self, settings: Settings, token: str | None) -> None:
+    def __init__(self, settings: Settings, token: str | None, metrics_token: str | None = None) -> None:
         self._administrators = frozenset(settings.api.administrators)
-        self._token = token
+        self._token, self._metrics_token = token, metrics_token
         self.own_uid = os.geteuid()
         self.own_name = user_name(self.own_uid)
 
@@ -42,8 +46,9 @@ class Access:
         trusted = uid in (0, self.own_uid)
         return Caller(uid, name, trusted or name in self._administrators, trusted)
 
-    def of_request(self, uid: int | None, headers: Mapping[str, str]) -> Caller:
-        """The caller of a request that came from user `uid` over the socket, or None over the port.
+    def of_request(self, uid: int | None, headers: Mapping[str, str], *, for_metrics: bool = False) -> Caller:
+        """The caller of a request that came from user `uid` over the socket, or None over the port, where one
+        `for_metrics` may come with their own token, too.
 
         Raises Refusal (401, 403).
         """
@@ -53,11 +58,17 @@ class Access:
         if host.rpartition(":")[0] not in OWN_HOSTS and host not in OWN_HOSTS:
             raise Refusal(403, "the Host header names another host; call the port as 127.0.0.1 or localhost")
         kind, _, given = headers.get("authorization", "").partition(" ")
-        same = hmac.compare_digest(given.strip().encode(errors="replace"), (self._token or "").encode())
-        if self._token is None or kind.lower() != "bearer" or not same:
+        if kind.lower() == "bearer" and for_metrics and _same(given, self._metrics_token):
+            return METRICS_READER
+        if kind.lower() != "bearer" or not _same(given, self._token):
             raise Refusal(401, "this needs the header 'Authorization: Bearer TOKEN', with the text of the file `token` "
                                "in the controller's state folder")
         return self.of_user(self.own_uid)
+
+
+def _same(given: str, token: str | None) -> bool:
+    """Whether a token is the one that is expected, told in a time that gives nothing away."""
+    return token is not None and hmac.compare_digest(given.strip().encode(errors="replace"), token.encode())
 
 
 def user_name(uid: int) -> str:

@@ -1,12 +1,12 @@
-"""Where a controller's socket and token are."""
+"""Where a controller's socket and tokens are."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SOCKET, TOKEN = "api.sock", "token"
-"""Names in the state folder."""
+SOCKET, TOKEN, METRICS_TOKEN = "api.sock", "token", "metrics-token"
+"""Names in the state folder; the last opens /metrics alone."""
 
 
 @contextmanager

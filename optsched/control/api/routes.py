@@ -36,7 +36,7 @@ class Route:
     `refusals` are the statuses with
     which it may be refused beyond those of every request. Types of queries and bodies go into bodies.QUERIES and
     bodies.BODIES, those of answers into views.VIEWS. A `public` one tells nothing that is anybody's, and needs no
-    caller."""
+    caller; one `for_metrics` is open to who has only their token."""
 
     method: str
     path: str
@@ -51,6 +51,7 @@ class Route:
     media_type: str = "application/json"
     slow: bool = False
     public: bool = False
+    for_metrics: bool = False
 
 
 def _submit(service: Service, asked: Asked) -> tuple[int, JobView]:
@@ -129,6 +130,7 @@ ROUTES: list[Route] = [
     ),
     Route(
         method="GET", path="/metrics", name="metrics", summary="Numbers for Prometheus.", media_type=TEXT,
+        for_metrics=True,
         does=lambda service, asked: metrics(service, asked.caller),
     ),
     Route(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import InputError
 from ..loop import Loop
 from ..settings import Settings
-from .place import SOCKET, TOKEN, short
+from .place import METRICS_TOKEN, SOCKET, TOKEN, short
 
 if TYPE_CHECKING:
     import uvicorn
@@ -75,7 +75,7 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
         import starlette  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise InputError(f"the API needs {error.name}; install it by: pip install 'optsched[serve]'") from None
+        raise InputError(f"the API needs {error.name}; install it by: pip install optsched") from None
     from .app import make_app
     from .connection import Connection
     from .peer import Access
@@ -85,12 +85,13 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
     path = settings.state / SOCKET
     sockets: list[socket.socket] = []
     try:
-        token = None
+        token = metrics_token = None
         if settings.api.port is not None:
             token = read_token(settings.state / TOKEN)
+            metrics_token = read_token(settings.state / METRICS_TOKEN)
             sockets.append(_listen_on_port(settings.api.port))
         sockets.append(_listen_at(path))
-        service = Service(loop, Access(settings, token))
+        service = Service(loop, Access(settings, token, metrics_token))
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what is no HTTP is the caller's business
         config = uvicorn.Config(
             make_app(service, ROUTES if routes is None else routes), http=Connection, ws="none", lifespan="off",

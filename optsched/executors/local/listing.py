@@ -16,7 +16,7 @@ def listing() -> "dict[str, object]":
     try:
         import pynvml
     except ImportError:
-        return {"fault": "nvidia-ml-py is not installed (pip install 'optsched[live]')"}
+        return {"fault": "nvidia-ml-py is not installed (pip install optsched)"}
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -2,7 +2,7 @@
 
 import math
 
-from ...errors import InputError
+from ...errors import InputError, perhaps
 from . import Estimates
 from .history import History
 from .learned import Learned
@@ -32,7 +32,7 @@ def parse(text: str, seed: int = 0) -> Estimates | None:
         return Learned()
     if text == "none":
         return Unknown()
-    raise InputError(f"estimates {text!r} are unknown; choose from {', '.join(KINDS)}")
+    raise InputError(f"estimates {text!r} are unknown{perhaps(text, KINDS)}; choose from {', '.join(KINDS)}")
 
 
 def _sigma(text: str, argument: str) -> float:

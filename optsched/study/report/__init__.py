@@ -34,7 +34,7 @@ def write_report(study: Study, path: Path, again: str, found: Sequence[Result], 
     notes: list[str] = []
     files_of: dict[str, list[str]] = {}
     if importlib.util.find_spec("matplotlib") is None:
-        notes.append("no figures for papers: matplotlib is not installed; pip install 'optsched[report]'")
+        notes.append("no figures for papers: matplotlib is not installed; pip install optsched")
     else:
         from .paper import pictures
 
@@ -43,7 +43,7 @@ def write_report(study: Study, path: Path, again: str, found: Sequence[Result], 
                 files.write_bytes(folder / f"{chart.key}.{kind}", data)
                 files_of.setdefault(chart.key, []).append(f"{chart.key}.{kind}")
     if importlib.util.find_spec("plotly") is None:
-        notes.append(f"no {PAGE}: plotly is not installed; pip install 'optsched[report]'")
+        notes.append(f"no {PAGE}: plotly is not installed; pip install optsched")
     else:
         from .page import page
 

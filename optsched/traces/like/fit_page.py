@@ -24,7 +24,7 @@ def can_draw(path: Path) -> None:
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--fit {path}: no such kind of page; give a name that ends in .html")
     if importlib.util.find_spec("plotly") is None:
-        raise SolverUnavailable(f"--fit {path}: plotly is not installed; pip install 'optsched[report]'")
+        raise SolverUnavailable(f"--fit {path}: plotly is not installed; pip install optsched")
 
 
 def write(instance: Instance, kind: str, path: Path) -> None:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -234,6 +235,21 @@ def test_the_port_needs_the_token(shared: Live) -> None:
         for target in ("/v1/state", "/v1/jobs", "/v1/openapi.json"):
             assert shared.ask("GET", target, headers=headers, port=True)[0] == 401
     assert shared.ask("POST", "/v1/jobs", {"argv": ["x"], "directory": "/"}, port=True)[0] == 401
+
+
+def test_the_token_of_the_metrics_opens_nothing_else(shared: Live) -> None:
+    path = shared.settings.state / "metrics-token"
+    token = path.read_text().strip()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and len(token) >= 40
+    assert token != (shared.settings.state / "token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}"}
+    with urlopen(Request(f"{shared.server.url}/metrics", headers=headers), timeout=30) as answer:
+        assert answer.status == 200 and b"optsched_" in answer.read()
+    assert shared.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}x"}, port=True)[0] == 401
+    assert shared.ask("GET", "/metrics", port=True)[0] == 401
+    for method, target, body in (("GET", "/v1/state", None), ("GET", "/v1/jobs?all", None),
+                                 ("GET", "/v1/history", None), ("POST", "/v1/jobs", {"argv": ["x"], "directory": "/"})):
+        assert shared.ask(method, target, body, headers, port=True)[0] == 401
 
 
 @pytest.mark.parametrize(("host", "status"), [

@@ -52,14 +52,14 @@ def test_it_is_listed() -> None:
         ('volumes = [{mount = "{here}", nfs = "/export"}]', r"nfs = '/export' is no export; write server:/path"),
         ('volumes = [{mount = "{here}", host = "data"}]', r"host = 'data' is no absolute path"),
         ('volumes = [{mount = "{here}", claim = "a"}, {mount = "{here}", claim = "b"}]', r"two have mount = "),
-        ('volumes = [{mount = "{here}", clam = "a"}]', r"kubernetes.volumes.0.clam: Extra inputs are not permitted"),
+        ('volumes = [{mount = "{here}", clam = "a"}]', r"kubernetes.volumes.0..clam: is not a known field"),
         ('{volume}\ngpu = "gpu"', r"kubernetes.gpu: 'gpu' is no name of a resource"),
         ('{volume}\nnamespace = "My Jobs"', r"kubernetes.namespace: 'My Jobs' is no name of a namespace"),
         ('{volume}\npoll = 0', r"kubernetes.poll: must be longer than 0 s"),
         ('{volume}\nstart_timeout = "0s"', r"kubernetes.start_timeout: must be longer than 0 s"),
         ('{volume}\npod = {nodeName = "n1"}', r"kubernetes.pod: nodeName is set for each job; leave it out"),
         ('{volume}\ncontainer = {image = "x"}', r"kubernetes.container: image is set for each job; leave it out"),
-        ('{volume}\nkubeconfig_ = "x"', r"kubernetes.kubeconfig_: Extra inputs are not permitted"),
+        ('{volume}\nkubeconfig_ = "x"', r"kubernetes.kubeconfig_: is not a known field"),
     ],
 )
 def test_faults(tmp_path: Path, text: str, words: str) -> None:

@@ -28,7 +28,7 @@ def opened(folder: Path, text: str) -> RayExecutor:
         ('[ray]\naddress = "10.0.0.1:8265"', r"ray.address: '10.0.0.1:8265' is no address of a job server"),
         ('[ray]\ntoken_file = "token"', r"ray.token_file: token is no absolute path"),
         ('[ray]\npoll = 0', r"ray.poll: must be longer than 0 s"),
-        ('[ray]\nadress = "http://x:1"', r"ray.adress: Extra inputs are not permitted"),
+        ('[ray]\nadress = "http://x:1"', r"ray.adress: is not a known field; .* .perhaps address"),
     ],
 )
 def test_faults(tmp_path: Path, text: str, words: str) -> None:

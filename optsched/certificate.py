@@ -9,18 +9,12 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from ..faults import Fault
-from ..file_faults import FaultyFile
-from ..files import InstanceRef, adapter, instance_hash, lines, number, parse_file, plain, read_bytes
-from ..instance import Instance
-from .deadlines import Deadlines
-from .market import market
-from .priced import Prices
+from .faults import Fault
+from .file_faults import FaultyFile
+from .files import InstanceRef, adapter, lines, number, parse_file, plain, read_bytes
 
 NotNegative = Annotated[float, Ge(0)]
 BOUND_FORMAT = "optsched-bound/1"
-TOLERANCE = 1e-9
-"""A stated bound may lie above the recomputed one by this much relative to it: the rounding of numbers in files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,66 +42,6 @@ class Certificate:
 
 
 NOUNS: tuple[type, ...] = (InstanceRef, TypePrices, Certificate)
-
-
-def certified(
-    instance: Instance, name: str, grid_s: list[float], prices: list[list[float]], value: float | None
-) -> Certificate:
-    """The certificate of prices: with the bound they prove, or of a largest cost with `value`, which they refute."""
-    if not instance.jobs:
-        found = 0.0
-    elif name == "wct":
-        found = Prices(market(instance), grid_s, prices).bound()
-    else:
-        made = market(instance)
-        due_s = Deadlines(instance, made, name).at(value or 0.0)
-        found = value if value and Prices(made, grid_s, prices).refutes(due_s) else 0.0
-    types = instance.cluster.gpu_types if prices else ()
-    return Certificate(
-        format="optsched-bound/1", instance=InstanceRef(name=instance.name, hash=instance_hash(instance)),
-        objective=name, value=found, grid_s=tuple(grid_s),  # type: ignore[arg-type]
-        prices=tuple(
-            TypePrices(gpu_type=gpu_type, per_gpu_s=tuple(own)) for gpu_type, own in zip(types, prices, strict=True)
-        ),
-    )
-
-
-def recomputed(instance: Instance, certificate: Certificate) -> tuple[float | None, list[str]]:
-    """The bound that the prices of a certificate prove for an instance, None if they do not prove any, and what is
-    wrong with the certificate."""
-    wrong = []
-    own_hash = instance_hash(instance)
-    if certificate.instance.hash != own_hash:
-        wrong.append(
-            f"the bound was made for instance {certificate.instance.name} with content {certificate.instance.hash}, "
-            f"this is {instance.name} with content {own_hash}"
-        )
-    if not instance.jobs:
-        value: float | None = 0.0
-    else:
-        made = market(instance)
-        stated = [own.gpu_type for own in certificate.prices]
-        if sorted(map(str, stated)) != sorted(map(str, made.gpu_types)):
-            wrong.append(f"it has prices of GPU types {_names(stated)}, the cluster has {_names(made.gpu_types)}")
-            return None, wrong
-        own_prices = {own.gpu_type: list(own.per_gpu_s) for own in certificate.prices}
-        priced = Prices(made, list(certificate.grid_s), [own_prices[gpu_type] for gpu_type in made.gpu_types])
-        if certificate.objective == "wct":
-            value = priced.bound()
-        elif certificate.value <= 0 or priced.refutes(
-            Deadlines(instance, made, certificate.objective).at(certificate.value)
-        ):
-            value = certificate.value
-        else:
-            value = None
-            wrong.append(f"its prices do not refute {certificate.objective} {certificate.value:.12g}")
-    if value is not None and certificate.value > value + TOLERANCE * max(1.0, abs(value)):
-        wrong.append(f"its prices prove {value:.12g}, the file says {certificate.value:.12g}")
-    return value, wrong
-
-
-def _names(types: Any) -> str:
-    return ", ".join("without a name" if one is None else str(one) for one in types) or "none"
 
 
 def dump_certificate(certificate: Certificate) -> str:

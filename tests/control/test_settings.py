@@ -1,0 +1,86 @@
+"""cluster.toml: every fault at once, with its place and what would be right."""
+
+from pathlib import Path
+
+import pytest
+
+from optsched.control.settings import read_settings
+from optsched.errors import InputError
+
+START = 'format = "optsched-cluster/1"\n'
+
+
+def said_of(folder: Path, text: str) -> list[str]:
+    path = folder / "cluster.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as refused:
+        read_settings(path)
+    first, *faults = str(refused.value).splitlines()
+    assert first.startswith(f"{path}: ")
+    return [fault.strip() for fault in faults]
+
+
+def test_every_fault_of_shape_is_said_at_once(tmp_path: Path) -> None:
+    assert said_of(tmp_path, """
+format = "optsched-cluster/2"
+nam = "lab"
+budget = "soon"
+length = -3
+[[nodes]]
+name = "gpu-0"
+gpus = -1
+cpu = 3
+[[nodes]]
+memory_gib = 0
+[slurm]
+sbatch = "maybe"
+[api]
+port = 99999
+""") == [
+        "format: should be 'optsched-cluster/1', not \"optsched-cluster/2\"; write that",
+        "length: must be a number of seconds, or a text as 90s, 5m, 2h; correct it",
+        "budget: 'soon' is no duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, 1h30m; correct it",
+        "nodes[0].gpus: should be at least 0, not -1; write a number in range",
+        "nodes[0].cpu: is not a known field; remove it or correct its name (perhaps cpus)",
+        "nodes[1].name: is missing; add it",
+        "nodes[1].memory_gib: should be above 0, not 0; write a number in range",
+        "api.port: should be at most 65535, not 99999; write a number in range",
+        'slurm.sbatch: should be true or false, not "maybe"; write true or false, without quotes',
+        "nam: is not a known field; remove it or correct its name (perhaps name)",
+    ]
+
+
+def test_every_fault_of_sense_is_said_at_once(tmp_path: Path) -> None:
+    found = said_of(tmp_path, START + """
+objective = "wtc"
+solver = "prize"
+executor = "slrum"
+every = 0
+[[nodes]]
+name = "gpu-[0-"
+[[nodes]]
+name = "gpu-[0-1]"
+[[nodes]]
+name = "gpu-1"
+[[tenants]]
+name = "red"
+[[tenants]]
+name = "red"
+[ray]
+poll = 0
+""")
+    assert [fault.partition(":")[0] for fault in found] == [
+        "nodes[0].name", "nodes", "tenants", "every", "ray.poll", "objective", "solver", "executor",
+    ]
+    assert "nodes: 'gpu-1' appears more than once; rename or remove one" in found
+    assert "'wtc' is unknown (perhaps wct)" in found[5]
+    assert found[6].startswith("solver: 'prize' is unknown (perhaps price); choose from highs, milp, price")
+    assert found[7].startswith("executor: 'slrum' is unknown (perhaps slurm); choose from kubernetes, local")
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (START + "nodes = 3\n", "nodes: should be a list, not 3; write a list in [ ]"),
+    (START + 'api = "on"\n', 'api: should be a table, not "on"; write its fields below a line [name]'),
+])
+def test_a_table_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+    assert said_of(tmp_path, text) == [said]
