@@ -1,18 +1,24 @@
-"""The same jobs on the same real Slurm cluster: Slurm's own backfill with preemption, and optsched.
+"""The same jobs on the same real Slurm cluster, scheduled by Slurm as competent sites set it up, and by optsched.
 
-    python -m benchmarks.beside_slurm [--jobs 200] [--nodes 8] [--seed 0] [--speedup 60] [--load 1.5]
-                                     [--only slurm|optsched] [-o FOLDER]
+    python -m benchmarks.beside_slurm [--jobs 100] [--nodes 4] [--seeds 5] [--load 1.5] [--speedup 120]
+                                     [--only NAME ...] [-o FOLDER]
 
-As root, with Slurm's packages (docs/slurm.md): 8 slurmd of 8 pretended GPUs each on this host. Jobs sleep where they
-would train, so time runs `--speedup` times as fast as in the workload (gangs and run times of `optsched generate`, none
-longer than 10 min; arrivals at `--load` times what the GPUs can do). They save when they get SIGTERM and go on from
-there. Both schedulers know of a job its GPUs, its weight, and its time limit: its duration times a factor between 1 and
-2.5, in full minutes, as users state them.
+As root, with Slurm's packages and its accounting (docs/slurm.md). For each seed all schedulers run side by side, each
+on a Slurm of its own with `--nodes` slurmd of 8 pretended GPUs on this host, so that other work disturbs all alike.
+Jobs sleep where they would train, so time runs `--speedup` times as fast as in the workload (gangs and run times of
+`optsched generate`; arrivals at `--load` times what the GPUs can do). A minute of training is half a second then.
+Half of the jobs save when they get SIGTERM and go on from there; the others cannot, and everybody is told which.
+Every scheduler knows of a job its GPUs, its weight, whether it saves, and its time limit: its duration times a factor
+between 1 and 2.5, in full minutes, as users state them.
 
-Slurm has a partition for each weight; the higher tier preempts the lower (preempt/partition_prio, REQUEUE), and within
-a tier it is first come, first served with backfill, every second. optsched has the objective `wct`.
+- `slurm, priority`: one partition, backfill over the whole queue every second, priority = weight / (GPUs x time limit),
+  as a site's job_submit.lua sets it (weighted shortest processing time); nothing is preempted.
+- `slurm, QOS`: the same priorities; jobs of a greater weight preempt those of a smaller one that save
+  (preempt/qos, REQUEUE), once these have run for PreemptExemptTime, 20 s.
+- `optsched, no preemption`, `optsched`, `optsched, sbatch`: the objective `wct`; the last takes jobs from `sbatch`. Nobody is
+  preempted before it has run for 20 s here either.
 
-Prints one line of JSON for each; FOLDER keeps a log of each job, and the picture waiting.svg.
+Prints one line of JSON for each run; FOLDER keeps a log of each job, and at the end has results.md and waiting.svg.
 """
 
 import argparse
@@ -21,36 +27,44 @@ import math
 import random
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from optsched import Job, Profile
+from optsched.control.controller import Controller
 from optsched.control.events import Submitted
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
 from optsched.traces.synth import generate
-from tests.live.slurm_cluster import SlurmCluster, missing
+from tests.live.slurm_cluster import SlurmCluster, missing_accounting
 
 SAVE_S, RESTORE_S = 1.0, 1.0
-LONGEST_S = 600.0
+CANNOT_SAVE_S = -1.0
+LONGEST_S = 240.0
+EXEMPT_S = 20
 WEIGHTS = (1, 2, 4)
+T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+"""Student's t for a 95 % interval of a mean, by how many seeds there are."""
 BACKFILL = (
     ("SchedulerType=sched/builtin", "SchedulerType=sched/backfill"),
     (
         "default_queue_depth=2000",
         "default_queue_depth=2000,bf_interval=1,bf_resolution=1,bf_continue,bf_max_job_test=2000",
     ),
-    ("PreemptType=preempt/none", "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE"),
     ("KillWait=5", "KillWait=20"),
 )
 TOML = """
 format = "optsched-cluster/1"
 executor = "slurm"
+state = "state"
+shared = "{shared}"
 every = "5s"
 length = "20s"
 [slurm]
@@ -68,14 +82,32 @@ class Work:
     submit_s: float
     gpus: int
     weight: int
+    saves: bool
     duration_s: float
     limit_s: float
+
+    @property
+    def priority(self) -> int:
+        """Weighted shortest processing time, by GPU, as a number of Slurm's."""
+        return max(1, round(1e8 * self.weight / (self.gpus * self.limit_s)))
 
     def command(self, folder: Path) -> list[str]:
         """What it runs."""
         script = Path(__file__).with_name("sleeping_job.py")
-        words = (script, folder, self.name, self.duration_s, SAVE_S, RESTORE_S)
+        save_s = SAVE_S if self.saves else CANNOT_SAVE_S
+        words = (script, folder, self.name, self.duration_s, save_s, RESTORE_S)
         return [sys.executable, "-S", *map(str, words)]
+
+    def sbatch(self, gpus_per_node: int, folder: Path) -> list[str]:
+        """Words of sbatch, but for how it is scheduled."""
+        nodes = max(1, self.gpus // gpus_per_node)
+        return [
+            "--requeue", f"--nodes={nodes}", f"--job-name={self.name}", "--mem=1G",
+            f"--gres=gpu:h100:{self.gpus // nodes}", f"--time={round(self.limit_s / 60)}",
+            "--ntasks-per-node=1", f"--cpus-per-task={self.gpus // nodes}",
+            f"--output={folder}/{self.name}.out", "--open-mode=append",
+            f"--wrap=exec {' '.join(self.command(folder))}",
+        ]
 
 
 def workload(jobs: int, gpus: int, seed: int, speedup: float, load: float) -> list[Work]:
@@ -87,71 +119,168 @@ def workload(jobs: int, gpus: int, seed: int, speedup: float, load: float) -> li
         assert isinstance(job.gpus, int)
         duration_s = round(min(LONGEST_S, job.work_s / speedup), 1)
         limit_s = 60.0 * math.ceil(duration_s * draw.uniform(1.0, 2.5) / 60.0)
-        found.append(Work(job.id, job.submit_s, job.gpus, int(job.weight), duration_s, limit_s))
+        saves = draw.random() < 0.5
+        found.append(Work(job.id, job.submit_s, job.gpus, int(job.weight), saves, duration_s, limit_s))
     last_s = sum(work.gpus * work.duration_s for work in found) / (gpus * load)
     return [replace(work, submit_s=work.submit_s / found[-1].submit_s * last_s) for work in found]
 
 
-class BackfillCluster(SlurmCluster):
-    """One that schedules by itself where it is asked to."""
-
-    def prepare(self) -> None:
-        """As for any, with backfill, preemption and a partition for each weight."""
-        super().prepare()
-        text = self.conf.read_text()
-        for old, new in BACKFILL:
-            assert old in text, old
-            text = text.replace(old, new)
-        for weight in WEIGHTS:
-            mode = "REQUEUE" if weight < max(WEIGHTS) else "OFF"
-            text += f"PartitionName=w{weight} Nodes=ALL PriorityTier={weight} PreemptMode={mode} State=UP\n"
-        self.conf.write_text(text.replace("PartitionName=optsched ", "PartitionName=optsched PreemptMode=OFF "))
-
-
-def by_slurm(cluster: SlurmCluster, works: Sequence[Work], folder: Path) -> dict[str, float]:
-    """Submit each when it is due, and wait for all; when each was submitted, in Unix time."""
+def paced(works: Sequence[Work], submit: Callable[[Work], object]) -> dict[str, float]:
+    """Submit each when it is due; when each was, in Unix time."""
     began_s, submitted = time.time(), {}
     for work in works:
         time.sleep(max(0.0, began_s + work.submit_s - time.time()))
-        nodes = max(1, work.gpus // cluster.gpus)
         submitted[work.name] = time.time()
-        cluster.slurm(
-            "sbatch", f"--partition=w{work.weight}", "--requeue", f"--nodes={nodes}", f"--job-name={work.name}",
-            f"--gres=gpu:h100:{work.gpus // nodes}", f"--time={round(work.limit_s / 60)}", "--mem=1G",
-            "--ntasks-per-node=1", f"--cpus-per-task={work.gpus // nodes}", f"--output={folder}/{work.name}.out",
-            "--open-mode=append", f"--wrap=exec {' '.join(work.command(folder))}",
+        submit(work)
+    return submitted
+
+
+class SlurmAlone(SlurmCluster):
+    """Slurm schedules by itself: backfill, and one priority a job."""
+
+    preempts = False
+
+    def __init__(self, folder: Path, nodes: int) -> None:
+        super().__init__(folder, nodes, 8, accounting=True)
+
+    def prepare(self) -> None:
+        """As for any, with backfill and, where it preempts, by QOS."""
+        super().prepare()
+        text = self.conf.read_text()
+        preempt = (
+            "PreemptType=preempt/none",
+            f"PreemptType=preempt/qos\nPreemptMode=REQUEUE\nPreemptExemptTime=00:00:{EXEMPT_S:02d}",
         )
-    while ended(works, folder) < len(works):
-        time.sleep(0.5)
-    return submitted
+        for old, new in (*BACKFILL, *([preempt] if self.preempts else [])):
+            assert old in text, old
+            text = text.replace(old, new)
+        self.conf.write_text(text)
+
+    def begin(self) -> None:
+        """A QOS for each weight; only what saves may be preempted, by all greater weights."""
+        if not self.preempts:
+            return
+        tell = ("sacctmgr", "-i")
+        for weight in WEIGHTS:
+            for name in (f"saves{weight}", f"keeps{weight}"):
+                self.slurm(*tell, "add", "qos", name)
+        for weight in WEIGHTS[1:]:
+            lower = ",".join(f"saves{one}" for one in WEIGHTS if one < weight)
+            for name in (f"saves{weight}", f"keeps{weight}"):
+                self.slurm(*tell, "modify", "qos", name, "set", f"Preempt={lower}")
+        names = ",".join(f"{kind}{weight}" for weight in WEIGHTS for kind in ("saves", "keeps"))
+        self.slurm(*tell, "modify", "user", "root", "set", f"qos+={names}")
+
+    def run(self, works: Sequence[Work], folder: Path) -> dict[str, float]:
+        """Submit each when it is due, and wait for all."""
+        def submit(work: Work) -> None:
+            qos = f"{'saves' if work.saves else 'keeps'}{work.weight}"
+            how = [f"--priority={work.priority}", *([f"--qos={qos}"] if self.preempts else [])]
+            self.slurm("sbatch", "--partition=optsched", *how, *work.sbatch(self.gpus, folder))
+
+        submitted = paced(works, submit)
+        while ended(works, folder) < len(works):
+            time.sleep(0.5)
+        return submitted
 
 
-def by_optsched(cluster: SlurmCluster, works: Sequence[Work], folder: Path) -> dict[str, float]:
-    """The same through a controller with a state folder of its own."""
-    (folder / "cluster.toml").write_text(TOML.format(conf=cluster.conf))
-    submitted: dict[str, float] = {}
-    waiting = list(works)
-    with opened(read_settings(folder / "cluster.toml")) as controller:
-        began_s = time.time()
-        due_s = 0.0
-        while waiting or controller.state.open:
-            while waiting and began_s + waiting[0].submit_s <= time.time():
-                work = waiting.pop(0)
-                submitted[work.name] = time.time()
-                profile = Profile(checkpoint_s=SAVE_S, restore_s=RESTORE_S, startup_s=1.0, memory_gib_per_gpu=1.0)
-                job = Job(
-                    id=work.name, gpus=work.gpus, duration_s=work.limit_s, weight=work.weight, profile=profile,
-                    command=work.name, submit_s=time.time(),
-                )
-                controller.record(Submitted(submission=Submission(
-                    job=job, argv=tuple(work.command(folder)), directory=str(folder), grace_s=20.0,
-                    estimate="time limit",
-                )))
-                due_s = 0.0
-            if time.monotonic() >= due_s:
-                due_s = time.monotonic() + min(0.5, controller.step())
-            controller.executor.changes(0.2)
-    return submitted
+class SlurmQos(SlurmAlone):
+    """The same, with preemption."""
+
+    preempts = True
+
+
+class Optsched(SlurmCluster):
+    """optsched decides; `preempts` says whether what saves may be stopped."""
+
+    preempts = True
+
+    def __init__(self, folder: Path, nodes: int, holds: bool = False) -> None:
+        super().__init__(folder, nodes, 8, holds)
+
+    def begin(self) -> None:
+        """Nothing more is needed."""
+
+    def toml(self) -> str:
+        """Its cluster.toml."""
+        return TOML.format(conf=self.conf, shared=self.shared)
+
+    def run(self, works: Sequence[Work], folder: Path) -> dict[str, float]:
+        """Run a controller until all jobs have ended."""
+        (folder / "cluster.toml").write_text(self.toml())
+        arrived: list[Work] = []
+        lock = threading.Lock()
+
+        def submit(work: Work) -> None:
+            with lock:
+                arrived.append(work)
+
+        with opened(read_settings(folder / "cluster.toml")) as controller, ThreadPoolExecutor(1) as users:
+            submitted = users.submit(paced, works, lambda work: self.submit(work, folder, submit))
+            due_s = 0.0
+            while not submitted.done() or arrived or controller.state.open or ended(works, folder) < len(works):
+                with lock:
+                    new, arrived[:] = arrived[:], []
+                for work in new:
+                    self.record(controller, work, folder)
+                    due_s = 0.0
+                if time.monotonic() >= due_s:
+                    due_s = time.monotonic() + min(0.5, controller.step())
+                controller.executor.changes(0.2)
+            return submitted.result()
+
+    def submit(self, work: Work, folder: Path, to_controller: Callable[[Work], None]) -> None:
+        """As `optsched submit` does."""
+        to_controller(work)
+
+    def record(self, controller: Controller, work: Work, folder: Path) -> None:
+        """Take a job in."""
+        nodes = max(1, work.gpus // self.gpus)
+        profile = Profile(startup_s=1.0, memory_gib_per_gpu=1.0)
+        if work.saves:
+            profile = replace(profile, checkpoint_s=SAVE_S, restore_s=RESTORE_S)
+        job = Job(
+            id=work.name, gpus=work.gpus, duration_s=work.limit_s, weight=work.weight, profile=profile,
+            command=work.name, submit_s=time.time(), preemptible=self.preempts and work.saves,
+            min_run_s=EXEMPT_S, min_nodes=nodes, max_nodes=nodes,
+        )
+        controller.record(Submitted(submission=Submission(
+            job=job, argv=tuple(work.command(folder)), directory=str(folder), grace_s=20.0,
+            estimate="time limit",
+        )))
+
+
+class OptschedWithoutPreemption(Optsched):
+    """The same, and nothing is stopped."""
+
+    preempts = False
+
+
+class OptschedSbatch(Optsched):
+    """optsched runs what root submits by sbatch, saying by its comment what it weighs and whether it saves."""
+
+    def __init__(self, folder: Path, nodes: int) -> None:
+        super().__init__(folder, nodes, holds=True)
+
+    def toml(self) -> str:
+        """Its cluster.toml."""
+        more = f'sbatch = true\nheartbeat = "{self.heartbeat}"\nmin_run = "{EXEMPT_S}s"\n'
+        return super().toml() + more
+
+    def submit(self, work: Work, folder: Path, to_controller: Callable[[Work], None]) -> None:
+        """As users do."""
+        saves = f" save={SAVE_S:g}s restore={RESTORE_S:g}s" if work.saves else ""
+        comment = f"--comment=optsched: weight={work.weight} start=1s grace=20s{saves}"
+        self.slurm("sbatch", "--partition=optsched", comment, *work.sbatch(self.gpus, folder))
+
+
+SCHEDULERS: dict[str, Callable[[Path, int], SlurmAlone | Optsched]] = {
+    "slurm, priority": SlurmAlone,
+    "slurm, QOS": SlurmQos,
+    "optsched, no preemption": OptschedWithoutPreemption,
+    "optsched": Optsched,
+    "optsched, sbatch": OptschedSbatch,
+}
 
 
 def ended(works: Sequence[Work], folder: Path) -> int:
@@ -177,17 +306,61 @@ def measure(works: Sequence[Work], submitted: dict[str, float], folder: Path) ->
         jct_s.append(lines[-1]["at_s"] - submitted[work.name])
         weights.append(work.weight)
         last_s = max(last_s, lines[-1]["at_s"])
-    told = {
-        "mean JCT, s": round(float(np.mean(jct_s)), 1),
-        "mean JCT by weight, s": round(float(np.average(jct_s, weights=weights)), 1),
-        "p99 JCT, s": round(float(np.percentile(jct_s, 99)), 1),
-        "mean JCT without waiting, s": round(float(np.mean([work.duration_s for work in works])), 1),
-        "preemptions": preemptions,
-        "lost GPU-seconds": round(lost_gpu_s),
-        "makespan, s": round(last_s - min(submitted.values()), 1),
-    }
     waits_s = [jct - work.duration_s for jct, work in zip(jct_s, works, strict=True)]
-    return {**told, "longest waiting, s": round(max(waits_s), 1)}, waits_s
+    trained_gpu_s = sum(work.gpus * work.duration_s for work in works)
+    return {
+        "mean JCT, s": float(np.mean(jct_s)),
+        "of it not training, s": float(np.mean(waits_s)),
+        "mean JCT by weight, s": float(np.average(jct_s, weights=weights)),
+        "p99 JCT, s": float(np.percentile(jct_s, 99)),
+        "longest without training, s": max(waits_s),
+        "last job done after, s": last_s - min(submitted.values()),
+        "preemptions": float(preemptions),
+        "GPU time held and not trained in, %": 100.0 * lost_gpu_s / trained_gpu_s,
+    }, waits_s
+
+
+def run(name: str, works: Sequence[Work], nodes: int, folder: Path) -> tuple[dict[str, float], list[float]]:
+    """One scheduler over one workload, on a cluster of its own."""
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="beside-slurm-", ignore_cleanup_errors=True) as place:
+        cluster = SCHEDULERS[name](Path(place), nodes)
+        try:
+            cluster.prepare()
+            cluster.start_controller()
+            for number in range(1, nodes + 1):
+                cluster.start_node(number)
+            cluster.until_idle()
+            cluster.begin()
+            submitted = cluster.run(works, folder)
+        finally:
+            cluster.down()
+    return measure(works, submitted, folder)
+
+
+def interval(values: Sequence[float]) -> str:
+    """A mean with its 95 % interval over seeds."""
+    mean = float(np.mean(values))
+    if len(values) not in T_95:
+        return f"{mean:.1f}"
+    half = T_95[len(values)] * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return f"{mean:.1f} ± {half:.1f}"
+
+
+def table(told: dict[str, list[dict[str, float]]]) -> str:
+    """Means over seeds by measure and scheduler, and each scheduler's mean JCT less that of the first, seed by seed."""
+    names = list(told)
+    lines = ["| | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for what in told[names[0]][0]:
+        cells = [interval([one[what] for one in told[name]]) for name in names]
+        lines.append(f"| {what} | " + " | ".join(cells) + " |")
+    for what in ("mean JCT, s", "mean JCT by weight, s", "p99 JCT, s"):
+        first = [one[what] for one in told[names[0]]]
+        cells = ["" if name == names[0] else interval([
+            100.0 * (one[what] / base - 1.0) for one, base in zip(told[name], first, strict=True)
+        ]) for name in names]
+        lines.append(f"| {what.removesuffix(', s')} against the first, % | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def draw(waits: dict[str, list[float]], file: Path) -> None:
@@ -196,7 +369,8 @@ def draw(waits: dict[str, list[float]], file: Path) -> None:
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
-    for (name, waited_s), colour in zip(waits.items(), ("#c0392b", "#1f5fa8"), strict=False):
+    colours = ("#e59866", "#c0392b", "#85c1e9", "#1f5fa8", "#17202a")
+    for (name, waited_s), colour in zip(waits.items(), colours, strict=False):
         shares = np.arange(1, len(waited_s) + 1) / len(waited_s) * 100
         axes.step(np.maximum(0.5, np.sort(waited_s)), shares, where="post", color=colour, lw=2, label=name)
     axes.set_xscale("log")
@@ -209,46 +383,43 @@ def draw(waits: dict[str, list[float]], file: Path) -> None:
 
 
 def main() -> None:
-    """Run the workload under one, then under the other."""
+    """Run every workload under every scheduler."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--nodes", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--speedup", type=float, default=60.0)
+    parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--speedup", type=float, default=120.0)
     parser.add_argument("--load", type=float, default=1.5)
-    parser.add_argument("--only", choices=("slurm", "optsched"))
+    parser.add_argument("--only", nargs="+", choices=list(SCHEDULERS), metavar="NAME")
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
-    reason = missing()
+    reason = missing_accounting()
     if reason is not None:
         sys.exit(reason)
-    output = arguments.output or Path(tempfile.mkdtemp(prefix="beside-slurm-"))
-    works = workload(arguments.jobs, arguments.nodes * 8, arguments.seed, arguments.speedup, arguments.load)
-    print(json.dumps({
-        "jobs": len(works), "GPUs": arguments.nodes * 8,
-        "GPU-seconds": round(sum(one.gpus * one.duration_s for one in works)),
-        "last arrival, s": round(works[-1].submit_s), "longest, s": max(one.duration_s for one in works),
-    }), flush=True)
-    waits = {}
-    for name, run in (("slurm", by_slurm), ("optsched", by_optsched)):
-        if arguments.only not in (None, name):
-            continue
-        folder = (output / name).absolute()
-        folder.mkdir(parents=True)
-        with tempfile.TemporaryDirectory(prefix="beside-slurm-", ignore_cleanup_errors=True) as place:
-            cluster = BackfillCluster(Path(place), arguments.nodes, 8)
-            try:
-                cluster.prepare()
-                cluster.start_controller()
-                for number in range(1, arguments.nodes + 1):
-                    cluster.start_node(number)
-                cluster.until_idle()
-                submitted = run(cluster, works, folder)
-            finally:
-                cluster.down()
-        told, waits[name] = measure(works, submitted, folder)
-        print(json.dumps({"scheduler": name, **told}), flush=True)
+    output = (arguments.output or Path(tempfile.mkdtemp(prefix="beside-slurm-"))).absolute()
+    names = arguments.only or list(SCHEDULERS)
+    told: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    waits: dict[str, list[float]] = {name: [] for name in names}
+    for seed in range(arguments.seeds):
+        works = workload(arguments.jobs, arguments.nodes * 8, seed, arguments.speedup, arguments.load)
+        print(json.dumps({
+            "seed": seed, "jobs": len(works), "save": sum(work.saves for work in works),
+            "mean s": float(np.mean([work.duration_s for work in works])), "last arrival s": works[-1].submit_s,
+        }), flush=True)
+        with ProcessPoolExecutor(len(names)) as pool:  # each has ports of its own
+            runs = {
+                name: pool.submit(run, name, works, arguments.nodes, output / f"{name}-{seed}".replace(", ", "-"))
+                for name in names
+            }
+        for name, done in runs.items():
+            one, waited = done.result()
+            told[name].append(one)
+            waits[name] += waited
+            rounded = {what: round(value, 1) for what, value in one.items()}
+            print(json.dumps({"scheduler": name, "seed": seed, **rounded}), flush=True)
+    (output / "results.md").write_text(table(told))
     draw(waits, output / "waiting.svg")
+    print((output / "results.md").read_text())
 
 
 if __name__ == "__main__":

@@ -64,9 +64,9 @@ def outlook(scene: Scene) -> Outlook:
                 suspended.append(Suspended(job=job.id, remaining_s=left_s, preemptions=job.preemptions))
     drop_orphans(jobs, left_out)
     jobs = {name: guarded(job, scene.state.jobs[name], scene.preempt_unsaved) for name, job in jobs.items()}
-    nodes = _without(_nodes(scene, running), aside)
+    there = _without(_nodes(scene, running), aside)
     instance = Instance(
-        name="what if", now_s=scene.now_s, cluster=replace(scene.cluster, nodes=nodes),
+        name="what if", now_s=scene.now_s, cluster=replace(scene.cluster, nodes=there),
         tenants=scene.tenants, jobs=tuple(jobs.values()), running=tuple(running), suspended=tuple(suspended),
     )
     notes = []

@@ -36,4 +36,3 @@ class Submission:
     image: str | None = None
     origin: str | None = None
     preempt_unsaved: bool | None = None
-    limit_s: float | None = None

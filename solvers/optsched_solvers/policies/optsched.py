@@ -122,10 +122,9 @@ class Optsched:
             world.wake_at(world.now_s + self.round_s)
 
     def _fill(self, world: World, waiting: list[str]) -> None:
-        """Start whatever fits beside what is claimed and promised, the most weight per GPU and second first."""
+        """Start whatever fits beside what is claimed and reserved, the most weight per GPU and second first."""
         kept = [placement for _, placement in self._claims.values()]
-        if self._promise is not None:
-            kept.append(self._promise.placement)
+        kept += [placement for placement, _ in self._reserved(world)]
         room = world.free.copy()
         for node in {slot.node for placement in kept for slot in placement}:
             room.lose(node)
