@@ -15,8 +15,8 @@ between 1 and 2.5, in full minutes, as users state them.
   as a site's job_submit.lua sets it (weighted shortest processing time); nothing is preempted.
 - `slurm, QOS`: the same priorities; jobs of a greater weight preempt those of a smaller one that save
   (preempt/qos, REQUEUE), once these have run for PreemptExemptTime, 20 s.
-- `optsched, no preemption`, `optsched`, `optsched, sbatch`: the objective `wct`; the last takes jobs from `sbatch`. Nobody is
-  preempted before it has run for 20 s here either.
+- `optsched, no preemption`, `optsched`, `optsched, sbatch`: the objective `wct`; the last takes jobs from `sbatch`.
+  Nobody is preempted before it has run for 20 s here either.
 
 Prints one line of JSON for each run; FOLDER keeps a log of each job, and at the end has results.md and waiting.svg.
 """
