@@ -57,5 +57,5 @@ $(ENV)/.optsched-dev: pyproject.toml | $(BIN)/python
 
 .venv-ray/.optsched: pyproject.toml
 	$(PYTHON) -m venv .venv-ray
-	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -e '.[live,ray,dev]'
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ray,dev]'
 	@touch $@
