@@ -47,7 +47,7 @@ from tests.live.slurm_cluster import SlurmCluster, missing_accounting
 
 SAVE_S, RESTORE_S = 1.0, 1.0
 CANNOT_SAVE_S = -1.0
-LONGEST_S = 240.0
+LONGEST_S = 150.0
 EXEMPT_S = 20
 WEIGHTS = (1, 2, 4)
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
