@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BESIDE = {"cgroups", "command", "memory", "processes", "records", "supervising", "supervisor", "training"}
+BESIDE = {"cgroups", "command", "memory", "output", "processes", "records", "supervising", "supervisor", "training"}
 """Modules of programs that run where optsched is not installed: they lie beside each other."""
 EXTRA = {
     "sklearn": "learn", "scipy": "learn", "threadpoolctl": "learn", "ray": "ray", "distributed": "dask",

@@ -37,7 +37,8 @@ OTHER_JOB: dict[str, object] = {
     "id": "other", "submit_s": 5.0, "tenant": "t", "user": "u", "command": "c", "weight": 2.0, "priority": 3,
     "deadline_s": 50.0, "after": (), "gpus": Elastic(min=1, max=4), "cpus": 2, "memory_gib": 4.0, "duration_s": 500.0,
     "modes": (Mode(gpus=2, duration_s=300.0),), "resources": {"licence": 1.0}, "budgets": {"money": 1.0},
-    "preemptible": False, "min_run_s": 5.0, "max_preemptions": 1, "profile": replace(PROFILE, mixing="sum"),
+    "preemptible": False, "min_run_s": 5.0, "max_preemptions": 1, "min_nodes": 2, "max_nodes": 2,
+    "profile": replace(PROFILE, mixing="sum"),
 }
 
 

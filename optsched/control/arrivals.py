@@ -210,6 +210,6 @@ def _demands(job: Job, started: bool) -> tuple[Any, ...]:
     profile = job.profile
     memory = () if started else (job.memory_gib, profile.memory_gib_per_gpu)
     return (
-        job.gpus, job.cpus, profile.rate, profile.locality, profile.cpus_per_gpu, job.preemptible, job.min_run_s,
-        job.max_preemptions, *memory,
+        job.gpus, job.cpus, job.min_nodes, job.max_nodes, profile.rate, profile.cpus_per_gpu, job.preemptible,
+        job.min_run_s, job.max_preemptions, *memory,
     )

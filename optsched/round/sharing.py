@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from ..instance import Instance, Placement, Running
 from ..job import Job, Mode
 from ..modes import Option
-from ..physics import cpus, gpus_by_type, memory_gib, placed_rate, sharing_rate, span
+from ..physics import cpus, gpus_by_type, memory_gib, node_counts, placed_rate, sharing_rate, span
 from .deadline import Deadline
 from .model import Kind, is_second
 from .patterns import Pattern, node_classes
@@ -102,7 +102,8 @@ class _Kinds:
         profile = self._known.get(id(job.profile))
         if profile is None:
             profile = self._known[id(job.profile)] = repr(job.profile)
-        return profile, job.gpus, job.work_s if job.modes else None
+        work_s = job.work_s if job.modes else None
+        return profile, job.gpus, work_s, job.min_nodes, job.max_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,13 @@ def _pinned(j: int, offer: _Offer, h: int, entry: Running) -> Pinned:
     return Pinned(j, Kind.BESIDE, h, mode, placement, offer.rate, offer.partner_rate)
 
 
+def _may_be_split(job: Job, placement: Placement) -> bool:
+    """Whether a job may take the very GPUs of `placement`, as far as the number of its nodes goes."""
+    parts = [slot.gpus for slot in placement]
+    counts = node_counts(job, sum(parts))
+    return counts is None or (len(parts) in counts and len(set(parts)) == 1)
+
+
 def _fitting(
     instance: Instance, job: Job, patterns: tuple[Pattern, ...], host: Job, entry: Running
 ) -> Option | None:
@@ -165,6 +173,8 @@ def _fitting(
     for pattern in patterns:
         mode = pattern.option.mode
         if mode.gpus != entry.mode.gpus or mode.gpu_type != gpu_type or mode.clock_mhz != entry.mode.clock_mhz:
+            continue
+        if not _may_be_split(job, entry.placement):
             continue
         fits = all(
             (node[slot.node].cpus is None or slot.cpus + cpus(mode, slot.gpus) <= (node[slot.node].cpus or 0))

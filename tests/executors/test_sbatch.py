@@ -25,7 +25,7 @@ ASKED: dict[str, tuple[int, int, float] | None] = {
     "--gpus=2 --cpus-per-gpu=3 --mem-per-gpu=2G": (2, 3, 2.0),
     "--ntasks=2 --gpus-per-task=1 --mem-per-cpu=1G --cpus-per-task=2": (2, 2, 2.0),
     "--gpus-per-node=3 --mem=3G": (3, 1, 1.0),
-    "--nodes=2 --gres=gpu:1 --mem=1G --ntasks-per-node=1": (8, 1, 0.25),
+    "--nodes=2 --gres=gpu:1 --mem=1G --ntasks-per-node=1": (2, 1, 1.0),
     "--ntasks=4 --ntasks-per-node=2 --gres=gpu:4 --mem=4G": (8, 1, 1.0),
     "--exclusive": (4, 8, 0.0),
     "--exclusive --nodes=2": (8, 8, 0.0),

@@ -231,7 +231,7 @@ def planned(**changes: Any) -> Job:
 def test_gpus_of_one_node() -> None:
     job = planned(tres_per_node="gres:gpu:2", cpus=8)
     assert (job.gpus, job.profile.rate, job.profile.cpus_per_gpu) == (2, {}, {4: 1.0})
-    assert job.profile.locality is not None and job.profile.locality.cluster == 0  # never over several nodes
+    assert (job.min_nodes, job.max_nodes) == (1, 1)
     assert planned(tres_per_node="", tres_per_job="gres:gpu:3").gpus == 3
     assert planned(tres_per_node="", tres_per_task="gres:gpu:1", tasks=2).gpus == 2
     job = planned(tres_per_node="gres:gpu:2", cpus_per_tres="gres:gpu:6", memory_per_tres="gres:gpu:8192")
@@ -245,12 +245,13 @@ def test_without_gpus() -> None:
 
 
 def test_several_nodes() -> None:
-    """They are planned as whole ones, the smallest that will do."""
+    """Each has as many GPUs as Slurm will give it there."""
     asked = {"tres_req_str": "cpu=8,mem=8G,node=2,billing=8", "cpus": 8}
     job = planned(tres_per_node="gres:gpu:2", **asked)
-    assert (job.gpus, job.profile.rate) == (8, {"a100": 1.0})  # two of four
+    assert (job.gpus, job.min_nodes, job.max_nodes, job.profile.rate) == (4, 2, 2, {})
+    assert job.profile.cpus_per_gpu == {2: 1.0}
     job = planned(tres_per_node="gres:gpu:h100:2", **asked)
-    assert (job.gpus, job.profile.rate) == (16, {"h100": 1.0})
+    assert (job.gpus, job.min_nodes, job.profile.rate) == (4, 2, {"h100": 1.0})
     assert planned(tres_per_node="gres:gpu:8", **asked).gpus == 16
     assert planned(tres_per_node="", tres_per_job="gres:gpu:8", **asked).gpus == 8
     (job_old, _) = both(tasks=4, tasks_per_node=2)
@@ -288,7 +289,7 @@ def test_what_is_not_planned(changes: dict[str, Any], why: str) -> None:
 
 def test_nodes_of_several_sizes() -> None:
     nodes = [Node(name="a", gpu_type="x", gpus=4), Node(name="b", gpu_type="x", gpus=8)]
-    job = read({**OLD, "tres_per_node": "gres:gpu:2", "tres_req_str": "cpu=8,node=2"})
+    job = read({**OLD, "tres_per_node": "gres:gpu:2", "tres_req_str": "cpu=8,node=2", "shared": "none"})
     with pytest.raises(Unplanned, match="have different numbers of them"):
         request_of(job, nodes)
 

@@ -196,7 +196,7 @@ def test_what_slurm_does_not_start_is_taken_back(place: SlurmPlace) -> None:
     """For a job that was there before, which the inventory shows; it may be tried again."""
     words = ("--parsable", "--partition=all", "--nodelist=n1", "--mem=100", "--output=/dev/null", "--wrap=sleep 600")
     before = place.cluster.slurm("sbatch", "--gres=gpu:3", *words).strip()
-    place.executor.site = replace(place.executor.site, start_timeout_s=1.0)
+    place.executor.site = replace(place.executor.site, start_timeout_s=3.0)
     try:
         key = place.shell("a", RUN, gpus=2)
         until(lambda: place.see(key).reason == "Slurm has it wait: Resources")

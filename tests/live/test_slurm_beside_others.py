@@ -95,11 +95,10 @@ def test_weight_is_what_the_site_says_of_a_qos(cluster: SlurmCluster) -> None:
     with lab(cluster, more="qos_weight = { high = 4 }\n") as here:
         fill = [start(here, f"fill{i}") for i in range(4)]
         here.until(lambda: all(here.status(job) == "running" for job in fill))
-        loud = start(here, "pair", "--comment=optsched: weight=1000 duration=1s")
+        loud = start(here, "pair", "--comment=optsched: weight=1000")
         high = start(here, "pair", "--qos=high")
         here.until(lambda: here.status(loud) == here.status(high) == "waiting")
         assert [here.job(job).submission.job.weight for job in (loud, high)] == [1.0, 4.0]
-        assert here.job(loud).submission.job.work_s >= 60
         go(here, "fill0")
         here.until(lambda: here.status(high) == "running" or here.status(loud) == "running")
         go(here, "fill1", "fill2", "fill3", "pair")

@@ -58,11 +58,11 @@ def test_whoever_has_most_is_cut_back_first_and_only_as_many_as_needed() -> None
 
 
 def test_jobs_on_fewer_nodes_are_cut_back_first() -> None:
-    # Shares are 4. g spans both nodes with 5 for each GPU, 15 on n0, where x takes the last core, and 10 on n1, where s
+    # Shares are 4. g spans both nodes with 5 for each GPU, 15 on n0, where p takes the last core, and 10 on n1, where s
     # takes 5 more. t lacks 3 of its 4 on n1. g and s both have 5 for each GPU, but s is on one node: it gives 4.
     nodes = tuple(Node(name=f"n{i}", gpus=4, cpus=16) for i in range(2))
-    jobs = (job("g", {4: 0.9, 5: 1.0}, gpus=5), job("x", {1: 1.0}), job("s", {1: 0.5, 5: 1.0}), job("t", {4: 1.0}))
-    assert first_cores("synergy-tune", *jobs, nodes=nodes) == {"g": 25, "x": 1, "s": 1, "t": 4}
+    jobs = (job("g", {4: 0.9, 5: 1.0}, gpus=5), job("p", {1: 1.0}), job("s", {1: 0.5, 5: 1.0}), job("t", {4: 1.0}))
+    assert first_cores("synergy-tune", *jobs, nodes=nodes) == {"g": 25, "p": 1, "s": 1, "t": 4}
 
 
 def test_a_running_job_gives_cores_back_at_the_next_round() -> None:

@@ -77,7 +77,7 @@ def test_fairness_is_time_shared_over_time_alone() -> None:
 
 
 def test_a_wide_job_is_not_starved_by_narrow_ones() -> None:
-    # Narrow jobs keep all four GPUs busy until 12,000 s: under SRTF the wide one, longer than any, waits until then.
+    # Narrow jobs keep all four GPUs busy until 12,000 s: under WSPT the wide one, longer than any, waits until then.
     # On its share beside four others it would take 1200 x 4 / (4 / 5) = 6000 s; to be done by then it begins by 4950.
     narrow = [Job(id=f"s{i}", duration_s=390.0, submit_s=100.0 * i, profile=Profile(checkpoint_s=5.0))
               for i in range(120)]
@@ -88,7 +88,7 @@ def test_a_wide_job_is_not_starved_by_narrow_ones() -> None:
         plan = simulate(instance, policy(name, options=options))
         return next(entry for entry in plan.jobs if entry.id == "wide").segments[0].start_s
 
-    assert begins_s("srtf") > 11_000
+    assert begins_s("wspt") > 11_000
     assert begins_s("themis", lease="5m") < 4950
 
 

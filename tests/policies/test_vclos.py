@@ -43,7 +43,10 @@ def gang(name: str, gpus: int, duration_s: float = 100.0, gbps: float = 10.0) ->
 
 def test_one_node_then_one_rack_then_the_fewest_racks_with_least_left_over() -> None:
     sizes = [(4, "r0"), (2, "r1"), (2, "r1"), (3, "r2"), (3, "r3"), (2, "r3")]
-    jobs = (gang("node", 4), gang("rack", 4), gang("over", 7, gbps=5.0))
+    jobs = tuple(
+        replace(job, submit_s=-float(3 - i))
+        for i, job in enumerate((gang("node", 4), gang("rack", 4), gang("over", 7, gbps=5.0)))
+    )
     plan = {entry.id: entry for entry in run(Instance(cluster=cluster(sizes), jobs=jobs), policy("vclos")).jobs}
     assert where(plan["node"]) == [{"n0": 4}] and where(plan["rack"]) == [{"n1": 2, "n2": 2}]
     assert where(plan["over"]) == [{"n3": 3, "n4": 3, "n5": 1}]

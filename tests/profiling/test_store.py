@@ -91,7 +91,7 @@ def test_edits_by_hand_become_versions_and_stay(store) -> None:
     (lambda content: content.update(versions=[]), "versions is empty"),
     (lambda content: content["versions"][0].update(version=3), r"versions\[0\].version is 3; write 1"),
     (lambda content: content.update(by_hand=["restore"]), "by_hand.0. is 'restore', which is no field"),
-    (lambda content: content.update(format="optsched/1"), "format: should be 'optsched-profile/1'"),
+    (lambda content: content.update(format="optsched/1"), "is an instance .*, wanted is a profile that is kept"),
 ])
 def test_faults_are_told_and_nothing_is_overwritten(store, change, said) -> None:
     store.learn("bert", RUN, "optsched:bert-1:1")

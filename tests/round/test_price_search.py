@@ -137,7 +137,7 @@ def test_the_gap_that_was_asked_for_is_reached(gap: float) -> None:
 
 def test_more_options_than_an_exact_program_takes_are_no_end() -> None:
     """What is nearest to the margin is decided exactly, and what is better leaves less open."""
-    instance = generate(jobs=500, gpus=600, seed=3, like="llm", running=0.5)
+    instance = generate(jobs=500, gpus=600, seed=1, like="llm", running=0.5)
     roughly = decide(instance, budget_s=600.0, gap=0.0, options={"core": "0"})
     found = decide(instance, budget_s=600.0, gap=0.0, options={"core": "400"})
     assert found.gap < roughly.gap

@@ -82,7 +82,6 @@ def objective(**fields: object) -> Callable[[Tree], object]:
      "jobs[1].placement[0].gpus: job short: should be a whole number, not 1.5"),
     (lambda tree: tree["jobs"].append(tree["jobs"][0]), "jobs: job 'long' appears 2 times in jobs and never; keep one"),
     (lambda tree: tree.update(never=["long"]), "jobs: job 'long' appears 2 times in jobs and never; keep one"),
-    (lambda tree: tree.update(format="optsched-plan/1"), "format: should be 'optsched-round/1'"),
     (lambda tree: tree.update(round_s=0), "round_s: a round takes some time; give its length in seconds"),
     (lambda tree: tree.pop("refill"), "refill: is missing; add it"),
     (objective(bound=1.0), "objective.bound: 1 lies below the value 3.63970588235; the value is maximised"),
@@ -114,3 +113,9 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not JSON"):
         load_round("{")
     assert file_format(b"{") is None and file_format(b"[]") is None and file_format(b'{"format": 3}') is None
+
+
+def test_a_plan_is_no_round(text: str) -> None:
+    tree = json.loads(text) | {"format": "optsched-plan/1"}
+    with pytest.raises(InputError, match=r"is a plan .*, wanted is a round"):
+        load_round(json.dumps(tree), "round.json")

@@ -63,9 +63,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
         kind.name: EntryPoint(kind.name, f"{__name__}:{kind.__name__}", "optsched.policies")
         for kind in (Plain, Judged, Unready)
     }
-    real = registry._entries
+    real = registry.entries
     monkeypatch.setattr(
-        registry, "_entries", lambda group: {**real(group), **entries} if group == "policies" else real(group)
+        registry, "entries", lambda group: {**real(group), **entries} if group == "policies" else real(group)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...cluster import Node
 from ...job import Job
-from ...profile import Locality, Profile
+from ...profile import Profile
 from ..base import Request
 from ..slurm.nodes import number, words
 from .hints import Hints, hints_of
@@ -17,7 +17,6 @@ from .jobs_json import HeldJob
 from .rules import NONE, Rules
 
 GPUS = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z_][^:=]*))?(?:[:=](\d+))?")
-ONE_NODE = Locality(node=1.0, rack=0.0, cluster=0.0)
 MIB_PER_GIB = 1024
 LEAST_OF_LIMIT = 0.1
 """Of its time limit, what a job is at least believed to take."""
@@ -99,32 +98,32 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
         if count > 1:
             raise Unplanned("it needs several nodes without GPUs")
         return Job(gpus=0, cpus=cpus, memory_gib=memory_gib, profile=profile, **common)
-    if count == 1 and not exclusive:
+    common |= {"min_nodes": count, "max_nodes": count}
+    if not exclusive:
+        if nodes and not any(_has(node, gpu_type, gpus) for node in nodes):
+            raise _no_node(gpu_type, gpus)
         per_gpu = number_per_gpu(entry.get("cpus_per_tres")) or math.ceil(cpus / gpus)
         rates = {} if gpu_type is None else {gpu_type: 1.0}
         profile = replace(
-            profile, rate=rates, locality=ONE_NODE, cpus_per_gpu={per_gpu: 1.0}, memory_gib_per_gpu=memory_gib / gpus,
+            profile, rate=rates, cpus_per_gpu={per_gpu: 1.0}, memory_gib_per_gpu=memory_gib / gpus,
         )
-        return Job(gpus=gpus, profile=profile, **common)
+        return Job(gpus=count * gpus, profile=profile, **common)
     size, kinds = _whole_nodes(gpu_type, gpus, nodes)
-    cpus = min((node.cpus or 0 for node in kinds), default=0) if exclusive else cpus
+    cpus = min((node.cpus or 0 for node in kinds), default=0)
     rates = {node.gpu_type: 1.0 for node in kinds if node.gpu_type is not None}
     profile = replace(
-        profile, rate=rates, locality=ONE_NODE if count == 1 else None, memory_gib_per_gpu=memory_gib / size,
+        profile, rate=rates, memory_gib_per_gpu=memory_gib / size,
         cpus_per_gpu={max(1, math.ceil(cpus / size)): 1.0},
     )
     return Job(gpus=count * size, profile=profile, **common)
 
 
 def _whole_nodes(gpu_type: str | None, gpus: int, nodes: Sequence[Node]) -> tuple[int, list[Node]]:
-    """How many GPUs each node has that such a job gets as a whole, and those nodes: the smallest ones that will do.
-
-    So are jobs planned that are exclusive, and those on several nodes: a plan says how many GPUs a job has, not how
-    many on each node. Raises Unplanned.
-    """
-    fit = [node for node in nodes if node.gpus >= max(1, gpus) and gpu_type in (None, node.gpu_type)]
+    """How many GPUs each node has that an exclusive job gets as a whole, and those nodes: the smallest ones that will
+    do. Raises Unplanned."""
+    fit = [node for node in nodes if _has(node, gpu_type, max(1, gpus))]
     if not fit:
-        raise Unplanned(f"no node has {max(1, gpus)} GPUs{'' if gpu_type is None else f' of type {gpu_type}'}")
+        raise _no_node(gpu_type, max(1, gpus))
     size = min(node.gpus for node in fit)
     kinds = {node.gpu_type for node in fit if node.gpus == size}
     mixed = {node.gpu_type for node in nodes if node.gpu_type in kinds and node.gpus not in (0, size)}
@@ -132,6 +131,14 @@ def _whole_nodes(gpu_type: str | None, gpus: int, nodes: Sequence[Node]) -> tupl
     if not alike:
         raise Unplanned("it needs whole nodes, and those with such GPUs have different numbers of them")
     return size, alike
+
+
+def _has(node: Node, gpu_type: str | None, gpus: int) -> bool:
+    return node.gpus >= gpus and gpu_type in (None, node.gpu_type)
+
+
+def _no_node(gpu_type: str | None, gpus: int) -> Unplanned:
+    return Unplanned(f"no node has {gpus} GPUs{'' if gpu_type is None else f' of type {gpu_type}'}")
 
 
 def node_count(job: HeldJob) -> int:
