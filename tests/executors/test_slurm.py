@@ -216,6 +216,7 @@ def test_what_slurm_does_not_start_is_taken_back(place: SlurmPlace) -> None:
         assert place.end(other).exit_status == 0
     finally:
         place.cluster.slurm("scancel", before)
+        until(lambda: before not in place.cluster.slurm("squeue", "-h", "-o", "%i").split())
 
 
 def test_a_node_that_is_drained_before_it_starts(place: SlurmPlace) -> None:

@@ -171,7 +171,8 @@ class SlurmCluster:
                 ["mariadbd", "--no-defaults", "--user=root", f"--datadir={database}", f"--port={sql}",
                  "--bind-address=127.0.0.1", f"--socket={self.folder}/run/sql.socket", "--skip-grant-tables",
                  f"--pid-file={self.folder}/run/mariadb.pid", "--innodb-buffer-pool-size=8M"],
-                env={"PATH": _path()}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={"PATH": _path(), "TMPDIR": str(self.folder / "run")}, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True,
             )
         wait_until(lambda: _listens(sql))
         self._run("slurmdbd")
@@ -199,8 +200,8 @@ class SlurmCluster:
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(
-            words, env={"PATH": _path(), "SLURM_CONF": str(self.conf)}, capture_output=True, text=True, timeout=90,
-            check=False,
+            words, env={"PATH": _path(), "SLURM_CONF": str(self.conf), "TMPDIR": str(self.folder / "run")},
+            capture_output=True, text=True, timeout=90, check=False,
         )
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout

@@ -123,17 +123,15 @@ class Optsched:
 
     def _fill(self, world: World, waiting: list[str]) -> None:
         """Start whatever fits beside what is claimed and reserved, the most weight per GPU and second first."""
-        kept = [placement for _, placement in self._claims.values()]
-        kept += [placement for placement, _ in self._reserved(world)]
         room = world.free.copy()
-        for node in {slot.node for placement in kept for slot in placement}:
+        for node in {slot.node for _, placement in self._claims.values() for slot in placement}:
             room.lose(node)
         full: set[int] = set()
         for job_id in sorted(waiting, key=lambda one: (-self._density(world, one), world.order(one))):
             demand = world.demand(job_id)
             if id(demand) in full:
                 continue
-            found = world.fit(job_id, room)
+            found = self._reservations.fit(world, job_id, room)
             if found is None:
                 full.add(id(demand))
                 continue
