@@ -1,6 +1,6 @@
 """The same jobs on the same real Slurm cluster, scheduled by Slurm as competent sites set it up, and by optsched.
 
-    python -m benchmarks.beside_slurm [--jobs 100] [--nodes 4] [--seeds 5] [--load 1.5] [--speedup 120]
+    python -m benchmarks.beside_slurm [--jobs 60] [--nodes 4] [--seeds 5] [--first-seed 0] [--load 1.5] [--speedup 120]
                                      [--only NAME ...] [-o FOLDER]
 
 As root, with Slurm's packages and its accounting (docs/slurm.md). For each seed all schedulers run side by side, each
@@ -385,9 +385,10 @@ def draw(waits: dict[str, list[float]], file: Path) -> None:
 def main() -> None:
     """Run every workload under every scheduler."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=60)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--speedup", type=float, default=120.0)
     parser.add_argument("--load", type=float, default=1.5)
     parser.add_argument("--only", nargs="+", choices=list(SCHEDULERS), metavar="NAME")
@@ -400,7 +401,7 @@ def main() -> None:
     names = arguments.only or list(SCHEDULERS)
     told: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     waits: dict[str, list[float]] = {name: [] for name in names}
-    for seed in range(arguments.seeds):
+    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         works = workload(arguments.jobs, arguments.nodes * 8, seed, arguments.speedup, arguments.load)
         print(json.dumps({
             "seed": seed, "jobs": len(works), "save": sum(work.saves for work in works),
