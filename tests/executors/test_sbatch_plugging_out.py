@@ -123,6 +123,9 @@ def test_a_heartbeat_that_cannot_be_written(tmp_path: Path) -> None:
     assert abs(int(beat.path.read_text()) - time.time()) < 5
     assert beat.path.stat().st_mode & 0o444 == 0o444 and beat.path.parent.stat().st_mode & 0o055 == 0o055
     assert [path.name for path in beat.path.parent.iterdir()] == ["beat"]
+    (tmp_path / "private").mkdir(mode=0o700)
+    Heartbeat(tmp_path / "private" / "beat")
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o700  # a folder that was there is not opened
 
 
 def test_release_all_is_for_slurm(tmp_path: Path) -> None:

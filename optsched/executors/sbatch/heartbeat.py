@@ -19,9 +19,11 @@ class Heartbeat:
         self.path = path
         self._written_s = -float("inf")
         try:
+            fresh = not path.parent.exists()
             path.parent.mkdir(parents=True, exist_ok=True)
+            if fresh:
+                path.parent.chmod(0o755)  # slurmctld may run as another user; what is there stays as it is
             self._write()
-            path.parent.chmod(path.parent.stat().st_mode | 0o055)  # slurmctld may run as another user
         except OSError as error:
             raise InputError(
                 f"slurm.heartbeat: {path} cannot be written: {error.strerror}; name a file that slurmctld "
