@@ -35,6 +35,7 @@ test-kubernetes: $(ENV)/.optsched-dev
 
 lint: $(ENV)/.optsched-dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:

@@ -1,9 +1,11 @@
-"""Weighted flow time of a batch of jobs of mixed sizes: value, proven bound and gap after a time limit.
+"""Weighted flow time of a batch of jobs of mixed sizes: value, proven bound and gap after a time
+limit.
 
-    python benchmarks/batch.py [--jobs 100,200,400] [--gpus 128] [--gpu-types 1] [--seeds 1,2,3] [--time-limit 60]
+    python benchmarks/batch.py [--jobs 100,200,400] [--gpus 128] [--gpu-types 1] [--seeds 1,2,3]
+    [--time-limit 60]
 
-All jobs are released at 0 (`optsched generate --like mixed`); the whole solve is timed, child process included.
-Prints one JSON object a run, then the median gap for each number of jobs.
+All jobs are released at 0 (`optsched generate --like mixed`); the whole solve is timed, child
+process included. Prints one JSON object a run, then the median gap for each number of jobs.
 """
 
 import argparse
@@ -12,7 +14,7 @@ import statistics
 import time
 
 from optsched.engine import solve
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 
 
 def numbers(text: str) -> list[int]:
@@ -30,18 +32,43 @@ def main() -> None:
     for jobs in options.jobs:
         gaps = []
         for seed in options.seeds:
-            instance = generate(jobs=jobs, gpus=options.gpus, seed=seed, like="mixed", arrivals="batch", load=0.9,
-                                running=0.0, gpu_types=options.gpu_types, overheads=True)
+            instance = generate(
+                jobs=jobs,
+                gpus=options.gpus,
+                seed=seed,
+                like="mixed",
+                arrivals="batch",
+                load=0.9,
+                running=0.0,
+                gpu_types=options.gpu_types,
+                overheads=True,
+            )
             begun = time.perf_counter()
             solution = solve(instance, "wct", solver="cpsat", time_limit_s=options.time_limit)
             wall_s = time.perf_counter() - begun
             gaps.append(solution.gap if solution.gap is not None else float("inf"))
-            print(json.dumps({
-                "jobs": jobs, "gpus": instance.cluster.total_gpus, "seed": seed, "value": solution.value,
-                "bound": solution.bound, "bound_source": solution.bound_source, "gap": solution.gap,
-                "wall_s": round(wall_s, 1), "fallback": solution.fallback,
-            }), flush=True)
-        print(json.dumps({"jobs": jobs, "median_gap": statistics.median(gaps), "worst_gap": max(gaps)}), flush=True)
+            print(
+                json.dumps(
+                    {
+                        "jobs": jobs,
+                        "gpus": instance.cluster.total_gpus,
+                        "seed": seed,
+                        "value": solution.value,
+                        "bound": solution.bound,
+                        "bound_source": solution.bound_source,
+                        "gap": solution.gap,
+                        "wall_s": round(wall_s, 1),
+                        "fallback": solution.fallback,
+                    }
+                ),
+                flush=True,
+            )
+        print(
+            json.dumps(
+                {"jobs": jobs, "median_gap": statistics.median(gaps), "worst_gap": max(gaps)}
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,24 +1,29 @@
-"""The same jobs on the same real Slurm cluster, scheduled by Slurm as competent sites set it up, and by optsched.
+"""The same jobs on the same real Slurm cluster, scheduled by Slurm as competent sites set it up,
+and by optsched.
 
-    python -m benchmarks.beside_slurm [--jobs 60] [--nodes 4] [--seeds 5] [--first-seed 0] [--load 1.5] [--speedup 120]
+    python -m benchmarks.beside_slurm [--jobs 60] [--nodes 4] [--seeds 5] [--first-seed 0] [--load
+    1.5] [--speedup 120]
                                      [--only NAME ...] [-o FOLDER]
 
-As root, with Slurm's packages and its accounting (docs/slurm.md). For each seed all schedulers run side by side, each
-on a Slurm of its own with `--nodes` slurmd of 8 pretended GPUs on this host, so that other work disturbs all alike.
-Jobs sleep where they would train, so time runs `--speedup` times as fast as in the workload (gangs and run times of
-`optsched generate`; arrivals at `--load` times what the GPUs can do). A minute of training is half a second then.
-Half of the jobs save when they get SIGTERM and go on from there; the others cannot, and everybody is told which.
-Every scheduler knows of a job its GPUs, its weight, whether it saves, and its time limit: its duration times a factor
-between 1 and 2.5, in full minutes, as users state them.
+As root, with Slurm's packages and its accounting (docs/slurm.md). For each seed all schedulers run
+side by side, each on a Slurm of its own with `--nodes` slurmd of 8 pretended GPUs on this host, so
+that other work disturbs all alike. Jobs sleep where they would train, so time runs `--speedup`
+times as fast as in the workload (gangs and run times of `optsched generate`; arrivals at `--load`
+times what the GPUs can do). A minute of training is half a second then. Half of the jobs save when
+they get SIGTERM and go on from there; the others cannot, and everybody is told which. Every
+scheduler knows of a job its GPUs, its weight, whether it saves, and its time limit: its duration
+times a factor between 1 and 2.5, in full minutes, as users state them.
 
-- `slurm, priority`: one partition, backfill over the whole queue every second, priority = weight / (GPUs x time limit),
-  as a site's job_submit.lua sets it (weighted shortest processing time); nothing is preempted.
-- `slurm, QOS`: the same priorities; jobs of a greater weight preempt those of a smaller one that save
-  (preempt/qos, REQUEUE), once these have run for PreemptExemptTime, 20 s.
-- `optsched, no preemption`, `optsched`, `optsched, sbatch`: the objective `wct`; the last takes jobs from `sbatch`.
-  Nobody is preempted before it has run for 20 s here either.
+- `slurm, priority`: one partition, backfill over the whole queue every second, priority = weight /
+  (GPUs x time limit), as a site's job_submit.lua sets it (weighted shortest processing time);
+  nothing is preempted.
+- `slurm, QOS`: the same priorities; jobs of a greater weight preempt those of a smaller one that
+  save (preempt/qos, REQUEUE), once these have run for PreemptExemptTime, 20 s.
+- `optsched, no preemption`, `optsched`, `optsched, sbatch`: the objective `wct`; the last takes
+  jobs from `sbatch`. Nobody is preempted before it has run for 20 s here either.
 
-Prints one line of JSON for each run; FOLDER keeps a log of each job, and at the end has results.md and waiting.svg.
+Prints one line of JSON for each run; FOLDER keeps a log of each job, and at the end has results.md
+and waiting.svg.
 """
 
 import argparse
@@ -35,14 +40,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from optsched.control.journal.journal.events import Submitted
 
 from optsched import Job, Profile
 from optsched.control.controller import Controller
-from optsched.control.events import Submitted
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 from tests.live.slurm_cluster import SlurmCluster, missing_accounting
 
 SAVE_S, RESTORE_S = 1.0, 1.0
@@ -102,10 +107,16 @@ class Work:
         """Words of sbatch, but for how it is scheduled."""
         nodes = max(1, self.gpus // gpus_per_node)
         return [
-            "--requeue", f"--nodes={nodes}", f"--job-name={self.name}", "--mem=1G",
-            f"--gres=gpu:h100:{self.gpus // nodes}", f"--time={round(self.limit_s / 60)}",
-            "--ntasks-per-node=1", f"--cpus-per-task={self.gpus // nodes}",
-            f"--output={folder}/{self.name}.out", "--open-mode=append",
+            "--requeue",
+            f"--nodes={nodes}",
+            f"--job-name={self.name}",
+            "--mem=1G",
+            f"--gres=gpu:h100:{self.gpus // nodes}",
+            f"--time={round(self.limit_s / 60)}",
+            "--ntasks-per-node=1",
+            f"--cpus-per-task={self.gpus // nodes}",
+            f"--output={folder}/{self.name}.out",
+            "--open-mode=append",
             f"--wrap=exec {' '.join(self.command(folder))}",
         ]
 
@@ -120,7 +131,9 @@ def workload(jobs: int, gpus: int, seed: int, speedup: float, load: float) -> li
         duration_s = round(min(LONGEST_S, job.work_s / speedup), 1)
         limit_s = 60.0 * math.ceil(duration_s * draw.uniform(1.0, 2.5) / 60.0)
         saves = draw.random() < 0.5
-        found.append(Work(job.id, job.submit_s, job.gpus, int(job.weight), saves, duration_s, limit_s))
+        found.append(
+            Work(job.id, job.submit_s, job.gpus, int(job.weight), saves, duration_s, limit_s)
+        )
     last_s = sum(work.gpus * work.duration_s for work in found) / (gpus * load)
     return [replace(work, submit_s=work.submit_s / found[-1].submit_s * last_s) for work in found]
 
@@ -173,6 +186,7 @@ class SlurmAlone(SlurmCluster):
 
     def run(self, works: Sequence[Work], folder: Path) -> dict[str, float]:
         """Submit each when it is due, and wait for all."""
+
         def submit(work: Work) -> None:
             qos = f"{'saves' if work.saves else 'keeps'}{work.weight}"
             how = [f"--priority={work.priority}", *([f"--qos={qos}"] if self.preempts else [])]
@@ -215,10 +229,18 @@ class Optsched(SlurmCluster):
             with lock:
                 arrived.append(work)
 
-        with opened(read_settings(folder / "cluster.toml")) as controller, ThreadPoolExecutor(1) as users:
+        with (
+            opened(read_settings(folder / "cluster.toml")) as controller,
+            ThreadPoolExecutor(1) as users,
+        ):
             submitted = users.submit(paced, works, lambda work: self.submit(work, folder, submit))
             due_s = 0.0
-            while not submitted.done() or arrived or controller.state.open or ended(works, folder) < len(works):
+            while (
+                not submitted.done()
+                or arrived
+                or controller.state.open
+                or ended(works, folder) < len(works)
+            ):
                 with lock:
                     new, arrived[:] = arrived[:], []
                 for work in new:
@@ -240,14 +262,29 @@ class Optsched(SlurmCluster):
         if work.saves:
             profile = replace(profile, checkpoint_s=SAVE_S, restore_s=RESTORE_S)
         job = Job(
-            id=work.name, gpus=work.gpus, duration_s=work.limit_s, weight=work.weight, profile=profile,
-            command=work.name, submit_s=time.time(), preemptible=self.preempts and work.saves,
-            min_run_s=EXEMPT_S, min_nodes=nodes, max_nodes=nodes,
+            id=work.name,
+            gpus=work.gpus,
+            duration_s=work.limit_s,
+            weight=work.weight,
+            profile=profile,
+            command=work.name,
+            submit_s=time.time(),
+            preemptible=self.preempts and work.saves,
+            min_run_s=EXEMPT_S,
+            min_nodes=nodes,
+            max_nodes=nodes,
         )
-        controller.record(Submitted(submission=Submission(
-            job=job, argv=tuple(work.command(folder)), directory=str(folder), grace_s=20.0,
-            estimate="time limit",
-        )))
+        controller.record(
+            Submitted(
+                submission=Submission(
+                    job=job,
+                    argv=tuple(work.command(folder)),
+                    directory=str(folder),
+                    grace_s=20.0,
+                    estimate="time limit",
+                )
+            )
+        )
 
 
 class OptschedWithoutPreemption(Optsched):
@@ -257,7 +294,8 @@ class OptschedWithoutPreemption(Optsched):
 
 
 class OptschedSbatch(Optsched):
-    """optsched runs what root submits by sbatch, saying by its comment what it weighs and whether it saves."""
+    """optsched runs what root submits by sbatch, saying by its comment what it weighs and whether
+    it saves."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
         super().__init__(folder, nodes, holds=True)
@@ -289,12 +327,20 @@ def ended(works: Sequence[Work], folder: Path) -> int:
     return sum('"ended"' in log.read_text() for log in logs if log.exists())
 
 
-def measure(works: Sequence[Work], submitted: dict[str, float], folder: Path) -> tuple[dict[str, float], list[float]]:
-    """What the jobs' own logs say, and for how long each job was there without training, in seconds."""
+def measure(
+    works: Sequence[Work], submitted: dict[str, float], folder: Path
+) -> tuple[dict[str, float], list[float]]:
+    """What the jobs' own logs say, and for how long each job was there without training, in
+    seconds."""
     jct_s, weights, lost_gpu_s, preemptions, last_s = [], [], 0.0, 0, 0.0
     for work in works:
-        lines = [json.loads(line) for line in (folder / f"{work.name}.log").read_text().splitlines()]
-        assert lines[-1]["what"] == "ended" and lines[-1]["done_s"] >= work.duration_s, (work, lines)
+        lines = [
+            json.loads(line) for line in (folder / f"{work.name}.log").read_text().splitlines()
+        ]
+        assert lines[-1]["what"] == "ended" and lines[-1]["done_s"] >= work.duration_s, (
+            work,
+            lines,
+        )
         held_s, began_s = 0.0, None
         for line in lines:
             if line["what"] == "began":
@@ -320,7 +366,9 @@ def measure(works: Sequence[Work], submitted: dict[str, float], folder: Path) ->
     }, waits_s
 
 
-def run(name: str, works: Sequence[Work], nodes: int, folder: Path) -> tuple[dict[str, float], list[float]]:
+def run(
+    name: str, works: Sequence[Work], nodes: int, folder: Path
+) -> tuple[dict[str, float], list[float]]:
     """One scheduler over one workload, on a cluster of its own."""
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="beside-slurm-", ignore_cleanup_errors=True) as place:
@@ -348,7 +396,8 @@ def interval(values: Sequence[float]) -> str:
 
 
 def table(told: dict[str, list[dict[str, float]]]) -> str:
-    """Means over seeds by measure and scheduler, and each scheduler's mean JCT less that of the first, seed by seed."""
+    """Means over seeds by measure and scheduler, and each scheduler's mean JCT less that of the
+    first, seed by seed."""
     names = list(told)
     lines = ["| | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     for what in told[names[0]][0]:
@@ -356,10 +405,20 @@ def table(told: dict[str, list[dict[str, float]]]) -> str:
         lines.append(f"| {what} | " + " | ".join(cells) + " |")
     for what in ("mean JCT, s", "mean JCT by weight, s", "p99 JCT, s"):
         first = [one[what] for one in told[names[0]]]
-        cells = ["" if name == names[0] else interval([
-            100.0 * (one[what] / base - 1.0) for one, base in zip(told[name], first, strict=True)
-        ]) for name in names]
-        lines.append(f"| {what.removesuffix(', s')} against the first, % | " + " | ".join(cells) + " |")
+        cells = [
+            ""
+            if name == names[0]
+            else interval(
+                [
+                    100.0 * (one[what] / base - 1.0)
+                    for one, base in zip(told[name], first, strict=True)
+                ]
+            )
+            for name in names
+        ]
+        lines.append(
+            f"| {what.removesuffix(', s')} against the first, % | " + " | ".join(cells) + " |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -372,7 +431,9 @@ def draw(waits: dict[str, list[float]], file: Path) -> None:
     colours = ("#e59866", "#c0392b", "#85c1e9", "#1f5fa8", "#17202a")
     for (name, waited_s), colour in zip(waits.items(), colours, strict=False):
         shares = np.arange(1, len(waited_s) + 1) / len(waited_s) * 100
-        axes.step(np.maximum(0.5, np.sort(waited_s)), shares, where="post", color=colour, lw=2, label=name)
+        axes.step(
+            np.maximum(0.5, np.sort(waited_s)), shares, where="post", color=colour, lw=2, label=name
+        )
     axes.set_xscale("log")
     axes.set_xlabel("seconds in which a job was there and did not train")
     axes.set_ylabel("jobs, %")
@@ -384,7 +445,9 @@ def draw(waits: dict[str, list[float]], file: Path) -> None:
 
 def main() -> None:
     """Run every workload under every scheduler."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--jobs", type=int, default=60)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=5)
@@ -402,14 +465,26 @@ def main() -> None:
     told: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     waits: dict[str, list[float]] = {name: [] for name in names}
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-        works = workload(arguments.jobs, arguments.nodes * 8, seed, arguments.speedup, arguments.load)
-        print(json.dumps({
-            "seed": seed, "jobs": len(works), "save": sum(work.saves for work in works),
-            "mean s": float(np.mean([work.duration_s for work in works])), "last arrival s": works[-1].submit_s,
-        }), flush=True)
+        works = workload(
+            arguments.jobs, arguments.nodes * 8, seed, arguments.speedup, arguments.load
+        )
+        print(
+            json.dumps(
+                {
+                    "seed": seed,
+                    "jobs": len(works),
+                    "save": sum(work.saves for work in works),
+                    "mean s": float(np.mean([work.duration_s for work in works])),
+                    "last arrival s": works[-1].submit_s,
+                }
+            ),
+            flush=True,
+        )
         with ProcessPoolExecutor(len(names)) as pool:  # each has ports of its own
             runs = {
-                name: pool.submit(run, name, works, arguments.nodes, output / f"{name}-{seed}".replace(", ", "-"))
+                name: pool.submit(
+                    run, name, works, arguments.nodes, output / f"{name}-{seed}".replace(", ", "-")
+                )
                 for name in names
             }
         for name, done in runs.items():

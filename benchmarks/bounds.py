@@ -1,8 +1,11 @@
-"""CPU time of the combinatorial bounds: `python benchmarks/bounds.py [JOBS]`, 100,000 jobs by default.
+"""CPU time of the combinatorial bounds: `python benchmarks/bounds.py [JOBS]`, 100,000 jobs by
+default.
 
-`python benchmarks/bounds.py --prices [JOBS]`: of the bounds by prices beside them, 10,000 jobs by default.
+`python benchmarks/bounds.py --prices [JOBS]`: of the bounds by prices beside them, 10,000 jobs by
+default.
 
-Three GPU types, 40 profiles, Philly-like gangs and log-normal durations; released at once or over a week.
+Three GPU types, 40 profiles, Philly-like gangs and log-normal durations; released at once or over a
+week.
 """
 
 import random
@@ -10,11 +13,11 @@ import sys
 import time
 
 from optsched.bounds import all_bounds, lower_bounds, priced_bound
-from optsched.cluster import Cluster, Node
-from optsched.instance import Instance
-from optsched.job import Job
+from optsched.model.cluster import Cluster, Node
+from optsched.model.instance import Instance
+from optsched.model.job import Job
+from optsched.model.profile import Locality, Profile
 from optsched.objectives import parse
-from optsched.profile import Locality, Profile
 from optsched.verify_bound import recomputed
 
 KINDS = (("a100", 128, 80.0, 96), ("v100", 64, 32.0, 64), ("p100", 64, 16.0, 32))
@@ -23,12 +26,21 @@ GANGS, SHARES = (1, 2, 4, 8, 16, 32), (70, 10, 8, 8, 3, 1)
 
 def cluster() -> Cluster:
     """256 nodes: A100, V100 and P100."""
-    return Cluster(nodes=tuple(
-        Node(name=f"{gpu_type}-{n}", gpu_type=gpu_type, gpus=8, gpu_memory_gib=memory, cpus=cores,
-             memory_gib=512.0, rack=f"r{n // 16}")
-        for gpu_type, count, memory, cores in KINDS
-        for n in range(count)
-    ))
+    return Cluster(
+        nodes=tuple(
+            Node(
+                name=f"{gpu_type}-{n}",
+                gpu_type=gpu_type,
+                gpus=8,
+                gpu_memory_gib=memory,
+                cpus=cores,
+                memory_gib=512.0,
+                rack=f"r{n // 16}",
+            )
+            for gpu_type, count, memory, cores in KINDS
+            for n in range(count)
+        )
+    )
 
 
 def instance(jobs: int, horizon_s: float, weighted: bool, seed: int = 1) -> Instance:
@@ -36,23 +48,34 @@ def instance(jobs: int, horizon_s: float, weighted: bool, seed: int = 1) -> Inst
     draw = random.Random(seed)
     profiles = [
         Profile(
-            name=f"p{k}", rate={"a100": 1.0, "v100": draw.uniform(0.3, 0.6), "p100": draw.uniform(0.1, 0.3)},
-            cpus_per_gpu={1: 0.6, 4: 0.9, 8: 1.0}, locality=Locality(node=1.0, rack=0.9, cluster=0.7),
-            gpu_memory_gib=draw.choice((12.0, 24.0, 60.0)), startup_s=20.0,
+            name=f"p{k}",
+            rate={"a100": 1.0, "v100": draw.uniform(0.3, 0.6), "p100": draw.uniform(0.1, 0.3)},
+            cpus_per_gpu={1: 0.6, 4: 0.9, 8: 1.0},
+            locality=Locality(node=1.0, rack=0.9, cluster=0.7),
+            gpu_memory_gib=draw.choice((12.0, 24.0, 60.0)),
+            startup_s=20.0,
         )
         for k in range(40)
     ]
-    return Instance(cluster=cluster(), jobs=tuple(
-        Job(id=f"j{k}", gpus=draw.choices(GANGS, SHARES)[0],
-            duration_s=max(1.0, draw.lognormvariate(6.8, 2.0)), submit_s=draw.uniform(0.0, horizon_s),
-            weight=draw.choice((1.0, 2.0, 4.0)) if weighted else 1.0,
-            profile=draw.choice(profiles))
-        for k in range(jobs)
-    ))
+    return Instance(
+        cluster=cluster(),
+        jobs=tuple(
+            Job(
+                id=f"j{k}",
+                gpus=draw.choices(GANGS, SHARES)[0],
+                duration_s=max(1.0, draw.lognormvariate(6.8, 2.0)),
+                submit_s=draw.uniform(0.0, horizon_s),
+                weight=draw.choice((1.0, 2.0, 4.0)) if weighted else 1.0,
+                profile=draw.choice(profiles),
+            )
+            for k in range(jobs)
+        ),
+    )
 
 
 def prices(jobs: int) -> None:
-    """The bounds by prices after 0, 30 and 120 steps, and how long it takes to check their certificates."""
+    """The bounds by prices after 0, 30 and 120 steps, and how long it takes to check their
+    certificates."""
     made = instance(jobs, jobs * 40.0, True)
     for name in ("wct", "makespan", "ftf"):
         [known] = lower_bounds(made, parse(name))
@@ -63,7 +86,10 @@ def prices(jobs: int) -> None:
             found = time.process_time()
             assert recomputed(made, certificate)[1] == []
             found_s, checked_s = found - started, time.process_time() - found
-            print(f"  {steps:4d} steps {found_s:7.1f} s CPU, checked in {checked_s:.1f} s  {certificate.value:.6g}")
+            print(
+                f"  {steps:4d} steps {found_s:7.1f} s CPU, checked in {checked_s:.1f} s  "
+                f"{certificate.value:.6g}"
+            )
 
 
 def main() -> None:
@@ -74,7 +100,10 @@ def main() -> None:
     for horizon_s, weighted in ((0.0, True), (7 * 86400.0, True), (7 * 86400.0, False)):
         made = instance(jobs, horizon_s, weighted)
         made.job  # noqa: B018  (derived once, for whatever uses the instance)
-        print(f"{jobs} jobs released over {horizon_s:g} s, weights {'1 to 4' if weighted else 'equal'}")
+        print(
+            f"{jobs} jobs released over {horizon_s:g} s, weights "
+            f"{'1 to 4' if weighted else 'equal'}"
+        )
         for name in ("wct", "makespan", "wct,makespan", "lateness", "tail", "cost"):
             started = time.process_time()
             best = lower_bounds(made, parse(name))
@@ -82,7 +111,9 @@ def main() -> None:
             proved = "; ".join(f"{one.value:.6g} ({one.source})" for one in best)
             print(f"  {name:14s} {cpu_s:6.2f} s CPU  {proved}")
     for one in all_bounds(instance(1000, 3600.0, True), parse("wct,makespan")):
-        print(f"  {one.level} {one.value:14.6g} {'any' if one.preemptive else 'class'} {one.source}")
+        print(
+            f"  {one.level} {one.value:14.6g} {'any' if one.preemptive else 'class'} {one.source}"
+        )
 
 
 if __name__ == "__main__":

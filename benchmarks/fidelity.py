@@ -1,22 +1,27 @@
-"""Published simulators beside ours: mean job completion time and makespan of the same traces under the same policies.
+"""Published simulators beside ours: mean job completion time and makespan of the same traces under
+the same policies.
 
     python benchmarks/fidelity.py [NAME ...] [--json]
 
-Names: gavel-100-fifo, gavel-100-max-min, gavel-1000-fifo, gavel-1000-max-min, shockwave-max-min; all by default. The
-published figures are what Gavel's public simulator (c4fa400, 36:36:36 GPUs, 4 a server, 360 s rounds, seed 0) and
-Shockwave's (e07dd20, 32 V100, 120 s rounds) print for these traces. Their jobs run as fast spread as packed and change
-places at no cost (Gavel) or at 20 s a start (Shockwave), so the instances are made that way.
+Names: gavel-100-fifo, gavel-100-max-min, gavel-1000-fifo, gavel-1000-max-min, shockwave-max-min;
+all by default. The published figures are what Gavel's public simulator (c4fa400, 36:36:36 GPUs, 4 a
+server, 360 s rounds, seed 0) and Shockwave's (e07dd20, 32 V100, 120 s rounds) print for these
+traces. Their jobs run as fast spread as packed and change places at no cost (Gavel) or at 20 s a
+start (Shockwave), so the instances are made that way.
 
-Known causes of what differs:
-- max-min: of several optimal shares their solver (ECOS) returns others than ours. Their rounds around our shares give
-  34.28 h and 539.3 h on the 1,000 jobs, which ours follow to 0.2 %; a simplex method's shares give 33.3 h.
-- fifo, 1,000 jobs: their code strikes GPU types out of a list at random (see `GavelFifo`). Seeds 0 to 7 of their rule
-  give 135 to 155 h (mean 143), of ours 133 to 162 (mean 149): a completion that is noticed a round earlier, because
-  their jobs run whole steps and their rounds last as long as the last of these, changes all later draws.
-- Shockwave: a batch size changes up to two rounds after its epoch is reached, and progress is then rounded up to
-  whole epochs.
+Known causes of what differs: - max-min: of several optimal shares their solver (ECOS) returns
+others than ours. Their rounds around our shares give
+  34.28 h and 539.3 h on the 1,000 jobs, which ours follow to 0.2 %; a simplex method's shares give
+  33.3 h.
+- fifo, 1,000 jobs: their code strikes GPU types out of a list at random (see `GavelFifo`). Seeds 0
+  to 7 of their rule give 135 to 155 h (mean 143), of ours 133 to 162 (mean 149): a completion that
+  is noticed a round earlier, because their jobs run whole steps and their rounds last as long as
+  the last of these, changes all later draws.
+- Shockwave: a batch size changes up to two rounds after its epoch is reached, and progress is then
+  rounded up to whole epochs.
 
-`--parts` splits CPU seconds into computing shares, rounds, and what they have the simulator do, in a second run.
+`--parts` splits CPU seconds into computing shares, rounds, and what they have the simulator do, in
+a second run.
 """
 
 import argparse
@@ -28,10 +33,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from optsched.instance import Instance
+from optsched.model.instance import Instance
 from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation
-from optsched.traces import gavel, shockwave
+from optsched.traces.readers import gavel, shockwave
 from optsched_solvers.policies.gavel.fifo import GavelFifo
 from optsched_solvers.policies.gavel.max_min import GavelMaxMin
 from optsched_solvers.policies.gavel.rounds import Rounds
@@ -39,7 +44,8 @@ from optsched_solvers.policies.gavel.rounds import Rounds
 DATA = Path(os.environ.get("OPTSCHED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 HOUR_S = 3600.0
 GAVEL_CPU_S = 27.8
-"""What Gavel's simulator takes for its 1,000 jobs under max-min (benchmarks/peers.md says how that is run)."""
+"""What Gavel's simulator takes for its 1,000 jobs under max-min (benchmarks/peers.md says how that
+is run)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,9 @@ def gavel_instance(name: str) -> Instance:
     alike: dict[int, Any] = {}
     jobs = []
     for job in made.jobs:
-        profile = alike.setdefault(id(job.profile), replace(job.profile, locality=None, sharing=None))
+        profile = alike.setdefault(
+            id(job.profile), replace(job.profile, locality=None, sharing=None)
+        )
         jobs.append(replace(job, profile=profile))
     return replace(made, jobs=tuple(jobs))
 
@@ -69,10 +77,18 @@ def shockwave_instance() -> Instance:
 
 
 CASES = {
-    "gavel-100-fifo": Case(lambda: gavel_instance("gavel_osdi_100_lam2400"), GavelFifo, 24.36, 207.7),
-    "gavel-100-max-min": Case(lambda: gavel_instance("gavel_osdi_100_lam2400"), GavelMaxMin, 23.45, 206.5),
-    "gavel-1000-fifo": Case(lambda: gavel_instance("gavel_osdi_1000_lam720"), GavelFifo, 136.18, 1685.9),
-    "gavel-1000-max-min": Case(lambda: gavel_instance("gavel_osdi_1000_lam720"), GavelMaxMin, 34.91, 551.6),
+    "gavel-100-fifo": Case(
+        lambda: gavel_instance("gavel_osdi_100_lam2400"), GavelFifo, 24.36, 207.7
+    ),
+    "gavel-100-max-min": Case(
+        lambda: gavel_instance("gavel_osdi_100_lam2400"), GavelMaxMin, 23.45, 206.5
+    ),
+    "gavel-1000-fifo": Case(
+        lambda: gavel_instance("gavel_osdi_1000_lam720"), GavelFifo, 136.18, 1685.9
+    ),
+    "gavel-1000-max-min": Case(
+        lambda: gavel_instance("gavel_osdi_1000_lam720"), GavelMaxMin, 34.91, 551.6
+    ),
     "shockwave-max-min": Case(
         shockwave_instance, lambda: GavelMaxMin({"round": "120", "reset": "1000"}), 3.13, 9.22
     ),
@@ -107,17 +123,24 @@ def run(case: Case, parts: bool = False) -> dict[str, float]:
     cpu_s = time.process_time() - start_s
     record = simulation.record()
     done = record.ending == Ending.COMPLETED
-    jct_s = [float(end_s) - instance.jobs[j].submit_s
-             for j, end_s in zip(record.job[done].tolist(), record.end_s[done].tolist(), strict=True)]
+    jct_s = [
+        float(end_s) - instance.jobs[j].submit_s
+        for j, end_s in zip(record.job[done].tolist(), record.end_s[done].tolist(), strict=True)
+    ]
     found = {
-        "jobs": len(jct_s), "jct_h": sum(jct_s) / len(jct_s) / HOUR_S, "published_jct_h": case.jct_h,
-        "makespan_h": float(record.end_s.max()) / HOUR_S, "published_makespan_h": case.makespan_h,
-        "leases": record.rows, "cpu_s": cpu_s,
+        "jobs": len(jct_s),
+        "jct_h": sum(jct_s) / len(jct_s) / HOUR_S,
+        "published_jct_h": case.jct_h,
+        "makespan_h": float(record.end_s.max()) / HOUR_S,
+        "published_makespan_h": case.makespan_h,
+        "leases": record.rows,
+        "cpu_s": cpu_s,
     }
     if parts:
         moved_s = sum(spent[0] for spent in moves)
         found |= {
-            "shares_cpu_s": shares[0], "rounds_cpu_s": decisions[0] - shares[0] - moved_s,
+            "shares_cpu_s": shares[0],
+            "rounds_cpu_s": decisions[0] - shares[0] - moved_s,
             "simulator_cpu_s": cpu_s - decisions[0] + moved_s,
         }
     return found
@@ -125,15 +148,22 @@ def run(case: Case, parts: bool = False) -> dict[str, float]:
 
 def main() -> None:
     """Print published and own figures side by side."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--parts", action="store_true", help="Split the CPU seconds by a second run.")
+    parser.add_argument(
+        "--parts", action="store_true", help="Split the CPU seconds by a second run."
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in CASES]:
         parser.error(f"{unknown[0]} is unknown; choose from {', '.join(CASES)}")
     if not arguments.json:
-        print(f"{'case':20} {'JCT h':>8} {'published':>9} {'':7} {'makespan h':>10} {'published':>9} {'':7} CPU s")
+        print(
+            f"{'case':20} {'JCT h':>8} {'published':>9} {'':7} {'makespan h':>10} "
+            f"{'published':>9} {'':7} CPU s"
+        )
     for name in arguments.names or CASES:
         found = run(CASES[name])
         if arguments.parts:
@@ -143,12 +173,17 @@ def main() -> None:
             print(json.dumps({"case": name, **found}))
             continue
         jct, makespan = found["jct_h"], found["makespan_h"]
-        print(f"{name:20} {jct:8.2f} {found['published_jct_h']:9.2f} {jct / found['published_jct_h'] - 1:+7.1%} "
-              f"{makespan:10.2f} {found['published_makespan_h']:9.2f} "
-              f"{makespan / found['published_makespan_h'] - 1:+7.1%} {found['cpu_s']:6.2f}")
+        print(
+            f"{name:20} {jct:8.2f} {found['published_jct_h']:9.2f} "
+            f"{jct / found['published_jct_h'] - 1:+7.1%} "
+            f"{makespan:10.2f} {found['published_makespan_h']:9.2f} "
+            f"{makespan / found['published_makespan_h'] - 1:+7.1%} {found['cpu_s']:6.2f}"
+        )
         if arguments.parts:
-            print(f"{'':20} of a clocked run: shares {found['shares_cpu_s']:.2f} s, "
-                  f"rounds {found['rounds_cpu_s']:.2f} s, simulator {found['simulator_cpu_s']:.2f} s")
+            print(
+                f"{'':20} of a clocked run: shares {found['shares_cpu_s']:.2f} s, "
+                f"rounds {found['rounds_cpu_s']:.2f} s, simulator {found['simulator_cpu_s']:.2f} s"
+            )
 
 
 if __name__ == "__main__":

@@ -2,35 +2,40 @@
 
     python benchmarks/fidelity_pollux.py DATA [--workloads 6] [--json]
 
-DATA is the folder `pollux_profiles` with the applications, `workloads/` and `published/` (the artifact's summaries at
-load 1). Each workload has 160 jobs on 16 nodes of 4 T4; both simulators decide every 60 s. Shown are mean completion
-times after submission, and ours relative to the published:
+DATA is the folder `pollux_profiles` with the applications, `workloads/` and `published/` (the
+artifact's summaries at load 1). Each workload has 160 jobs on 16 nodes of 4 T4; both simulators
+decide every 60 s. Shown are mean completion times after submission, and ours relative to the
+published:
 
-- `ours`: the policy as it is.
-- `emptiest`: with gangs on the emptiest nodes first (`place=emptiest`), as there.
-- `epochs`, for optimus: besides, what is left of a job is counted as there, in whole epochs after the one under way;
-  in its last epoch a job has one step left. It then gives back all GPUs but one where others gain by them.
+- `ours`: the policy as it is. - `emptiest`: with gangs on the emptiest nodes first
+(`place=emptiest`), as there. - `epochs`, for optimus: besides, what is left of a job is counted as
+there, in whole epochs after the one under way;
+  in its last epoch a job has one step left. It then gives back all GPUs but one where others gain
+  by them.
 
-For pollux the jobs are imported with adaptive batch sizes, and `proven` is the share of rounds solved to the optimum.
+For pollux the jobs are imported with adaptive batch sizes, and `proven` is the share of rounds
+solved to the optimum.
 
 What remains, and its cause:
 
-- There every epoch is rounded to a whole second: an `ncf` job has ten in 46 s. Without that their rule gives -0.9 to
-  +0.7 % on these means (-3.9 % for tiresias on workload 7, see below).
-- There the time of a step depends on the GPUs on each node; here on their number, and on whether a gang that would fit
-  on one node is spread. Under Tiresias gangs are there on the fewest nodes for 75 to 98 % of their GPU time, under
-  Optimus for 24 to 53 %.
-- Larger gangs than four nodes were measured for few shapes; between them there is a triangulation in three dimensions
-  there, here a line at equal GPUs on a node.
-- There Optimus predicts from the time of a step only; here from that of the whole training, in which a batch that
-  divides badly makes more steps.
-- In workload 7 yolov3 jobs of four GPUs, 14,100 s long on one node, are within a few restarts of the threshold at
-  14,400 s: two of them are done just before it in the first column, and hours after it there and in the second.
-- Under Pollux a job there scales worse early in training than late, and gets its GPUs accordingly: 16 GPUs make
-  `cifar10` 1.1 times as fast as one in its first epoch, 12.4 times in its last. Here they do 8.5 times all along, the
-  harmonic mean. `yolov3`, whose noise grows most (0.3 to 6.7 times), loses most by it: on workload 6 its five jobs take
-  16 % longer than published, those of every other application 1 to 5 % less. There rates are fitted to what the job has
-  measured so far; here they are known.
+- There every epoch is rounded to a whole second: an `ncf` job has ten in 46 s. Without that their
+  rule gives -0.9 to +0.7 % on these means (-3.9 % for tiresias on workload 7, see below).
+- There the time of a step depends on the GPUs on each node; here on their number, and on whether a
+  gang that would fit on one node is spread. Under Tiresias gangs are there on the fewest nodes for
+  75 to 98 % of their GPU time, under Optimus for 24 to 53 %.
+- Larger gangs than four nodes were measured for few shapes; between them there is a triangulation
+  in three dimensions there, here a line at equal GPUs on a node.
+- There Optimus predicts from the time of a step only; here from that of the whole training, in
+  which a batch that divides badly makes more steps.
+- In workload 7 yolov3 jobs of four GPUs, 14,100 s long on one node, are within a few restarts of
+  the threshold at 14,400 s: two of them are done just before it in the first column, and hours
+  after it there and in the second.
+- Under Pollux a job there scales worse early in training than late, and gets its GPUs accordingly:
+  16 GPUs make `cifar10` 1.1 times as fast as one in its first epoch, 12.4 times in its last. Here
+  they do 8.5 times all along, the harmonic mean. `yolov3`, whose noise grows most (0.3 to 6.7
+  times), loses most by it: on workload 6 its five jobs take 16 % longer than published, those of
+  every other application 1 to 5 % less. There rates are fitted to what the job has measured so far;
+  here they are known.
 """
 
 import argparse
@@ -39,11 +44,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from optsched.policy import Policy
+from optsched.plugins.policy import Policy
 from optsched.simulate.run import simulate
 from optsched.simulate.world import World
-from optsched.traces import pollux
-from optsched.traces.pollux_application import Application
+from optsched.traces.readers import pollux
+from optsched.traces.readers.pollux_application import Application
 from optsched_solvers.policies.optimus import Optimus
 from optsched_solvers.policies.pollux.policy import Pollux
 from optsched_solvers.policies.tiresias import Tiresias
@@ -70,16 +75,22 @@ class EpochOptimus(Optimus):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("--workloads", default="1,2,3,4,5,6,7,8")
     parser.add_argument("--policies", default="tiresias,optimus,pollux")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    epochs = {path.parent.name: Application(path.parent).epochs for path in given.data.glob("*/placements.csv")}
+    epochs = {
+        path.parent.name: Application(path.parent).epochs
+        for path in given.data.glob("*/placements.csv")
+    }
     rows = [
         row(given.data, name, f"workload-{number}", epochs)
-        for name in given.policies.split(",") for number in given.workloads.split(",")
+        for name in given.policies.split(",")
+        for number in given.workloads.split(",")
     ]
     if given.json:
         print(json.dumps(rows, indent=2))
@@ -88,11 +99,16 @@ def main() -> None:
     print(f"{'policy':<9} {'workload':<10} {'published':>10}{heads} {'proven':>7}")
     for found in rows:
         cells = [
-            f"{mean_s:9,.0f} ({mean_s / found['published'] - 1:+6.2%})" if (mean_s := found.get(kind)) else ""
+            f"{mean_s:9,.0f} ({mean_s / found['published'] - 1:+6.2%})"
+            if (mean_s := found.get(kind))
+            else ""
             for kind in ("ours", "emptiest", "epochs")
         ]
-        print(f"{found['policy']:<9} {found['workload']:<10} {found['published']:10,.0f}"
-              + "".join(f" {cell:>18}" for cell in cells) + (f" {found['proven']:>7.1%}" if "proven" in found else ""))
+        print(
+            f"{found['policy']:<9} {found['workload']:<10} {found['published']:10,.0f}"
+            + "".join(f" {cell:>18}" for cell in cells)
+            + (f" {found['proven']:>7.1%}" if "proven" in found else "")
+        )
 
 
 def row(data: Path, name: str, workload: str, epochs: dict[str, int]) -> dict[str, Any]:
@@ -107,12 +123,20 @@ def row(data: Path, name: str, workload: str, epochs: dict[str, int]) -> dict[st
     else:
         kinds = {"ours": Pollux()}
     instance = pollux.read(
-        data / "workloads" / f"{workload}.csv", elastic=name != "tiresias", fixed_batch=name != "pollux"
+        data / "workloads" / f"{workload}.csv",
+        elastic=name != "tiresias",
+        fixed_batch=name != "pollux",
     ).instance
-    found: dict[str, Any] = {"policy": name, "workload": workload, "published": fmean(published.values())}
+    found: dict[str, Any] = {
+        "policy": name,
+        "workload": workload,
+        "published": fmean(published.values()),
+    }
     for kind, policy in kinds.items():
         plan = simulate(instance, policy, round_s=ROUND_S)
-        found[kind] = fmean(entry.completion_s - instance.job[entry.id].submit_s for entry in plan.jobs)
+        found[kind] = fmean(
+            entry.completion_s - instance.job[entry.id].submit_s for entry in plan.jobs
+        )
         if isinstance(policy, Pollux):
             facts = policy.facts()
             found["proven"] = float(facts["proven_rounds"]) / float(facts["rounds"])

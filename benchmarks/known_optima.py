@@ -1,4 +1,5 @@
-"""Solve PSPLIB j30 and multi-mode j10 through optsched's own format and report how many are proved, and how fast.
+"""Solve PSPLIB j30 and multi-mode j10 through optsched's own format and report how many are proved,
+and how fast.
 
     python benchmarks/known_optima.py [--every K] [--time-limit S]
 
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 
 from optsched.engine import solve
-from optsched.traces import psplib
+from optsched.traces.readers import psplib
 
 DATA = Path(os.environ.get("OPTSCHED_DATA", "../shared/data")) / "known-optima"
 
@@ -38,17 +39,39 @@ def main() -> None:
         cases = published(name)[:: options.every]
         for path, optimum in cases:
             begun = time.perf_counter()
-            solution = solve(psplib.read(path).instance, "makespan", solver="cpsat",
-                             time_limit_s=options.time_limit, isolate=False)
+            solution = solve(
+                psplib.read(path).instance,
+                "makespan",
+                solver="cpsat",
+                time_limit_s=options.time_limit,
+                isolate=False,
+            )
             seconds.append(time.perf_counter() - begun)
             if solution.status == "optimal" and solution.value == optimum:
                 proved += 1
             else:
-                print(path.name, "optimum", optimum, "found", solution.value, "bound", solution.bound, flush=True)
-        print(json.dumps({
-            "set": name, "instances": len(cases), "proved": proved,
-            "median_s": round(statistics.median(seconds), 2), "worst_s": round(max(seconds), 2),
-        }), flush=True)
+                print(
+                    path.name,
+                    "optimum",
+                    optimum,
+                    "found",
+                    solution.value,
+                    "bound",
+                    solution.bound,
+                    flush=True,
+                )
+        print(
+            json.dumps(
+                {
+                    "set": name,
+                    "instances": len(cases),
+                    "proved": proved,
+                    "median_s": round(statistics.median(seconds), 2),
+                    "worst_s": round(max(seconds), 2),
+                }
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

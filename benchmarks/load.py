@@ -1,6 +1,7 @@
-"""How long a 20,000-job instance file takes to load; the target is under 1 s. Prints one line of JSON.
+"""How long a 20,000-job instance file takes to load; the target is under 1 s. Prints one line of
+JSON.
 
-    python benchmarks/load.py [--jobs 20000] [--gpus 4096] [--repeats 5]
+python benchmarks/load.py [--jobs 20000] [--gpus 4096] [--repeats 5]
 """
 
 import argparse
@@ -11,13 +12,14 @@ import time
 from pathlib import Path
 
 from optsched import files
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 
 TARGET_S = 1.0
 
 
 def main() -> None:
-    """Generate once, load a few times; the first load, which also builds the validator, is reported apart."""
+    """Generate once, load a few times; the first load, which also builds the validator, is reported
+    apart."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--gpus", type=int, default=4_096)
@@ -32,15 +34,19 @@ def main() -> None:
             start = time.perf_counter()
             instance = files.read_instance(path)
             times.append(time.perf_counter() - start)
-        print(json.dumps({
-            "benchmark": "load",
-            "jobs": len(instance.jobs),
-            "nodes": len(instance.cluster.nodes),
-            "megabytes": round(path.stat().st_size / 1e6, 2),
-            "first_s": round(times[0], 3),
-            "load_s": round(statistics.median(times[1:]), 3),
-            "target_s": TARGET_S,
-        }))
+        print(
+            json.dumps(
+                {
+                    "benchmark": "load",
+                    "jobs": len(instance.jobs),
+                    "nodes": len(instance.cluster.nodes),
+                    "megabytes": round(path.stat().st_size / 1e6, 2),
+                    "first_s": round(times[0], 3),
+                    "load_s": round(statistics.median(times[1:]), 3),
+                    "target_s": TARGET_S,
+                }
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -1,16 +1,20 @@
-"""Max-min fairness over job pairs: seconds, value and proven bound, beside the complete LP if asked for.
+"""Max-min fairness over job pairs: seconds, value and proven bound, beside the complete LP if asked
+for.
 
-    python benchmarks/max_min_pairs.py [--jobs 512] [--seed 0] [--repeats 5] [--gap 1e-6] [--peer highs|ipm|glop]
+    python benchmarks/max_min_pairs.py [--jobs 512] [--seed 0] [--repeats 5] [--gap 1e-6] [--peer
+    highs|ipm|glop]
         [--multi-gpu] [--weights] [--distinct NOISE] [--json]
 
-The inputs are those of Gavel's own `sweep_policy_runtimes.py` (same draws: its seed is 0): jobs drawn from its
-throughput table, a quarter as many GPUs of each of three types as jobs. `--multi-gpu` and `--weights` are its
-`--generate-multi-gpu-jobs` and `--generate-multi-priority-jobs`. `--distinct 0.02` gives every job and every pair
-throughputs of their own (log-normal noise), so that no two jobs are alike.
+The inputs are those of Gavel's own `sweep_policy_runtimes.py` (same draws: its seed is 0): jobs
+drawn from its throughput table, a quarter as many GPUs of each of three types as jobs.
+`--multi-gpu` and `--weights` are its `--generate-multi-gpu-jobs` and
+`--generate-multi-priority-jobs`. `--distinct 0.02` gives every job and every pair throughputs of
+their own (log-normal noise), so that no two jobs are alike.
 
-`--peer` solves the LP with every job pair as a column, built from arrays, in the same run: `highs` with HiGHS's own
-choice of algorithm, `ipm` its interior-point method, `glop`. Everything runs on one core. Importing the solver library
-(once a process) is left out and given as `import_s`. `benchmarks/peers.md` says how to run Gavel itself.
+`--peer` solves the LP with every job pair as a column, built from arrays, in the same run: `highs`
+with HiGHS's own choice of algorithm, `ipm` its interior-point method, `glop`. Everything runs on
+one core. Importing the solver library (once a process) is left out and given as `import_s`.
+`benchmarks/peers.md` says how to run Gavel itself.
 """
 
 import argparse
@@ -28,9 +32,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optsched_solvers.max_min_pairs import Shares, SharingProblem, equal_share_rate, solve
+from optsched_solvers.policies.gavel.max_min_pairs import (
+    Shares,
+    SharingProblem,
+    equal_share_rate,
+    solve,
+)
 
-TABLE = Path(os.environ.get("OPTSCHED_DATA", "../shared/data")) / "gavel" / "simulation_throughputs.json.gz"
+TABLE = (
+    Path(os.environ.get("OPTSCHED_DATA", "../shared/data"))
+    / "gavel"
+    / "simulation_throughputs.json.gz"
+)
 GPU_TYPES = ("v100", "p100", "k80")
 HEAVY = 5.0
 """Gavel's weight for two jobs in five."""
@@ -38,7 +51,9 @@ HEAVY = 5.0
 Floats = npt.NDArray[np.float64]
 
 
-def draw(table: dict[str, Any], jobs: int, seed: int, multi_gpu: bool = False, weights: bool = False) -> SharingProblem:
+def draw(
+    table: dict[str, Any], jobs: int, seed: int, multi_gpu: bool = False, weights: bool = False
+) -> SharingProblem:
     """The jobs that Gavel's microbenchmark draws, as kinds, and jobs / 4 GPUs of each type."""
     models = [name for name in table[GPU_TYPES[0]] if name.endswith(", 1)")]
     # Gavel's job table has A3C second to last; with that order one seed draws the same jobs.
@@ -57,10 +72,24 @@ def draw(table: dict[str, Any], jobs: int, seed: int, multi_gpu: bool = False, w
         weight.append(HEAVY if weights and rng.uniform(0, 1) <= 0.4 else 1.0)
     names = list(kinds)
     rate = np.array([[table[gpu_type][name]["null"] for gpu_type in GPU_TYPES] for name in names])
-    pair_rate = np.array([[[table[gpu_type][name].get(other, (0.0, 0.0))[0] for gpu_type in GPU_TYPES]
-                           for other in names] for name in names])
+    pair_rate = np.array(
+        [
+            [
+                [table[gpu_type][name].get(other, (0.0, 0.0))[0] for gpu_type in GPU_TYPES]
+                for other in names
+            ]
+            for name in names
+        ]
+    )
     gpus_of = np.array([float(name.rsplit(", ", 1)[1].rstrip(")")) for name in names])
-    return SharingProblem(rate, pair_rate, gpus_of, np.full(len(GPU_TYPES), jobs / 4), np.array(kind), np.array(weight))
+    return SharingProblem(
+        rate,
+        pair_rate,
+        gpus_of,
+        np.full(len(GPU_TYPES), jobs / 4),
+        np.array(kind),
+        np.array(weight),
+    )
 
 
 def made_distinct(problem: SharingProblem, noise: float, seed: int) -> SharingProblem:
@@ -70,11 +99,17 @@ def made_distinct(problem: SharingProblem, noise: float, seed: int) -> SharingPr
     rate = problem.rate[kind]
     rate = rate * np.exp(noise * rng.standard_normal(rate.shape))
     pair_rate = problem.pair_rate[np.ix_(kind, kind)]
-    pair_rate = np.minimum(pair_rate * np.exp(noise * rng.standard_normal(pair_rate.shape)), rate[:, None, :])
-    return SharingProblem(rate, pair_rate, problem.gpus[kind], problem.workers, None, problem.weight)
+    pair_rate = np.minimum(
+        pair_rate * np.exp(noise * rng.standard_normal(pair_rate.shape)), rate[:, None, :]
+    )
+    return SharingProblem(
+        rate, pair_rate, problem.gpus[kind], problem.workers, None, problem.weight
+    )
 
 
-def complete_lp(problem: SharingProblem, solver: str, time_limit_s: float = 3600.0) -> dict[str, Any]:
+def complete_lp(
+    problem: SharingProblem, solver: str, time_limit_s: float = 3600.0
+) -> dict[str, Any]:
     """The optimum of the LP with a column for every job, pair and GPU type."""
     from ortools.math_opt import model_pb2
     from ortools.math_opt.python import mathopt
@@ -118,9 +153,12 @@ def complete_lp(problem: SharingProblem, solver: str, time_limit_s: float = 3600
     proto.objective.linear_coefficients.ids.append(columns)
     proto.objective.linear_coefficients.values.append(1.0)
     proto.linear_constraints.ids.extend(range(2 * jobs + gpu_types))
-    proto.linear_constraints.lower_bounds.extend(np.repeat([0.0, -np.inf], [jobs, jobs + gpu_types]))
-    proto.linear_constraints.upper_bounds.extend(np.concatenate([np.full(jobs, np.inf), np.ones(jobs),
-                                                                 problem.workers]))
+    proto.linear_constraints.lower_bounds.extend(
+        np.repeat([0.0, -np.inf], [jobs, jobs + gpu_types])
+    )
+    proto.linear_constraints.upper_bounds.extend(
+        np.concatenate([np.full(jobs, np.inf), np.ones(jobs), problem.workers])
+    )
     proto.linear_constraint_matrix.row_ids.extend(row[order])
     proto.linear_constraint_matrix.column_ids.extend(column[order])
     proto.linear_constraint_matrix.coefficients.extend(amount[order])
@@ -132,12 +170,19 @@ def complete_lp(problem: SharingProblem, solver: str, time_limit_s: float = 3600
     library = mathopt.SolverType.GLOP if solver == "glop" else mathopt.SolverType.HIGHS
     result = mathopt.solve(model, library, params=parameters)
     optimal = result.termination.reason == mathopt.TerminationReason.OPTIMAL
-    return {"peer": solver, "peer_value": result.objective_value() if optimal else None, "peer_columns": columns,
-            "peer_build_s": built - begun, "peer_wall_s": time.perf_counter() - begun,
-            "peer_cpu_s": time.process_time() - cpu}
+    return {
+        "peer": solver,
+        "peer_value": result.objective_value() if optimal else None,
+        "peer_columns": columns,
+        "peer_build_s": built - begun,
+        "peer_wall_s": time.perf_counter() - begun,
+        "peer_cpu_s": time.process_time() - cpu,
+    }
 
 
-def timed(problem: SharingProblem, gap: float, repeats: int) -> tuple[Shares, list[float], list[float]]:
+def timed(
+    problem: SharingProblem, gap: float, repeats: int
+) -> tuple[Shares, list[float], list[float]]:
     """The answer, and wall and CPU seconds of each repeat."""
     walls, cpus = [], []
     for _ in range(repeats):
@@ -149,7 +194,9 @@ def timed(problem: SharingProblem, gap: float, repeats: int) -> tuple[Shares, li
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--jobs", type=int, default=512)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=5)
@@ -166,7 +213,9 @@ def main() -> None:
     if not TABLE.exists():
         sys.exit(f"{TABLE} is absent; set OPTSCHED_DATA to the directory of the public data")
     with gzip.open(TABLE, "rt") as file:
-        problem = draw(json.load(file), options.jobs, options.seed, options.multi_gpu, options.weights)
+        problem = draw(
+            json.load(file), options.jobs, options.seed, options.multi_gpu, options.weights
+        )
     if options.distinct is not None:
         problem = made_distinct(problem, options.distinct, options.seed)
     begun = time.perf_counter()
@@ -175,10 +224,20 @@ def main() -> None:
     import_s = time.perf_counter() - begun
     shares, walls, cpus = timed(problem, options.gap, options.repeats)
     report: dict[str, Any] = {
-        "jobs": options.jobs, "gpus": int(problem.workers.sum()), "seed": options.seed, "groups": shares.groups,
-        "value": shares.value, "bound": shares.bound, "gap": shares.gap, "wall_s": statistics.median(walls),
-        "first_wall_s": walls[0], "cpu_s": statistics.median(cpus), "import_s": import_s, "columns": shares.columns,
-        "rounds": shares.rounds, "fractions": len(shares.fraction),
+        "jobs": options.jobs,
+        "gpus": int(problem.workers.sum()),
+        "seed": options.seed,
+        "groups": shares.groups,
+        "value": shares.value,
+        "bound": shares.bound,
+        "gap": shares.gap,
+        "wall_s": statistics.median(walls),
+        "first_wall_s": walls[0],
+        "cpu_s": statistics.median(cpus),
+        "import_s": import_s,
+        "columns": shares.columns,
+        "rounds": shares.rounds,
+        "fractions": len(shares.fraction),
     }
     if options.peer:
         report |= complete_lp(problem, options.peer, options.peer_limit)

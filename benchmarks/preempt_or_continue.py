@@ -1,12 +1,13 @@
-"""Re-certify `instances/preempt-or-continue/` by exhaustive search and by `cpsat`, or see how a rule does on it.
+"""Re-certify `instances/preempt-or-continue/` by exhaustive search and by `cpsat`, or see how a
+rule does on it.
 
     python -m benchmarks.preempt_or_continue [NAME ...] [--write]
     python -m benchmarks.preempt_or_continue [NAME ...] --policy srtf [--time-limit 10]
 
-Run it in the root of the repository. Without `--policy` every instance is solved by both methods, compared with
-`optima.json` (or written there and to the README's table) and printed as it is done. `cpsat` also proves, for each
-running job, the best value that can be had if that job is not preempted. `--policy` takes any registered policy, which
-is simulated, or solver.
+Run it in the root of the repository. Without `--policy` every instance is solved by both methods,
+compared with `optima.json` (or written there and to the README's table) and printed as it is done.
+`cpsat` also proves, for each running job, the best value that can be had if that job is not
+preempted. `--policy` takes any registered policy, which is simulated, or solver.
 """
 
 import argparse
@@ -21,13 +22,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optsched import registry
 from optsched.files import instance_hash, read_instance
-from optsched.instance import Instance
+from optsched.model.instance import Instance
+from optsched.model.plan import Plan
 from optsched.objectives import parse
 from optsched.physics import may_preempt
-from optsched.plan import Plan
-from optsched.solver import Report, Request, ignore
+from optsched.plugins import registry
+from optsched.plugins.solver import Report, Request, ignore
 from optsched.verify import verify
 from tests.oracles.first_decisions import Answer, first_decisions
 
@@ -52,7 +53,9 @@ def load(name: str) -> Instance:
 
 def stored() -> dict[str, dict[str, Any]]:
     """What `optima.json` says of each instance."""
-    found: dict[str, dict[str, Any]] = json.loads(OPTIMA.read_text())["instances"] if OPTIMA.exists() else {}
+    found: dict[str, dict[str, Any]] = (
+        json.loads(OPTIMA.read_text())["instances"] if OPTIMA.exists() else {}
+    )
     return found
 
 
@@ -63,7 +66,8 @@ def number(value: float) -> float | int:
 
 
 def by_search(instance: Instance) -> dict[str, Any]:
-    """The entry of `optima.json` as exhaustive search finds it; raises where its plan breaks a rule."""
+    """The entry of `optima.json` as exhaustive search finds it; raises where its plan breaks a
+    rule."""
     answer = first_decisions(instance)
     for outcome in answer.best:
         check_plan(instance, outcome.plan, answer.value)
@@ -78,7 +82,11 @@ def by_search(instance: Instance) -> dict[str, Any]:
 
 
 def _values(answer: Answer) -> list[tuple[frozenset[str], float]]:
-    return [(stopped, outcome.value) for stopped, outcome in answer.by_preempted.items() if outcome.plan is not None]
+    return [
+        (stopped, outcome.value)
+        for stopped, outcome in answer.by_preempted.items()
+        if outcome.plan is not None
+    ]
 
 
 def label(instance: Instance, stopped: Iterable[str]) -> str:
@@ -92,7 +100,9 @@ def check_plan(instance: Instance, plan: Plan | None, value: float) -> None:
     assert plan is not None
     report = verify(instance, plan, WCT)
     if report.values is None or not math.isclose(report.values[0], value, rel_tol=1e-9):
-        raise AssertionError(f"{instance.name}: {[str(v) for v in report.violations]}, {report.values} for {value}")
+        raise AssertionError(
+            f"{instance.name}: {[str(v) for v in report.violations]}, {report.values} for {value}"
+        )
 
 
 def by_cpsat(instance: Instance, time_limit_s: float = 120.0) -> tuple[float, float, Plan | None]:
@@ -103,7 +113,9 @@ def by_cpsat(instance: Instance, time_limit_s: float = 120.0) -> tuple[float, fl
         nonlocal value, best
         report = verify(instance, found, WCT)
         if report.values is None:
-            raise AssertionError(f"{instance.name}: cpsat's plan breaks a rule: {report.violations[0]}")
+            raise AssertionError(
+                f"{instance.name}: cpsat's plan breaks a rule: {report.violations[0]}"
+            )
         if report.values[0] < value:
             value, best = report.values[0], found
 
@@ -112,26 +124,40 @@ def by_cpsat(instance: Instance, time_limit_s: float = 120.0) -> tuple[float, fl
         bound = max(bound, proved)
 
     request = Request(instance=instance, objective=WCT, time_limit_s=time_limit_s, workers=8)
-    registry.solver("cpsat").solve(request, Report(plan=plan, bound=prove, infeasible=ignore, note=ignore))
+    registry.solver("cpsat").solve(
+        request, Report(plan=plan, bound=prove, infeasible=ignore, note=ignore)
+    )
     return value, bound, best
 
 
 def disagreements(instance: Instance, entry: dict[str, Any], keeping: bool = True) -> list[str]:
-    """Where `cpsat` does not confirm an entry; with `keeping` also what each running job's continuing costs."""
+    """Where `cpsat` does not confirm an entry; with `keeping` also what each running job's
+    continuing costs."""
     found = []
     value, bound, plan = by_cpsat(instance)
     if not (_same(value, entry["value"]) and _same(bound, entry["value"])):
-        found.append(f"cpsat proves {bound:.10g} and reaches {value:.10g}, search {entry['value']:.10g}")
+        found.append(
+            f"cpsat proves {bound:.10g} and reaches {value:.10g}, search {entry['value']:.10g}"
+        )
     if plan is not None and {job.id: job.decision for job in plan.jobs} not in entry["decisions"]:
         found.append(f"cpsat decides {decided({job.id: job.decision for job in plan.jobs})}")
     for run in instance.running if keeping else ():
         if not may_preempt(instance, run):
             continue
-        kept = tuple(replace(job, preemptible=job.preemptible and job.id != run.job) for job in instance.jobs)
-        best = min(best for stopped, best in entry["preempting"].items() if run.job not in stopped.split("+"))
+        kept = tuple(
+            replace(job, preemptible=job.preemptible and job.id != run.job) for job in instance.jobs
+        )
+        best = min(
+            best
+            for stopped, best in entry["preempting"].items()
+            if run.job not in stopped.split("+")
+        )
         value, bound, _ = by_cpsat(replace(instance, jobs=kept))
         if not (_same(value, best) and _same(bound, best)):
-            found.append(f"with {run.job} kept cpsat proves {bound:.10g} and reaches {value:.10g}, search {best:.10g}")
+            found.append(
+                f"with {run.job} kept cpsat proves {bound:.10g} and reaches {value:.10g}, search "
+                f"{best:.10g}"
+            )
     return found
 
 
@@ -145,15 +171,24 @@ def decided(decisions: dict[str, str]) -> str:
     for job, decision in decisions.items():
         if decision not in ("continue", "wait"):
             words.setdefault(decision, []).append(job)
-    return "; ".join(f"{decision} {', '.join(jobs)}" for decision, jobs in words.items()) or "keep all"
+    return (
+        "; ".join(f"{decision} {', '.join(jobs)}" for decision, jobs in words.items()) or "keep all"
+    )
 
 
 def row(name: str, idea: str, instance: Instance, entry: dict[str, Any]) -> str:
     """One line of the README's table."""
     decisions = " *or* ".join(decided(vector) for vector in entry["decisions"])
-    second = "-" if entry["second"] is None else f"{entry['second']:.10g} (+{loss(entry['second'], entry):.2%})"
-    return (f"| {name} | {len(instance.jobs)} | {instance.cluster.total_gpus} | {idea} | {entry['value']:.10g} "
-            f"| {decisions} | {second} |")
+    second = (
+        "-"
+        if entry["second"] is None
+        else f"{entry['second']:.10g} (+{loss(entry['second'], entry):.2%})"
+    )
+    return (
+        f"| {name} | {len(instance.jobs)} | {instance.cluster.total_gpus} | {idea} | "
+        f"{entry['value']:.10g} "
+        f"| {decisions} | {second} |"
+    )
 
 
 def loss(value: float, entry: dict[str, Any]) -> float:
@@ -177,10 +212,13 @@ def certify(wanted: list[str], write: bool) -> int:
             faults.append("optima.json says otherwise")
         failed += bool(faults)
         solved_s = time.perf_counter() - begun - searched_s
-        print(f"{k:3}/{len(chosen)} {name:13} {len(instance.jobs):2} jobs {entry['value']:10.10g} "
-              f"second {entry['second'] or '-':>8} {searched_s:6.2f} + {solved_s:5.2f} s  "
-              + " or ".join(map(decided, entry["decisions"])) + "".join(f"  !! {fault}" for fault in faults),
-              flush=True)
+        print(
+            f"{k:3}/{len(chosen)} {name:13} {len(instance.jobs):2} jobs {entry['value']:10.10g} "
+            f"second {entry['second'] or '-':>8} {searched_s:6.2f} + {solved_s:5.2f} s  "
+            + " or ".join(map(decided, entry["decisions"]))
+            + "".join(f"  !! {fault}" for fault in faults),
+            flush=True,
+        )
     if write:
         _write({name: known[name] for name in names()})
     print(f"{len(chosen) - failed} of {len(chosen)} certified by exhaustive search and by cpsat")
@@ -188,7 +226,9 @@ def certify(wanted: list[str], write: bool) -> int:
 
 
 def _write(known: dict[str, dict[str, Any]]) -> None:
-    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(entry)}" for name, entry in known.items())
+    lines = ",\n".join(
+        f"    {json.dumps(name)}: {json.dumps(entry)}" for name, entry in known.items()
+    )
     OPTIMA.write_text('{\n  "objective": "wct",\n  "instances": {\n' + lines + "\n  }\n}\n")
     sys.path.insert(0, str(SET))
     from generate import families
@@ -197,8 +237,13 @@ def _write(known: dict[str, dict[str, Any]]) -> None:
     table = "\n".join(row(name, ideas[name], load(name), entry) for name, entry in known.items())
     readme = SET / "README.md"
     if readme.exists():
-        readme.write_text(re.sub(r"(\n\|---[^\n]*---\|\n)(\| [a-z-]+-\d\d [^\n]*\n)*(?=\n*<!-- table -->)",
-                                 lambda found: found[1] + table + "\n", readme.read_text()))
+        readme.write_text(
+            re.sub(
+                r"(\n\|---[^\n]*---\|\n)(\| [a-z-]+-\d\d [^\n]*\n)*(?=\n*<!-- table -->)",
+                lambda found: found[1] + table + "\n",
+                readme.read_text(),
+            )
+        )
 
 
 def judge(policy: str, wanted: list[str], time_limit_s: float) -> None:
@@ -208,7 +253,9 @@ def judge(policy: str, wanted: list[str], time_limit_s: float) -> None:
     for name in chosen:
         instance, entry, plans = load(name), known[name], []
         request = Request(instance=instance, objective=WCT, time_limit_s=time_limit_s)
-        registry.solver(policy).solve(request, Report(plan=plans.append, bound=ignore, infeasible=ignore, note=ignore))
+        registry.solver(policy).solve(
+            request, Report(plan=plans.append, bound=ignore, infeasible=ignore, note=ignore)
+        )
         reports = [(verify(instance, plan, WCT).values or (math.inf,), plan) for plan in plans]
         (value,), plan = min(reports, key=lambda pair: pair[0], default=((math.inf,), None))
         if plan is None or not math.isfinite(value):
@@ -220,21 +267,40 @@ def judge(policy: str, wanted: list[str], time_limit_s: float) -> None:
         left = label(instance, (job for job, decision in decisions.items() if decision in LEAVES))
         regrets.append(loss(entry["preempting"][left], entry))
         losses.append(loss(value, entry))
-        print(f"{name:13} {'optimal' if optimal else 'WRONG  '} {decided(decisions):40} preempting these costs "
-              f"{regrets[-1]:7.2%}, the plan {losses[-1]:7.2%}", flush=True)
-    print(json.dumps({
-        "policy": policy, "instances": len(chosen), "planned": len(losses), "optimal_first_decisions": right,
-        "share": round(right / len(chosen), 4), "mean_loss_of_preemptions": round(statistics.fmean(regrets), 5),
-        "mean_loss_of_plans": round(statistics.fmean(losses), 5), "worst_loss_of_plans": round(max(losses), 5),
-    }))
+        print(
+            f"{name:13} {'optimal' if optimal else 'WRONG  '} {decided(decisions):40} preempting "
+            "these costs "
+            f"{regrets[-1]:7.2%}, the plan {losses[-1]:7.2%}",
+            flush=True,
+        )
+    print(
+        json.dumps(
+            {
+                "policy": policy,
+                "instances": len(chosen),
+                "planned": len(losses),
+                "optimal_first_decisions": right,
+                "share": round(right / len(chosen), 4),
+                "mean_loss_of_preemptions": round(statistics.fmean(regrets), 5),
+                "mean_loss_of_plans": round(statistics.fmean(losses), 5),
+                "worst_loss_of_plans": round(max(losses), 5),
+            }
+        )
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", help="instances, or how their names start; all by default")
-    parser.add_argument("--write", action="store_true", help="write optima.json and the table of the README")
+    parser.add_argument(
+        "names", nargs="*", help="instances, or how their names start; all by default"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write optima.json and the table of the README"
+    )
     parser.add_argument("--policy", help="judge this policy or solver instead")
-    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds for a solver on each instance")
+    parser.add_argument(
+        "--time-limit", type=float, default=10.0, help="seconds for a solver on each instance"
+    )
     options = parser.parse_args()
     if options.policy:
         judge(options.policy, options.names, options.time_limit)

@@ -3,11 +3,12 @@
     python benchmarks/round.py --jobs 2000 --gpus 4096 --mix mixed --seed 1 --budget 1s --json
     python benchmarks/round.py --table
 
-Jobs, nodes and running jobs are those of `optsched.traces.synth.generate` (three node classes, half of the jobs
-running), the round is 300 s, nothing is started between rounds. `wall_s` is the median over `--repeat` runs, each on
-an instance made anew, and holds everything from the instance to the verified plan: options, prices, packing, checks.
-Imports come before. `cpu_s` is the median of processor time, which says more on a machine that has other work.
-`peak_mib` is the largest resident memory of the process.
+Jobs, nodes and running jobs are those of `optsched.traces.generate.synth.generate` (three node
+classes, half of the jobs running), the round is 300 s, nothing is started between rounds. `wall_s`
+is the median over `--repeat` runs, each on an instance made anew, and holds everything from the
+instance to the verified plan: options, prices, packing, checks. Imports come before. `cpu_s` is the
+median of processor time, which says more on a machine that has other work. `peak_mib` is the
+largest resident memory of the process.
 """
 
 import argparse
@@ -19,17 +20,21 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from optsched.cli.duration import duration
-from optsched.instance import Instance, Running, Suspended
+from optsched.cli.parts.duration import duration
+from optsched.model.instance import Instance, Running, Suspended
 from optsched.round.decide import decide
 from optsched.round.plan import RoundSolution
 from optsched.round.verify import verify_round
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 
 ROUND_S = 300.0
 TABLE = (
-    (200, 256, 1.0, 0.0), (2_000, 4_096, 1.0, 1e-3), (2_000, 4_096, 10.0, 1e-6), (10_000, 16_384, 2.0, 1e-3),
-    (10_000, 16_384, 10.0, 0.0), (100_000, 131_072, 15.0, 1e-2),
+    (200, 256, 1.0, 0.0),
+    (2_000, 4_096, 1.0, 1e-3),
+    (2_000, 4_096, 10.0, 1e-6),
+    (10_000, 16_384, 2.0, 1e-3),
+    (10_000, 16_384, 10.0, 0.0),
+    (100_000, 131_072, 15.0, 1e-2),
 )
 """Jobs, GPUs, budget in seconds, and the gap at which to stop."""
 
@@ -39,45 +44,70 @@ def load_solvers() -> None:
     decide(generate(jobs=20, gpus=64, seed=0, running=0.5), budget_s=10.0)
 
 
-def solve(instance: Instance, budget_s: float, gap: float, last: RoundSolution | None, solver: str) -> RoundSolution:
+def solve(
+    instance: Instance, budget_s: float, gap: float, last: RoundSolution | None, solver: str
+) -> RoundSolution:
     """One round."""
     return decide(
-        instance, "wct", round_s=ROUND_S, refill=False, budget_s=budget_s, gap=max(gap, 1e-9), last=last, solver=solver
+        instance,
+        "wct",
+        round_s=ROUND_S,
+        refill=False,
+        budget_s=budget_s,
+        gap=max(gap, 1e-9),
+        last=last,
+        solver=solver,
     )
 
 
 def carried_out(instance: Instance, found: RoundSolution, share: float) -> Instance:
-    """The cluster once the round has been carried out, `share` of the jobs that run have ended and as many new ones
-    have come: copies of jobs that wait."""
+    """The cluster once the round has been carried out, `share` of the jobs that run have ended and
+    as many new ones have come: copies of jobs that wait."""
     running = []
     for entry in found.jobs:
         before = instance.running_job.get(entry.id)
         if entry.decision == "continue" and before is not None:
             running.append(before)
         elif entry.mode is not None:
-            running.append(Running(
-                job=entry.id, mode=entry.mode, placement=entry.placement, started_s=instance.now_s,
-                remaining_s=instance.remaining_s(instance.job[entry.id]), preemptions=int(before is not None),
-            ))
+            running.append(
+                Running(
+                    job=entry.id,
+                    mode=entry.mode,
+                    placement=entry.placement,
+                    started_s=instance.now_s,
+                    remaining_s=instance.remaining_s(instance.job[entry.id]),
+                    preemptions=int(before is not None),
+                )
+            )
     gone = {entry.job for entry in running[:: round(1 / share)]}
     stay = {entry.job for entry in running} - gone
     waiting = [job for job in instance.jobs if job.id not in stay and job.id not in gone]
     new = [replace(job, id=f"new-{job.id}") for job in waiting[: len(gone)]]
     suspended = [
         Suspended(job=entry.id, remaining_s=instance.remaining_s(instance.job[entry.id]))
-        for entry in found.jobs if entry.decision == "preempt"
+        for entry in found.jobs
+        if entry.decision == "preempt"
     ]
     return replace(
-        instance, jobs=(*(job for job in instance.jobs if job.id not in gone), *new), suspended=tuple(suspended),
+        instance,
+        jobs=(*(job for job in instance.jobs if job.id not in gone), *new),
+        suspended=tuple(suspended),
         running=tuple(entry for entry in running if entry.job in stay),
     )
 
 
 def measure(
-    jobs: int, gpus: int, mix: str, seed: int, budget_s: float, gap: float, repeat: int, solver: str = "price"
+    jobs: int,
+    gpus: int,
+    mix: str,
+    seed: int,
+    budget_s: float,
+    gap: float,
+    repeat: int,
+    solver: str = "price",
 ) -> dict[str, Any]:
-    """Medians over `repeat` runs; `warm_over_cold` is the time of the next round, the first carried out and 1 % of the
-    jobs changed, over that of the first."""
+    """Medians over `repeat` runs; `warm_over_cold` is the time of the next round, the first carried
+    out and 1 % of the jobs changed, over that of the first."""
     walls, cpus, warm, found = [], [], [], None
     verified = True
     for _ in range(repeat):
@@ -91,17 +121,28 @@ def measure(
         warm.append((again.wall_s or 0.0) / walls[-1])
     assert found is not None
     return {
-        "jobs": jobs, "gpus": gpus, "mix": mix, "seed": seed, "solver": solver, "gap": found.gap,
-        "wall_s": round(statistics.median(walls), 4), "cpu_s": round(statistics.median(cpus), 4), "value": found.value,
+        "jobs": jobs,
+        "gpus": gpus,
+        "mix": mix,
+        "seed": seed,
+        "solver": solver,
+        "gap": found.gap,
+        "wall_s": round(statistics.median(walls), 4),
+        "cpu_s": round(statistics.median(cpus), 4),
+        "value": found.value,
         "bound": found.bound,
-        "bound_source": found.bound_source, "status": found.status, "verified": verified,
+        "bound_source": found.bound_source,
+        "status": found.status,
+        "verified": verified,
         "warm_over_cold": round(statistics.median(warm), 3),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--gpus", type=int, default=4096)
     parser.add_argument("--mix", choices=("mixed", "llm"), default="mixed")
@@ -115,20 +156,36 @@ def main() -> None:
     arguments = parser.parse_args()
     load_solvers()
     cases = (
-        [(jobs, gpus, mix, budget_s, gap) for jobs, gpus, budget_s, gap in TABLE for mix in ("mixed", "llm")]
+        [
+            (jobs, gpus, mix, budget_s, gap)
+            for jobs, gpus, budget_s, gap in TABLE
+            for mix in ("mixed", "llm")
+        ]
         if arguments.table
-        else [(arguments.jobs, arguments.gpus, arguments.mix, duration(arguments.budget), arguments.gap)]
+        else [
+            (
+                arguments.jobs,
+                arguments.gpus,
+                arguments.mix,
+                duration(arguments.budget),
+                arguments.gap,
+            )
+        ]
     )
     for jobs, gpus, mix, budget_s, gap in cases:
-        line = measure(jobs, gpus, mix, arguments.seed, budget_s, gap, arguments.repeat, arguments.solver)
+        line = measure(
+            jobs, gpus, mix, arguments.seed, budget_s, gap, arguments.repeat, arguments.solver
+        )
         if arguments.json:
             print(json.dumps(line), flush=True)
         else:
             print(
-                f"{jobs:7,} jobs {gpus:8,} GPUs {mix:6}  gap {100 * line['gap']:8.4f} %  {line['wall_s']:7.3f} s  "
+                f"{jobs:7,} jobs {gpus:8,} GPUs {mix:6}  gap {100 * line['gap']:8.4f} %  "
+                f"{line['wall_s']:7.3f} s  "
                 f"CPU {line['cpu_s']:7.3f} s  "
                 f"warm x{line['warm_over_cold']:.2f}  {line['peak_mib']:5} MiB  {line['status']}"
-                f"{'' if line['verified'] else '  NOT VERIFIED'}", flush=True,
+                f"{'' if line['verified'] else '  NOT VERIFIED'}",
+                flush=True,
             )
     sys.exit(0)
 

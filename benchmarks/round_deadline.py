@@ -1,10 +1,12 @@
-"""Whether rounds keep their deadline: the latest of many random rounds, all verified. Prints one line of JSON.
+"""Whether rounds keep their deadline: the latest of many random rounds, all verified. Prints one
+line of JSON.
 
-    python benchmarks/round_deadline.py [--rounds 10000] [--budget 100ms] [--jobs 300] [--solver price]
+    python benchmarks/round_deadline.py [--rounds 10000] [--budget 100ms] [--jobs 300] [--solver
+    price]
 
-Each round is a cluster of `optsched.traces.synth.generate` with random size (10 to `--jobs` jobs, 1/2 to 4 GPUs for
-each), mix, share of running jobs and objective, and no gap at which to stop. `late` counts the rounds that took more
-than 1.1 times the budget, imports apart.
+Each round is a cluster of `optsched.traces.generate.synth.generate` with random size (10 to
+`--jobs` jobs, 1/2 to 4 GPUs for each), mix, share of running jobs and objective, and no gap at
+which to stop. `late` counts the rounds that took more than 1.1 times the budget, imports apart.
 """
 
 import argparse
@@ -13,11 +15,11 @@ import random
 import statistics
 import time
 
-from optsched.cli.duration import duration
+from optsched.cli.parts.duration import duration
 from optsched.objectives import TERMS
 from optsched.round.decide import decide
 from optsched.round.verify import verify_round
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 
 TOLERANCE = 1.1
 """Times the budget from which on a round is late."""
@@ -25,7 +27,9 @@ TOLERANCE = 1.1
 
 def main() -> None:
     """Rounds one after the other, none kept."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--budget", default="100ms")
     parser.add_argument("--jobs", type=int, default=300, help="most jobs of a round")
@@ -40,13 +44,21 @@ def main() -> None:
         draw = random.Random(seed)
         jobs = round(10 * (arguments.jobs / 10) ** draw.random())
         instance = generate(
-            jobs=jobs, gpus=max(8, round(jobs * draw.choice((0.5, 1.0, 2.0, 4.0)))), seed=seed,
-            like=draw.choice(("mixed", "llm")), running=draw.choice((0.0, 0.3, 0.5, 0.8)),
+            jobs=jobs,
+            gpus=max(8, round(jobs * draw.choice((0.5, 1.0, 2.0, 4.0)))),
+            seed=seed,
+            like=draw.choice(("mixed", "llm")),
+            running=draw.choice((0.0, 0.3, 0.5, 0.8)),
         )
         objective = draw.choice(("wct", *TERMS))
         started_s = time.monotonic()
         found = decide(
-            instance, objective, solver=arguments.solver, budget_s=budget_s, gap=0.0, refill=draw.random() < 0.5
+            instance,
+            objective,
+            solver=arguments.solver,
+            budget_s=budget_s,
+            gap=0.0,
+            refill=draw.random() < 0.5,
         )
         wall_s = time.monotonic() - started_s
         unverified += bool(verify_round(instance, found.jobs))
@@ -56,13 +68,25 @@ def main() -> None:
         walls.append(wall_s)
         gaps.append(found.gap)
     walls_sorted = sorted(walls)
-    print(json.dumps({
-        "benchmark": "round_deadline", "solver": arguments.solver, "rounds": len(walls), "budget_s": budget_s,
-        "most_jobs": arguments.jobs, "largest_s": round(walls_sorted[-1], 4), "largest": worst,
-        "p99_s": round(walls_sorted[int(0.99 * (len(walls) - 1))], 4),
-        "median_s": round(statistics.median(walls), 4), "late": sum(wall_s > TOLERANCE * budget_s for wall_s in walls),
-        "median_gap": statistics.median(gaps), "unverified": unverified, "fallbacks": fallbacks,
-    }))
+    print(
+        json.dumps(
+            {
+                "benchmark": "round_deadline",
+                "solver": arguments.solver,
+                "rounds": len(walls),
+                "budget_s": budget_s,
+                "most_jobs": arguments.jobs,
+                "largest_s": round(walls_sorted[-1], 4),
+                "largest": worst,
+                "p99_s": round(walls_sorted[int(0.99 * (len(walls) - 1))], 4),
+                "median_s": round(statistics.median(walls), 4),
+                "late": sum(wall_s > TOLERANCE * budget_s for wall_s in walls),
+                "median_gap": statistics.median(gaps),
+                "unverified": unverified,
+                "fallbacks": fallbacks,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """A round by a per-round ILP of Sia's kind, beside `price` on the same jobs: seconds and value.
 
-    python benchmarks/sia_style.py [--jobs 1024] [--gpus 2048] [--mix mixed] [--seed 1] [--budget 1s] [--json]
+    python benchmarks/sia_style.py [--jobs 1024] [--gpus 2048] [--mix mixed] [--seed 1] [--budget
+    1s] [--json]
 
-Sia (Jayaram Subramanya et al., SOSP 2023) chooses one configuration (GPU type, nodes, GPUs) for each job in an integer
-program with one capacity row for each GPU type, solved with CBC; places come afterwards. This is a reconstruction of
-that program: same binaries, same rows, same solver on one thread, through PuLP instead of cvxpy, with the values of our
-round as goodness, so that both maximise the same thing; cores are those of each configuration's best level. What it
-chooses is put on real nodes by our packing, as Sia's own placement does not look at what it loses. `value` is what can
-be run after that. benchmarks/peers.md says how to run Sia itself.
+Sia (Jayaram Subramanya et al., SOSP 2023) chooses one configuration (GPU type, nodes, GPUs) for
+each job in an integer program with one capacity row for each GPU type, solved with CBC; places come
+afterwards. This is a reconstruction of that program: same binaries, same rows, same solver on one
+thread, through PuLP instead of cvxpy, with the values of our round as goodness, so that both
+maximise the same thing; cores are those of each configuration's best level. What it chooses is put
+on real nodes by our packing, as Sia's own placement does not look at what it loses. `value` is what
+can be run after that. benchmarks/peers.md says how to run Sia itself.
 """
 
 import argparse
@@ -19,16 +21,17 @@ import numpy as np
 import pulp
 
 from benchmarks.round import ROUND_S, load_solvers, solve
-from optsched.cli.duration import duration
+from optsched.cli.parts.duration import duration
 from optsched.objectives import parse
 from optsched.round.build import build
 from optsched.round.model import Kind, RoundModel
 from optsched.round.place import Packing
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 
 
 def configurations(model: RoundModel) -> list[int]:
-    """Of each job the option of largest value for each GPU type, count and spread, and to stay as it is."""
+    """Of each job the option of largest value for each GPU type, count and spread, and to stay as
+    it is."""
     best: dict[object, int] = {}
     for o in np.argsort(-model.value, kind="stable").tolist():
         j, p = int(model.job[o]), int(model.pattern[o])
@@ -77,17 +80,33 @@ def measure(jobs: int, gpus: int, mix: str, seed: int, budget_s: float) -> dict[
     packing = Packing(model, slots_first=True)
     packing.place_all(wish, model.value)
     ilp_s = time.perf_counter() - started_s
-    ours = solve(generate(jobs=jobs, gpus=gpus, seed=seed, like=mix, running=0.5), budget_s, 1e-3, None, "price")  # type: ignore[arg-type]
+    ours = solve(
+        generate(jobs=jobs, gpus=gpus, seed=seed, like=mix, running=0.5),
+        budget_s,
+        1e-3,
+        None,
+        "price",
+    )  # type: ignore[arg-type]
     return {
-        "jobs": jobs, "gpus": gpus, "mix": mix, "seed": seed, "ilp_s": round(ilp_s, 3), "ilp_planned": planned,
-        "ilp_value": packing.worth(), "price_s": round(ours.wall_s or 0.0, 3), "price_value": ours.value,
-        "price_gap": ours.gap, "times_faster": round(ilp_s / (ours.wall_s or 1.0), 1),
+        "jobs": jobs,
+        "gpus": gpus,
+        "mix": mix,
+        "seed": seed,
+        "ilp_s": round(ilp_s, 3),
+        "ilp_planned": planned,
+        "ilp_value": packing.worth(),
+        "price_s": round(ours.wall_s or 0.0, 3),
+        "price_value": ours.value,
+        "price_gap": ours.gap,
+        "times_faster": round(ilp_s / (ours.wall_s or 1.0), 1),
         "value_ratio": ours.value / packing.worth(),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--jobs", type=int, default=1024)
     parser.add_argument("--gpus", type=int, default=2048)
     parser.add_argument("--mix", choices=("mixed", "llm"), default="mixed")
@@ -96,8 +115,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     load_solvers()
-    line = measure(arguments.jobs, arguments.gpus, arguments.mix, arguments.seed, duration(arguments.budget))
-    print(json.dumps(line) if arguments.json else "\n".join(f"{name:14} {value}" for name, value in line.items()))
+    line = measure(
+        arguments.jobs, arguments.gpus, arguments.mix, arguments.seed, duration(arguments.budget)
+    )
+    print(
+        json.dumps(line)
+        if arguments.json
+        else "\n".join(f"{name:14} {value}" for name, value in line.items())
+    )
 
 
 if __name__ == "__main__":

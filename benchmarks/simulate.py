@@ -1,13 +1,15 @@
-"""How fast policies are replayed, all metrics included, on one core. One line of JSON for each policy and size.
+"""How fast policies are replayed, all metrics included, on one core. One line of JSON for each
+policy and size.
 
-    python benchmarks/simulate.py [--jobs 100000] [--nodes 550] [--policies fifo,srtf,srsf,las] [--load 0.95]
-    python benchmarks/simulate.py --jobs 1000000 --policies fifo
-    python benchmarks/simulate.py --growth
+    python benchmarks/simulate.py [--jobs 100000] [--nodes 550] [--policies fifo,srtf,srsf,las]
+    [--load 0.95] python benchmarks/simulate.py --jobs 1000000 --policies fifo python
+    benchmarks/simulate.py --growth
 
-Nodes have 8 GPUs; the jobs are those of `optsched.traces.synth`, with its checkpoint costs. Each policy runs in a
-process of its own, so that memory is its own. `events` are starts, ends and arrivals. `kernel_us` is what one push and
-half a pop of a heap cost at that moment: machines are noisy, `us_per_event / kernel_us` is what to compare. `--growth`
-goes from 10,000 to 1,000,000 jobs under fifo, with a cluster of the same size: cost per event should grow no faster
+Nodes have 8 GPUs; the jobs are those of `optsched.traces.generate.synth`, with its checkpoint
+costs. Each policy runs in a process of its own, so that memory is its own. `events` are starts,
+ends and arrivals. `kernel_us` is what one push and half a pop of a heap cost at that moment:
+machines are noisy, `us_per_event / kernel_us` is what to compare. `--growth` goes from 10,000 to
+1,000,000 jobs under fifo, with a cluster of the same size: cost per event should grow no faster
 than the logarithm.
 """
 
@@ -20,10 +22,10 @@ import time
 from heapq import heappop, heappush
 from typing import Any
 
-from optsched import registry
+from optsched.plugins import registry
 from optsched.simulate.metrics import measure
 from optsched.simulate.run import Simulation
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 
 TARGET_S = {100_000: 5.0, 1_000_000: 60.0}
 KERNEL_EVENTS = 200_000
@@ -45,7 +47,9 @@ def kernel_us() -> float:
 
 def replay(jobs: int, nodes: int, load: float, policy: str) -> dict[str, Any]:
     """Generate, replay, measure."""
-    instance = generate(jobs=jobs, gpus=8 * nodes, seed=1, arrivals="poisson", load=load, gpu_types=1)
+    instance = generate(
+        jobs=jobs, gpus=8 * nodes, seed=1, arrivals="poisson", load=load, gpu_types=1
+    )
     before = kernel_us()
     start_s = time.process_time()
     simulation = Simulation(instance, registry.policy(policy))
@@ -57,10 +61,18 @@ def replay(jobs: int, nodes: int, load: float, policy: str) -> dict[str, Any]:
     events = jobs + 2 * record.rows
     kernel = min(before, kernel_us())
     return {
-        "benchmark": "simulate", "policy": policy, "jobs": jobs, "gpus": instance.cluster.total_gpus, "load": load,
-        "rows": record.rows, "cpu_s": round(total_s, 2), "replay_s": round(replayed_s, 2),
-        "metrics_s": round(total_s - replayed_s, 2), "target_s": TARGET_S.get(jobs),
-        "us_per_event": round(total_s / events * 1e6, 2), "kernel_us": round(kernel, 2),
+        "benchmark": "simulate",
+        "policy": policy,
+        "jobs": jobs,
+        "gpus": instance.cluster.total_gpus,
+        "load": load,
+        "rows": record.rows,
+        "cpu_s": round(total_s, 2),
+        "replay_s": round(replayed_s, 2),
+        "metrics_s": round(total_s - replayed_s, 2),
+        "target_s": TARGET_S.get(jobs),
+        "us_per_event": round(total_s / events * 1e6, 2),
+        "kernel_us": round(kernel, 2),
         "events_per_kernel": round(total_s / events * 1e6 / kernel, 1),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "mean_jct_s": round(float(metrics.jct_s.mean()), 1),
@@ -75,7 +87,9 @@ def _in_a_process(*arguments: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--nodes", type=int, default=550)
     parser.add_argument("--load", type=float, default=0.95)

@@ -1,8 +1,8 @@
 """A training job that sleeps: `python -S sleeping_job.py FOLDER NAME DURATION_S SAVE_S RESTORE_S`.
 
-It saves when it gets SIGTERM, exits with 85, and goes on from there when it is started again; with a negative SAVE_S it
-cannot save, and begins anew. FOLDER/NAME.log tells when it held its GPUs, and FOLDER/NAME.step how many seconds of
-training are saved.
+It saves when it gets SIGTERM, exits with 85, and goes on from there when it is started again; with
+a negative SAVE_S it cannot save, and begins anew. FOLDER/NAME.log tells when it held its GPUs, and
+FOLDER/NAME.step how many seconds of training are saved.
 """
 
 import json

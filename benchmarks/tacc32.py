@@ -1,16 +1,19 @@
-"""Shockwave's trace of 120 jobs on 32 GPUs: what policies reach here, and `zero-laxity` by its simulator's own rules.
+"""Shockwave's trace of 120 jobs on 32 GPUs: what policies reach here, and `zero-laxity` by its
+simulator's own rules.
 
     python benchmarks/tacc32.py [--json]
 
-First, optsched's simulator with rounds of 120 s. Finish-time fairness is the published simulator's: JCT / (run time
-alone x jobs of the trace / GPUs), the same factor for gangs (the one of `optsched simulate` asks less of gangs).
+First, optsched's simulator with rounds of 120 s. Finish-time fairness is the published simulator's:
+JCT / (run time alone x jobs of the trace / GPUs), the same factor for gangs (the one of `optsched
+simulate` asks less of gangs).
 
-Then the rule of `zero-laxity` once more in a simulator of the published rules (e07dd20), which differ from ours so:
-- a round lasts as long as the longest of its jobs, at most 120 s, and no longer where all complete earlier;
-- a job runs whole steps; a batch size changes at the end of the next round in which the job runs after the epoch that
+Then the rule of `zero-laxity` once more in a simulator of the published rules (e07dd20), which
+differ from ours so: - a round lasts as long as the longest of its jobs, at most 120 s, and no
+longer where all complete earlier; - a job runs whole steps; a batch size changes at the end of the
+next round in which the job runs after the epoch that
   asks for it, and progress is then rounded up to whole epochs;
-- 20 s are lost in a round in which a job runs that did not run in the round before, but not in the first round nor in
-  rounds that are its last and shorter than 115 s;
+- 20 s are lost in a round in which a job runs that did not run in the round before, but not in the
+  first round nor in rounds that are its last and shorter than 115 s;
 - a job that has run 1.5 times as long as its run time alone is taken to be complete.
 The run times that the rule sees are those of the epochs left, each at the batch size of the rules.
 """
@@ -23,23 +26,29 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from optsched.instance import Instance
-from optsched.registry import policy
+from optsched.model.instance import Instance
+from optsched.plugins.registry import policy
 from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation
-from optsched.traces import shockwave
-from optsched.traces.batch_sizes import batch_size, steps_of_epoch
-from optsched.traces.throughputs import find_table
+from optsched.traces.readers import shockwave
+from optsched.traces.readers.batch_sizes import batch_size, steps_of_epoch
+from optsched.traces.readers.throughputs import find_table
 
 DATA = Path(os.environ.get("OPTSCHED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRACE = DATA / "shockwave_tacc32" / "120jobs_32gpus.trace"
 GPUS, ROUND_S, START_S = 32, 120.0, 20.0
 UNFAIR = 1.05
 SETTINGS = (
-    ("zero-laxity", {}), ("zero-laxity", {"makespan": "1.01", "margin": "4m"}),
-    ("zero-laxity", {"fairness": "1"}), ("zero-laxity", {"makespan": "1.05"}), ("zero-laxity", {"makespan": "1.1"}),
+    ("zero-laxity", {}),
+    ("zero-laxity", {"makespan": "1.01", "margin": "4m"}),
+    ("zero-laxity", {"fairness": "1"}),
+    ("zero-laxity", {"makespan": "1.05"}),
+    ("zero-laxity", {"makespan": "1.1"}),
     ("zero-laxity", {"makespan": "none", "fairness": "none"}),
-    ("optsched", {}), ("srsf", {}), ("srtf", {}), ("gavel-max-min", {"round": "120", "reset": "1000"}),
+    ("optsched", {}),
+    ("srsf", {}),
+    ("srtf", {}),
+    ("gavel-max-min", {"round": "120", "reset": "1000"}),
 )
 
 REPLAYED = ((1.02, 1.2, 120.0), (1.01, 1.2, 240.0), (1.02, 1.0, 120.0), (1.05, 1.2, 120.0))
@@ -50,7 +59,9 @@ def measures(jct_s: list[float], alone_s: list[float], makespan_s: float) -> dic
     share = max(1.0, len(jct_s) / GPUS)
     rho = [jct / (alone * share) for jct, alone in zip(jct_s, alone_s, strict=True)]
     return {
-        "makespan_s": makespan_s, "jct_s": sum(jct_s) / len(jct_s), "worst_fairness": max(rho),
+        "makespan_s": makespan_s,
+        "jct_s": sum(jct_s) / len(jct_s),
+        "worst_fairness": max(rho),
         "unfair": sum(one > UNFAIR for one in rho) / len(rho),
     }
 
@@ -70,7 +81,8 @@ def run(instance: Instance, name: str, options: dict[str, str]) -> dict[str, flo
     return {**found, "preemptions": int((record.ending == Ending.PREEMPTED).sum()), "cpu_s": cpu_s}
 
 
-# ------------------------------------------------------------------------------------- the published rules
+# ------------------------------------------------------------------------------------- the
+# published rules
 
 
 @dataclass(slots=True)
@@ -97,7 +109,10 @@ class Theirs:
         """The batch size of an epoch, as far as it was measured."""
         size, known = self.first, self.first
         if self.rule == "gns":
-            while size < batch_size(self.model, self.first, self.gpus, self.rule, epoch) and 2 * size in self.rates:
+            while (
+                size < batch_size(self.model, self.first, self.gpus, self.rule, epoch)
+                and 2 * size in self.rates
+            ):
                 size = known = 2 * size
             return known
         asked = batch_size(self.model, self.first, self.gpus, self.rule, epoch)
@@ -132,7 +147,11 @@ class Theirs:
         epoch = math.ceil(self.done / steps_of_epoch(self.model, self.batch))
         size = self.wants(epoch)
         if self.rule == "gns":
-            size = min(2 * self.batch, max(size, self.wants(epoch + 1))) if size >= self.batch else self.batch
+            size = (
+                min(2 * self.batch, max(size, self.wants(epoch + 1)))
+                if size >= self.batch
+                else self.batch
+            )
         self.wanted = size if size != self.batch else None
 
 
@@ -148,14 +167,29 @@ def their_jobs() -> list[Theirs]:
         sizes = [first << power for power in range(15)]
         rates = {size: table.get(f"('{model} (batch size {size})', {gpus})", 0.0) for size in sizes}
         rates = {size: rate for size, rate in rates.items() if rate > 0}
-        job = Theirs(model, first, gpus, cells[7], float(cells[11]), int(cells[5]), rates, imported[f"job-{i}"].work_s)
+        job = Theirs(
+            model,
+            first,
+            gpus,
+            cells[7],
+            float(cells[11]),
+            int(cells[5]),
+            rates,
+            imported[f"job-{i}"].work_s,
+        )
         job.batch, job.total = first, job.steps
         found.append(job)
     return found
 
 
 def choose(
-    jobs: list[Theirs], ran: list[Theirs], now_s: float, end_s: float, come: int, fairness: float, margin_s: float
+    jobs: list[Theirs],
+    ran: list[Theirs],
+    now_s: float,
+    end_s: float,
+    come: int,
+    fairness: float,
+    margin_s: float,
 ) -> list[Theirs]:
     """The rule of `zero-laxity`: who runs in this round."""
     keys = {}
@@ -166,7 +200,11 @@ def choose(
         laxity_s = due_s - now_s - left_s
         pause_s = START_S if id(job) in before else 0.0
         urgent = laxity_s <= margin_s
-        keys[id(job)] = (not urgent, laxity_s - pause_s if urgent else job.gpus * max(0.0, left_s - pause_s), place)
+        keys[id(job)] = (
+            not urgent,
+            laxity_s - pause_s if urgent else job.gpus * max(0.0, left_s - pause_s),
+            place,
+        )
     chosen, free = [], GPUS
     for job in sorted(jobs, key=lambda one: keys[id(one)]):
         if job.gpus <= free:
@@ -184,12 +222,14 @@ def replay(makespan: float, fairness: float, margin_s: float) -> dict[str, float
         if not active:
             now_s = max(now_s, queue[0].submit_s)
         new = [job for job in queue if job.submit_s <= now_s]
-        queue = queue[len(new):]
+        queue = queue[len(new) :]
         active += new
         come += len(new)
         if new:
             left = [(job.left_s(), job.gpus) for job in active]
-            least_s = max(max(s for s, _ in left) + START_S, sum(s * gpus for s, gpus in left) / GPUS)
+            least_s = max(
+                max(s for s, _ in left) + START_S, sum(s * gpus for s, gpus in left) / GPUS
+            )
             end_s = max(end_s, now_s + least_s)
         chosen = choose(active, ran, now_s, makespan * end_s, come, fairness, margin_s)
         preemptions += sum(job in active and job not in chosen for job in ran)
@@ -219,26 +259,47 @@ def replay(makespan: float, fairness: float, margin_s: float) -> dict[str, float
 
 def main() -> None:
     """Print one line for each setting."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     instance = shockwave.read(TRACE).instance
     rows = []
     for name, options in SETTINGS:
         said = " ".join(f"{key}={value}" for key, value in options.items())
-        rows.append({"policy": f"{name} {said}".strip(), "rules": "optsched", **run(instance, name, options)})
+        rows.append(
+            {
+                "policy": f"{name} {said}".strip(),
+                "rules": "optsched",
+                **run(instance, name, options),
+            }
+        )
     for makespan, fairness, margin_s in REPLAYED:
         begin_s = time.process_time()
         found = replay(makespan, fairness, margin_s)
-        rows.append({"policy": f"zero-laxity makespan={makespan} fairness={fairness} margin={margin_s:.0f}s",
-                     "rules": "published", **found, "cpu_s": time.process_time() - begin_s})
+        rows.append(
+            {
+                "policy": f"zero-laxity makespan={makespan} fairness={fairness} "
+                f"margin={margin_s:.0f}s",
+                "rules": "published",
+                **found,
+                "cpu_s": time.process_time() - begin_s,
+            }
+        )
     if arguments.json:
         print(json.dumps(rows))
         return
-    print(f"{'policy':52} {'rules':9} {'makespan s':>10} {'JCT s':>7} {'worst':>6} {'>1.05':>6} {'preempted':>9} CPU s")
+    print(
+        f"{'policy':52} {'rules':9} {'makespan s':>10} {'JCT s':>7} {'worst':>6} {'>1.05':>6} "
+        f"{'preempted':>9} CPU s"
+    )
     for row in rows:
-        print(f"{row['policy']:52} {row['rules']:9} {row['makespan_s']:10.0f} {row['jct_s']:7.0f} "
-              f"{row['worst_fairness']:6.2f} {row['unfair']:6.1%} {row['preemptions']:9} {row['cpu_s']:5.2f}")
+        print(
+            f"{row['policy']:52} {row['rules']:9} {row['makespan_s']:10.0f} {row['jct_s']:7.0f} "
+            f"{row['worst_fairness']:6.2f} {row['unfair']:6.1%} {row['preemptions']:9} "
+            f"{row['cpu_s']:5.2f}"
+        )
 
 
 if __name__ == "__main__":

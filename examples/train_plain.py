@@ -1,4 +1,5 @@
-"""Least squares by stochastic gradient descent, without libraries, that can be stopped and goes on where it was.
+"""Least squares by stochastic gradient descent, without libraries, that can be stopped and goes on
+where it was.
 
     python examples/train_plain.py --steps 2000 --checkpoints /tmp/plain
 
@@ -15,8 +16,12 @@ from optsched.training import Training
 
 arguments = argparse.ArgumentParser(description="Trains a line; can be preempted.")
 arguments.add_argument("--steps", type=int, default=2000)
-arguments.add_argument("--step-s", type=float, default=0.0, help="seconds each step takes on top of its work")
-arguments.add_argument("--checkpoints", help="folder for checkpoints; $OPTSCHED_CHECKPOINT_DIR otherwise")
+arguments.add_argument(
+    "--step-s", type=float, default=0.0, help="seconds each step takes on top of its work"
+)
+arguments.add_argument(
+    "--checkpoints", help="folder for checkpoints; $OPTSCHED_CHECKPOINT_DIR otherwise"
+)
 given = arguments.parse_args()
 
 weights = [0.0, 0.0]
@@ -35,7 +40,9 @@ def load(path: Path) -> None:
     numbers.setstate((version, tuple(internal), gauss))
 
 
-training = Training(total_steps=given.steps, save=save, load=load, checkpoint_directory=given.checkpoints)
+training = Training(
+    total_steps=given.steps, save=save, load=load, checkpoint_directory=given.checkpoints
+)
 for _step in training.steps():
     x = numbers.uniform(-1, 1)
     error = weights[0] + weights[1] * x - (3 - 2 * x + numbers.gauss(0, 0.1))

@@ -1,10 +1,10 @@
 """optsched: an instance goes in, a checked plan with a proven gap comes out."""
 
-from .cluster import Cluster, Node, Tenant
-from .instance import Failure, Instance, Outage, Placement, Running, Slot, Suspended
-from .job import Elastic, Job, Mode
-from .plan import JobPlan, Plan, Segment, Solution
-from .profile import Clock, Locality, Profile, Sharing
+from .model.cluster import Cluster, Node, Tenant
+from .model.instance import Failure, Instance, Outage, Placement, Running, Slot, Suspended
+from .model.job import Elastic, Job, Mode
+from .model.plan import JobPlan, Plan, Segment, Solution
+from .model.profile import Clock, Locality, Profile, Sharing
 
 __version__ = "0.1.0"
 

@@ -10,12 +10,14 @@ LONGEST_S = 1e10
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `5m`, `2h`, `1h30m`, `500ms`, `1d`. Raises ValueError with what is right."""
+    """Seconds of `90`, `90s`, `5m`, `2h`, `1h30m`, `500ms`, `1d`. Raises ValueError with what is
+    right."""
     pieces = PIECE.findall(text.strip())
     rest = PIECE.sub("", text.strip())
     if not pieces or rest or (len(pieces) > 1 and any(not unit for _, unit in pieces)):
         raise ValueError(
-            f"{text!r} is no duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, 1h30m"
+            f"{text!r} is no duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, "
+            "1h30m"
         )
     total_s = math.fsum(float(number) * SECONDS[unit] for number, unit in pieces)
     if total_s > LONGEST_S:
@@ -24,7 +26,8 @@ def parse_duration(text: str) -> float:
 
 
 def human(seconds: float) -> str:
-    """A length of time in its two largest units: `45 s`, `5 min 20 s`, `2 h 5 min`, `3 d 4 h`, `12 ms`."""
+    """A length of time in its two largest units: `45 s`, `5 min 20 s`, `2 h 5 min`, `3 d 4 h`, `12
+    ms`."""
     if seconds < 0:
         return "-" + human(-seconds)
     if seconds == 0:

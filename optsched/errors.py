@@ -16,7 +16,8 @@ class SolverUnavailable(OptschedError):
 
 
 def perhaps(name: str, known: Iterable[str]) -> str:
-    """What a name that is not known may have been meant to be, as ` (perhaps srsf)`; empty where none is near."""
+    """What a name that is not known may have been meant to be, as ` (perhaps srsf)`; empty where
+    none is near."""
     import difflib
 
     by_letters = {one.lower(): one for one in known}

@@ -4,17 +4,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .cluster import Node
+from .model.cluster import Node
 
 MAX_NODES = 200_000
 
 
 def expand_hostlist(expression: str) -> list[str]:
-    """The names that an expression stands for; `n[08-11]` keeps its zeros. ValueError for a malformed one."""
+    """The names that an expression stands for; `n[08-11]` keeps its zeros. ValueError for a
+    malformed one."""
     names = [""]
     for part in re.split(r"(\[[^\]]*\])", expression):
         if part.startswith("["):
-            numbers = [number for span in part[1:-1].split(",") for number in _numbers(span, expression)]
+            numbers = [
+                number for span in part[1:-1].split(",") for number in _numbers(span, expression)
+            ]
             if len(names) * len(numbers) > MAX_NODES:
                 raise ValueError(f"{expression!r} stands for more than {MAX_NODES} nodes")
             names = [name + number for name in names for number in numbers]

@@ -1,13 +1,14 @@
-"""Makes a training loop preemptible: it saves and stops when asked to, goes on where it was, and reports its steps.
+"""Makes a training loop preemptible: it saves and stops when asked to, goes on where it was, and
+reports its steps.
 
     from optsched.training import Training
 
-    training = Training(total_steps=1000, save=save, load=load)  # save(path) writes, load(path) reads
-    for step in training.steps():
+    training = Training(total_steps=1000, save=save, load=load)  # save(path) writes, load(path)
+    reads for step in training.steps():
         ...
 
-Under a controller the environment says where checkpoints and reports go (docs/jobs.md); without one the loop just runs,
-with `checkpoint_directory` as the place for checkpoints. Standard library only.
+Under a controller the environment says where checkpoints and reports go (docs/jobs.md); without one
+the loop just runs, with `checkpoint_directory` as the place for checkpoints. Standard library only.
 """
 
 import json
@@ -34,8 +35,9 @@ CHECKPOINT = re.compile(r"checkpoint-(\d{1,18})")
 class Training:
     """The steps of one training job, through any number of attempts.
 
-    A checkpoint counts once it is complete: `save` gets a path where nothing is, makes a file or a folder there, and
-    that is synced, renamed to `checkpoint-<steps done>`, and only then are older ones removed.
+    A checkpoint counts once it is complete: `save` gets a path where nothing is, makes a file or a
+    folder there, and that is synced, renamed to `checkpoint-<steps done>`, and only then are older
+    ones removed.
     """
 
     def __init__(
@@ -50,17 +52,24 @@ class Training:
     ) -> None:
         """Read the latest checkpoint, if any, and from now on remember a request to stop.
 
-        `save` without `load`, or the other way round, raises ValueError; without both nothing is saved, and a request
-        to stop ends the process as usual. `total_steps` None goes on until the loop is left. `every_s` saves that many
-        seconds after the last time as well. In a gang only rank 0 (`RANK`, else `OPTSCHED_NODE_RANK`) saves and
-        reports, all ranks load; `agree` is called by every rank before each step and is to return whether any of them
-        was given True, so that all stop before the same step. Must be made in the main thread.
+        `save` without `load`, or the other way round, raises ValueError; without both nothing is
+        saved, and a request to stop ends the process as usual. `total_steps` None goes on until the
+        loop is left. `every_s` saves that many seconds after the last time as well. In a gang only
+        rank 0 (`RANK`, else `OPTSCHED_NODE_RANK`) saves and reports, all ranks load; `agree` is
+        called by every rank before each step and is to return whether any of them was given True,
+        so that all stop before the same step. Must be made in the main thread.
         """
         if (save is None) != (load is None):
-            raise ValueError("save and load belong together: give both, or neither for a loop that cannot be resumed")
+            raise ValueError(
+                "save and load belong together: give both, or neither for a loop that cannot be "
+                "resumed"
+            )
         where = checkpoint_directory or os.environ.get("OPTSCHED_CHECKPOINT_DIR")
         if save is not None and not where:
-            raise ValueError("nothing says where to save: give checkpoint_directory or set OPTSCHED_CHECKPOINT_DIR")
+            raise ValueError(
+                "nothing says where to save: give checkpoint_directory or set "
+                "OPTSCHED_CHECKPOINT_DIR"
+            )
         self._save, self._load, self._agree = save, load, agree
         self._folder = Path(where or ".")
         self._every_s = every_s
@@ -78,15 +87,20 @@ class Training:
                 signal.signal(number, self._ask)
             self._restore()
         self._saved_at_s = time.monotonic()
-        self._progress |= {"first_step": self.step, "began_s": time.time(), "total_steps": total_steps}
+        self._progress |= {
+            "first_step": self.step,
+            "began_s": time.time(),
+            "total_steps": total_steps,
+        }
         if save is not None:
             self._progress["saves"] = True
 
     def steps(self) -> Iterator[int]:
         """The numbers of the steps to do, from 0 or where the last checkpoint was.
 
-        A request to stop, once the step at hand is done, saves and raises SystemExit with status 85. After the last
-        step a checkpoint is written, so that a job that is started once more has nothing left to do.
+        A request to stop, once the step at hand is done, saves and raises SystemExit with status
+        85. After the last step a checkpoint is written, so that a job that is started once more has
+        nothing left to do.
         """
         self._report()
         while self.total_steps is None or self.step < self.total_steps:
@@ -104,7 +118,8 @@ class Training:
         self._report()
 
     def checkpoint(self) -> None:
-        """Save now, between two steps; nothing where these steps are saved already, or without `save`."""
+        """Save now, between two steps; nothing where these steps are saved already, or without
+        `save`."""
         self._saved_at_s = time.monotonic()
         if self._save is None or self.rank != 0 or self._progress.get("saved_step") == self.step:
             return

@@ -2,8 +2,8 @@
 
 from optsched import Instance, JobPlan, Plan, Segment, Slot, Solution
 from optsched.files import instance_hash
-from optsched.job import Mode
-from optsched.modes import options
+from optsched.model.job import Mode
+from optsched.model.plan import Level
 from optsched.objectives import parse, values
 from optsched.physics import (
     hold_to_save_s,
@@ -13,15 +13,17 @@ from optsched.physics import (
     setup_s,
     span,
 )
-from optsched.plan import Level
+from optsched.physics.modes import options
 from optsched.verify import decision_now, verify
 
 SPANS = ("node", "rack", "cluster")
 
 
-def list_schedule(instance: Instance, preempted: tuple[str, ...] = (), order: tuple[str, ...] = ()) -> Plan:
-    """Running jobs go on (or, if `preempted`, save and wait); then jobs in `order` and in file order, each at
-    the first instant at which one of its modes fits."""
+def list_schedule(
+    instance: Instance, preempted: tuple[str, ...] = (), order: tuple[str, ...] = ()
+) -> Plan:
+    """Running jobs go on (or, if `preempted`, save and wait); then jobs in `order` and in file
+    order, each at the first instant at which one of its modes fits."""
     segments: dict[str, list[Segment]] = {job.id: [] for job in instance.jobs}
     for entry in instance.running:
         job = instance.job[entry.job]
@@ -70,7 +72,12 @@ def _first_fit(instance: Instance, name: str, segments: dict[str, list[Segment]]
         ]
     )
     ends = sorted(
-        {segment.end_s for parts in segments.values() for segment in parts if segment.end_s > earliest_s}
+        {
+            segment.end_s
+            for parts in segments.values()
+            for segment in parts
+            if segment.end_s > earliest_s
+        }
     )
     for start_s in [earliest_s, *ends]:
         for option in options(instance.cluster, job):
@@ -103,13 +110,17 @@ def _first_fit(instance: Instance, name: str, segments: dict[str, list[Segment]]
 
 
 def _place(instance, job, mode: Mode, busy) -> tuple[Slot, ...] | None:
-    """Slots on the nodes that hold most of the gang, or None where it does not fit beside what is `busy`."""
+    """Slots on the nodes that hold most of the gang, or None where it does not fit beside what is
+    `busy`."""
     free = {}
     for node in instance.cluster.nodes:
         if mode.gpus and node.gpu_type != mode.gpu_type:
             continue
         held = [
-            (other, slot) for other, segment in busy for slot in segment.placement if slot.node == node.name
+            (other, slot)
+            for other, segment in busy
+            for slot in segment.placement
+            if slot.node == node.name
         ]
         cores = 10**6 if node.cpus is None else node.cpus - sum(slot.cpus for _, slot in held)
         memory = (
@@ -131,7 +142,9 @@ def _place(instance, job, mode: Mode, busy) -> tuple[Slot, ...] | None:
             free[node.name] = room
     fitting = [name for name, room in free.items() if room >= mode.gpus]
     names = (
-        [min(fitting, key=lambda name: free[name])] if fitting else sorted(free, key=lambda name: -free[name])
+        [min(fitting, key=lambda name: free[name])]
+        if fitting
+        else sorted(free, key=lambda name: -free[name])
     )
     need, taken = mode.gpus, {}
     for name in names:
@@ -148,7 +161,9 @@ def _place(instance, job, mode: Mode, busy) -> tuple[Slot, ...] | None:
     )
 
 
-def solution_of(instance: Instance, plan: Plan | None = None, objective: str = "wct", **fields) -> Solution:
+def solution_of(
+    instance: Instance, plan: Plan | None = None, objective: str = "wct", **fields
+) -> Solution:
     """A solution that holds `plan` (a list schedule by default), which must pass the verifier."""
     plan = plan or list_schedule(instance)
     wanted = parse(objective)

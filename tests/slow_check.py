@@ -1,6 +1,8 @@
-"""A second opinion on plans: every rule again, on a grid of half seconds, without any code of the verifier.
+"""A second opinion on plans: every rule again, on a grid of half seconds, without any code of the
+verifier.
 
-All times, set-ups and checkpoints must be multiples of half a second. It answers yes or no, for small instances.
+All times, set-ups and checkpoints must be multiples of half a second. It answers yes or no, for
+small instances.
 """
 
 import math
@@ -28,8 +30,13 @@ def is_valid(instance: Instance, plan: Plan) -> bool:
 
 def why_not(instance: Instance, plan: Plan) -> str | None:
     try:
-        need(sorted(one.id for one in plan.jobs) == sorted(job.id for job in instance.jobs), "one entry a job")
-        rows = {one.id: cells(instance, job_named(instance, one.id), one.segments) for one in plan.jobs}
+        need(
+            sorted(one.id for one in plan.jobs) == sorted(job.id for job in instance.jobs),
+            "one entry a job",
+        )
+        rows = {
+            one.id: cells(instance, job_named(instance, one.id), one.segments) for one in plan.jobs
+        }
         for job in instance.jobs:
             for before in job.after:
                 need(min(rows[job.id]) > max(rows[before]), "precedence")
@@ -52,7 +59,9 @@ def why_not(instance: Instance, plan: Plan) -> str | None:
 
 def fetching(instance: Instance, rows: dict[str, dict[int, Segment]]) -> dict[str, set[int]]:
     """The half seconds in which each job starts and fetches its model."""
-    cache: dict[str, list[Job]] = {node.name: [] for node in instance.cluster.nodes}  # a job stands for its model
+    cache: dict[str, list[Job]] = {
+        node.name: [] for node in instance.cluster.nodes
+    }  # a job stands for its model
     found: dict[str, set[int]] = {name: set() for name in rows}
 
     def enter(job: Job, segment: Segment | Running) -> None:
@@ -68,19 +77,26 @@ def fetching(instance: Instance, rows: dict[str, dict[int, Segment]]) -> dict[st
     for run in sorted(instance.running, key=lambda one: (one.started_s, order[one.job])):
         enter(job_named(instance, run.job), run)
     goes_on = {
-        run.job for run in instance.running
+        run.job
+        for run in instance.running
         for first in [rows[run.job].get(round(instance.now_s / STEP_S))]
-        if first and key(first) == key(Segment(start_s=0, end_s=1, mode=run.mode, placement=run.placement))
+        if first
+        and key(first) == key(Segment(start_s=0, end_s=1, mode=run.mode, placement=run.placement))
     }
     for i in sorted({i for row in rows.values() for i in row}):
         starting = [
-            job for job in instance.jobs for row in [rows[job.id]]
-            if i in row and not (i - 1 in row and key(row[i - 1]) == key(row[i]))
+            job
+            for job in instance.jobs
+            for row in [rows[job.id]]
+            if i in row
+            and not (i - 1 in row and key(row[i - 1]) == key(row[i]))
             and not (i == min(row) and job.id in goes_on)
         ]
         for job in starting:
             slots = rows[job.id][i].placement
-            if not slots or not all(job.profile.name in [one.profile.name for one in cache[s.node]] for s in slots):
+            if not slots or not all(
+                job.profile.name in [one.profile.name for one in cache[s.node]] for s in slots
+            ):
                 found[job.id].add(i)
         for job in starting:
             enter(job, rows[job.id][i])
@@ -105,7 +121,9 @@ def cells(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> dict[i
     held = run and key(Segment(start_s=0, end_s=1, mode=run.mode, placement=run.placement))
     for segment in segments:
         first, end = round(segment.start_s / STEP_S), round(segment.end_s / STEP_S)
-        assert abs(first * STEP_S - segment.start_s) < EPS and abs(end * STEP_S - segment.end_s) < EPS
+        assert (
+            abs(first * STEP_S - segment.start_s) < EPS and abs(end * STEP_S - segment.end_s) < EPS
+        )
         need(last <= first < end, "order")
         need(segment.start_s >= instance.now_s and segment.start_s >= job.submit_s, "too early")
         kept = kept and first in (last, round(instance.now_s / STEP_S)) and key(segment) == held
@@ -117,18 +135,34 @@ def cells(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> dict[i
 
 def check_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> None:
     mode = segment.mode
-    need(mode.clock_mhz is None or (not job.modes and mode.gpus > 0 and mode.clock_mhz in job.profile.clocks), "clock")
+    need(
+        mode.clock_mhz is None
+        or (not job.modes and mode.gpus > 0 and mode.clock_mhz in job.profile.clocks),
+        "clock",
+    )
     if job.modes:
-        need((mode.duration_s, mode.gpus, mode.cpus_per_gpu, mode.cpus) in
-             [(m.duration_s, m.gpus, m.cpus_per_gpu, m.cpus) for m in job.modes
-              if m.gpu_type in (None, mode.gpu_type) and m.budgets == mode.budgets and m.resources == mode.resources],
-             "listed mode")
+        need(
+            (mode.duration_s, mode.gpus, mode.cpus_per_gpu, mode.cpus)
+            in [
+                (m.duration_s, m.gpus, m.cpus_per_gpu, m.cpus)
+                for m in job.modes
+                if m.gpu_type in (None, mode.gpu_type)
+                and m.budgets == mode.budgets
+                and m.resources == mode.resources
+            ],
+            "listed mode",
+        )
     else:
-        sizes = [job.gpus] if isinstance(job.gpus, int) else list(range(job.gpus.min, job.gpus.max + 1))
+        sizes = (
+            [job.gpus] if isinstance(job.gpus, int) else list(range(job.gpus.min, job.gpus.max + 1))
+        )
         need(mode.gpus in sizes and mode.duration_s is None, "size")
         if not kept and mode.gpus:
             table, cores = job.profile.gpus, job.profile.cpus_per_gpu
-            need(mode.gpus in (sizes[0], sizes[-1], 1, 2, 4, 8, 16) or mode.gpus in table, "count to start with")
+            need(
+                mode.gpus in (sizes[0], sizes[-1], 1, 2, 4, 8, 16) or mode.gpus in table,
+                "count to start with",
+            )
             need(mode.cpus_per_gpu in (cores or {0: 1.0}), "cores to start with")
         need(mode.resources == use(instance, job, segment) and mode.budgets == job.budgets, "use")
         need(mode.gpus > 0 or mode.cpus == job.cpus, "cpus")
@@ -141,16 +175,23 @@ def check_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> No
     need(sum(slot.gpus for slot in segment.placement) == mode.gpus, "gang")
     if mode.gpus and job.max_nodes:
         need(job.min_nodes <= len(segment.placement) <= job.max_nodes, "nodes")
-        need(all(slot.gpus * len(segment.placement) == mode.gpus for slot in segment.placement), "nodes")
+        need(
+            all(slot.gpus * len(segment.placement) == mode.gpus for slot in segment.placement),
+            "nodes",
+        )
     need(len({node.gpu_type for node in nodes}) == 1, "one type")
     for slot, node in zip(segment.placement, nodes, strict=True):
         need(slot.gpus > 0 and slot.cpus == slot.gpus * mode.cpus_per_gpu, "slot")
         need(mode.gpu_type in (None, node.gpu_type), "type")
-        need(node.gpu_memory_gib is None or job.profile.gpu_memory_gib <= node.gpu_memory_gib, "GPU memory")
+        need(
+            node.gpu_memory_gib is None or job.profile.gpu_memory_gib <= node.gpu_memory_gib,
+            "GPU memory",
+        )
 
 
 def use(instance: Instance, job: Job, segment: Segment) -> dict[str, float]:
-    """What a job that lists no modes uses of the cluster's resources, its GPUs' power included where it counts."""
+    """What a job that lists no modes uses of the cluster's resources, its GPUs' power included
+    where it counts."""
     found = dict(job.resources)
     if "power_w" in instance.cluster.resources and segment.placement:
         gpu_type = node_named(instance, segment.placement[0].node).gpu_type
@@ -167,9 +208,15 @@ def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
     for name, segment in held.items():
         partner = segment.mode.share_with
         if partner is not None:
-            need(partner != name and partner in held and held[partner].mode.share_with == name, "partner")
-            need({(s.node, s.gpus) for s in held[partner].placement} == {(s.node, s.gpus) for s in segment.placement},
-                 "same GPUs")
+            need(
+                partner != name and partner in held and held[partner].mode.share_with == name,
+                "partner",
+            )
+            need(
+                {(s.node, s.gpus) for s in held[partner].placement}
+                == {(s.node, s.gpus) for s in segment.placement},
+                "same GPUs",
+            )
             need(held[partner].mode.clock_mhz == segment.mode.clock_mhz, "same clock")
     for node in instance.cluster.nodes:
         gpus = cores = 0
@@ -182,19 +229,30 @@ def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
                 partner = segment.mode.share_with
                 gpus += slot.gpus if partner is None or name < partner else 0
                 cores += slot.cpus
-                memory += slot.gpus * job.profile.memory_gib_per_gpu if slot.gpus else job.memory_gib
+                memory += (
+                    slot.gpus * job.profile.memory_gib_per_gpu if slot.gpus else job.memory_gib
+                )
                 if partner is not None and node.gpu_memory_gib is not None:
-                    both = job.profile.gpu_memory_gib + job_named(instance, partner).profile.gpu_memory_gib
+                    both = (
+                        job.profile.gpu_memory_gib
+                        + job_named(instance, partner).profile.gpu_memory_gib
+                    )
                     need(both <= node.gpu_memory_gib + EPS, "GPU memory of a pair")
         need(gpus <= node.gpus, "GPUs")
         need(node.cpus is None or cores <= node.cpus, "cores of a node")
         need(node.memory_gib is None or memory <= node.memory_gib + EPS, "memory")
     for name, capacity in instance.cluster.resources.items():
-        need(sum(s.mode.resources.get(name, 0) for s in held.values()) <= capacity + EPS, "resource")
+        need(
+            sum(s.mode.resources.get(name, 0) for s in held.values()) <= capacity + EPS, "resource"
+        )
     with_quota = 0
     for tenant in instance.tenants:
         if tenant.gpu_quota is not None:
-            mine = [s.mode.gpus for name, s in held.items() if job_named(instance, name).tenant == tenant.name]
+            mine = [
+                s.mode.gpus
+                for name, s in held.items()
+                if job_named(instance, name).tenant == tenant.name
+            ]
             need(sum(mine) <= tenant.gpu_quota + tenant.borrow_gpus, "quota")
             with_quota += sum(mine)
     need(with_quota <= sum(tenant.gpu_quota or 0 for tenant in instance.tenants), "all quotas")
@@ -203,9 +261,15 @@ def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
         for name, segment in held.items():
             touched = [node_named(instance, slot.node).rack for slot in segment.placement]
             leaves = len(touched) > 1 and (len(set(touched)) > 1 or touched[0] is None)
-            mine = job_named(instance, name).profile.network_gbps if leaves and rack in touched else 0.0
+            mine = (
+                job_named(instance, name).profile.network_gbps
+                if leaves and rack in touched
+                else 0.0
+            )
             traffic, widest = traffic + mine, max(widest, mine)
-        need((traffic if instance.cluster.uplinks == "reserved" else widest) <= gbps + EPS, "uplink")
+        need(
+            (traffic if instance.cluster.uplinks == "reserved" else widest) <= gbps + EPS, "uplink"
+        )
 
 
 def slower(instance: Instance, job: Job, rows: dict[str, dict[int, Segment]], i: int) -> float:
@@ -229,11 +293,31 @@ def slower(instance: Instance, job: Job, rows: dict[str, dict[int, Segment]], i:
             memory[node.name] = memory.get(node.name, 0.0) + amount
             if name == job.id and amount:
                 memory[f"own {node.name}"] = 1.0
-    worst_uplink = max([1.0, *(uplinks[rack] / gbps for rack, gbps in instance.cluster.rack_uplink_gbps.items()
-                               if f"own {rack}" in uplinks)])
-    worst_memory = max([1.0, *(memory[node.name] / node.memory_gbps for node in instance.cluster.nodes
-                               if f"own {node.name}" in memory and node.memory_gbps is not None)])
-    return 1 + job.profile.network_duty * (worst_uplink - 1) + job.profile.memory_duty * (worst_memory - 1)
+    worst_uplink = max(
+        [
+            1.0,
+            *(
+                uplinks[rack] / gbps
+                for rack, gbps in instance.cluster.rack_uplink_gbps.items()
+                if f"own {rack}" in uplinks
+            ),
+        ]
+    )
+    worst_memory = max(
+        [
+            1.0,
+            *(
+                memory[node.name] / node.memory_gbps
+                for node in instance.cluster.nodes
+                if f"own {node.name}" in memory and node.memory_gbps is not None
+            ),
+        ]
+    )
+    return (
+        1
+        + job.profile.network_duty * (worst_uplink - 1)
+        + job.profile.memory_duty * (worst_memory - 1)
+    )
 
 
 def curve(table: dict[int, float], at: int) -> float:
@@ -263,7 +347,9 @@ def speed(instance: Instance, job: Job, mode: Mode, nodes: list[str]) -> float:
     if profile.locality is not None and (mode.gpus or mode.duration_s is not None):
         racks = [node_named(instance, name).rack for name in nodes]
         by_distance = [profile.locality.node, profile.locality.rack, profile.locality.cluster]
-        distance = 0 if len(nodes) < 2 else 1 if racks[0] is not None and len(set(racks)) == 1 else 2
+        distance = (
+            0 if len(nodes) < 2 else 1 if racks[0] is not None and len(set(racks)) == 1 else 2
+        )
         found *= [rate for rate in by_distance[: distance + 1] if rate is not None][-1]
     if mode.share_with is not None:
         mine, other = profile.sharing, job_named(instance, mode.share_with).profile
@@ -281,15 +367,23 @@ def speed(instance: Instance, job: Job, mode: Mode, nodes: list[str]) -> float:
 def key(segment: Segment) -> tuple[object, ...]:
     """What must stay the same for a job to go on."""
     mode = segment.mode
-    return (frozenset(segment.placement), mode.gpus, mode.cpus_per_gpu, mode.cpus, mode.duration_s,
-            mode.clock_mhz, tuple(sorted(mode.resources.items())), tuple(sorted(mode.budgets.items())))
+    return (
+        frozenset(segment.placement),
+        mode.gpus,
+        mode.cpus_per_gpu,
+        mode.cpus,
+        mode.duration_s,
+        mode.clock_mhz,
+        tuple(sorted(mode.resources.items())),
+        tuple(sorted(mode.budgets.items())),
+    )
 
 
 def check_work(
     instance: Instance, job: Job, row: dict[int, Segment], slow: dict[int, float], fetched: set[int]
 ) -> None:
-    """Walk through time: set-up first, then work, saving before a stop; at the very end nothing is left to do. `slow`
-    says by how much the job is slowed down in each half second."""
+    """Walk through time: set-up first, then work, saving before a stop; at the very end nothing is
+    left to do. `slow` says by how much the job is slowed down in each half second."""
     profile, now = job.profile, round(instance.now_s / STEP_S)
     whole = job.duration_s if job.duration_s is not None else job.modes[0].duration_s
     assert whole is not None
@@ -313,14 +407,20 @@ def check_work(
         if on_demand or profile.checkpoint_every_s == 0:
             return 0.0
         assert profile.checkpoint_every_s is not None
-        kept = int(len(log) * STEP_S / profile.checkpoint_every_s + EPS) * round(profile.checkpoint_every_s / STEP_S)
+        kept = int(len(log) * STEP_S / profile.checkpoint_every_s + EPS) * round(
+            profile.checkpoint_every_s / STEP_S
+        )
         return sum(log[kept:])
 
     started, setup, at = 0.0, 0, min(row)
     going_on = False
     if run is not None:
         rate_now = speed(instance, job, run.mode, [slot.node for slot in run.placement])
-        since = run.started_s if run.last_checkpoint_s is None else max(run.last_checkpoint_s, run.started_s)
+        since = (
+            run.started_s
+            if run.last_checkpoint_s is None
+            else max(run.last_checkpoint_s, run.started_s)
+        )
         log = [] if run.setup_s else [rate_now * STEP_S] * round((instance.now_s - since) / STEP_S)
         held = Segment(start_s=0, end_s=1, mode=run.mode, placement=run.placement)
         stays = at == now and key(row[now]) == key(held)

@@ -15,9 +15,15 @@ MIB = 1 << 20
 def small_disk(folder: Path) -> Iterator[Path]:
     """One mounted at `folder`; the test is skipped where nothing can be."""
     folder.mkdir()
-    mounted = os.geteuid() == 0 and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)], capture_output=True, check=False
-    ).returncode == 0
+    mounted = (
+        os.geteuid() == 0
+        and subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)],
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
+    )
     if not mounted:
         pytest.skip("a small file system cannot be mounted here")
     try:

@@ -1,4 +1,5 @@
-"""`pip install optsched` alone does all that the README's first page shows: what it needs is a base dependency."""
+"""`pip install optsched` alone does all that the README's first page shows: what it needs is a base
+dependency."""
 
 import ast
 import re
@@ -13,16 +14,34 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BESIDE = {"cgroups", "command", "memory", "output", "processes", "records", "supervising", "supervisor", "training"}
+BESIDE = {
+    "cgroups",
+    "command",
+    "memory",
+    "output",
+    "processes",
+    "records",
+    "supervising",
+    "supervisor",
+    "training",
+}
 """Modules of programs that run where optsched is not installed: they lie beside each other."""
 EXTRA = {
-    "sklearn": "learn", "scipy": "learn", "threadpoolctl": "learn", "ray": "ray", "distributed": "dask",
-    "kubernetes": "kubernetes", "urllib3": "kubernetes",
+    "sklearn": "learn",
+    "scipy": "learn",
+    "threadpoolctl": "learn",
+    "ray": "ray",
+    "distributed": "dask",
+    "kubernetes": "kubernetes",
+    "urllib3": "kubernetes",
 }
 """What the base install leaves out, by the extra that brings it."""
 OPTIONAL = {
-    "learn": {"optsched/traces/goodput.py", "optsched/simulate/estimates/learned.py",
-              "solvers/optsched_solvers/policies/duration_model.py"},
+    "learn": {
+        "optsched/traces/readers/goodput.py",
+        "optsched/estimates/learned.py",
+        "solvers/optsched_solvers/policies/parts/duration_model.py",
+    },
     "ray": {"optsched/study/clusters.py"},
     "dask": {"optsched/study/clusters.py"},
     "kubernetes": {"optsched/executors/kubernetes/api.py"},
@@ -66,7 +85,9 @@ def test_what_is_imported_is_a_base_dependency_or_of_an_extra(package: str) -> N
         assert EXTRA[package] in PROJECT["optional-dependencies"]
         assert files <= OPTIONAL[EXTRA[package]]
         return
-    distributions = {one.lower().replace("_", "-") for one in distributions_of().get(package, [package])}
+    distributions = {
+        one.lower().replace("_", "-") for one in distributions_of().get(package, [package])
+    }
     assert distributions & names(PROJECT["dependencies"]), f"{files} import {package}"
 
 

@@ -1,4 +1,5 @@
-"""deploy/: it is valid in every version of Kubernetes, and may do what the executor does and nothing else."""
+"""deploy/: it is valid in every version of Kubernetes, and may do what the executor does and
+nothing else."""
 
 import os
 import subprocess
@@ -12,7 +13,13 @@ import pytest
 from optsched.control.settings import Settings, read_settings
 from optsched.executors.opening import check_executor
 from tests.live.kubernetes_api import Api, ApiError
-from tests.live.kubernetes_cluster import NAMESPACE, KubernetesCluster, kubernetes_cluster, missing, wait_until
+from tests.live.kubernetes_cluster import (
+    NAMESPACE,
+    KubernetesCluster,
+    kubernetes_cluster,
+    missing,
+    wait_until,
+)
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 FILES = ("kubernetes.yaml", "kueue.yaml")
@@ -22,24 +29,39 @@ IMAGE = "none.invalid/image"
 
 
 def documents(file: str) -> list[dict[str, Any]]:
-    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'optsched[kubernetes]'")
-    return [document for document in yaml.safe_load_all((DEPLOY / file).read_text()) if document is not None]
+    yaml = pytest.importorskip(
+        "yaml", reason="PyYAML is not installed: pip install 'optsched[kubernetes]'"
+    )
+    return [
+        document
+        for document in yaml.safe_load_all((DEPLOY / file).read_text())
+        if document is not None
+    ]
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-        "spec": {"schedulerName": "optsched", "containers": [{"name": "job", "image": IMAGE}], **spec},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": "optsched",
+            "containers": [{"name": "job", "image": IMAGE}],
+            **spec,
+        },
     }
 
 
-# ------------------------------------------------------------------------------------------------- always
+# -------------------------------------------------------------------------------------------------
+# always
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("file", FILES)
 def test_every_document_is_valid(file: str, version: str) -> None:
-    checker = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed: pip install it")
+    checker = pytest.importorskip(
+        "kubernetes_validate", reason="kubernetes-validate is not installed: pip install it"
+    )
     wanted = checker.latest_version() if version == "newest" else version
     for document in documents(file):
         assert checker.validate(document, wanted, strict=True).startswith(wanted.removesuffix(".0"))
@@ -67,7 +89,12 @@ def test_its_settings_can_be_read(tmp_path: Path) -> None:
 
 def test_those_of_kueue_too(tmp_path: Path) -> None:
     settings = settings_of("kueue.yaml", tmp_path)
-    assert (settings.kueue.queues, settings.kueue.step, settings.every, settings.runs) == ((), 4.0, 60.0, 3600.0)
+    assert (settings.kueue.queues, settings.kueue.step, settings.every, settings.runs) == (
+        (),
+        4.0,
+        60.0,
+        3600.0,
+    )
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -84,7 +111,10 @@ def test_what_belongs_together_has_one_name(file: str) -> None:
         binding = by_kind[kind]
         assert binding["roleRef"]["name"] == by_kind[binding["roleRef"]["kind"]]["metadata"]["name"]
         [subject] = binding["subjects"]
-        assert (subject["name"], subject["namespace"]) == (account, by_kind["Namespace"]["metadata"]["name"])
+        assert (subject["name"], subject["namespace"]) == (
+            account,
+            by_kind["Namespace"]["metadata"]["name"],
+        )
     volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
     [container] = template["spec"]["containers"]
     assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
@@ -92,7 +122,8 @@ def test_what_belongs_together_has_one_name(file: str) -> None:
         claim = volumes["shared"]["persistentVolumeClaim"]["claimName"]
         journal = volumes["journal"]["persistentVolumeClaim"]["claimName"]
         claims = {
-            document["metadata"]["name"]: document["spec"]["accessModes"] for document in documents(file)
+            document["metadata"]["name"]: document["spec"]["accessModes"]
+            for document in documents(file)
             if document["kind"] == "PersistentVolumeClaim"
         }
         assert claims == {journal: ["ReadWriteOnce"], claim: ["ReadWriteMany"]}
@@ -116,7 +147,8 @@ def test_its_pod_has_no_more_rights_than_it_needs(file: str) -> None:
         assert own["capabilities"] == {"drop": ["ALL"]}
 
 
-# ------------------------------------------------------------------------------------- against a real server
+# ------------------------------------------------------------------------------------- against a
+# real server
 
 
 @pytest.fixture(scope="module")
@@ -137,40 +169,65 @@ def account(cluster: KubernetesCluster) -> Api:
 def test_it_does_what_the_executor_does(cluster: KubernetesCluster, account: Api) -> None:
     made = account.create(PODS, pod("mine"))
     target = {"apiVersion": "v1", "kind": "Node", "name": cluster.names[0]}
-    account.create(f"{PODS}/mine/binding", {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "mine"}, "target": target,
-    })
+    account.create(
+        f"{PODS}/mine/binding",
+        {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "mine"}, "target": target},
+    )
     assert account.get(f"{PODS}/mine")["spec"]["nodeName"] == cluster.names[0]
     assert [one["metadata"]["name"] for one in account.items(PODS)] == ["mine"]
     assert [one["metadata"]["name"] for one in account.items("/api/v1/pods")] == ["mine"]
-    assert [one["metadata"]["name"] for one in account.items("/api/v1/nodes")] == list(cluster.names)
-    assert account.get(f"/api/v1/nodes/{cluster.names[0]}")["status"]["allocatable"]["nvidia.com/gpu"] == "4"
+    assert [one["metadata"]["name"] for one in account.items("/api/v1/nodes")] == list(
+        cluster.names
+    )
+    assert (
+        account.get(f"/api/v1/nodes/{cluster.names[0]}")["status"]["allocatable"]["nvidia.com/gpu"]
+        == "4"
+    )
     version = made["metadata"]["resourceVersion"]
     for path in (PODS, "/api/v1/pods"):
         events = account.watch(path, resourceVersion=version, timeoutSeconds=1)
         assert next(event["object"]["metadata"]["name"] for event in events) == "mine"
     assert list(account.watch("/api/v1/nodes", timeoutSeconds=1))
-    account.delete(f"{PODS}/mine", gracePeriodSeconds=0, preconditions={"uid": made["metadata"]["uid"]})
+    account.delete(
+        f"{PODS}/mine", gracePeriodSeconds=0, preconditions={"uid": made["metadata"]["uid"]}
+    )
 
 
 @pytest.mark.slow
-def test_a_controller_with_these_settings_and_rights_runs_a_job(cluster: KubernetesCluster, tmp_path: Path) -> None:
-    """`optsched run` as the service account, with the ConfigMap's settings but for the volume; asked by the probe."""
-    [text] = [document["data"]["cluster.toml"] for document in documents("kubernetes.yaml")
-              if document["kind"] == "ConfigMap"]
+def test_a_controller_with_these_settings_and_rights_runs_a_job(
+    cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    """`optsched run` as the service account, with the ConfigMap's settings but for the volume;
+    asked by the probe."""
+    [text] = [
+        document["data"]["cluster.toml"]
+        for document in documents("kubernetes.yaml")
+        if document["kind"] == "ConfigMap"
+    ]
     shared = tmp_path / "shared"
     shared.mkdir()
-    changed = text.replace("/shared", str(shared)).replace('claim = "optsched"', f'host = "{shared}"')
+    changed = text.replace("/shared", str(shared)).replace(
+        'claim = "optsched"', f'host = "{shared}"'
+    )
     changed = changed.replace("/var/lib/optsched", str(tmp_path)).replace("port = 8080", "port = 0")
     (tmp_path / "cluster.toml").write_text(changed)
     settings = str(tmp_path / "cluster.toml")
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "OPTSCHED_CONFIG": settings}
-    [deployment] = [document for document in documents("kubernetes.yaml") if document["kind"] == "Deployment"]
+    [deployment] = [
+        document for document in documents("kubernetes.yaml") if document["kind"] == "Deployment"
+    ]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
 
     def optsched(*words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run([sys.executable, "-m", "optsched", *words], env=environment, cwd=shared,
-                              capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", "optsched", *words],
+            env=environment,
+            cwd=shared,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
 
     def probe(kind: str) -> bool:
         program, *words = container[kind]["exec"]["command"]
@@ -179,14 +236,20 @@ def test_a_controller_with_these_settings_and_rights_runs_a_job(cluster: Kuberne
 
     assert container["args"][0] == "run" and not probe("startupProbe")
     with (tmp_path / "log").open("w") as log:
-        controller = subprocess.Popen([sys.executable, "-m", "optsched", "run"], env=environment, stdout=log,
-                                      stderr=log)
+        controller = subprocess.Popen(
+            [sys.executable, "-m", "optsched", "run"], env=environment, stdout=log, stderr=log
+        )
     try:
         wait_until(lambda: controller.poll() is not None or probe("startupProbe"))
         assert controller.poll() is None, (tmp_path / "log").read_text()
         assert probe("readinessProbe") and probe("livenessProbe")
-        done = optsched("submit", "--gpus", "2", "--wait", "--", "sh", "-c", "echo on $OPTSCHED_NODE; exit 3")
-        assert done.returncode == 3 and "on n1" in done.stdout, (done, (tmp_path / "log").read_text())
+        done = optsched(
+            "submit", "--gpus", "2", "--wait", "--", "sh", "-c", "echo on $OPTSCHED_NODE; exit 3"
+        )
+        assert done.returncode == 3 and "on n1" in done.stdout, (
+            done,
+            (tmp_path / "log").read_text(),
+        )
         wait_until(lambda: not cluster.api.items(PODS))
         controller.terminate()
         assert controller.wait(60) == 0
@@ -208,27 +271,54 @@ REFUSED = {
     "a container more": ("PATCH", f"{PODS}/ours/ephemeralcontainers", {"spec": {}}),
     "a pod's labels": ("PATCH", f"{PODS}/ours", {"metadata": {"labels": {"a": "b"}}}),
     "a pod's status": ("PATCH", f"{PODS}/ours/status", {"status": {"phase": "Succeeded"}}),
-    "an eviction": ("POST", f"{PODS}/ours/eviction", {
-        "apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "ours"}}),
+    "an eviction": (
+        "POST",
+        f"{PODS}/ours/eviction",
+        {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "ours"}},
+    ),
     "all pods at once": ("DELETE", PODS, None),
     "another's pod": ("DELETE", f"{OTHER}/pods/theirs", None),
     "a pod elsewhere": ("POST", f"{OTHER}/pods", pod("new")),
-    "a binding elsewhere": ("POST", f"{OTHER}/pods/theirs/binding", {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "theirs"},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"}}),
+    "a binding elsewhere": (
+        "POST",
+        f"{OTHER}/pods/theirs/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "theirs"},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+        },
+    ),
     "a node's labels": ("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {"a": "b"}}}),
     "a node's state": ("PATCH", "/api/v1/nodes/n1/status", {"status": {"phase": "x"}}),
     "a node": ("DELETE", "/api/v1/nodes/n1", None),
     "a node's kubelet": ("GET", "/api/v1/nodes/n1/proxy/pods", None),
     "namespaces": ("GET", "/api/v1/namespaces", None),
     "a namespace": ("DELETE", f"/api/v1/namespaces/{NAMESPACE}", None),
-    "a token": ("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/optsched/token", {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}),
-    "more rights": ("PATCH", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/optsched", {"rules": [
-        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}),
-    "a role": ("POST", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings", {
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "more"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}),
+    "a token": (
+        "POST",
+        f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/optsched/token",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+    ),
+    "more rights": (
+        "PATCH",
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/optsched",
+        {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
+    ),
+    "a role": (
+        "POST",
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings",
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "more"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
+        },
+    ),
     "deployments": ("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", None),
     "volumes": ("GET", "/api/v1/persistentvolumes", None),
 }
@@ -239,9 +329,15 @@ def theirs(cluster: KubernetesCluster, account: Api) -> None:
     """A pod of somebody else, one of ours, and a secret: what is refused is there."""
     for namespace, name in (("default", "theirs"), (NAMESPACE, "ours")):
         cluster.api.create(f"/api/v1/namespaces/{namespace}/pods", pod(name))
-    cluster.api.create(f"/api/v1/namespaces/{NAMESPACE}/secrets", {
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}, "stringData": {"password": "1234"},
-    })
+    cluster.api.create(
+        f"/api/v1/namespaces/{NAMESPACE}/secrets",
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "one"},
+            "stringData": {"password": "1234"},
+        },
+    )
 
 
 @pytest.mark.slow
@@ -261,8 +357,16 @@ def test_what_is_refused_is_possible(cluster: KubernetesCluster) -> None:
     """An administrator may: it was the right that was missing, not the object."""
     api = cluster.api
     assert api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/one")["data"]
-    assert api.merge("/api/v1/nodes/n1", {"metadata": {"labels": {"a": "b"}}})["metadata"]["labels"]["a"] == "b"
-    assert api.merge(f"{PODS}/ours", {"metadata": {"labels": {"a": "b"}}})["metadata"]["labels"]["a"] == "b"
+    assert (
+        api.merge("/api/v1/nodes/n1", {"metadata": {"labels": {"a": "b"}}})["metadata"]["labels"][
+            "a"
+        ]
+        == "b"
+    )
+    assert (
+        api.merge(f"{PODS}/ours", {"metadata": {"labels": {"a": "b"}}})["metadata"]["labels"]["a"]
+        == "b"
+    )
     assert api.get("/api/v1/namespaces/default/pods/theirs")
 
 

@@ -1,4 +1,5 @@
-"""The documentation: its commands and code run, its links resolve, and it names everything there is."""
+"""The documentation: its commands and code run, its links resolve, and it names everything there
+is."""
 
 import ast
 import importlib
@@ -16,28 +17,42 @@ import pytest
 from click.testing import CliRunner
 
 import optsched
-from optsched import files, registry
+from optsched import files
 from optsched.cli import COMMANDS, main
-from optsched.cli.policy_page import page
+from optsched.cli.parts.policy_page import page
 from optsched.engine import choose_solver, solve
+from optsched.model.plan import Decision, Status
 from optsched.objectives import TERMS, parse
-from optsched.plan import Decision, Status
+from optsched.plugins import registry
+from optsched.plugins.solver import SILENT, Report, Request
 from optsched.simulate.run import simulate
 from optsched.simulate.world import World
-from optsched.solver import SILENT, Report, Request
 from optsched.traces import FORMATS
 from optsched.verify import verify
 from tests.data import DATA
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = (
-    "README.md", "CHANGELOG.md", "docs/concepts.md", "docs/formats.md", "docs/mathematics.md", "docs/studies.md",
-    "docs/live.md", "docs/jobs.md", "docs/profiling.md", "docs/kubernetes.md", "docs/kueue.md", "docs/ray.md",
+    "README.md",
+    "CHANGELOG.md",
+    "docs/concepts.md",
+    "docs/formats.md",
+    "docs/mathematics.md",
+    "docs/studies.md",
+    "docs/live.md",
+    "docs/jobs.md",
+    "docs/profiling.md",
+    "docs/kubernetes.md",
+    "docs/kueue.md",
+    "docs/ray.md",
     "docs/slurm.md",
-    "solvers/README.md", "instances/README.md", "instances/examples/README.md",
+    "solvers/README.md",
+    "instances/README.md",
+    "instances/examples/README.md",
 )
 SHORT_LIMIT = "2s"
-"""What `--time-limit` is replaced by: the commands must work, how good their plans are is tested elsewhere."""
+"""What `--time-limit` is replaced by: the commands must work, how good their plans are is tested
+elsewhere."""
 
 
 def text_of(page: str) -> str:
@@ -82,10 +97,15 @@ def command_of(name: str) -> click.Command:
 
 def options_of(command: click.Command) -> set[str]:
     shared = {"-h", "--help"}
-    return shared | {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    return shared | {
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
 
 
-# ------------------------------------------------------------------------------------------------ commands
+# ------------------------------------------------------------------------------------------------
+# commands
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -99,7 +119,9 @@ def test_commands_and_their_options_exist(page: str) -> None:
                 if program != "optsched":
                     continue
                 known = options_of(command_of(words[0]))
-                words = words[: words.index("--")] if "--" in words else words  # what comes after is another program
+                words = (
+                    words[: words.index("--")] if "--" in words else words
+                )  # what comes after is another program
                 given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
                 assert given <= known, f"{page}: optsched {words[0]} has no {given - known}"
 
@@ -111,8 +133,14 @@ ADAPTERS = ("docs/kubernetes.md", "docs/ray.md", "docs/slurm.md")
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ADAPTERS])
 def test_options_named_in_the_text_exist(page: str) -> None:
     known = set().union(*(options_of(command_of(name)) for name in COMMANDS))
-    spoken = re.sub(r"^```.*?^```$|`(?:python|ray start|pytest) [^`\n]+`", "", text_of(page), flags=re.M | re.S)
-    named = {option for code in re.findall(r"`([^`\n]+)`", spoken) for option in re.findall(r"(?<!\S)--[a-z-]+", code)}
+    spoken = re.sub(
+        r"^```.*?^```$|`(?:python|ray start|pytest) [^`\n]+`", "", text_of(page), flags=re.M | re.S
+    )
+    named = {
+        option
+        for code in re.findall(r"`([^`\n]+)`", spoken)
+        for option in re.findall(r"(?<!\S)--[a-z-]+", code)
+    }
     assert named <= known, f"{page}: no command has {named - known}"
 
 
@@ -160,11 +188,15 @@ def test_the_tour_of_the_readme_runs_and_prints_what_it_says(
             line = line.rstrip().replace("/data/", f"{DATA}/")
             varies = r"  [a-z]+ {4,}|  proved|  solver" if "--time-limit" in block else "  solver"
             assert re.match(varies, line) or line in printed, f"not printed by\n{block}: {line}"
-    assert {"plan.json", "plan.html", "fifty.json", "fifty.svg"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"plan.json", "plan.html", "fifty.json", "fifty.svg"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
 
 
 def test_the_fault_messages_of_the_readme_are_those_of_optsched(tmp_path: Path) -> None:
-    stated = section("README.md", "### When the input is wrong").split("```text\n")[1].split("```")[0]
+    stated = (
+        section("README.md", "### When the input is wrong").split("```text\n")[1].split("```")[0]
+    )
     path = tmp_path / "bad.json"
     path.write_text(
         '{"format": "optsched/1",'
@@ -177,7 +209,8 @@ def test_the_fault_messages_of_the_readme_are_those_of_optsched(tmp_path: Path) 
     assert result.output.replace(str(path), "bad.json") == stated
 
 
-# ------------------------------------------------------------------------------------------------ code
+# ------------------------------------------------------------------------------------------------
+# code
 
 
 def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,10 +230,14 @@ def random_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_solver_of_thirty_lines_plans(random_restarts: Any) -> None:
-    instance = files.read_instance(REPOSITORY / "instances" / "examples" / "gang-fragmentation.json")
+    instance = files.read_instance(
+        REPOSITORY / "instances" / "examples" / "gang-fragmentation.json"
+    )
     goal = parse("wct")
     plans: list[Any] = []
-    said = Report(plan=plans.append, bound=SILENT.bound, infeasible=SILENT.infeasible, note=SILENT.note)
+    said = Report(
+        plan=plans.append, bound=SILENT.bound, infeasible=SILENT.infeasible, note=SILENT.note
+    )
     random_restarts.SOLVER.solve(Request(instance=instance, objective=goal, time_limit_s=60), said)
     found = [verify(instance, plan, goal).values for plan in plans]
     assert found[-1] == (300.0,)
@@ -221,15 +258,20 @@ def test_the_solver_of_thirty_lines_runs_in_the_engine(
 def test_the_policy_of_ten_lines_decides() -> None:
     names: dict[str, Any] = {}
     exec(compile(blocks("solvers/README.md", "python")[2], "solvers/README.md", "exec"), names)
-    instance = files.read_instance(REPOSITORY / "instances" / "examples" / "gang-fragmentation.json")
+    instance = files.read_instance(
+        REPOSITORY / "instances" / "examples" / "gang-fragmentation.json"
+    )
     plan = simulate(instance, names["LargestGangFirst"]())
     assert verify(instance, plan, parse("wct")).ok
-    assert {entry.id: entry.segments[0].placement[0].node for entry in plan.jobs}["gang"] == "node-0"
+    assert {entry.id: entry.segments[0].placement[0].node for entry in plan.jobs}[
+        "gang"
+    ] == "node-0"
 
 
 def test_the_entry_points_of_the_solver_guide_match_its_code(random_restarts: Any) -> None:
     solvers, policies = (
-        tomllib.loads(block)["project"]["entry-points"] for block in blocks("solvers/README.md", "toml")
+        tomllib.loads(block)["project"]["entry-points"]
+        for block in blocks("solvers/README.md", "toml")
     )
     assert solvers == {"optsched.solvers": {random_restarts.SOLVER.name: "random_restarts:SOLVER"}}
     assert policies == {"optsched.policies": {"largest-gang": "my_policies:LargestGangFirst"}}
@@ -263,11 +305,13 @@ def test_the_instance_of_the_formats_page_is_sound() -> None:
     assert solve(instance, time_limit_s=10, solver="wspt").plan is not None
 
 
-# ------------------------------------------------------------------------------------------------ completeness
+# ------------------------------------------------------------------------------------------------
+# completeness
 
 
 def rules_of_the_verifier() -> set[str]:
-    """The first argument of every `Violation`, and the rule of every `_overfull`, which makes one of its own."""
+    """The first argument of every `Violation`, and the rule of every `_overfull`, which makes one
+    of its own."""
     found, dynamic = set(), 0
     for path in (REPOSITORY / "optsched" / "verify").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -289,11 +333,16 @@ def rules_of_the_verifier() -> set[str]:
 
 
 def test_every_rule_of_the_verifier_is_explained() -> None:
-    assert set(first_column(section("docs/concepts.md", "## Rules of the verifier"))) == rules_of_the_verifier()
+    assert (
+        set(first_column(section("docs/concepts.md", "## Rules of the verifier")))
+        == rules_of_the_verifier()
+    )
 
 
 def test_every_objective_is_explained_with_its_unit() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| .* \| (.*?) ?\|$", section("docs/concepts.md", "## Objectives"), re.M)
+    rows = re.findall(
+        r"^\| `(\w+)` \| .* \| (.*?) ?\|$", section("docs/concepts.md", "## Objectives"), re.M
+    )
     explained = dict(rows)
     assert list(explained) == list(TERMS)
     assert all(explained[term.name] == term.unit for term in TERMS.values() if term.unit)
@@ -301,7 +350,9 @@ def test_every_objective_is_explained_with_its_unit() -> None:
 
 def test_every_status_and_decision_is_explained() -> None:
     assert set(first_column(section("docs/concepts.md", "## Status"))) == set(get_args(Status))
-    assert set(first_column(section("docs/concepts.md", "### Decisions"))) == set(get_args(Decision))
+    assert set(first_column(section("docs/concepts.md", "### Decisions"))) == set(
+        get_args(Decision)
+    )
 
 
 @pytest.mark.parametrize("kind", ["instance", "plan"])
@@ -309,35 +360,51 @@ def test_every_field_of_the_files_is_explained(kind: Any) -> None:
     schema = files.schema(kind)
     part = section("docs/formats.md", "## Instance file" if kind == "instance" else "## Plan file")
     if kind == "plan":
-        part += section("docs/formats.md", "## Instance file")  # modes and placements are explained there
+        part += section(
+            "docs/formats.md", "## Instance file"
+        )  # modes and placements are explained there
     for noun, found in {"file": schema, **schema["$defs"]}.items():
         for name in found["properties"]:
-            assert re.search(rf'[`"]{name}[`"]', part), f"{name} of {noun} is not explained in docs/formats.md"
+            assert re.search(rf'[`"]{name}[`"]', part), (
+                f"{name} of {noun} is not explained in docs/formats.md"
+            )
 
 
 def test_defaults_stated_are_those_of_the_schema() -> None:
     nouns = files.schema("instance")["$defs"]
     for noun, heading, table in (
-        ("Cluster", "### `cluster`", 0), ("Node", "### `cluster`", 1), ("Tenant", "### `tenants`", 0),
-        ("Job", "### `jobs`", 0), ("Mode", "### `jobs`", 1), ("Profile", "### `profile`", 0),
-        ("Running", "### `running`", 0), ("Suspended", "### `suspended`", 0),
-        ("Failure", "### `failures`", 0), ("Outage", "### `outages`", 0),
+        ("Cluster", "### `cluster`", 0),
+        ("Node", "### `cluster`", 1),
+        ("Tenant", "### `tenants`", 0),
+        ("Job", "### `jobs`", 0),
+        ("Mode", "### `jobs`", 1),
+        ("Profile", "### `profile`", 0),
+        ("Running", "### `running`", 0),
+        ("Suspended", "### `suspended`", 0),
+        ("Failure", "### `failures`", 0),
+        ("Outage", "### `outages`", 0),
     ):
-        rows = section("docs/formats.md", heading).split("| field | type | default | meaning |\n")[1 + table]
+        rows = section("docs/formats.md", heading).split("| field | type | default | meaning |\n")[
+            1 + table
+        ]
         stated = dict(re.findall(r"^\| `(\w+)` \| .*? \| (.*?) \|", rows.split("\n\n")[0], re.M))
         assert list(stated) == list(nouns[noun]["properties"])
         for name, field in nouns[noun]["properties"].items():
             default = field.get("default")
             if isinstance(default, int | float) and not isinstance(default, bool):
                 assert stated[name] == f"{default:g}", f"{noun}.{name}"
-            assert (name in nouns[noun].get("required", [])) == (stated[name] == "required"), f"{noun}.{name}"
+            assert (name in nouns[noun].get("required", [])) == (stated[name] == "required"), (
+                f"{noun}.{name}"
+            )
 
 
 def test_every_solver_policy_and_format_is_listed() -> None:
     table = first_column(section("README.md", "## Solvers and policies"))
     assert set(registry.names("solvers")) <= set(table)
     assert set(table) <= {"auto", *registry.names("solvers"), *registry.names("policies")}
-    assert {*re.findall(r"^### `(\w+)`", section("docs/formats.md", "## Import"), re.M)} == set(FORMATS)
+    assert {*re.findall(r"^### `(\w+)`", section("docs/formats.md", "## Import"), re.M)} == set(
+        FORMATS
+    )
     for name in registry.names("solvers"):
         assert f"`{name}`" in text_of("CHANGELOG.md"), name
 
@@ -351,12 +418,14 @@ def test_sizes_stated_for_auto_are_those_of_the_engine() -> None:
     for count, chosen in ((2000, True), (2001, False)):
         jobs = ", ".join(str(job | {"id": f"j{i}"}).replace("'", '"') for i in range(count))
         instance = files.load_instance(
-            f'{{"format": "optsched/1", "cluster": {{"nodes": [{{"name": "n", "gpus": 1}}]}}, "jobs": [{jobs}]}}'
+            f'{{"format": "optsched/1", "cluster": {{"nodes": [{{"name": "n", "gpus": 1}}]}}, '
+            f'"jobs": [{jobs}]}}'
         )
         assert (choose_solver(instance, parse("wct"))[0] is not None) == chosen
 
 
-# ------------------------------------------------------------------------------------------------ links
+# ------------------------------------------------------------------------------------------------
+# links
 
 
 def anchors(page: Path) -> set[str]:
@@ -383,7 +452,9 @@ def test_paths_of_the_layout_exist() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_paths_named_in_the_text_exist(page: str) -> None:
     spoken = re.sub(r"^```.*?^```$|`python [^`\n]+`", "", text_of(page), flags=re.M | re.S)
-    for name in re.findall(r"`((?:optsched|solvers|instances|benchmarks|tests|docs)/[\w./-]+)`", spoken):
+    for name in re.findall(
+        r"`((?:optsched|solvers|instances|benchmarks|tests|docs)/[\w./-]+)`", spoken
+    ):
         assert (REPOSITORY / name).exists(), f"{page}: {name}"
 
 

@@ -1,4 +1,5 @@
-"""Published optima through our own format: PSPLIB j30 (single mode) and j10 (multi-mode), solved and proved."""
+"""Published optima through our own format: PSPLIB j30 (single mode) and j10 (multi-mode), solved
+and proved."""
 
 import csv
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 
 from optsched.engine import solve
 from optsched.files import dump_instance, load_instance
-from optsched.traces import psplib
+from optsched.traces.readers import psplib
 from tests.data import DATA, needs_data
 
 SINGLE = DATA / "known-optima" / "psplib-j30"
@@ -21,17 +22,26 @@ def published() -> list[tuple[Path, float]]:
     found: list[tuple[Path, float]] = []
     if SINGLE.is_dir():
         with (SINGLE / "optimum" / "optimum.csv").open() as rows:
-            found += [(SINGLE / row["problem"], float(row["optimum"])) for row in csv.DictReader(rows)]
+            found += [
+                (SINGLE / row["problem"], float(row["optimum"])) for row in csv.DictReader(rows)
+            ]
     if MULTI.is_dir():
         with (MULTI / "optimum.csv").open() as rows:
-            found += [(MULTI / f"{row['instance']}.mm", float(row["objective"])) for row in csv.DictReader(rows)]
+            found += [
+                (MULTI / f"{row['instance']}.mm", float(row["objective"]))
+                for row in csv.DictReader(rows)
+            ]
     return found
 
 
 def assert_proved(path: Path, optimum: float) -> None:
     instance = load_instance(dump_instance(psplib.read(path).instance), path.name)
-    solution = solve(instance, "makespan", solver="cpsat", time_limit_s=LIMIT_S, isolate=False, checked=True)
-    assert solution.status == "optimal", f"{path.name}: {solution.value} with bound {solution.bound}"
+    solution = solve(
+        instance, "makespan", solver="cpsat", time_limit_s=LIMIT_S, isolate=False, checked=True
+    )
+    assert solution.status == "optimal", (
+        f"{path.name}: {solution.value} with bound {solution.bound}"
+    )
     assert solution.value == pytest.approx(optimum)
     assert solution.bound == pytest.approx(optimum)
 

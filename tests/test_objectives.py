@@ -21,33 +21,68 @@ from optsched.objectives import (
 )
 from optsched.verify import verify
 
-CLUSTER = Cluster(nodes=(
-    Node(name="a", gpus=4, gpu_type="a100", gpu_price_per_h=3.6), Node(name="v", gpus=4, gpu_type="v100",
-                                                                       gpu_price_per_h=1.8),
-    Node(name="w", gpus=4, gpu_type="v100", gpu_price_per_h=0.9),
-))
-BOTH = Profile(rate={"a100": 1.0, "v100": 0.5}, power_w={"a100": 400.0, "v100": 300.0}, startup_s=10.0)
+CLUSTER = Cluster(
+    nodes=(
+        Node(name="a", gpus=4, gpu_type="a100", gpu_price_per_h=3.6),
+        Node(name="v", gpus=4, gpu_type="v100", gpu_price_per_h=1.8),
+        Node(name="w", gpus=4, gpu_type="v100", gpu_price_per_h=0.9),
+    )
+)
+BOTH = Profile(
+    rate={"a100": 1.0, "v100": 0.5}, power_w={"a100": 400.0, "v100": 300.0}, startup_s=10.0
+)
 JOBS = (
-    Job(id="x", gpus=4, duration_s=100.0, submit_s=1000.0, weight=2.0, deadline_s=1100.0, profile=BOTH),
-    Job(id="y", gpus=2, duration_s=100.0, submit_s=900.0, weight=1.0, deadline_s=1300.0, profile=BOTH),
-    Job(id="z", gpus=1, duration_s=50.0, submit_s=1040.0, weight=3.0, profile=Profile(rate={"a100": 1.0})),
+    Job(
+        id="x",
+        gpus=4,
+        duration_s=100.0,
+        submit_s=1000.0,
+        weight=2.0,
+        deadline_s=1100.0,
+        profile=BOTH,
+    ),
+    Job(
+        id="y",
+        gpus=2,
+        duration_s=100.0,
+        submit_s=900.0,
+        weight=1.0,
+        deadline_s=1300.0,
+        profile=BOTH,
+    ),
+    Job(
+        id="z",
+        gpus=1,
+        duration_s=50.0,
+        submit_s=1040.0,
+        weight=3.0,
+        profile=Profile(rate={"a100": 1.0}),
+    ),
     Job(id="c", gpus=0, cpus=2, duration_s=30.0, submit_s=1000.0, weight=0.0),
 )
 
 
-def one(job: str, decision: str, start_s: float, end_s: float, node: str, gpus: int, cpus: int = 0) -> JobPlan:
-    segment = Segment(start_s=start_s, end_s=end_s, mode=Mode(gpus=gpus, cpus=cpus),
-                      placement=(Slot(node=node, gpus=gpus, cpus=cpus),))
+def one(
+    job: str, decision: str, start_s: float, end_s: float, node: str, gpus: int, cpus: int = 0
+) -> JobPlan:
+    segment = Segment(
+        start_s=start_s,
+        end_s=end_s,
+        mode=Mode(gpus=gpus, cpus=cpus),
+        placement=(Slot(node=node, gpus=gpus, cpus=cpus),),
+    )
     return JobPlan(id=job, decision=decision, segments=(segment,))  # type: ignore[arg-type]
 
 
 INSTANCE = Instance(now_s=1000.0, cluster=CLUSTER, jobs=JOBS)
-PLAN = Plan(jobs=(
-    one("x", "start", 1000, 1110, "a", 4),   # 110 s after its submission, 10 s late
-    one("y", "start", 1000, 1210, "w", 2),   # 310 s after its submission, in time
-    one("z", "wait", 1110, 1160, "a", 1),    # 120 s after its submission
-    one("c", "start", 1000, 1030, "v", 0, 2),  # 30 s after its submission
-))
+PLAN = Plan(
+    jobs=(
+        one("x", "start", 1000, 1110, "a", 4),  # 110 s after its submission, 10 s late
+        one("y", "start", 1000, 1210, "w", 2),  # 310 s after its submission, in time
+        one("z", "wait", 1110, 1160, "a", 1),  # 120 s after its submission
+        one("c", "start", 1000, 1030, "v", 0, 2),  # 30 s after its submission
+    )
+)
 
 
 def value(text: str, instance: Instance = INSTANCE, plan: Plan = PLAN) -> float:
@@ -60,26 +95,29 @@ def test_the_plan_is_valid() -> None:
     assert verify(INSTANCE, PLAN, parse("wct")).ok
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("wct", 2 * 110 + 1 * 310 + 3 * 120 + 0 * 30),
-    ("makespan", 210),
-    ("tardiness", 2 * 10),
-    ("deadline", 2),
-    ("lateness", 10),
-    ("tail", 310),
-    ("tail:0.75", 120),
-    ("tail:0.5", 110),
-    ("tail:0.25", 30),
-    ("tail:0.01", 30),
-    ("tail:1", 310),
-    # 12 GPUs for 4 jobs: a share of 3. x: 100 s, by 4/3; y and z alone; c has no GPU
-    ("ftf", max(110 / (100 * 4 / 3), 310 / 100, 120 / 50, 30 / 30)),
-    ("maxmin", -100 / 310),
-    ("throughput", -(2 * 100 / 110 + 1 * 100 / 310 + 3 * 50 / 120)),
-    # x: 4 x 400 W for 110 s, y: 2 x 300 W for 210 s; z and c were not measured
-    ("energy", (4 * 400 * 110 + 2 * 300 * 210) / 3.6e6),
-    ("cost", (4 * 3.6 * 110 + 2 * 0.9 * 210 + 1 * 3.6 * 50) / 3600),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("wct", 2 * 110 + 1 * 310 + 3 * 120 + 0 * 30),
+        ("makespan", 210),
+        ("tardiness", 2 * 10),
+        ("deadline", 2),
+        ("lateness", 10),
+        ("tail", 310),
+        ("tail:0.75", 120),
+        ("tail:0.5", 110),
+        ("tail:0.25", 30),
+        ("tail:0.01", 30),
+        ("tail:1", 310),
+        # 12 GPUs for 4 jobs: a share of 3. x: 100 s, by 4/3; y and z alone; c has no GPU
+        ("ftf", max(110 / (100 * 4 / 3), 310 / 100, 120 / 50, 30 / 30)),
+        ("maxmin", -100 / 310),
+        ("throughput", -(2 * 100 / 110 + 1 * 100 / 310 + 3 * 50 / 120)),
+        # x: 4 x 400 W for 110 s, y: 2 x 300 W for 210 s; z and c were not measured
+        ("energy", (4 * 400 * 110 + 2 * 300 * 210) / 3.6e6),
+        ("cost", (4 * 3.6 * 110 + 2 * 0.9 * 210 + 1 * 3.6 * 50) / 3600),
+    ],
+)
 def test_value(name: str, expected: float) -> None:
     assert value(name) == pytest.approx(expected, rel=1e-12)
 
@@ -93,7 +131,10 @@ def test_sums_and_sequences() -> None:
     assert value("0.5*wct+2*makespan") == pytest.approx(0.5 * 890 + 2 * 210)
     assert values(parse("deadline,wct"), INSTANCE, PLAN) == (2.0, 890.0)
     assert values(parse("tardiness + makespan , tail:0.5 , cost"), INSTANCE, PLAN) == (
-        230.0, 110.0, pytest.approx(value("cost")))
+        230.0,
+        110.0,
+        pytest.approx(value("cost")),
+    )
 
 
 def test_jobs_without_a_deadline_do_not_count() -> None:
@@ -121,7 +162,9 @@ def test_an_empty_plan_costs_nothing() -> None:
 
 def test_the_fastest_and_the_isolated_run_time() -> None:
     assert [fastest_s(INSTANCE, job) for job in JOBS] == [100.0, 100.0, 50.0, 30.0]
-    assert [isolated_s(INSTANCE, job) for job in JOBS] == pytest.approx([400 / 3, 100.0, 50.0, 30.0])
+    assert [isolated_s(INSTANCE, job) for job in JOBS] == pytest.approx(
+        [400 / 3, 100.0, 50.0, 30.0]
+    )
     with pytest.raises(InputError, match="job big fits nowhere"):
         fastest_s(INSTANCE, Job(id="big", gpus=99, duration_s=1.0))
 
@@ -132,24 +175,50 @@ def test_coefficients_give_the_same_value_as_the_plan() -> None:
         if term.over == "segments":
             continue
         costs = [job_cost(term, INSTANCE, INSTANCE.job[entry.id]) for entry in PLAN.jobs]
-        parts = [cost.at(entry.completion_s) for cost, entry in zip(costs, PLAN.jobs, strict=True) if cost]
+        parts = [
+            cost.at(entry.completion_s)
+            for cost, entry in zip(costs, PLAN.jobs, strict=True)
+            if cost
+        ]
         assert combine(term, parts) == pytest.approx(value(name)), name
 
 
-@pytest.mark.parametrize(("text", "jobs", "rank"), [
-    ("tail", 100, 99), ("tail", 101, 100), ("tail", 1, 1), ("tail:0.5", 4, 2), ("tail:0.5", 5, 3), ("tail:0.9", 10, 9),
-    ("tail:0.1", 10, 1), ("tail:1", 7, 7), ("tail:0.001", 7, 1), ("tail:0.7", 10, 7), ("tail:0.29", 100, 29),
-])
-def test_the_quantile_is_the_smallest_value_that_enough_jobs_do_not_exceed(text: str, jobs: int, rank: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "jobs", "rank"),
+    [
+        ("tail", 100, 99),
+        ("tail", 101, 100),
+        ("tail", 1, 1),
+        ("tail:0.5", 4, 2),
+        ("tail:0.5", 5, 3),
+        ("tail:0.9", 10, 9),
+        ("tail:0.1", 10, 1),
+        ("tail:1", 7, 7),
+        ("tail:0.001", 7, 1),
+        ("tail:0.7", 10, 7),
+        ("tail:0.29", 100, 29),
+    ],
+)
+def test_the_quantile_is_the_smallest_value_that_enough_jobs_do_not_exceed(
+    text: str, jobs: int, rank: int
+) -> None:
     term = parse(text).levels[0][0][1]
     assert quantile_rank(term, jobs) == rank
     assert combine(term, [float(n) for n in range(jobs, 0, -1)]) == rank
 
 
-@pytest.mark.parametrize("text", [
-    "wct", "deadline,wct", "0.7*makespan+0.3*tail:0.9", "tail:0.5", "2*energy,cost,throughput+maxmin+ftf",
-    "0.001*wct+1000000*lateness", "1234567.5*wct",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wct",
+        "deadline,wct",
+        "0.7*makespan+0.3*tail:0.9",
+        "tail:0.5",
+        "2*energy,cost,throughput+maxmin+ftf",
+        "0.001*wct+1000000*lateness",
+        "1234567.5*wct",
+    ],
+)
 def test_names_come_back(text: str) -> None:
     assert parse(text).name == text
 
@@ -158,24 +227,50 @@ def test_weights_may_have_an_exponent() -> None:
     assert parse("1e+06*lateness+1e-3*wct,1E2*cost").name == "1000000*lateness+0.001*wct,100*cost"
 
 
-@given(st.lists(st.lists(st.tuples(st.floats(1e-9, 1e9), st.sampled_from(sorted(TERMS)), st.floats(0.001, 1)),
-                         min_size=1, max_size=3), min_size=1, max_size=3))
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.floats(1e-9, 1e9), st.sampled_from(sorted(TERMS)), st.floats(0.001, 1)),
+            min_size=1,
+            max_size=3,
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
 def test_any_name_means_what_was_meant(levels: list[list[tuple[float, str, float]]]) -> None:
-    text = ",".join("+".join(f"{w!r}*{name}" + (f":{q:.6f}" if name == "tail" else "") for w, name, q in level)
-                    for level in levels)
+    text = ",".join(
+        "+".join(f"{w!r}*{name}" + (f":{q:.6f}" if name == "tail" else "") for w, name, q in level)
+        for level in levels
+    )
     objective = parse(text)
     assert parse(objective.name) == objective
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("", "objective '' is unknown"), ("wct,", "''"),
-    ("wtc", "'wtc' is unknown (perhaps wct); choose from wct, makespan"),
-    ("wct++makespan", "''"), ("0*wct", "weight must be positive"), ("-1*wct", "weight must be positive"),
-    ("1e999*wct", "weight must be positive"), ("1.2.3*wct", "must be numbers"), ("wct:0.5", "only tail"),
-    ("tail:0", "above 0 and at most 1"), ("tail:1.5", "above 0 and at most 1"), ("tail:.", "must be numbers"),
-    ("wct makespan", "unknown"), ("wct;makespan", "unknown"), ("nan*wct", "unknown"), ("WCT", "unknown"),
-    ("2 wct", "unknown"), ("e*wct", "must be numbers"), ("tail:1e-3", "unknown"),
-])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "objective '' is unknown"),
+        ("wct,", "''"),
+        ("wtc", "'wtc' is unknown (perhaps wct); choose from wct, makespan"),
+        ("wct++makespan", "''"),
+        ("0*wct", "weight must be positive"),
+        ("-1*wct", "weight must be positive"),
+        ("1e999*wct", "weight must be positive"),
+        ("1.2.3*wct", "must be numbers"),
+        ("wct:0.5", "only tail"),
+        ("tail:0", "above 0 and at most 1"),
+        ("tail:1.5", "above 0 and at most 1"),
+        ("tail:.", "must be numbers"),
+        ("wct makespan", "unknown"),
+        ("wct;makespan", "unknown"),
+        ("nan*wct", "unknown"),
+        ("WCT", "unknown"),
+        ("2 wct", "unknown"),
+        ("e*wct", "must be numbers"),
+        ("tail:1e-3", "unknown"),
+    ],
+)
 def test_a_wrong_name_is_explained(text: str, says: str) -> None:
     with pytest.raises(InputError) as error:
         parse(text)

@@ -1,4 +1,5 @@
-"""`instances/preempt-or-continue/`: files, optima and README agree, and both methods still certify what is stored."""
+"""`instances/preempt-or-continue/`: files, optima and README agree, and both methods still certify
+what is stored."""
 
 import json
 import math
@@ -16,7 +17,11 @@ from optsched.files import dump_instance, instance_hash, load_instance
 REPOSITORY = Path(__file__).parent.parent
 NAMES = benchmark.names()
 STORED = benchmark.stored()
-SLOW = {name for name in NAMES if len(STORED[name]["preempting"]) > 8 or name.startswith(("mix", "queue-0"))}
+SLOW = {
+    name
+    for name in NAMES
+    if len(STORED[name]["preempting"]) > 8 or name.startswith(("mix", "queue-0"))
+}
 """Those that take longer than a moment by search or by cpsat."""
 QUICK = [name for name in NAMES if name not in SLOW]
 
@@ -32,8 +37,12 @@ def test_the_set_is_what_it_says_it_is() -> None:
         text = (benchmark.SET / f"{name}.json").read_text()
         assert dump_instance(load_instance(text, name)) == text
         assert instance_hash(instance) == STORED[name]["hash"]
-        seconds = [value for job in json.loads(text)["jobs"] for key, value in {**job, **job.get("profile", {})}.items()
-                   if key.endswith("_s")]
+        seconds = [
+            value
+            for job in json.loads(text)["jobs"]
+            for key, value in {**job, **job.get("profile", {})}.items()
+            if key.endswith("_s")
+        ]
         assert all(isinstance(value, int) for value in seconds)
 
 
@@ -45,7 +54,10 @@ def test_generator_makes_the_same_bytes() -> None:
 
 def test_readme_has_every_instance_with_its_optimum() -> None:
     page = (benchmark.SET / "README.md").read_text()
-    rows = {row.split(" | ")[0].strip("| "): row for row in re.findall(r"^\| [a-z-]+-\d\d .*$", page, re.M)}
+    rows = {
+        row.split(" | ")[0].strip("| "): row
+        for row in re.findall(r"^\| [a-z-]+-\d\d .*$", page, re.M)
+    }
     assert list(rows) == NAMES
     for name, row in rows.items():
         idea = row.split(" | ")[3]
@@ -93,7 +105,9 @@ def test_policies_are_judged(capsys: pytest.CaptureFixture[str]) -> None:
     benchmark.judge("fifo", ["pair"], 1.0)
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert summary["planned"] == 8
-    assert summary["optimal_first_decisions"] == 3  # it never preempts: right in pair-01 and in the two ties
+    assert (
+        summary["optimal_first_decisions"] == 3
+    )  # it never preempts: right in pair-01 and in the two ties
 
 
 def test_a_wrong_optimum_is_found() -> None:

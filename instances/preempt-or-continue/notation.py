@@ -3,37 +3,62 @@
 from collections.abc import Sequence
 from typing import Any
 
-from optsched.cluster import Cluster, Node, Tenant
-from optsched.instance import Instance, Running, Slot, Suspended
-from optsched.job import Elastic, Job, Mode
-from optsched.profile import Profile
+from optsched.model.cluster import Cluster, Node, Tenant
+from optsched.model.instance import Instance, Running, Slot, Suspended
+from optsched.model.job import Elastic, Job, Mode
+from optsched.model.profile import Profile
 
 COST = Profile(checkpoint_s=20, startup_s=10, restore_s=30)
-"""Saving takes 20 s, a start 10 s, a restore 30 s on top: the swap rule's threshold is 2 x 20 + 10 + 40 = 90 s."""
+"""Saving takes 20 s, a start 10 s, a restore 30 s on top: the swap rule's threshold is 2 x 20 + 10
++ 40 = 90 s."""
 
 Entry = tuple[Job, Running | Suspended | None]
 
 
 def gpus(
-    *counts: int, types: Sequence[str | None] = (), racks: Sequence[str | None] = (), cpus: int | None = None
+    *counts: int,
+    types: Sequence[str | None] = (),
+    racks: Sequence[str | None] = (),
+    cpus: int | None = None,
 ) -> Cluster:
     """One node `n0`, `n1`, ... for each number of GPUs."""
-    return Cluster(nodes=tuple(
-        Node(name=f"n{k}", gpus=count, gpu_type=types[k] if types else None, rack=racks[k] if racks else None,
-             cpus=cpus)
-        for k, count in enumerate(counts)
-    ))
+    return Cluster(
+        nodes=tuple(
+            Node(
+                name=f"n{k}",
+                gpus=count,
+                gpu_type=types[k] if types else None,
+                rack=racks[k] if racks else None,
+                cpus=cpus,
+            )
+            for k, count in enumerate(counts)
+        )
+    )
 
 
 def job(
-    name: str, work: int, count: int | Elastic = 1, *, left: int | None = None, on: dict[str, int] | None = None,
-    suspended: int | None = None, beside: str | None = None, level: int = 0, started: int = -500, setup: int = 0,
-    last_checkpoint: int | None = None, preemptions: int = 0, submit: int = 0, profile: Profile = COST, **fields: Any,
+    name: str,
+    work: int,
+    count: int | Elastic = 1,
+    *,
+    left: int | None = None,
+    on: dict[str, int] | None = None,
+    suspended: int | None = None,
+    beside: str | None = None,
+    level: int = 0,
+    started: int = -500,
+    setup: int = 0,
+    last_checkpoint: int | None = None,
+    preemptions: int = 0,
+    submit: int = 0,
+    profile: Profile = COST,
+    **fields: Any,
 ) -> Entry:
     """A job of `work` seconds on `count` GPUs.
 
-    With `left` it runs now, on `on` (all of it on n0 by default) with `level` cores per GPU, `beside` another job on
-    the same GPUs; with `suspended` it has so much left and waits; else it waits from `submit` on.
+    With `left` it runs now, on `on` (all of it on n0 by default) with `level` cores per GPU,
+    `beside` another job on the same GPUs; with `suspended` it has so much left and waits; else it
+    waits from `submit` on.
     """
     if left is not None or suspended is not None:
         submit = -1000
@@ -46,27 +71,49 @@ def job(
         assert isinstance(count, int)
         on = {"n0": count}
     return own, Running(
-        job=name, started_s=started, remaining_s=left, setup_s=setup, last_checkpoint_s=last_checkpoint,
-        preemptions=preemptions, mode=Mode(gpus=sum(on.values()), cpus_per_gpu=level, share_with=beside,
-                                           resources=own.resources),
+        job=name,
+        started_s=started,
+        remaining_s=left,
+        setup_s=setup,
+        last_checkpoint_s=last_checkpoint,
+        preemptions=preemptions,
+        mode=Mode(
+            gpus=sum(on.values()), cpus_per_gpu=level, share_with=beside, resources=own.resources
+        ),
         placement=tuple(Slot(node=node, gpus=held, cpus=held * level) for node, held in on.items()),
     )
 
 
 def instance(cluster: Cluster, *entries: Entry, tenants: tuple[Tenant, ...] = ()) -> Instance:
-    """Jobs on a cluster, as they are at 0 s; a running job's mode names the GPU type of its node."""
+    """Jobs on a cluster, as they are at 0 s; a running job's mode names the GPU type of its
+    node."""
     running = []
     for _, held in entries:
         if isinstance(held, Running):
             mode = held.mode
-            typed = Mode(gpu_type=cluster.node[held.placement[0].node].gpu_type, gpus=mode.gpus,
-                         cpus_per_gpu=mode.cpus_per_gpu, share_with=mode.share_with, resources=mode.resources)
-            running.append(Running(
-                job=held.job, mode=typed, placement=held.placement, started_s=held.started_s,
-                remaining_s=held.remaining_s, setup_s=held.setup_s, last_checkpoint_s=held.last_checkpoint_s,
-                preemptions=held.preemptions,
-            ))
+            typed = Mode(
+                gpu_type=cluster.node[held.placement[0].node].gpu_type,
+                gpus=mode.gpus,
+                cpus_per_gpu=mode.cpus_per_gpu,
+                share_with=mode.share_with,
+                resources=mode.resources,
+            )
+            running.append(
+                Running(
+                    job=held.job,
+                    mode=typed,
+                    placement=held.placement,
+                    started_s=held.started_s,
+                    remaining_s=held.remaining_s,
+                    setup_s=held.setup_s,
+                    last_checkpoint_s=held.last_checkpoint_s,
+                    preemptions=held.preemptions,
+                )
+            )
     return Instance(
-        cluster=cluster, tenants=tenants, jobs=tuple(own for own, _ in entries), running=tuple(running),
+        cluster=cluster,
+        tenants=tenants,
+        jobs=tuple(own for own, _ in entries),
+        running=tuple(running),
         suspended=tuple(held for _, held in entries if isinstance(held, Suspended)),
     )

@@ -1,8 +1,8 @@
 """Lower bounds that need no solver run: arithmetic on arrays, O(n log n) for n jobs.
 
-Each holds for every plan that the verifier accepts, up to its tolerance of rounding, with any number of
-preemptions, migrations and resizings; those with `preemptive` false hold for the plan class
-only. What they relax: node boundaries, and all but one resource at a time.
+Each holds for every plan that the verifier accepts, up to its tolerance of rounding, with any
+number of preemptions, migrations and resizings; those with `preemptive` false hold for the plan
+class only. What they relax: node boundaries, and all but one resource at a time.
 
 GPUs that two jobs share are held once. A job that may share its GPUs therefore counts half on them.
 """
@@ -11,21 +11,22 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..instance import Instance
+from ..model.instance import Instance
 from ..objectives import Objective, Term
 from .terms import Outlook, look, term_bounds
 from .ways import Ways, tabulate
 
 if TYPE_CHECKING:
-    from ..certificate import Certificate
+    from .certificate import Certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """No plan has a smaller `value` in level `level` of the objective. `source` says what proves it.
+    """No plan has a smaller `value` in level `level` of the objective. `source` says what proves
+    it.
 
-    `preemptive` true: holds for any preemptive schedule. False: where a waiting job runs in one piece and a
-    running job continues or is preempted now and resumed in one piece.
+    `preemptive` true: holds for any preemptive schedule. False: where a waiting job runs in one
+    piece and a running job continues or is preempted now and resumed in one piece.
     """
 
     level: int
@@ -37,25 +38,27 @@ class Bound:
 def lower_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
     """The best bound on each level of `objective` that holds for every plan the verifier accepts.
 
-    `instance` is taken to be sound (`faults.find_faults`). Raises InputError for a job that fits nowhere.
+    `instance` is taken to be sound (`faults.find_faults`). Raises InputError for a job that fits
+    nowhere.
     """
     return _best(all_bounds(instance, objective, plan_class=False))
 
 
 def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
-    """The best bound on each level among plans of the plan class. Raises InputError as `lower_bounds`."""
+    """The best bound on each level among plans of the plan class. Raises InputError as
+    `lower_bounds`."""
     return _best(all_bounds(instance, objective))
 
 
 def priced_bound(
     instance: Instance, objective: Objective, steps: int | None = None, target: float | None = None
 ) -> "tuple[Bound, Certificate]":
-    """The bound by the prices on GPU time that so many steps of a search find, and its certificate; where
-    `lower_bounds` knows a better one, that one, which the certificate falls short of. Seconds to minutes, the same on
-    every machine.
+    """The bound by the prices on GPU time that so many steps of a search find, and its certificate;
+    where `lower_bounds` knows a better one, that one, which the certificate falls short of. Seconds
+    to minutes, the same on every machine.
 
-    `objective` is "wct", "makespan" or "ftf" alone; `target` is the value of a plan, which tells the search how far it
-    may get. Raises InputError for other objectives and as `lower_bounds`.
+    `objective` is "wct", "makespan" or "ftf" alone; `target` is the value of a plan, which tells
+    the search how far it may get. Raises InputError for other objectives and as `lower_bounds`.
     """
     from .by_prices import STEPS, concluded, counted, searching
 
@@ -111,8 +114,11 @@ def _every(instance: Instance, objective: Objective, ways: Ways) -> list[Bound]:
     ]
 
 
-def _level(instance: Instance, level: tuple[tuple[float, Term], ...], outlook: Outlook) -> dict[str, float]:
-    """Bounds on one level by source. A weighted sum of terms is at least the weighted sum of their bounds."""
+def _level(
+    instance: Instance, level: tuple[tuple[float, Term], ...], outlook: Outlook
+) -> dict[str, float]:
+    """Bounds on one level by source. A weighted sum of terms is at least the weighted sum of their
+    bounds."""
     if len(level) == 1:
         [(weight, term)] = level
         found: dict[str, float] = {}

@@ -14,18 +14,20 @@ AVERAGED = 0.7
 """How much of the direction is kept from the step before."""
 
 Evaluate = Callable[[Floats], tuple[float, Floats]]
-"""A bound at prices, and a supergradient of it there: GPU-seconds bought less those that there are."""
+"""A bound at prices, and a supergradient of it there: GPU-seconds bought less those that there
+are."""
 
 
 def ascend(
     evaluate: Evaluate, lengths: Floats, distance: float | None, target: float, prices: Floats
 ) -> Iterator[tuple[float, Floats]]:
-    """Supergradient ascent from `prices`; yields the best bound so far and its prices after each step; ends only
-    where no step leads on.
+    """Supergradient ascent from `prices`; yields the best bound so far and its prices after each
+    step; ends only where no step leads on.
 
-    Step lengths after Polyak towards the best bound plus a `distance`, if not given up to `target` (the value of a
-    plan), which is halved when progress stalls. The direction is averaged over steps (Barahona and Anbil, Mathematical
-    Programming 87, 2000); each cell moves in proportion to its own price.
+    Step lengths after Polyak towards the best bound plus a `distance`, if not given up to `target`
+    (the value of a plan), which is halved when progress stalls. The direction is averaged over
+    steps (Barahona and Anbil, Mathematical Programming 87, 2000); each cell moves in proportion to
+    its own price.
     """
     value, excess = evaluate(prices)
     best_value, best, mean = value, prices, excess
@@ -40,7 +42,9 @@ def ascend(
         norm = float((direction**2 * scale * lengths).sum())
         if norm <= 0:
             return
-        prices = np.maximum(prices + max(best_value + distance - value, 0.0) / norm * scale * direction, 0.0)
+        prices = np.maximum(
+            prices + max(best_value + distance - value, 0.0) / norm * scale * direction, 0.0
+        )
         value, excess = evaluate(prices)
         mean = AVERAGED * mean + (1 - AVERAGED) * excess
         if value > best_value:

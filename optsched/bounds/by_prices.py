@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..certificate import Certificate, TypePrices
 from ..errors import InputError
 from ..files import InstanceRef, instance_hash
-from ..instance import Instance
+from ..model.instance import Instance
 from ..objectives import Objective
 from . import Bound, lower_bounds
 from .ascent import ascend
+from .certificate import Certificate, TypePrices
 from .deadlines import Deadlines
 from .fluid import fluid, resampled
 from .market import Market, market
@@ -23,7 +23,8 @@ from .ways import Floats
 SUMS, LARGEST = ("wct",), ("makespan", "ftf")
 STEPS = 120
 INTERVALS = (24, 48, 96)
-"""The grids of the search for sums, one after the other: on a coarse one a step is cheap and goes far."""
+"""The grids of the search for sums, one after the other: on a coarse one a step is cheap and goes
+far."""
 SHARES = (0.4, 0.7, 1.0)
 """The share of all steps after which each of them is left."""
 REFINED = 0.01
@@ -35,7 +36,8 @@ SOURCE = "prices on GPU time"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where the search stands: the bound after so many steps, and its prices by GPU type and interval."""
+    """Where the search stands: the bound after so many steps, and its prices by GPU type and
+    interval."""
 
     step: int
     value: float
@@ -50,17 +52,23 @@ Stop = Callable[[int], float]
 def check_objective(objective: Objective) -> str:
     """The name of an objective that prices bound. Raises InputError for any other."""
     names = [term.name for level in objective.levels for weight, term in level if weight == 1]
-    if len(objective.levels) != 1 or len(objective.levels[0]) != 1 or names[:1] not in [[n] for n in SUMS + LARGEST]:
-        raise InputError(f"prices bound {', '.join((*SUMS, *LARGEST))}, each alone, not {objective.name}")
+    if (
+        len(objective.levels) != 1
+        or len(objective.levels[0]) != 1
+        or names[:1] not in [[n] for n in SUMS + LARGEST]
+    ):
+        raise InputError(
+            f"prices bound {', '.join((*SUMS, *LARGEST))}, each alone, not {objective.name}"
+        )
     return names[0]
 
 
 def searching(
     instance: Instance, objective: Objective, done: Stop, target: float | None = None
 ) -> Iterator[Found]:
-    """The best prices so far, after each step, until `done` says 1: for "wct" from those of a fluid schedule, on finer
-    and finer grids; `target` is the value of a plan, where one is known. Raises InputError as `check_objective` and
-    `lower_bounds`."""
+    """The best prices so far, after each step, until `done` says 1: for "wct" from those of a fluid
+    schedule, on finer and finer grids; `target` is the value of a plan, where one is known. Raises
+    InputError as `check_objective` and `lower_bounds`."""
     name = check_objective(objective)
     made = market(instance)
     if not made.buyers:
@@ -84,10 +92,14 @@ def _sum(made: Market, done: Stop, known: float, target: float | None) -> Iterat
         lengths = np.diff(grid)
         there = np.array(made.capacity)[:, None] * lengths
 
-        def evaluate(at: Floats, grid: Floats = grid, there: Floats = there) -> tuple[float, Floats]:
+        def evaluate(
+            at: Floats, grid: Floats = grid, there: Floats = there
+        ) -> tuple[float, Floats]:
             priced = Prices(made, grid.tolist(), at.tolist())
             bought = np.zeros_like(at).tolist()
-            total = made.offset + sum(priced.least(one, bought) for one in made.buyers) - priced.worth()
+            total = (
+                made.offset + sum(priced.least(one, bought) for one in made.buyers) - priced.worth()
+            )
             return total, np.array(bought).reshape(at.shape) - there
 
         distance = None if found is None else REFINED * abs(found.value)
@@ -102,7 +114,9 @@ def _sum(made: Market, done: Stop, known: float, target: float | None) -> Iterat
             return
 
 
-def _largest(instance: Instance, made: Market, name: str, done: Stop, known: float) -> Iterator[Found]:
+def _largest(
+    instance: Instance, made: Market, name: str, done: Stop, known: float
+) -> Iterator[Found]:
     deadlines = Deadlines(instance, made, name)
     due_s = deadlines.at(known)
     points = np.array([0.0, *(one.head_s for one in made.buyers), *due_s])
@@ -112,7 +126,12 @@ def _largest(instance: Instance, made: Market, name: str, done: Stop, known: flo
     search = Refutation(made, deadlines, points)
     for step, (value, prices) in enumerate(search.ascend(known)):
         grid = search.grid(value)
-        yield Found(step, value, grid, np.array(search.cells(prices, grid)).reshape(len(made.capacity), len(grid) - 1))
+        yield Found(
+            step,
+            value,
+            grid,
+            np.array(search.cells(prices, grid)).reshape(len(made.capacity), len(grid) - 1),
+        )
         if done(step) >= 1:
             return
 
@@ -128,7 +147,9 @@ def timed(time_limit_s: float) -> Stop:
     return lambda step: (time.monotonic() - started_s) / time_limit_s
 
 
-def concluded(instance: Instance, objective: Objective, found: Found | None) -> tuple[Bound, Certificate]:
+def concluded(
+    instance: Instance, objective: Objective, found: Found | None
+) -> tuple[Bound, Certificate]:
     """The result of a search, or of none, as `priced_bound` gives it. Raises InputError as that."""
     name = check_objective(objective)
     grid = [0.0, 1.0] if found is None else found.grid_s.tolist()
@@ -142,9 +163,14 @@ def concluded(instance: Instance, objective: Objective, found: Found | None) -> 
 
 
 def certified(
-    instance: Instance, name: str, grid_s: list[float], prices: list[list[float]], value: float | None
+    instance: Instance,
+    name: str,
+    grid_s: list[float],
+    prices: list[list[float]],
+    value: float | None,
 ) -> Certificate:
-    """The certificate of prices: with the bound they prove, or of a largest cost with `value`, which they refute."""
+    """The certificate of prices: with the bound they prove, or of a largest cost with `value`,
+    which they refute."""
     if not instance.jobs:
         found = 0.0
     elif name == "wct":
@@ -155,9 +181,13 @@ def certified(
         found = value if value and Prices(made, grid_s, prices).refutes(due_s) else 0.0
     types = instance.cluster.gpu_types if prices else ()
     return Certificate(
-        format="optsched-bound/1", instance=InstanceRef(name=instance.name, hash=instance_hash(instance)),
-        objective=name, value=found, grid_s=tuple(grid_s),  # type: ignore[arg-type]
+        format="optsched-bound/1",
+        instance=InstanceRef(name=instance.name, hash=instance_hash(instance)),
+        objective=name,  # type: ignore[arg-type]
+        value=found,
+        grid_s=tuple(grid_s),
         prices=tuple(
-            TypePrices(gpu_type=gpu_type, per_gpu_s=tuple(own)) for gpu_type, own in zip(types, prices, strict=True)
+            TypePrices(gpu_type=gpu_type, per_gpu_s=tuple(own))
+            for gpu_type, own in zip(types, prices, strict=True)
         ),
     )

@@ -3,27 +3,36 @@
 import math
 from graphlib import TopologicalSorter
 
-from ..instance import Instance
+from ..model.instance import Instance
 from ..objectives import TERMS, job_cost
 from .market import Market
 
 
 class Deadlines:
-    """For an objective that is the largest of job costs linear in completion: due dates in seconds after now."""
+    """For an objective that is the largest of job costs linear in completion: due dates in seconds
+    after now."""
 
     def __init__(self, instance: Instance, market: Market, name: str) -> None:
         costs = [job_cost(TERMS[name], instance, job) for job in instance.jobs]
-        self._origin_s = [math.inf if cost is None else cost.origin_s - instance.now_s for cost in costs]
+        self._origin_s = [
+            math.inf if cost is None else cost.origin_s - instance.now_s for cost in costs
+        ]
         self._per_s = [1.0 if cost is None else cost.scale for cost in costs]
         self._alone_s = [one.alone_s for one in market.buyers]
         position = {job.id: j for j, job in enumerate(instance.jobs)}
         before = [[position[name] for name in job.after] for job in instance.jobs]
-        order = TopologicalSorter({j: found for j, found in enumerate(before) if found}).static_order()
+        order = TopologicalSorter(
+            {j: found for j, found in enumerate(before) if found}
+        ).static_order()
         self._before = [(j, before[j]) for j in reversed(list(order)) if before[j]]
 
     def at(self, value: float) -> list[float]:
-        """The latest completion of each job that keeps its cost at most `value`, and in time for those after it."""
-        due = [origin + value / per_s for origin, per_s in zip(self._origin_s, self._per_s, strict=True)]
+        """The latest completion of each job that keeps its cost at most `value`, and in time for
+        those after it."""
+        due = [
+            origin + value / per_s
+            for origin, per_s in zip(self._origin_s, self._per_s, strict=True)
+        ]
         for j, earlier in self._before:
             for i in earlier:
                 due[i] = min(due[i], due[j] - self._alone_s[j])

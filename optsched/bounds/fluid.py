@@ -1,4 +1,5 @@
-"""A schedule of fluid jobs on one pool of GPUs: where to put the instants at which prices change, and first prices."""
+"""A schedule of fluid jobs on one pool of GPUs: where to put the instants at which prices change,
+and first prices."""
 
 from dataclasses import dataclass
 
@@ -12,13 +13,15 @@ INSTANTS = 400
 SHORTEST_S = 1e-6
 """No interval is shorter."""
 FULL = 8.0
-"""How sharply a price falls where GPUs idle: it is multiplied by the share of them in use to this power."""
+"""How sharply a price falls where GPUs idle: it is multiplied by the share of them in use to this
+power."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fluid:
-    """`heads_s` and `ends_s` of the jobs that count, and the price of each GPU type at each of `instants_s` (the starts
-    of intervals); `value` is the sum of weighted completions counted from submission."""
+    """`heads_s` and `ends_s` of the jobs that count, and the price of each GPU type at each of
+    `instants_s` (the starts of intervals); `value` is the sum of weighted completions counted from
+    submission."""
 
     heads_s: Floats
     ends_s: Floats
@@ -27,12 +30,14 @@ class Fluid:
     value: float
 
     def grid(self, intervals: int) -> Floats:
-        """At most so many intervals from now to the last end: half of their ends share out the time, half the heads
-        and ends of jobs."""
+        """At most so many intervals from now to the last end: half of their ends share out the
+        time, half the heads and ends of jobs."""
         points = np.unique(np.concatenate([[0.0], self.heads_s, self.ends_s]))
         even = np.linspace(0, float(points[-1]), intervals - intervals // 2 + 1)
         if len(points) > intervals // 2 + 1:
-            points = points[np.unique(np.linspace(0, len(points) - 1, intervals // 2 + 1).round().astype(int))]
+            points = points[
+                np.unique(np.linspace(0, len(points) - 1, intervals // 2 + 1).round().astype(int))
+            ]
         points = np.unique(np.concatenate([points, even]))
         points = points[np.append(True, np.diff(points) > SHORTEST_S)]
         found: Floats = points if len(points) > 1 else np.array([0.0, 1.0])
@@ -44,28 +49,42 @@ class Fluid:
 
 
 def resampled(prices: Floats, old_s: Floats, new_s: Floats) -> Floats:
-    """Prices on another grid: those that hold at the middle of each of its intervals, 0 beyond the old one."""
+    """Prices on another grid: those that hold at the middle of each of its intervals, 0 beyond the
+    old one."""
     at = np.searchsorted(old_s, (new_s[:-1] + new_s[1:]) / 2, side="right") - 1
-    found: Floats = np.where(at < prices.shape[1], prices[:, np.minimum(at, prices.shape[1] - 1)], 0.0)
+    found: Floats = np.where(
+        at < prices.shape[1], prices[:, np.minimum(at, prices.shape[1] - 1)], 0.0
+    )
     return found
 
 
 def fluid(market: Market) -> Fluid:
-    """Serve at each instant the jobs of the highest weight by GPU-second first, none faster than its gang. Some job
-    must have a weight."""
+    """Serve at each instant the jobs of the highest weight by GPU-second first, none faster than
+    its gang. Some job must have a weight."""
     kept = [one for one in market.buyers if one.weight > 0]
     worth = worth_of_types(market)
     pool = float(worth @ np.array(market.capacity)) if market.capacity else 0.0
-    size = np.array([
-        min((worth[way.gpu_type] * way.gpus if way.gpu_type >= 0 else 0.0) / way.speed for way in one.ways)
-        for one in kept
-    ])
+    size = np.array(
+        [
+            min(
+                (worth[way.gpu_type] * way.gpus if way.gpu_type >= 0 else 0.0) / way.speed
+                for way in one.ways
+            )
+            for one in kept
+        ]
+    )
     weight = np.array([one.weight for one in kept])
     head, work = np.array([one.head_s for one in kept]), np.array([one.work_s for one in kept])
     with np.errstate(divide="ignore"):
         density = np.where(size > 0, weight / (size * work), np.inf)
     order = np.argsort(-density, kind="stable")
-    size, weight, head, work, density = size[order], weight[order], head[order], work[order], density[order]
+    size, weight, head, work, density = (
+        size[order],
+        weight[order],
+        head[order],
+        work[order],
+        density[order],
+    )
     earned = np.where(size > 0, weight / work, 0.0)
     points = np.unique(np.concatenate([[0.0], head]))
     if len(points) > INSTANTS:
@@ -77,17 +96,23 @@ def fluid(market: Market) -> Fluid:
         if next_ < len(points):
             until = float(points[next_])
         else:  # ever longer steps, so that whatever is left ends after finitely many
-            until = now + max(float(left.max()) / 50, float(left @ size) / max(pool, 1e-9) / 50, 0.02 * now, 1e-3)
+            until = now + max(
+                float(left.max()) / 50, float(left @ size) / max(pool, 1e-9) / 50, 0.02 * now, 1e-3
+            )
         next_ += 1
         length = until - now
-        need = np.where(left > 0, np.minimum(left, np.maximum(until - np.maximum(head, now), 0.0)), 0.0)
+        need = np.where(
+            left > 0, np.minimum(left, np.maximum(until - np.maximum(head, now), 0.0)), 0.0
+        )
         units = need * size
         room = np.clip(pool * length - (np.cumsum(units) - units), 0.0, units)
         done = np.where(size > 0, room / np.where(size > 0, size, 1.0), need)
         left = np.where(left - done > 1e-9 * work, left - done, 0.0)
         ended = (left == 0.0) & (done > 0)
         # It ends in this interval, no sooner than alone.
-        ends[ended] = np.maximum(ends[ended], np.where(done[ended] < length * (1 - 1e-9), now + done[ended], until))
+        ends[ended] = np.maximum(
+            ends[ended], np.where(done[ended] < length * (1 - 1e-9), now + done[ended], until)
+        )
         used = done * earned
         instants.append(now)
         rates.append(float(used.sum()) / max(pool * length, 1e-300))
@@ -100,15 +125,22 @@ def fluid(market: Market) -> Fluid:
         after = full[k] ** FULL * (after + rates[k] * lengths[k])
         prices[k] = after
     return Fluid(
-        head, ends, np.array(instants), worth[:, None] * prices[None, :], market.offset + float(weight @ ends),
+        head,
+        ends,
+        np.array(instants),
+        worth[:, None] * prices[None, :],
+        market.offset + float(weight @ ends),
     )
 
 
 def worth_of_types(market: Market) -> Floats:
-    """What a GPU of each type is worth beside the best one: how few GPU-seconds jobs take there, on average."""
+    """What a GPU of each type is worth beside the best one: how few GPU-seconds jobs take there, on
+    average."""
     best, own = np.zeros(len(market.capacity)), np.zeros(len(market.capacity))
     for one in market.buyers:
-        areas = {way.gpu_type: one.work_s * way.gpus / way.speed for way in one.ways if way.gpu_type >= 0}
+        areas = {
+            way.gpu_type: one.work_s * way.gpus / way.speed for way in one.ways if way.gpu_type >= 0
+        }
         for gpu_type, area in areas.items():
             best[gpu_type] += min(areas.values())
             own[gpu_type] += area

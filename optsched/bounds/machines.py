@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..cluster import POWER_CAP
-from ..instance import Instance
+from ..model.cluster import POWER_CAP
+from ..model.instance import Instance
 from .shape import TOLERANCE
 from .ways import Flags, Floats, Ints, Ways
 
@@ -16,9 +16,9 @@ MOST_CLASSES = 32
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`jobs` (indices) take at least `work_s` seconds of it. A job never holds so much of it that its work
-    could be done in less than `shortest_s`, so its mean busy time lies at least half of that before its
-    completion."""
+    """`jobs` (indices) take at least `work_s` seconds of it. A job never holds so much of it that
+    its work could be done in less than `shortest_s`, so its mean busy time lies at least half of
+    that before its completion."""
 
     name: str
     jobs: Ints
@@ -35,7 +35,8 @@ class Family:
 
 
 def families(instance: Instance, ways: Ways, seconds: Floats) -> Iterator[Family]:
-    """GPUs (of connected types; of each class of jobs; by speed), large gangs, cores, resources, quotas.
+    """GPUs (of connected types; of each class of jobs; by speed), large gangs, cores, resources,
+    quotas.
 
     `seconds` is the shortest time that each job holds something.
     """
@@ -52,7 +53,9 @@ def families(instance: Instance, ways: Ways, seconds: Floats) -> Iterator[Family
         is_whole = float(capacity).is_integer() and not any(
             (amounts != np.floor(amounts)).any() for amounts in (amount, ways.capped_w)
         )
-        if not is_whole or capacity >= 1 / TOLERANCE:  # the verifier forgives this much of fractional amounts
+        if (
+            not is_whole or capacity >= 1 / TOLERANCE
+        ):  # the verifier forgives this much of fractional amounts
             capacity += TOLERANCE * max(1.0, capacity)
         if capacity > 0:
             yield Family(name, (_machine(name, ways, capacity, amount, working, most),))
@@ -61,7 +64,12 @@ def families(instance: Instance, ways: Ways, seconds: Floats) -> Iterator[Family
 
 
 def _machine(
-    name: str, ways: Ways, capacity: float, starting: Floats, working: Floats, most: Floats,
+    name: str,
+    ways: Ways,
+    capacity: float,
+    starting: Floats,
+    working: Floats,
+    most: Floats,
     among: Flags | None = None,
 ) -> Machine:
     area = ways.least(starting, working)
@@ -72,7 +80,9 @@ def _machine(
     return Machine(name, jobs, area[jobs] / capacity, area[jobs] / busiest[jobs])
 
 
-def _one_at_a_time(name: str, ways: Ways, seconds: Floats, held: Floats, capacity: float) -> Iterator[Family]:
+def _one_at_a_time(
+    name: str, ways: Ways, seconds: Floats, held: Floats, capacity: float
+) -> Iterator[Family]:
     """Jobs that always hold more than half cannot overlap."""
     jobs = np.flatnonzero(np.minimum.reduceat(held, ways.first) * 2 > capacity * (1 + TOLERANCE))
     if len(jobs) > 1:
@@ -91,16 +101,18 @@ def _gpus(ways: Ways, seconds: Floats) -> Iterator[Family]:
     plain = np.ones(len(types))
     yield Family("GPUs", tuple(_gpu_machine(ways, mask, plain) for mask in components))
     if len(classes) > len(components) and len(classes) <= MOST_CLASSES:
-        yield Family("GPUs of each class of jobs", tuple(
-            _gpu_machine(ways, mask, plain, usable == mask) for mask in classes
-        ))
+        yield Family(
+            "GPUs of each class of jobs",
+            tuple(_gpu_machine(ways, mask, plain, usable == mask) for mask in classes),
+        )
     if len(types) > 1:
         speed = _speeds(ways, needs)
         if (speed < 1).any():
             by_speed = (_gpu_machine(ways, mask, speed) for mask in components)
-            yield Family("GPUs by speed", tuple(
-                replace(machine, name=f"{machine.name} by speed") for machine in by_speed
-            ))
+            yield Family(
+                "GPUs by speed",
+                tuple(replace(machine, name=f"{machine.name} by speed") for machine in by_speed),
+            )
     for mask in dict.fromkeys((*components, *classes[:MOST_CLASSES])):
         members = _members(mask, len(types))
         inside = np.zeros(len(types))
@@ -111,7 +123,8 @@ def _gpus(ways: Ways, seconds: Floats) -> Iterator[Family]:
 
 
 def _usable_types(ways: Ways) -> Ints:
-    """For each job a bit mask of the GPU types it can run on; 0 for a job that can do without a GPU."""
+    """For each job a bit mask of the GPU types it can run on; 0 for a job that can do without a
+    GPU."""
     if len(ways.shape.types) > 62:
         return (np.minimum.reduceat(ways.gpus, ways.first) > 0).astype(np.int64)
     bits = np.where(ways.gpu_type >= 0, np.int64(1) << np.maximum(ways.gpu_type, 0), 0)
@@ -141,16 +154,20 @@ def _title(ways: Ways, mask: int) -> str:
 
 
 def _gpu_machine(ways: Ways, mask: int, speed: Floats, among: Flags | None = None) -> Machine:
-    """The GPUs of the types in `mask` for the jobs that can use no others, each counted by its speed."""
+    """The GPUs of the types in `mask` for the jobs that can use no others, each counted by its
+    speed."""
     members = _members(mask, len(ways.shape.types))
     inside = np.zeros(len(ways.shape.types))
     inside[members] = speed[members]
     capacity = float(sum(ways.shape.capacity[t] * speed[t] for t in members))
-    return _machine(_title(ways, mask), ways, capacity, *ways.gpu_density(inside, halved=True), among)
+    return _machine(
+        _title(ways, mask), ways, capacity, *ways.gpu_density(inside, halved=True), among
+    )
 
 
 def _speeds(ways: Ways, needs: Flags) -> Floats:
-    """How much of a job's work a GPU of each type does beside the best one, on average over GPU-seconds.
+    """How much of a job's work a GPU of each type does beside the best one, on average over
+    GPU-seconds.
 
     Any positive numbers give a valid bound; these make it tight where all jobs agree on them.
     """
@@ -167,17 +184,21 @@ def _speeds(ways: Ways, needs: Flags) -> Floats:
 
 
 def _quotas(instance: Instance, ways: Ways) -> Iterator[Family]:
-    """Each tenant's quota of GPUs and all quotas together; a shared GPU counts fully for both jobs."""
+    """Each tenant's quota of GPUs and all quotas together; a shared GPU counts fully for both
+    jobs."""
     caps = {tenant: float(gpus) for tenant, gpus in instance.gpu_cap.items() if gpus}
     if not caps or not len(ways.shape.types):
         return
     index = {tenant: i for i, tenant in enumerate(caps, start=1)}
     owner = np.array([index.get(job.tenant or "", 0) for job in instance.jobs], np.int64)
     density = ways.gpu_density(np.ones(len(ways.shape.types)), halved=False)
-    yield Family("quotas", tuple(
-        _machine(f"the quota of {tenant}", ways, gpus, *density, owner == index[tenant])
-        for tenant, gpus in caps.items()
-    ))
+    yield Family(
+        "quotas",
+        tuple(
+            _machine(f"the quota of {tenant}", ways, gpus, *density, owner == index[tenant])
+            for tenant, gpus in caps.items()
+        ),
+    )
     if instance.quota_pool:
         together = _machine("all quotas", ways, float(instance.quota_pool), *density, owner > 0)
         yield Family("all quotas", (together,))

@@ -1,26 +1,31 @@
 """Lower bounds for whole traces from prices on GPU time: plain arithmetic, which anyone can repeat.
 
-Relax "at most m_c GPUs of type c are held at any instant" with a price lambda_ck >= 0 for a GPU-second of type c in
-interval k of time, and 0 after the last. Then every job buys its own work where it is cheapest, one way at a time, in
-as many pieces as it likes. For sums of weighted completion times a job also pays for the end of its last piece:
+Relax "at most m_c GPUs of type c are held at any instant" with a price lambda_ck >= 0 for a
+GPU-second of type c in interval k of time, and 0 after the last. Then every job buys its own work
+where it is cheapest, one way at a time, in as many pieces as it likes. For sums of weighted
+completion times a job also pays for the end of its last piece:
 
-    bound(lambda) = sum_j min over k of [ w_j (t_k + s) + cheapest price of the work of j, done in intervals up to k ]
+    bound(lambda) = sum_j min over k of [ w_j (t_k + s) + cheapest price of the work of j, done in
+    intervals up to k ]
                     - sum_ck m_c len_k lambda_ck
 
-where s are the seconds that j works in interval k. Any plan that the verifier accepts is one choice of pieces for each
-job (`market`) and holds no more GPUs than there are, so that no plan is cheaper, whatever the prices.
+where s are the seconds that j works in interval k. Any plan that the verifier accepts is one choice
+of pieces for each job (`market`) and holds no more GPUs than there are, so that no plan is cheaper,
+whatever the prices.
 
-For the largest of costs that grow with completion, a value T gives each job a due date. No plan reaches T where
+For the largest of costs that grow with completion, a value T gives each job a due date. No plan
+reaches T where
 
     sum_j cheapest price of the work of j, done by its due date  >  sum_ck m_c len_k lambda_ck
 
 as all work done in time would be worth more than all GPU time there is (Farkas).
 
-This is the Lagrangian, or equally the column generation bound, of the interval-indexed program in which a column is a
-preemptive schedule of one job (Dyer and Wolsey, Discrete Applied Mathematics 26, 1990; Sousa and Wolsey, Mathematical
-Programming 54, 1992). It sees releases, precedence as far as it delays a job, gangs (a job cannot work faster than its
-gang), GPU types and capacity together; it does not see nodes, cores, memory, quotas and other resources, and pays each
-start-up once at most.
+This is the Lagrangian, or equally the column generation bound, of the interval-indexed program in
+which a column is a preemptive schedule of one job (Dyer and Wolsey, Discrete Applied Mathematics
+26, 1990; Sousa and Wolsey, Mathematical Programming 54, 1992). It sees releases, precedence as far
+as it delays a job, gangs (a job cannot work faster than its gang), GPU types and capacity together;
+it does not see nodes, cores, memory, quotas and other resources, and pays each start-up once at
+most.
 """
 
 import math
@@ -30,9 +35,11 @@ from dataclasses import dataclass
 from .market import Buyer, Market, Way
 
 ROUNDING = 1e-11
-"""Sums are taken this much, relative to the terms in them, to the safe side: far more than floats lose."""
+"""Sums are taken this much, relative to the terms in them, to the safe side: far more than floats
+lose."""
 EXACT, IN_TIME = 1e-12, 1e-9
-"""Shares of a job's work that count as none: of that to buy, and of that still to do at a due date."""
+"""Shares of a job's work that count as none: of that to buy, and of that still to do at a due
+date."""
 
 Cells = list[list[float]]
 """A number for each GPU type and interval."""
@@ -40,8 +47,8 @@ Cells = list[list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Work to be had in one interval at `price` a second of work, at most `work` seconds of it in each second there;
-    `uses` are the GPU-seconds of each type that a second of such work takes."""
+    """Work to be had in one interval at `price` a second of work, at most `work` seconds of it in
+    each second there; `uses` are the GPU-seconds of each type that a second of such work takes."""
 
     price: float
     work: float
@@ -53,8 +60,9 @@ Offer = tuple[float, int, float, Step]
 
 
 class Prices:
-    """What jobs pay at given prices: interval k goes from `grid_s[k]` to the next, in seconds after now, and
-    `prices[c][k]` is what a GPU-second of type c costs in it; from the last instant on GPUs are free."""
+    """What jobs pay at given prices: interval k goes from `grid_s[k]` to the next, in seconds after
+    now, and `prices[c][k]` is what a GPU-second of type c costs in it; from the last instant on
+    GPUs are free."""
 
     def __init__(self, market: Market, grid_s: list[float], prices: Cells) -> None:
         self._market = market
@@ -66,7 +74,9 @@ class Prices:
         """No plan has a smaller sum of weighted completion times, counted from submission."""
         paid = [self.least(one) for one in self._market.buyers]
         worth, offset = self.worth(), self._market.offset
-        return math.fsum((offset, *paid, -worth)) - ROUNDING * math.fsum((abs(offset), *paid, worth))
+        return math.fsum((offset, *paid, -worth)) - ROUNDING * math.fsum(
+            (abs(offset), *paid, worth)
+        )
 
     def refutes(self, due_s: list[float]) -> bool:
         """Whether no plan completes every job by its due date, in seconds after now."""
@@ -79,7 +89,8 @@ class Prices:
         return total - worth > ROUNDING * (total + worth)
 
     def cut(self, grid_s: list[float]) -> "Prices":
-        """The same prices where the grid ends at another instant, for due dates before it; made at next to no cost."""
+        """The same prices where the grid ends at another instant, for due dates before it; made at
+        next to no cost."""
         found = Prices(self._market, grid_s, self._prices)
         found._steps = self._steps
         return found
@@ -90,12 +101,12 @@ class Prices:
         return math.fsum(
             gpus * price * (grid[k + 1] - grid[k])
             for gpus, prices in zip(self._market.capacity, self._prices, strict=True)
-            for k, price in enumerate(prices[:len(grid) - 1])
+            for k, price in enumerate(prices[: len(grid) - 1])
         )
 
     def by(self, buyer: Buyer, due_s: float, bought: Cells | None = None) -> float:
-        """The least that a job can pay for all its work between its head and `due_s`; infinite where it cannot do it.
-        The GPU-seconds for it are added to `bought`."""
+        """The least that a job can pay for all its work between its head and `due_s`; infinite
+        where it cannot do it. The GPU-seconds for it are added to `bought`."""
         grid, last = self._grid_s, len(self._grid_s) - 1
         free_s = max(0.0, due_s - max(grid[last], buyer.head_s))  # at full speed and for nothing
         need = buyer.work_s - free_s
@@ -116,8 +127,8 @@ class Prices:
         return bisect_right(self._grid_s, at_s) - 1
 
     def least(self, buyer: Buyer, bought: Cells | None = None) -> float:
-        """The least that a job can pay for its work and its weighted completion. The GPU-seconds for it are added to
-        `bought`."""
+        """The least that a job can pay for its work and its weighted completion. The GPU-seconds
+        for it are added to `bought`."""
         weight, head_s, work_s = buyer.weight, buyer.head_s, buyer.work_s
         if weight == 0:
             return 0.0
@@ -125,7 +136,9 @@ class Prices:
         plain, final = self._offered(buyer.ways, 0.0), self._offered(buyer.ways, weight)
         best = cheapest = math.inf
         end = first = self._interval(head_s)
-        chosen: list[tuple[float, float]] = []  # price and amount of the cheapest work in the intervals before k
+        chosen: list[
+            tuple[float, float]
+        ] = []  # price and amount of the cheapest work in the intervals before k
         have = paid = 0.0  # of it, at most all the work
         enough = EXACT * work_s
         for k in range(first, last + 1):
@@ -175,17 +188,23 @@ class Prices:
 
     @staticmethod
     def _completing(
-        steps: tuple[Step, ...], length_s: float, need: float, chosen: list[tuple[float, float]], enough: float
+        steps: tuple[Step, ...],
+        length_s: float,
+        need: float,
+        chosen: list[tuple[float, float]],
+        enough: float,
     ) -> float | None:
-        """What is paid besides that for `chosen` to complete in an interval, whose work may replace some of it; None
-        where it cannot be done."""
+        """What is paid besides that for `chosen` to complete in an interval, whose work may replace
+        some of it; None where it cannot be done."""
         cost, at = 0.0, len(chosen)
         spare = chosen[-1][1] if chosen else 0.0
         for step in steps:
             left = step.work * length_s
             taken = min(need, left)
             need, left, cost = need - taken, left - taken, cost + taken * step.price
-            while left > 0 and need <= 0 and at and chosen[at - 1][0] > step.price:  # bought earlier, and dearer
+            while (
+                left > 0 and need <= 0 and at and chosen[at - 1][0] > step.price
+            ):  # bought earlier, and dearer
                 swapped = min(left, spare)
                 cost -= swapped * (chosen[at - 1][0] - step.price)
                 left, spare = left - swapped, spare - swapped
@@ -195,8 +214,9 @@ class Prices:
         return cost if need <= enough else None
 
     def _offered(self, ways: tuple[Way, ...], per_s: float) -> list[tuple[Step, ...]]:
-        """For each interval, and after the grid, what work costs a job that pays `per_s` for each second that it works
-        there: a second is spent in one way, so that dearer and faster ways come after cheaper and slower ones."""
+        """For each interval, and after the grid, what work costs a job that pays `per_s` for each
+        second that it works there: a second is spent in one way, so that dearer and faster ways
+        come after cheaper and slower ones."""
         key = ways, per_s
         if key not in self._steps:
             count = len(self._prices[0]) if self._prices else len(self._grid_s) - 1
@@ -207,8 +227,8 @@ class Prices:
 
 
 def _taken(offers: list[Offer], need: float, bought: Cells | None) -> tuple[float, float]:
-    """What the cheapest of `offers` cost that make up `need` seconds of work, and how much of it they leave. What they
-    use is added to `bought`, where it lies in its intervals."""
+    """What the cheapest of `offers` cost that make up `need` seconds of work, and how much of it
+    they leave. What they use is added to `bought`, where it lies in its intervals."""
     offers.sort(key=_price_of)
     paid = []
     for price, k, amount, step in offers:
@@ -229,9 +249,11 @@ def _price_of(offer: Offer) -> float:
 
 
 def _steps(ways: tuple[Way, ...], per_s: float, prices: tuple[float, ...]) -> tuple[Step, ...]:
-    """The lower convex hull of work and cost of the ways, from (0, 0) on, as steps of rising price."""
+    """The lower convex hull of work and cost of the ways, from (0, 0) on, as steps of rising
+    price."""
     points = [
-        (one.speed, per_s + (prices[one.gpu_type] * one.gpus if one.gpu_type >= 0 else 0.0), one) for one in ways
+        (one.speed, per_s + (prices[one.gpu_type] * one.gpus if one.gpu_type >= 0 else 0.0), one)
+        for one in ways
     ]
     if len(points) == 1:
         speed, cost, way = points[0]
@@ -248,7 +270,8 @@ def _steps(ways: tuple[Way, ...], per_s: float, prices: tuple[float, ...]) -> tu
 
 
 def _uses(way: Way, before: Way | None, more: float) -> tuple[tuple[int, float], ...]:
-    """GPU-seconds for a second of the work that a way does `more` than the one before it, in its place."""
+    """GPU-seconds for a second of the work that a way does `more` than the one before it, in its
+    place."""
     found = [(way.gpu_type, way.gpus / more)] if way.gpu_type >= 0 else []
     if before is not None and before.gpu_type >= 0:
         found.append((before.gpu_type, -before.gpus / more))

@@ -39,13 +39,15 @@ class Refutation:
 
     @staticmethod
     def cells(prices: Floats, grid_s: Floats) -> Cells:
-        """Prices of the intervals of a grid that was cut off; the last goes on where it was prolonged."""
+        """Prices of the intervals of a grid that was cut off; the last goes on where it was
+        prolonged."""
         wanted = np.minimum(np.arange(len(grid_s) - 1), prices.shape[1] - 1)
         found: Cells = prices[:, wanted].tolist()
         return found
 
     def largest(self, prices: Floats, known: float, step: float) -> tuple[float, float]:
-        """The largest value found that `prices` refute, or `known`, and one next to it that they do not."""
+        """The largest value found that `prices` refute, or `known`, and one next to it that they do
+        not."""
         priced = Prices(self._market, self._instants_s.tolist(), prices.tolist())
         low, more = known, step
         while self._refutes(priced, low + more):
@@ -60,12 +62,13 @@ class Refutation:
         return low, high
 
     def ascend(self, known: float) -> Iterator[tuple[float, Floats]]:
-        """Yields the largest value refuted so far and the prices that do it, after each step; ends only
-        where no step leads on.
+        """Yields the largest value refuted so far and the prices that do it, after each step; ends
+        only where no step leads on.
 
-        The first prices are those of the worth of each type, from some instant on: the one that says most at the value
-        `known`. Prices are kept so that all GPU time is worth 1. What jobs pay beyond that, at the value in hand, is
-        made larger by steps as in `ascent.ascend`; once it is above, the value is raised until it is not.
+        The first prices are those of the worth of each type, from some instant on: the one that
+        says most at the value `known`. Prices are kept so that all GPU time is worth 1. What jobs
+        pay beyond that, at the value in hand, is made larger by steps as in `ascent.ascend`; once
+        it is above, the value is raised until it is not.
         """
         count = len(self._instants_s)
         worth = np.tile(worth_of_types(self._market)[:, None], count)
@@ -104,14 +107,16 @@ class Refutation:
                 mean, best_margin = bought / there - 1, margin
 
     def _margin(self, prices: Floats, value: float) -> tuple[float, Floats, Floats]:
-        """What jobs pay beyond the worth of all GPU time, as a share of that; what they buy; what there is. Intervals
-        beyond the last due date have next to nothing of it."""
+        """What jobs pay beyond the worth of all GPU time, as a share of that; what they buy; what
+        there is. Intervals beyond the last due date have next to nothing of it."""
         grid = self.grid(value)
         cells = self.cells(prices, grid)
         priced = Prices(self._market, grid.tolist(), cells)
         bought = [[0.0] * (len(grid) - 1) for _ in self._market.capacity]
         due = self._deadlines.at(value)
-        paid = sum(priced.by(one, by_s, bought) for one, by_s in zip(self._market.buyers, due, strict=True))
+        paid = sum(
+            priced.by(one, by_s, bought) for one, by_s in zip(self._market.buyers, due, strict=True)
+        )
         worth = priced.worth()
         there = np.full(prices.shape, 1e-9)
         held = np.zeros(prices.shape)

@@ -8,8 +8,8 @@ from .ways import Floats
 
 
 def first_come_ends(heads_s: Floats, work_s: Floats) -> Floats:
-    """When each job ends if they are served in the order of their heads: one schedule, so no bound, but a
-    limit on how good a bound by sums of ends can be."""
+    """When each job ends if they are served in the order of their heads: one schedule, so no bound,
+    but a limit on how good a bound by sums of ends can be."""
     order = np.argsort(heads_s, kind="stable")
     done = np.cumsum(work_s[order])
     ends = np.empty(len(work_s))
@@ -18,10 +18,12 @@ def first_come_ends(heads_s: Floats, work_s: Floats) -> Floats:
 
 
 def mean_busy_cost(heads_s: Floats, work_s: Floats, weights: Floats) -> float:
-    """Least sum of weight x mean busy time: the job of largest weight / work that is there goes first.
+    """Least sum of weight x mean busy time: the job of largest weight / work that is there goes
+    first.
 
-    Goemans, A supermodular relaxation for scheduling with release dates, IPCO 1996. With all heads equal
-    this is Smith's rule less half of each job, hence the bound of Eastman, Even and Isaacs (1964).
+    Goemans, A supermodular relaxation for scheduling with release dates, IPCO 1996. With all heads
+    equal this is Smith's rule less half of each job, hence the bound of Eastman, Even and Isaacs
+    (1964).
     """
     if not len(work_s):
         return 0.0
@@ -57,7 +59,8 @@ def mean_busy_cost(heads_s: Floats, work_s: Floats, weights: Floats) -> float:
 
 
 def srpt_cost(heads_s: Floats, work_s: Floats) -> float:
-    """Least sum of completion times: shortest remaining work first (Schrage, Operations Research 1968)."""
+    """Least sum of completion times: shortest remaining work first (Schrage, Operations Research
+    1968)."""
     heads, work = heads_s.tolist(), work_s.tolist()
     arrivals = np.lexsort((work_s, heads_s)).tolist()
     total, now_s, next_, count = 0.0, 0.0, 0, len(arrivals)
@@ -81,7 +84,8 @@ def srpt_cost(heads_s: Floats, work_s: Floats) -> float:
 
 
 def edd_lateness(heads_s: Floats, work_s: Floats, due_s: Floats) -> float:
-    """Least largest lateness: earliest due date first (Horn, Naval Research Logistics Quarterly 1974)."""
+    """Least largest lateness: earliest due date first (Horn, Naval Research Logistics Quarterly
+    1974)."""
     heads, left, due = heads_s.tolist(), work_s.tolist(), due_s.tolist()
     arrivals = np.argsort(heads_s, kind="stable").tolist()
     worst, now_s, next_, count = -float("inf"), 0.0, 0, len(arrivals)
@@ -105,8 +109,8 @@ def edd_lateness(heads_s: Floats, work_s: Floats, due_s: Floats) -> float:
 
 
 def last_end_s(heads_s: Floats, work_s: Floats, tails_s: Floats) -> float:
-    """Least largest completion + tail: the longest tail first (Jackson's preemptive schedule; Carlier, EJOR
-    1982)."""
+    """Least largest completion + tail: the longest tail first (Jackson's preemptive schedule;
+    Carlier, EJOR 1982)."""
     if tails_s.any():
         return edd_lateness(heads_s, work_s, -tails_s)
     return float(first_come_ends(heads_s, work_s).max())

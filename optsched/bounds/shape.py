@@ -1,10 +1,11 @@
-"""What fits an empty cluster, answered from its distinct nodes and racks instead of from each node."""
+"""What fits an empty cluster, answered from its distinct nodes and racks instead of from each
+node."""
 
 from collections import Counter
 from dataclasses import dataclass
 
-from ..cluster import POWER_CAP, Cluster, Node
-from ..job import Job
+from ..model.cluster import POWER_CAP, Cluster, Node
+from ..model.job import Job
 from ..physics import Span
 
 Types = tuple[int, ...]
@@ -40,7 +41,8 @@ def _kind(node: Node) -> _Kind:
 
 
 class Shape:
-    """A cluster by its distinct nodes: GPU types in order, GPUs of each, and the largest gangs that fit."""
+    """A cluster by its distinct nodes: GPU types in order, GPUs of each, and the largest gangs that
+    fit."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.types = cluster.gpu_types
@@ -60,7 +62,9 @@ class Shape:
         self._racks = tuple(dict.fromkeys(frozenset(kinds.items()) for kinds in by_rack.values()))
         self._hosts = tuple(dict.fromkeys((node.cpus, node.memory_gib) for node in cluster.nodes))
         self.has_power_cap = POWER_CAP in cluster.resources
-        self.has_all_cores = bool(cluster.nodes) and all(node.cpus is not None for node in cluster.nodes)
+        self.has_all_cores = bool(cluster.nodes) and all(
+            node.cpus is not None for node in cluster.nodes
+        )
         self.cores = sum(node.cpus or 0 for node in cluster.nodes)
 
     def most_gpus(self, job: Job, types: Types, spread: Span, cpus_per_gpu: int) -> int:
@@ -70,11 +74,17 @@ class Shape:
             return max((kind.most_gpus(job, cpus_per_gpu) for kind in every), default=0)
         if spread == "cluster":
             return sum(
-                count * kind.most_gpus(job, cpus_per_gpu) for t in types for kind, count in self._everywhere[t].items()
+                count * kind.most_gpus(job, cpus_per_gpu)
+                for t in types
+                for kind, count in self._everywhere[t].items()
             )
         return max(
             (
-                sum(count * kind.most_gpus(job, cpus_per_gpu) for (t, kind), count in rack if t in types)
+                sum(
+                    count * kind.most_gpus(job, cpus_per_gpu)
+                    for (t, kind), count in rack
+                    if t in types
+                )
                 for rack in self._racks
             ),
             default=0,
@@ -85,6 +95,7 @@ class Shape:
         if cpus == 0 and memory_gib == 0:
             return True
         return any(
-            (have is None or cpus <= have) and (room is None or memory_gib <= room + TOLERANCE * max(1.0, room))
+            (have is None or cpus <= have)
+            and (room is None or memory_gib <= room + TOLERANCE * max(1.0, room))
             for have, room in self._hosts
         )

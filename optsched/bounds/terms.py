@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..instance import Instance
+from ..model.instance import Instance
 from ..objectives import JobCost, Term, combine, job_cost, quantile_rank
 from .machines import Family, families
 from .relaxations import edd_lateness, first_come_ends, last_end_s, mean_busy_cost, srpt_cost
@@ -14,16 +14,17 @@ from .ways import Floats, Ways
 Found = tuple[float, str]
 """A bound and what proves it."""
 LATE_SLACK_S, LATE_SLACK = 1e-3, 1e-8
-"""A deadline counts as missed only beyond this time and share of the time from now: more than the verifier
-forgives along a chain of jobs, as one job more or less in time is no rounding error."""
+"""A deadline counts as missed only beyond this time and share of the time from now: more than the
+verifier forgives along a chain of jobs, as one job more or less in time is no rounding error."""
 LARGE_GANGS = 4.0
-"""How much faster than a job alone the whole machine may be for `srpt_cost` to be worth its time."""
+"""How much faster than a job alone the whole machine may be for `srpt_cost` to be worth its
+time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """When each job can start at the earliest (counted from now), how long it takes alone, and how long the
-    jobs take that wait for it."""
+    """When each job can start at the earliest (counted from now), how long it takes alone, and how
+    long the jobs take that wait for it."""
 
     ways: Ways
     heads_s: Floats
@@ -39,7 +40,8 @@ class Outlook:
 
 
 def look(instance: Instance, ways: Ways) -> Outlook:
-    """Heads and tails along the longest chains of `after`, and the machines that jobs compete for."""
+    """Heads and tails along the longest chains of `after`, and the machines that jobs compete
+    for."""
     seconds = ways.least(np.ones(len(ways.job)))
     heads = np.array([max(0.0, job.submit_s - instance.now_s) for job in instance.jobs], np.float64)
     tails = np.zeros(len(heads))
@@ -88,7 +90,8 @@ def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Fo
         for family in outlook.families:
             yield _sum(outlook, family, scale, origin, cost_alone), f"{family.name}, preemptive"
     elif term.name == "lateness" or (
-        term.over == "quantile" and quantile_rank(term, len(known)) == len(known)  # then it is a maximum
+        term.over == "quantile"
+        and quantile_rank(term, len(known)) == len(known)  # then it is a maximum
     ):
         due = np.zeros(len(costs))
         due[counted] = [cost.origin_s - instance.now_s for cost in known]
@@ -109,7 +112,8 @@ def alone(costs: list[JobCost], ends_s: Floats, term: Term, now_s: float) -> Flo
 
 
 def cheapest(term: Term, instance: Instance, ways: Ways) -> float:
-    """Sum over jobs of the cheapest way to do what is left, at the lowest price of each GPU type."""
+    """Sum over jobs of the cheapest way to do what is left, at the lowest price of each GPU
+    type."""
     per_gpu_s = price_per_gpu_s(term, instance, ways)
     return float(np.sum(ways.least(per_gpu_s * ways.gpus, per_gpu_s * ways.area_gpus)))
 
@@ -134,8 +138,11 @@ def _makespan(outlook: Outlook) -> Iterator[Found]:
                 yield found, f"area of {machine.name}"
 
 
-def _sum(outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, cost_alone: Floats) -> float:
-    """Sum of scale x (completion - origin), or of its positive part, whichever `cost_alone` was made of.
+def _sum(
+    outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, cost_alone: Floats
+) -> float:
+    """Sum of scale x (completion - origin), or of its positive part, whichever `cost_alone` was
+    made of.
 
     Each machine stands for its jobs where that is better than each of them alone.
     """
@@ -159,7 +166,9 @@ def _sum(outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, cost
         half = float(np.dot(weights, shortest)) / 2
         ends = first_come_ends(heads, work)
         gain = 0.0
-        if float(np.dot(weights, ends - work / 2)) + half > base:  # else the least cannot be above it either
+        if (
+            float(np.dot(weights, ends - work / 2)) + half > base
+        ):  # else the least cannot be above it either
             gain = max(gain, mean_busy_cost(heads, work, weights) + half - base)
         # Shortest remaining work says more only where a job alone takes a good part of the machine.
         is_equal = weights.min() == weights.max() and np.sum(shortest) < LARGE_GANGS * np.sum(work)

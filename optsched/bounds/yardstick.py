@@ -1,4 +1,5 @@
-"""What of a value no plan can change, and what rounding can: how near a bound must come to prove an optimum."""
+"""What of a value no plan can change, and what rounding can: how near a bound must come to prove an
+optimum."""
 
 import math
 from dataclasses import dataclass
@@ -6,23 +7,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InputError
-from ..instance import Instance
+from ..model.instance import Instance
+from ..model.plan import CLOSED_GAP
 from ..objectives import JobCost, Objective, Term, combine, job_cost
 from ..physics import TIME_TOLERANCE_S
-from ..plan import CLOSED_GAP
 from .terms import Outlook, alone, cheapest, look, price_per_gpu_s
 from .ways import tabulate
 
 INSTANT_S, CLOCK_ULPS = 1e-9, 4
-"""Rounding of an instant in a plan: so many seconds, and so many of the steps in which the clock can be read."""
+"""Rounding of an instant in a plan: so many seconds, and so many of the steps in which the clock
+can be read."""
 SUMS = 1e-15
 """Relative rounding of a sum of floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """How values of one level compare. Every plan costs at least `certain`, each job alone on the cluster; `rounding`
-    is what the rounding of instants may change, `forgiven` what instants that the verifier forgives may.
+    """How values of one level compare. Every plan costs at least `certain`, each job alone on the
+    cluster; `rounding` is what the rounding of instants may change, `forgiven` what instants that
+    the verifier forgives may.
     """
 
     certain: float
@@ -38,8 +41,8 @@ class Yardstick:
         return value + self._rounding(abs(value))
 
     def is_closed(self, value: float | None, bound: float | None) -> bool:
-        """Whether `bound` proves that no plan is better than `value`: by more than a millionth of what plans can
-        change of it, and rounding."""
+        """Whether `bound` proves that no plan is better than `value`: by more than a millionth of
+        what plans can change of it, and rounding."""
         return value is not None and bound is not None and value - bound <= self._slack(value)
 
     def refutes(self, value: float, bound: float) -> bool:
@@ -76,7 +79,8 @@ def yardsticks(instance: Instance, objective: Objective, any_plan: bool) -> tupl
 
 
 def _term(term: Term, instance: Instance, outlook: Outlook) -> tuple[float, float]:
-    """What every plan pays, and what a second is worth by which all jobs complete later or hold more."""
+    """What every plan pays, and what a second is worth by which all jobs complete later or hold
+    more."""
     if term.over == "segments":
         ways = outlook.ways
         per_s = price_per_gpu_s(term, instance, ways) * ways.gpus
@@ -86,7 +90,10 @@ def _term(term: Term, instance: Instance, outlook: Outlook) -> tuple[float, floa
     known = [cost for cost in costs if cost is not None]
     ends_s = outlook.ends_s[counted]
     least = combine(term, alone(known, ends_s, term, instance.now_s).tolist())
-    slopes = [_slope(cost, end_s + instance.now_s) for cost, end_s in zip(known, ends_s.tolist(), strict=True)]
+    slopes = [
+        _slope(cost, end_s + instance.now_s)
+        for cost, end_s in zip(known, ends_s.tolist(), strict=True)
+    ]
     return least, math.fsum(slopes) if term.over == "sum" else max(slopes, default=0.0)
 
 

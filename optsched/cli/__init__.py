@@ -49,8 +49,8 @@ COMMANDS = {
     "list": ("list", "What is there: solvers, policies, formats, executors, ..."),
     "schema": ("schema", "JSON Schema of instance, plan, round and bound files."),
 }
-"""Name of each command, its module here (with what it is called there, where that is not `command`), and its line in
-`optsched --help`."""
+"""Name of each command, its module here (with what it is called there, where that is not
+`command`), and its line in `optsched --help`."""
 
 GOOD, NO_PLAN_OR_CHECK_FAILED, BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 130, 141
 """Exit statuses; the last two are what a shell reports of a program stopped by these signals."""
@@ -61,7 +61,8 @@ class PipeClosed(Exception):
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module only when it is used; turns every error into one message and a status."""
+    """Imports a command's module only when it is used; turns every error into one message and a
+    status."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -70,7 +71,9 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(f".{module}", __name__), attribute or "command")
+        command: click.Command = getattr(
+            importlib.import_module(f".{module}", __name__), attribute or "command"
+        )
         return command
 
     def resolve_command(
@@ -78,7 +81,10 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command; one that does not exist is told with the nearest that does."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"command {args[0]!r} is unknown{perhaps(args[0], COMMANDS)}; `optsched --help` names them all")
+            ctx.fail(
+                f"command {args[0]!r} is unknown{perhaps(args[0], COMMANDS)}; `optsched --help` "
+                "names them all"
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -100,7 +106,8 @@ class LazyGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run and exit with a status: 0 good, 1 no plan or check failed, 2 bad input, 3 a bug in optsched."""
+        """Run and exit with a status: 0 good, 1 no plan or check failed, 2 bad input, 3 a bug in
+        optsched."""
         status = BUG
         try:
             returned = super().main(
@@ -122,7 +129,9 @@ class LazyGroup(click.Group):
             status = PIPE_CLOSED
         except OSError as error:
             _abandon_stdout()
-            click.echo(f"optsched: {error.filename or 'output'}: {error.strerror or error}", err=True)
+            click.echo(
+                f"optsched: {error.filename or 'output'}: {error.strerror or error}", err=True
+            )
             status = BAD_INPUT
         except Exception as error:
             click.echo(
@@ -134,15 +143,19 @@ class LazyGroup(click.Group):
 
 
 def _abandon_stdout() -> None:
-    """The interpreter flushes stdout once more at exit; let what is left go nowhere, not fail again."""
+    """The interpreter flushes stdout once more at exit; let what is left go nowhere, not fail
+    again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _save_traceback() -> str:
-    with tempfile.NamedTemporaryFile("w", prefix="optsched-", suffix=".traceback", delete=False) as out:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="optsched-", suffix=".traceback", delete=False
+    ) as out:
         out.write(
-            f"optsched {__version__}, Python {sys.version}\n{' '.join(sys.argv)}\n\n{traceback.format_exc()}"
+            f"optsched {__version__}, Python "
+            f"{sys.version}\n{' '.join(sys.argv)}\n\n{traceback.format_exc()}"
         )
     return out.name
 
@@ -154,7 +167,8 @@ def _save_traceback() -> str:
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
-    """Schedule the jobs of a GPU cluster: an instance goes in, a checked plan with a proven gap comes out.
+    """Schedule the jobs of a GPU cluster: an instance goes in, a checked plan with a proven gap
+    comes out.
 
     \b
     optsched demo                                      see it work
@@ -163,6 +177,6 @@ def main() -> None:
     optsched round cluster.json                        who runs now
     optsched explain cluster.json                      and why
 
-    Every command explains itself: optsched solve --help. Exit status: 0 good, 1 no plan or check failed,
-    2 bad input, 3 a bug in optsched. Durations are written 90, 90s, 5m, 2h or 1h30m.
+    Every command explains itself: optsched solve --help. Exit status: 0 good, 1 no plan or check
+    failed, 2 bad input, 3 a bug in optsched. Durations are written 90, 90s, 5m, 2h or 1h30m.
     """

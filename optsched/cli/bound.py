@@ -10,40 +10,71 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import InputError
-from .arguments import check_outputs, instance_argument, json_option, load, objective_option, quiet_option
-from .duration import duration
+from .parts.arguments import (
+    check_outputs,
+    instance_argument,
+    json_option,
+    load,
+    objective_option,
+    quiet_option,
+)
+from .parts.duration import duration
 
 if TYPE_CHECKING:
     from ..bounds import Bound
     from ..bounds.by_prices import Found
-    from ..certificate import Certificate
-    from ..instance import Instance
+    from ..bounds.certificate import Certificate
+    from ..model.instance import Instance
     from ..objectives import Objective
 
 
 @click.command("bound")
 @instance_argument
 @objective_option
-@click.option("--prices", is_flag=True, help="Also search for prices on GPU time that prove more: wct, makespan, ftf.")
-@click.option("--steps", type=click.IntRange(min=0), metavar="N",
-              help="With --prices: steps of the search (120); the same on every machine.")
-@click.option("--time-limit", type=duration, metavar="LENGTH", help="With --prices: in place of --steps, as 5m.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="CERTIFICATE",
-              help="With --prices: write the prices, for `optsched verify-bound`.")
+@click.option(
+    "--prices",
+    is_flag=True,
+    help="Also search for prices on GPU time that prove more: wct, makespan, ftf.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="With --prices: steps of the search (120); the same on every machine.",
+)
+@click.option(
+    "--time-limit",
+    type=duration,
+    metavar="LENGTH",
+    help="With --prices: in place of --steps, as 5m.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="CERTIFICATE",
+    help="With --prices: write the prices, for `optsched verify-bound`.",
+)
 @json_option
 @quiet_option
 def command(
-    instance: str, objective: str, prices: bool, steps: int | None, time_limit: float | None, output: Path | None,
-    as_json: bool, quiet: bool,
+    instance: str,
+    objective: str,
+    prices: bool,
+    steps: int | None,
+    time_limit: float | None,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Lower bounds on the objective of INSTANCE that need no solver.
 
-    A bound for "any schedule" holds however often jobs are preempted; one for "this plan class" where a
-    waiting job runs in one piece and a running job either goes on or is preempted now. The best of each level
-    is marked *. With --quiet only the best value of each level is printed.
+    A bound for "any schedule" holds however often jobs are preempted; one for "this plan class"
+    where a waiting job runs in one piece and a running job either goes on or is preempted now. The
+    best of each level is marked *. With --quiet only the best value of each level is printed.
 
-    With --prices the GPU time of the whole trace gets prices at which every job buys what it needs: slower, and mostly
-    much closer. Ctrl-C ends the search and keeps the best so far.
+    With --prices the GPU time of the whole trace gets prices at which every job buys what it needs:
+    slower, and mostly much closer. Ctrl-C ends the search and keeps the best so far.
 
     \b
     optsched bound cluster.json
@@ -53,7 +84,7 @@ def command(
     from .. import objectives
     from ..bounds import all_bounds
     from ..picture.facts import level_unit
-    from .table import show, table, with_length
+    from .parts.table import show, table, with_length
 
     goal = objectives.parse(objective)
     if not prices and (steps is not None or time_limit is not None or output is not None):
@@ -71,7 +102,7 @@ def command(
         by_prices, certificate = _search(loaded, goal, steps, time_limit, wanted=not quiet)
         found.append(by_prices)
         if output is not None:
-            from ..certificate import dump_certificate
+            from ..bounds.certificate import dump_certificate
             from ..files import write_text
 
             write_text(output, dump_certificate(certificate))
@@ -114,15 +145,23 @@ def command(
 
 
 def _search(
-    instance: "Instance", objective: "Objective", steps: int | None, time_limit_s: float | None, wanted: bool
+    instance: "Instance",
+    objective: "Objective",
+    steps: int | None,
+    time_limit_s: float | None,
+    wanted: bool,
 ) -> "tuple[Bound, Certificate]":
     """The bound that the search for prices proves. Ctrl-C ends the search."""
     from ..bounds import Bound
     from ..bounds.by_prices import SOURCE, STEPS, concluded, counted, searching, timed
 
-    done = counted(STEPS if steps is None else steps) if time_limit_s is None else timed(time_limit_s)
+    done = (
+        counted(STEPS if steps is None else steps) if time_limit_s is None else timed(time_limit_s)
+    )
     last: Found | None = None
-    with _progress(objective.name, STEPS if steps is None else steps, time_limit_s, wanted) as show_step:
+    with _progress(
+        objective.name, STEPS if steps is None else steps, time_limit_s, wanted
+    ) as show_step:
         try:
             for last in searching(instance, objective, done):
                 show_step.append(last)
@@ -134,7 +173,9 @@ def _search(
 
 
 @contextmanager
-def _progress(name: str, steps: int, time_limit_s: float | None, wanted: bool) -> "Iterator[list[Found]]":
+def _progress(
+    name: str, steps: int, time_limit_s: float | None, wanted: bool
+) -> "Iterator[list[Found]]":
     """A list whose last entry is shown on a live line on stderr, where that is a terminal."""
     shown: list[Found] = []
     if not wanted or not sys.stderr.isatty():
@@ -159,7 +200,13 @@ def _progress(name: str, steps: int, time_limit_s: float | None, wanted: bool) -
             rest = f"{human(max(0.0, round(time_limit_s + started_s - time.monotonic())))} left"
         else:
             rest = f"step {last.step} of {steps}"
-        return Text(f"bound {quantity(last.value, level_unit(name))}  {rest}", overflow="ellipsis", no_wrap=True)
+        return Text(
+            f"bound {quantity(last.value, level_unit(name))}  {rest}",
+            overflow="ellipsis",
+            no_wrap=True,
+        )
 
-    with Live(console=Console(stderr=True), get_renderable=line, refresh_per_second=4, transient=True):
+    with Live(
+        console=Console(stderr=True), get_renderable=line, refresh_per_second=4, transient=True
+    ):
         yield shown

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .arguments import json_option, quiet_option
-from .controller import asks_controller
+from .parts.arguments import json_option, quiet_option
+from .parts.controller import asks_controller
 
 if TYPE_CHECKING:
     from ..control.api.client import Client
@@ -21,7 +21,9 @@ DONE = {
 }
 
 
-def _change(client: "Client", jobs: tuple[str, ...], change: str, as_json: bool, quiet: bool) -> int:
+def _change(
+    client: "Client", jobs: tuple[str, ...], change: str, as_json: bool, quiet: bool
+) -> int:
     """Change each job; those that cannot be are told on stderr, and make the status 1."""
     from ..control.api.client import ApiRefused
 

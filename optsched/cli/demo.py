@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import InputError, OptschedError
-from .arguments import json_option, quiet_option
+from .parts.arguments import json_option, quiet_option
 
 if TYPE_CHECKING:
-    from ..control.events import Event
+    from ..control.journal.events import Event
     from ..demo.story import Story
 
 
 @click.command("demo")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default="demo-output", show_default=True, metavar="DIR",
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default="demo-output",
+    show_default=True,
+    metavar="DIR",
     help="Directory for the cluster file, the state and the picture; made if it is not there.",
 )
 @json_option
@@ -25,11 +30,12 @@ if TYPE_CHECKING:
 def command(output: Path, as_json: bool, quiet: bool) -> int:
     """Run six jobs on an emulated cluster of eight GPUs, then draw what happened and say why.
 
-    The jobs are real processes that train (by sleeping), save and load; one is preempted because that pays, one is
-    not because it would not. Takes less than a minute and needs no GPU. Writes cluster.toml, state/ and
-    happened.html; `optsched rounds --config DIR/cluster.toml` lists the rounds that were decided.
+    The jobs are real processes that train (by sleeping), save and load; one is preempted because
+    that pays, one is not because it would not. Takes less than a minute and needs no GPU. Writes
+    cluster.toml, state/ and happened.html; `optsched rounds --config DIR/cluster.toml` lists the
+    rounds that were decided.
     """
-    from ..control.log import line
+    from ..control.journal.log import line
     from ..demo.play import play
     from ..demo.story import tell
 
@@ -43,19 +49,30 @@ def command(output: Path, as_json: bool, quiet: bool) -> int:
     story = tell(play(output, None if quiet or as_json else show))
     picture, reason = _draw(story, output)
     if as_json:
-        click.echo(json.dumps({
-            "jobs": len(story.instance.jobs), "sentences": list(story.sentences),
-            "mean_jct_s": round(story.measured_s, 3), "simulated_mean_jct_s": round(story.foretold_s, 3),
-            "mean_error": round(story.error, 4), "fifo_mean_jct_s": round(story.fifo_s, 3),
-            "picture": picture and str(picture),
-        }))
+        click.echo(
+            json.dumps(
+                {
+                    "jobs": len(story.instance.jobs),
+                    "sentences": list(story.sentences),
+                    "mean_jct_s": round(story.measured_s, 3),
+                    "simulated_mean_jct_s": round(story.foretold_s, 3),
+                    "mean_error": round(story.error, 4),
+                    "fifo_mean_jct_s": round(story.fifo_s, 3),
+                    "picture": picture and str(picture),
+                }
+            )
+        )
     elif not quiet:
         click.echo("\n" + "\n".join(story.sentences) + "\n")
         click.echo(
             f"The simulator foretells a mean completion time of {story.foretold_s:.1f} s, it was "
             f"{story.measured_s:.1f} s; job by job it is off by {story.error:.1%} on average."
         )
-        click.echo(f"picture: {picture.resolve()}  (open it in a browser)" if picture else f"no picture: {reason}")
+        click.echo(
+            f"picture: {picture.resolve()}  (open it in a browser)"
+            if picture
+            else f"no picture: {reason}"
+        )
         click.echo(f"rounds:  optsched rounds --config {output / 'cluster.toml'}")
     return 0
 
@@ -69,7 +86,9 @@ def _make_room(output: Path) -> None:
         config = output / "cluster.toml"
         if (output / "state").exists() or config.exists():
             if not config.is_file() or config.read_text() != CLUSTER:
-                raise InputError(f"-o {output}: holds something that is not a demo's; name another directory")
+                raise InputError(
+                    f"-o {output}: holds something that is not a demo's; name another directory"
+                )
             shutil.rmtree(output / "state", ignore_errors=True)
     except OSError as error:
         raise InputError(f"-o {output}: cannot be made: {error.strerror or error}") from None

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
-from ..instance import Instance
-from ..plan import Plan
-from .arguments import instance_argument, json_option, load, objective_option, quiet_option
-from .duration import duration
+from ..model.instance import Instance
+from ..model.plan import Plan
+from .parts.arguments import instance_argument, json_option, load, objective_option, quiet_option
+from .parts.duration import duration
 
 if TYPE_CHECKING:
     from ..explain import Explanation
@@ -25,30 +25,53 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="[ROUND_OR_PLAN] [JOB]...")
 @objective_option
 @click.option(
-    "--length", "round_s", type=duration, default="300s", show_default=True, metavar="TIME",
+    "--length",
+    "round_s",
+    type=duration,
+    default="300s",
+    show_default=True,
+    metavar="TIME",
     help="How long until jobs are looked at again; a round file says so itself.",
 )
 @click.option(
-    "--budget", "budget_s", type=duration, default="1s", show_default=True, metavar="TIME",
+    "--budget",
+    "budget_s",
+    type=duration,
+    default="1s",
+    show_default=True,
+    metavar="TIME",
     help="Wall clock for deciding the round, or for the prices where a plan is explained.",
 )
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE",
-              help="Of a live cluster: cluster.toml of its controller, found as by `optsched queue`.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Of a live cluster: cluster.toml of its controller, found as by `optsched queue`.",
+)
 @json_option
 @quiet_option
 def command(
-    instance: str, names: tuple[str, ...], objective: str, round_s: float, budget_s: float, config: Path | None,
-    as_json: bool, quiet: bool,
+    instance: str,
+    names: tuple[str, ...],
+    objective: str,
+    round_s: float,
+    budget_s: float,
+    config: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
-    """Say why each job of INSTANCE (or each JOB named) runs, waits, moves or was preempted, in a sentence each.
+    """Say why each job of INSTANCE (or each JOB named) runs, waits, moves or was preempted, in a
+    sentence each.
 
-    ROUND_OR_PLAN is a file of `optsched round -o` or `optsched solve -o`; without one a round is decided first. Of a
-    plan the decisions at the present are explained, with the prices of a round. What a job is worth, and what each
-    capacity costs, is explained in docs/concepts.md, "The round". --json has all numbers. Jobs that can never run are
-    told from waiting ones before anything is solved. Exit status 0, or 2 for bad input.
+    ROUND_OR_PLAN is a file of `optsched round -o` or `optsched solve -o`; without one a round is
+    decided first. Of a plan the decisions at the present are explained, with the prices of a round.
+    What a job is worth, and what each capacity costs, is explained in docs/concepts.md, "The
+    round". --json has all numbers. Jobs that can never run are told from waiting ones before
+    anything is solved. Exit status 0, or 2 for bad input.
 
-    With the name of a job in place of a file, the controller of the live cluster is asked: what the job does or waits
-    for, what it would cost to run it now, who is ahead, and what would change that.
+    With the name of a job in place of a file, the controller of the live cluster is asked: what the
+    job does or waits for, what it would cost to run it now, who is ahead, and what would change
+    that.
 
     \b
     optsched explain bert-17
@@ -87,10 +110,15 @@ def command(
 
 
 def is_job(name: str) -> bool:
-    """Whether a first argument is meant as the job of a live cluster: it is no file, and has no ending of one."""
+    """Whether a first argument is meant as the job of a live cluster: it is no file, and has no
+    ending of one."""
     from ..executors.base import JOB_NAME
 
-    return JOB_NAME.fullmatch(name) is not None and not name.endswith((".json", ".gz")) and not os.path.exists(name)
+    return (
+        JOB_NAME.fullmatch(name) is not None
+        and not name.endswith((".json", ".gz"))
+        and not os.path.exists(name)
+    )
 
 
 def _split(names: Sequence[str]) -> tuple[Path | None, Sequence[str]]:
@@ -103,7 +131,8 @@ def _split(names: Sequence[str]) -> tuple[Path | None, Sequence[str]]:
 def _decided(
     instance: Instance, source: Path | None, objective: str, round_s: float, budget_s: float
 ) -> "RoundSolution":
-    """The round in a file, the decisions of a plan in a file with the prices of a round, or a round decided now."""
+    """The round in a file, the decisions of a plan in a file with the prices of a round, or a round
+    decided now."""
     from .. import files
     from ..objectives import parse
     from ..round.decide import decide
@@ -157,7 +186,9 @@ def _agree(source: Path, **stated: Any) -> None:
         given = context.params[name]
         if (parse(given).name if name == "objective" else given) != value:
             option = {"objective": "--objective", "round_s": "--length"}[name]
-            raise InputError(f"{option} {given} is not that of {source}, which is {value}; leave the option out")
+            raise InputError(
+                f"{option} {given} is not that of {source}, which is {value}; leave the option out"
+            )
 
 
 def _first_steps(instance: Instance, plan: Plan) -> "tuple[JobRound, ...]":
@@ -171,11 +202,19 @@ def _first_steps(instance: Instance, plan: Plan) -> "tuple[JobRound, ...]":
             continue
         running = instance.running_job.get(entry.id)
         step = entry.segments[0]
-        if entry.decision != "continue" and running is not None and len(entry.segments) > 1 and (
-            set(step.placement) == set(running.placement) and step.mode.size == running.mode.size
+        if (
+            entry.decision != "continue"
+            and running is not None
+            and len(entry.segments) > 1
+            and (
+                set(step.placement) == set(running.placement)
+                and step.mode.size == running.mode.size
+            )
         ):
             step = entry.segments[1]  # the first is its checkpoint where it was
-        found.append(JobRound(id=entry.id, decision=entry.decision, mode=step.mode, placement=step.placement))
+        found.append(
+            JobRound(id=entry.id, decision=entry.decision, mode=step.mode, placement=step.placement)
+        )
     return tuple(found)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from ..errors import InputError
-from .controller import NO_ANSWER
+from .parts.controller import NO_ANSWER
 
 
 def explain_live(config: Path | None, jobs: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
-    """Print why each job is where it is. Raises InputError for a job that is not there, or where no controller is
-    named."""
+    """Print why each job is where it is. Raises InputError for a job that is not there, or where no
+    controller is named."""
     from ..control.api.client import NoController, find_client
 
     try:
@@ -20,8 +20,10 @@ def explain_live(config: Path | None, jobs: tuple[str, ...], *, as_json: bool, q
     except InputError as error:
         if config is not None:
             raise
-        raise InputError(f"{jobs[0]}: there is no such file; to ask a controller about a job of that name: {error}"
-                         ) from None
+        raise InputError(
+            f"{jobs[0]}: there is no such file; to ask a controller about a job of that name: "
+            f"{error}"
+        ) from None
     found: list[dict[str, Any]] = []
     try:
         for name in dict.fromkeys(jobs):

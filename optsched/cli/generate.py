@@ -8,86 +8,181 @@ from typing import Any
 import click
 
 from ..errors import InputError
-from ..instance import Instance
-from .arguments import check_outputs, json_option, quiet_option
-from .duration import cost
+from ..model.instance import Instance
 from .import_ import write_checked
+from .parts.arguments import check_outputs, json_option, quiet_option
+from .parts.duration import cost
 
 FITTED = ("philly", "helios", "acme", "openb")
 INVENTED = ("mixed", "llm")
 PLANTED = "planted"
 ONLY = {
-    "arrivals": INVENTED, "running": INVENTED, "gpu_types": INVENTED,
-    "days": FITTED, "no_failures": FITTED, "quotas": FITTED, "cluster": FITTED, "fit": FITTED,
+    "arrivals": INVENTED,
+    "running": INVENTED,
+    "gpu_types": INVENTED,
+    "days": FITTED,
+    "no_failures": FITTED,
+    "quotas": FITTED,
+    "cluster": FITTED,
+    "fit": FITTED,
     "gpus_per_node": (*FITTED, PLANTED),
 }
 """Options that go with some kinds only."""
 
 
 @click.command("generate")
-@click.option("--like", type=click.Choice([*FITTED, *INVENTED, PLANTED]), default="philly", show_default=True,
-              help="philly, helios, acme, openb: fitted to that cluster. mixed, llm: invented, gangs mostly of one GPU "
-                   "or mostly of many. planted: cut out of a full cluster, so that the least makespan is 36,000 s.")
-@click.option("--jobs", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="How many jobs.")
-@click.option("--gpus", type=click.IntRange(1, 200_000), metavar="G",
-              help="How many GPUs; where whole nodes do not add up to that, some are smaller.")
-@click.option("--cluster", metavar="SPEC", help="Fitted: these nodes in place of the model's, as v100=288,p100=96.")
-@click.option("--gpus-per-node", type=click.IntRange(1, 1000), metavar="N", help="With --cluster, and planted (8).")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S",
-              help="Same seed, same instance.")
-@click.option("--load", type=click.FloatRange(0, 100, min_open=True), metavar="F",
-              help="Work offered by capacity; fitted: by default the jobs come as often as on the real cluster; "
-                   "mixed, llm: with --arrivals poisson (0.9).")
-@click.option("--days", type=click.FloatRange(0, min_open=True), metavar="D",
-              help="Fitted: the jobs come within so many days; in place of --load.")
-@click.option("--arrivals", type=click.Choice(["batch", "poisson"]),
-              help="mixed, llm: all submitted at 0 (the default), or one by one.")
-@click.option("--running", type=click.FloatRange(0, 1), metavar="F",
-              help="mixed, llm: fraction of the jobs that already run, as far as they fit.")
-@click.option("--gpu-types", type=click.IntRange(1, 3), metavar="K",
-              help="mixed, llm: 1: A100 only, 2: with V100, 3: with P100 (the default).")
-@click.option("--quotas", is_flag=True, default=None,
-              help="Fitted: virtual clusters have GPU quotas in proportion to the published ones.")
+@click.option(
+    "--like",
+    type=click.Choice([*FITTED, *INVENTED, PLANTED]),
+    default="philly",
+    show_default=True,
+    help="philly, helios, acme, openb: fitted to that cluster. mixed, llm: invented, gangs "
+    "mostly of one GPU "
+    "or mostly of many. planted: cut out of a full cluster, so that the least makespan is 36,000 "
+    "s.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="How many jobs."
+)
+@click.option(
+    "--gpus",
+    type=click.IntRange(1, 200_000),
+    metavar="G",
+    help="How many GPUs; where whole nodes do not add up to that, some are smaller.",
+)
+@click.option(
+    "--cluster",
+    metavar="SPEC",
+    help="Fitted: these nodes in place of the model's, as v100=288,p100=96.",
+)
+@click.option(
+    "--gpus-per-node",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="With --cluster, and planted (8).",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="S",
+    help="Same seed, same instance.",
+)
+@click.option(
+    "--load",
+    type=click.FloatRange(0, 100, min_open=True),
+    metavar="F",
+    help="Work offered by capacity; fitted: by default the jobs come as often as on the real "
+    "cluster; "
+    "mixed, llm: with --arrivals poisson (0.9).",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(0, min_open=True),
+    metavar="D",
+    help="Fitted: the jobs come within so many days; in place of --load.",
+)
+@click.option(
+    "--arrivals",
+    type=click.Choice(["batch", "poisson"]),
+    help="mixed, llm: all submitted at 0 (the default), or one by one.",
+)
+@click.option(
+    "--running",
+    type=click.FloatRange(0, 1),
+    metavar="F",
+    help="mixed, llm: fraction of the jobs that already run, as far as they fit.",
+)
+@click.option(
+    "--gpu-types",
+    type=click.IntRange(1, 3),
+    metavar="K",
+    help="mixed, llm: 1: A100 only, 2: with V100, 3: with P100 (the default).",
+)
+@click.option(
+    "--quotas",
+    is_flag=True,
+    default=None,
+    help="Fitted: virtual clusters have GPU quotas in proportion to the published ones.",
+)
 @click.option("--no-failures", is_flag=True, default=None, help="Fitted: no attempt fails.")
-@click.option("--uplinks", type=click.FloatRange(0, min_open=True), metavar="GBPS",
-              help="Every rack has an uplink of GBPS Gbit/s, shared by the gangs that cross it.")
+@click.option(
+    "--uplinks",
+    type=click.FloatRange(0, min_open=True),
+    metavar="GBPS",
+    help="Every rack has an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
+)
 @click.option("--no-overheads", is_flag=True, help="Starting, saving and restoring cost nothing.")
-@click.option("--checkpoint", "checkpoint_s", type=cost, metavar="TIME",
-              help="Saving takes TIME for every job, and restoring as long again, as 0, 30s or 5m.")
-@click.option("-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout.")
-@click.option("--fit", metavar="PAGE", type=click.Path(path_type=Path),
-              help="Fitted: also write an HTML page that shows the jobs against the real trace (where it lies under "
-                   "OPTSCHED_DATA) and published figures.")
+@click.option(
+    "--checkpoint",
+    "checkpoint_s",
+    type=cost,
+    metavar="TIME",
+    help="Saving takes TIME for every job, and restoring as long again, as 0, 30s or 5m.",
+)
+@click.option(
+    "-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout."
+)
+@click.option(
+    "--fit",
+    metavar="PAGE",
+    type=click.Path(path_type=Path),
+    help="Fitted: also write an HTML page that shows the jobs against the real trace (where it "
+    "lies under "
+    "OPTSCHED_DATA) and published figures.",
+)
 @json_option
 @quiet_option
 def command(
-    like: str, jobs: int, gpus: int | None, seed: int, load: float | None, uplinks: float | None, no_overheads: bool,
-    checkpoint_s: float | None, output: str | None, as_json: bool, quiet: bool, **only: Any,
+    like: str,
+    jobs: int,
+    gpus: int | None,
+    seed: int,
+    load: float | None,
+    uplinks: float | None,
+    no_overheads: bool,
+    checkpoint_s: float | None,
+    output: str | None,
+    as_json: bool,
+    quiet: bool,
+    **only: Any,
 ) -> None:
     """Make a random instance of N jobs on G GPUs.
 
-    philly, helios, acme and openb have the nodes, arrivals, gang sizes, run times, users, commands and failures of
-    those clusters, as far as they are published. planted has a known least makespan. Without -o the instance goes to
-    stdout and the summary to stderr.
+    philly, helios, acme and openb have the nodes, arrivals, gang sizes, run times, users, commands
+    and failures of those clusters, as far as they are published. planted has a known least
+    makespan. Without -o the instance goes to stdout and the summary to stderr.
     """
     given = {name: value for name, value in only.items() if value is not None}
     for name in given:
         if like not in ONLY[name]:
             flag = "--" + name.replace("_", "-")
-            raise InputError(f"{flag} goes with --like {', '.join(ONLY[name])}, not with {like}; leave it out")
+            raise InputError(
+                f"{flag} goes with --like {', '.join(ONLY[name])}, not with {like}; leave it out"
+            )
     if gpus is None and "cluster" not in given:
-        raise InputError("how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else ""))
-    from ..traces.like.fit_page import can_draw, write
+        raise InputError(
+            "how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else "")
+        )
+    from ..traces.generate.like.fit_page import can_draw, write
 
     fit: Path | None = given.pop("fit", None)
     check_outputs({"-o": None if output in (None, "-") else Path(str(output)), "--fit": fit}, "-")
     if fit is not None:
         can_draw(fit)
     if like == PLANTED:
-        for flag, value in (("--load", load), ("--uplinks", uplinks), ("--checkpoint", checkpoint_s)):
+        for flag, value in (
+            ("--load", load),
+            ("--uplinks", uplinks),
+            ("--checkpoint", checkpoint_s),
+        ):
             if value is not None:
-                raise InputError(f"{flag} does not go with --like planted, whose optimum it would change; leave it out")
-        from ..traces.planted import generate
+                raise InputError(
+                    f"{flag} does not go with --like planted, whose optimum it would change; "
+                    "leave it out"
+                )
+        from ..traces.generate.planted import generate
 
         instance = generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
     elif like in FITTED:
@@ -95,11 +190,11 @@ def command(
     else:
         instance = _invented(like, jobs, gpus or 0, seed, load, not no_overheads, given)
     if uplinks is not None:
-        from ..traces.shared_uplinks import with_shared_uplinks
+        from ..traces.generate.shared_uplinks import with_shared_uplinks
 
         instance = with_shared_uplinks(instance, uplinks)
     if checkpoint_s is not None:
-        from ..traces.checkpoint_cost import with_checkpoint_cost
+        from ..traces.profiles.checkpoint_cost import with_checkpoint_cost
 
         instance = with_checkpoint_cost(instance, checkpoint_s)
     write_checked(instance, output)
@@ -111,10 +206,16 @@ def command(
 
 
 def _fitted(
-    like: str, jobs: int, gpus: int | None, seed: int, load: float | None, overheads: bool, given: dict[str, Any]
+    like: str,
+    jobs: int,
+    gpus: int | None,
+    seed: int,
+    load: float | None,
+    overheads: bool,
+    given: dict[str, Any],
 ) -> Instance:
     from ..traces.clusters import cluster_of
-    from ..traces.like import generate
+    from ..traces.generate.like import generate
 
     cluster = None
     if "cluster" in given:
@@ -126,50 +227,83 @@ def _fitted(
     if load is not None and "days" in given:
         raise InputError("--load and --days both say how fast the jobs come; leave one out")
     return generate(
-        like, jobs=jobs, gpus=gpus, seed=seed, load=load, days=given.get("days"), overheads=overheads,
-        failures="no_failures" not in given, quotas="quotas" in given, cluster=cluster,
+        like,
+        jobs=jobs,
+        gpus=gpus,
+        seed=seed,
+        load=load,
+        days=given.get("days"),
+        overheads=overheads,
+        failures="no_failures" not in given,
+        quotas="quotas" in given,
+        cluster=cluster,
     )
 
 
 def _invented(
-    like: str, jobs: int, gpus: int, seed: int, load: float | None, overheads: bool, given: dict[str, Any]
+    like: str,
+    jobs: int,
+    gpus: int,
+    seed: int,
+    load: float | None,
+    overheads: bool,
+    given: dict[str, Any],
 ) -> Instance:
-    from ..traces.synth import generate
+    from ..traces.generate.synth import generate
 
     if load is not None and given.get("arrivals") != "poisson":
-        raise InputError(f"--load goes with --arrivals poisson for --like {like}; add that or leave --load out")
+        raise InputError(
+            f"--load goes with --arrivals poisson for --like {like}; add that or leave --load out"
+        )
     return generate(
-        jobs=jobs, gpus=gpus, seed=seed, like="llm" if like == "llm" else "mixed", load=0.9 if load is None else load,
-        overheads=overheads, **given,
+        jobs=jobs,
+        gpus=gpus,
+        seed=seed,
+        like="llm" if like == "llm" else "mixed",
+        load=0.9 if load is None else load,
+        overheads=overheads,
+        **given,
     )
 
 
 def _json(instance: Instance, output: str | None) -> str:
-    from ..traces.like import offered_load
+    from ..traces.generate.like import offered_load
 
     load = offered_load(instance)
-    return json.dumps({
-        "instance": instance.name, "jobs": len(instance.jobs), "running": len(instance.running),
-        "failures": len(instance.failures), "nodes": len(instance.cluster.nodes), "gpus": instance.cluster.total_gpus,
-        "offered_load": None if load is None else round(load, 4), "output": output or "-",
-    })
+    return json.dumps(
+        {
+            "instance": instance.name,
+            "jobs": len(instance.jobs),
+            "running": len(instance.running),
+            "failures": len(instance.failures),
+            "nodes": len(instance.cluster.nodes),
+            "gpus": instance.cluster.total_gpus,
+            "offered_load": None if load is None else round(load, 4),
+            "output": output or "-",
+        }
+    )
 
 
 def _sentences(instance: Instance, output: str | None, fit: Path | None) -> str:
     nodes = Counter(node.gpu_type or "without GPUs" for node in instance.cluster.nodes)
     listed = ", ".join(f"{count} {gpu_type}" for gpu_type, count in nodes.items())
-    lines = [f"{instance.name}: {len(instance.jobs)} jobs, {len(instance.running)} of them running, on "
-             f"{instance.cluster.total_gpus} GPUs (nodes: {listed})"]
+    lines = [
+        f"{instance.name}: {len(instance.jobs)} jobs, {len(instance.running)} of them running, on "
+        f"{instance.cluster.total_gpus} GPUs (nodes: {listed})"
+    ]
     if instance.tenants or instance.failures or instance.jobs[0].user is not None:
         lines += _more(instance)
-    lines += [f"wrote {path}" for path in (None if output == "-" else output, fit) if path is not None]
+    lines += [
+        f"wrote {path}" for path in (None if output == "-" else output, fit) if path is not None
+    ]
     return "\n".join(lines)
 
 
 def _more(instance: Instance) -> list[str]:
-    """Of a fitted workload: over how long it arrives, what it offers, who it is from, and how much of it fails."""
+    """Of a fitted workload: over how long it arrives, what it offers, who it is from, and how much
+    of it fails."""
     from ..duration import human
-    from ..traces.like import offered_load
+    from ..traces.generate.like import offered_load
 
     load = offered_load(instance)
     users = len({job.user for job in instance.jobs})

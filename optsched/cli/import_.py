@@ -10,23 +10,28 @@ from typing import Any, TypeVar
 import click
 
 from ..errors import InputError
-from ..instance import Instance
+from ..model.instance import Instance
 from ..traces import FORMATS
-from ..traces.attach import attach
-from ..traces.gavel import NO_OVERHEADS
 from ..traces.imported import Imported
-from .arguments import check_outputs, json_option, quiet_option
+from ..traces.profiles.attach import attach
+from ..traces.readers.gavel import NO_OVERHEADS
+from .parts.arguments import check_outputs, json_option, quiet_option
 
 LONG = 10_000
 """Sources of more lines than this show their progress on a terminal."""
 OPTIONS = tuple(dict.fromkeys(option for known in FORMATS.values() for option in known.options))
-KINDS: dict[str, Any] = {"path": click.Path(path_type=Path), "text": str, "count": click.IntRange(1, 1_000_000)}
+KINDS: dict[str, Any] = {
+    "path": click.Path(path_type=Path),
+    "text": str,
+    "count": click.IntRange(1, 1_000_000),
+}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _format_options(command: Command) -> Command:
-    """One option of the command line for each that some format takes; its help names the formats."""
+    """One option of the command line for each that some format takes; its help names the
+    formats."""
     for option in reversed(OPTIONS):
         formats = ", ".join(name for name, known in FORMATS.items() if option in known.options)
         also = ", with --profiles measured" if option is NO_OVERHEADS else ""
@@ -42,23 +47,38 @@ def _format_options(command: Command) -> Command:
 @click.command("import")
 @click.argument("trace_format", metavar="FORMAT", type=click.Choice(list(FORMATS)))
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
-@click.option("-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout.")
+@click.option(
+    "-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout."
+)
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Keep the first N jobs only.")
 @_format_options
-@click.option("--profiles", type=click.Choice(["measured", "none"]),
-              help="Profiles of jobs whose trace has none: measured ones, drawn by rule (default), or none.")
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of that draw.  [default: 0]")
+@click.option(
+    "--profiles",
+    type=click.Choice(["measured", "none"]),
+    help="Profiles of jobs whose trace has none: measured ones, drawn by rule (default), or none.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", help="Seed of that draw.  [default: 0]"
+)
 @json_option
 @quiet_option
 def command(
-    trace_format: str, source: Path, output: str | None, jobs: int | None, profiles: str | None, seed: int | None,
-    as_json: bool, quiet: bool, **options: Any,
+    trace_format: str,
+    source: Path,
+    output: str | None,
+    jobs: int | None,
+    profiles: str | None,
+    seed: int | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
 ) -> None:
     """Turn the trace or benchmark file SOURCE into an instance.
 
-    `optsched list formats` says what FORMAT may be. Without -o the instance goes to stdout and the summary to
-    stderr. Jobs that cannot be used are dropped and counted with the reason. Jobs of formats that say nothing of
-    speed, memory and checkpoints get measured profiles by a seeded rule (docs/formats.md).
+    `optsched list formats` says what FORMAT may be. Without -o the instance goes to stdout and the
+    summary to stderr. Jobs that cannot be used are dropped and counted with the reason. Jobs of
+    formats that say nothing of speed, memory and checkpoints get measured profiles by a seeded rule
+    (docs/formats.md).
     """
     if output not in (None, "-"):
         check_outputs({"-o": Path(output)}, str(source))
@@ -67,25 +87,34 @@ def command(
     if known.profiled:
         _refuse_profiles(trace_format, profiles, seed)
     if profiles == "none" and seed is not None:
-        raise InputError("--seed does not go with --profiles none, which draws nothing; leave one of them out")
+        raise InputError(
+            "--seed does not go with --profiles none, which draws nothing; leave one of them out"
+        )
     measured = not known.profiled and profiles != "none"
     free = {"overheads": given.pop("overheads")} if measured and "overheads" in given else {}
-    for option in (option for option in OPTIONS if option.name in given and option not in known.options):
+    for option in (
+        option for option in OPTIONS if option.name in given and option not in known.options
+    ):
         raise InputError(f"{option.flag} does not go with the format {trace_format}; leave it out")
     imported = known.read(source, jobs=jobs, track=_track, **given)
     if measured:
         imported = replace(imported, instance=attach(imported.instance, seed or 0, **free))
     write_checked(imported.instance, output)
     if not quiet:
-        summary = _json(imported, source, output) if as_json else _sentences(imported, source, output)
+        summary = (
+            _json(imported, source, output) if as_json else _sentences(imported, source, output)
+        )
         click.echo(summary, err=output in (None, "-"))
 
 
 def _refuse_profiles(trace_format: str, profiles: str | None, seed: int | None) -> None:
     for flag, value in (("--profiles", profiles), ("--seed", seed)):
         if value is not None:
-            raise InputError(f"{flag} does not go with the format {trace_format}, whose jobs keep the profiles that "
-                             "they have; leave it out")
+            raise InputError(
+                f"{flag} does not go with the format {trace_format}, whose jobs keep the "
+                "profiles that "
+                "they have; leave it out"
+            )
 
 
 def write_checked(instance: Instance, output: str | None) -> None:
@@ -113,20 +142,28 @@ def _track(lines: Sequence[str]) -> Iterable[str]:
 
 
 def _json(imported: Imported, source: Path, output: str | None) -> str:
-    return json.dumps({
-        "source": str(source), "instance": imported.instance.name,
-        "read": imported.read, "kept": imported.kept, "dropped": imported.dropped,
-        "nodes": len(imported.instance.cluster.nodes),
-        "gpus": imported.instance.cluster.total_gpus, "output": output or "-",
-    })
+    return json.dumps(
+        {
+            "source": str(source),
+            "instance": imported.instance.name,
+            "read": imported.read,
+            "kept": imported.kept,
+            "dropped": imported.dropped,
+            "nodes": len(imported.instance.cluster.nodes),
+            "gpus": imported.instance.cluster.total_gpus,
+            "output": output or "-",
+        }
+    )
 
 
 def _sentences(imported: Imported, source: Path, output: str | None) -> str:
     lines = [f"read {imported.read} jobs from {source}, kept {imported.kept}"]
     lines += [f"  dropped {count}: {reason}" for reason, count in imported.dropped.items()]
     if imported.instance.cluster.nodes:
-        lines.append(f"cluster of {len(imported.instance.cluster.nodes)} nodes, "
-                     f"{imported.instance.cluster.total_gpus} GPUs")
+        lines.append(
+            f"cluster of {len(imported.instance.cluster.nodes)} nodes, "
+            f"{imported.instance.cluster.total_gpus} GPUs"
+        )
     if output not in (None, "-"):
         lines.append(f"wrote {output}")
     return "\n".join(lines)

@@ -16,11 +16,12 @@ JOURNAL = "journal"
 
 
 def reads_journal(command: Callable[..., int]) -> Callable[..., int]:
-    """`--config`, turned into the argument `journal`, opened for reading; a controller may go on writing it."""
+    """`--config`, turned into the argument `journal`, opened for reading; a controller may go on
+    writing it."""
 
     @wraps(command)
     def reading(config: Path, **named: Any) -> int:
-        from ..control.journal import Journal
+        from ..control.journal.journal import Journal
         from ..control.settings import read_settings
 
         journal = Journal(read_settings(config).state / JOURNAL, read_only=True)
@@ -30,17 +31,25 @@ def reads_journal(command: Callable[..., int]) -> Callable[..., int]:
             journal.close()
 
     return click.option(
-        "--config", type=click.Path(path_type=Path), default="cluster.toml", show_default=True,
-        envvar="OPTSCHED_CONFIG", metavar="FILE", help="The cluster.toml whose journal is read.",
+        "--config",
+        type=click.Path(path_type=Path),
+        default="cluster.toml",
+        show_default=True,
+        envvar="OPTSCHED_CONFIG",
+        metavar="FILE",
+        help="The cluster.toml whose journal is read.",
     )(reading)
 
 
 class Instant(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """An instant in Unix time: `2026-05-01`, `2026-05-01T14:30` (local time), or `2h` (so long ago)."""
+    """An instant in Unix time: `2026-05-01`, `2026-05-01T14:30` (local time), or `2h` (so long
+    ago)."""
 
     name = "instant"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         if isinstance(value, float):
             return value
         try:
@@ -50,7 +59,12 @@ class Instant(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         try:
             ago_s = parse_duration(value)
         except ValueError:
-            self.fail(f"{value!r} is no instant; write 2026-05-01, 2026-05-01T14:30, or 2h for so long ago", param, ctx)
+            self.fail(
+                f"{value!r} is no instant; write 2026-05-01, 2026-05-01T14:30, or 2h for so long "
+                "ago",
+                param,
+                ctx,
+            )
         return time.time() - ago_s
 
 
@@ -61,4 +75,6 @@ def clock_text(at_s: float, *, seconds: bool = True) -> str:
     """Local date and time."""
     if not math.isfinite(at_s):
         return "-"
-    return datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(at_s).strftime(
+        "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
+    )

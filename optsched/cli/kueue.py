@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import json_option, quiet_option
+from .parts.arguments import json_option, quiet_option
 from .run import CONFIG
 
 if TYPE_CHECKING:
@@ -17,20 +17,27 @@ if TYPE_CHECKING:
 
 @click.command("kueue")
 @click.option(
-    "--config", type=click.Path(path_type=Path), default=CONFIG, show_default=True, envvar="OPTSCHED_CONFIG",
-    metavar="FILE", help="Where the cluster is, which queues, and how to decide.",
+    "--config",
+    type=click.Path(path_type=Path),
+    default=CONFIG,
+    show_default=True,
+    envvar="OPTSCHED_CONFIG",
+    metavar="FILE",
+    help="Where the cluster is, which queues, and how to decide.",
 )
 @click.option("--once", is_flag=True, help="Decide once, and print what and why.")
 @click.option("--dry-run", is_flag=True, help="Write nothing.")
 @json_option
 @quiet_option
 def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool) -> int:
-    """Decide rounds on Kueue's Workloads, and make Kueue admit them in that order by their priority boosts.
+    """Decide rounds on Kueue's Workloads, and make Kueue admit them in that order by their priority
+    boosts.
 
-    For sites that keep Kueue as their scheduler. It reads queues and Workloads, decides who should run now as `optsched
-    run` does, and writes the annotation kueue.x-k8s.io/priority-boost of the Workloads that must move in the order,
-    every FILE's `every`, until interrupted. Kueue needs the feature gate PriorityBoost (0.17 or later). Exit status 0,
-    with --once 1 where the API server does not answer, 2 for bad input.
+    For sites that keep Kueue as their scheduler. It reads queues and Workloads, decides who should
+    run now as `optsched run` does, and writes the annotation kueue.x-k8s.io/priority-boost of the
+    Workloads that must move in the order, every FILE's `every`, until interrupted. Kueue needs the
+    feature gate PriorityBoost (0.17 or later). Exit status 0, with --once 1 where the API server
+    does not answer, 2 for bad input.
 
     \b
     optsched kueue --once --dry-run
@@ -90,10 +97,19 @@ def _show(decided: "Pass", *, as_json: bool, whole: bool, dry_run: bool) -> None
 
 
 def _show_all(decided: "Pass", dry_run: bool) -> None:
-    from .table import show, table
+    from .parts.table import show, table
 
-    found = table("workload", "queue", "GPUs", "state", "priority", "boost", "why", numeric=("GPUs", "priority"),
-                  folded=("why",))
+    found = table(
+        "workload",
+        "queue",
+        "GPUs",
+        "state",
+        "priority",
+        "boost",
+        "why",
+        numeric=("GPUs", "priority"),
+        folded=("why",),
+    )
     for one in decided.order:
         _add(found, one)
     for name, why in decided.left_out.items():
@@ -107,9 +123,21 @@ def _show_all(decided: "Pass", dry_run: bool) -> None:
 
 
 def _add(found: "Table", one: "Ranked") -> None:
-    boost = str(one.boost) if one.boost == one.workload.boost else f"{one.workload.boost} -> {one.boost}"
+    boost = (
+        str(one.boost)
+        if one.boost == one.workload.boost
+        else f"{one.workload.boost} -> {one.boost}"
+    )
     state = "holds quota" if one.workload.held is not None else "waits"
-    found.add_row(one.workload.id, one.workload.queue, str(one.gpus), state, str(one.workload.priority), boost, one.why)
+    found.add_row(
+        one.workload.id,
+        one.workload.queue,
+        str(one.gpus),
+        state,
+        str(one.workload.priority),
+        boost,
+        one.why,
+    )
 
 
 def _summary(decided: "Pass", dry_run: bool) -> str:
@@ -118,8 +146,14 @@ def _summary(decided: "Pass", dry_run: bool) -> str:
     if decided.round is None:
         return "nothing to decide: no Workload waits or runs in these queues"
     changed = len(decided.changed)
-    what = f"{changed} boost{'' if changed == 1 else 's'} {'to be changed' if dry_run else 'changed'}"
-    gap = f"; gap of the round {percent(decided.round.gap)}" if decided.round.gap < float("inf") else ""
+    what = (
+        f"{changed} boost{'' if changed == 1 else 's'} {'to be changed' if dry_run else 'changed'}"
+    )
+    gap = (
+        f"; gap of the round {percent(decided.round.gap)}"
+        if decided.round.gap < float("inf")
+        else ""
+    )
     fallback = f"; {decided.round.fallback}" if decided.round.fallback else ""
     return f"{what} of {len(decided.order)}{gap}{fallback}"
 
@@ -127,18 +161,31 @@ def _summary(decided: "Pass", dry_run: bool) -> str:
 def _plain(decided: "Pass", dry_run: bool) -> dict[str, Any]:
     found = decided.round
     return {
-        "at_s": decided.at_s, "dry_run": dry_run,
-        "round": None if found is None else {
-            "value": found.value, "bound": found.bound, "solver": found.solver, "fallback": found.fallback,
+        "at_s": decided.at_s,
+        "dry_run": dry_run,
+        "round": None
+        if found is None
+        else {
+            "value": found.value,
+            "bound": found.bound,
+            "solver": found.solver,
+            "fallback": found.fallback,
             "wall_s": found.wall_s,
         },
         "workloads": [
             {
-                "namespace": one.workload.namespace, "name": one.workload.name, "queue": one.workload.queue,
-                "gpus": one.gpus, "holds_quota": one.workload.held is not None, "priority": one.workload.priority,
-                "boost_before": one.workload.boost, "boost": one.boost, "why": one.why,
+                "namespace": one.workload.namespace,
+                "name": one.workload.name,
+                "queue": one.workload.queue,
+                "gpus": one.gpus,
+                "holds_quota": one.workload.held is not None,
+                "priority": one.workload.priority,
+                "boost_before": one.workload.boost,
+                "boost": one.boost,
+                "why": one.why,
             }
             for one in decided.order
         ],
-        "left_out": dict(decided.left_out), "faults": {name: list(faults) for name, faults in decided.faults.items()},
+        "left_out": dict(decided.left_out),
+        "faults": {name: list(faults) for name, faults in decided.faults.items()},
     }

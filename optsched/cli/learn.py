@@ -6,40 +6,82 @@ from pathlib import Path
 
 import click
 
-from .arguments import check_outputs, json_option, load, quiet_option
+from .parts.arguments import check_outputs, json_option, load, quiet_option
 
 
 @click.command("learn")
 @click.argument("policy", metavar="POLICY")
 @click.argument("instances", metavar="INSTANCE...", nargs=-1, required=True)
-@click.option("--objective", default="bounded-slowdown", show_default=True, metavar="NAME",
-              help="What the reward is made of: bounded-slowdown, wait, wct, utilisation or slowdown.")
-@click.option("--base", default="fifo", show_default=True, metavar="RULE",
-              help="What it is rewarded for beating on the same jobs: a policy, or wfp or f1.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S",
-              help="Same seed, same weights.")
-@click.option("--generations", type=click.IntRange(1, 10_000), default=30, show_default=True, metavar="N",
-              help="How long to learn; a generation takes a few seconds.")
-@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="N",
-              help="Processes; the weights do not depend on it.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="WEIGHTS",
-              help="File for the weights (docs/formats.md); it has the best so far while learning goes on.")
+@click.option(
+    "--objective",
+    default="bounded-slowdown",
+    show_default=True,
+    metavar="NAME",
+    help="What the reward is made of: bounded-slowdown, wait, wct, utilisation or slowdown.",
+)
+@click.option(
+    "--base",
+    default="fifo",
+    show_default=True,
+    metavar="RULE",
+    help="What it is rewarded for beating on the same jobs: a policy, or wfp or f1.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="S",
+    help="Same seed, same weights.",
+)
+@click.option(
+    "--generations",
+    type=click.IntRange(1, 10_000),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="How long to learn; a generation takes a few seconds.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes; the weights do not depend on it.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="WEIGHTS",
+    help="File for the weights (docs/formats.md); it has the best so far while learning goes on.",
+)
 @json_option
 @quiet_option
 def command(
-    policy: str, instances: tuple[str, ...], objective: str, base: str, seed: int, generations: int, workers: int,
-    output: Path | None, as_json: bool, quiet: bool,
+    policy: str,
+    instances: tuple[str, ...],
+    objective: str,
+    base: str,
+    seed: int,
+    generations: int,
+    workers: int,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Train what POLICY learns on the jobs of each INSTANCE, in the simulator.
 
-    rltune learns a scorer: batches of 256 jobs are simulated with it and with the base rule, and the reward is
-    (base - learned) / max(base, learned, 1) of their mean scores. It is trained on the first 60 % of the jobs and
-    selected by the next 20 %; what it does on the last 20 %, which it has never seen, is printed. Ctrl-C ends it with
-    the best so far. `optsched simulate INSTANCE --policy rltune --option weights=WEIGHTS` uses it.
+    rltune learns a scorer: batches of 256 jobs are simulated with it and with the base rule, and
+    the reward is (base - learned) / max(base, learned, 1) of their mean scores. It is trained on
+    the first 60 % of the jobs and selected by the next 20 %; what it does on the last 20 %, which
+    it has never seen, is printed. Ctrl-C ends it with the best so far. `optsched simulate INSTANCE
+    --policy rltune --option weights=WEIGHTS` uses it.
     """
-    from .. import registry
     from ..errors import InputError
     from ..files import instance_hash, write_text
+    from ..plugins import registry
 
     learn = getattr(registry.policy(policy), "learn", None)
     if learn is None:
@@ -48,14 +90,19 @@ def command(
     found = [load(source, accept_never=False) for source in instances]
     words = ["optsched", "learn", policy, *(Path(source).name for source in instances)]
     for name, value, usual in (
-        ("--objective", objective, "bounded-slowdown"), ("--base", base, "fifo"), ("--seed", seed, 0),
+        ("--objective", objective, "bounded-slowdown"),
+        ("--base", base, "fifo"),
+        ("--seed", seed, 0),
         ("--generations", generations, 30),
     ):
         if value != usual:
             words += [name, str(value)]
     about = {
-        "command": " ".join(words), "instances": [instance_hash(one) for one in found],
-        "objective": objective, "base": base, "seed": seed,
+        "command": " ".join(words),
+        "instances": [instance_hash(one) for one in found],
+        "objective": objective,
+        "base": base,
+        "seed": seed,
     }
     saved: list[int] = []
 
@@ -70,24 +117,44 @@ def command(
             save(best.scorer, at)  # type: ignore[attr-defined]
         if not quiet and not as_json:
             selected: float = best.selected  # type: ignore[attr-defined]
-            click.echo(f"generation {generation} of {generations}: mean reward {rewarded:+.3f}, "
-                       f"best so far {selected:+.3f} (generation {at})", err=True)
+            click.echo(
+                f"generation {generation} of {generations}: mean reward {rewarded:+.3f}, "
+                f"best so far {selected:+.3f} (generation {at})",
+                err=True,
+            )
 
-    best, held_out = learn(found, seed=seed, generations=generations, objective=objective, base=base,
-                           workers=workers, on_generation=tell)
+    best, held_out = learn(
+        found,
+        seed=seed,
+        generations=generations,
+        objective=objective,
+        base=base,
+        workers=workers,
+        on_generation=tell,
+    )
     save(best.scorer, best.generation)
     rewards = [reward for _, _, reward in held_out]
     if as_json:
-        click.echo(json.dumps({
-            "generation": best.generation, "selected_reward": best.selected,
-            "held_out": [{"base": plain, "learned": learned, "reward": reward} for plain, learned, reward in held_out],
-        }))
+        click.echo(
+            json.dumps(
+                {
+                    "generation": best.generation,
+                    "selected_reward": best.selected,
+                    "held_out": [
+                        {"base": plain, "learned": learned, "reward": reward}
+                        for plain, learned, reward in held_out
+                    ],
+                }
+            )
+        )
     elif not quiet:
-        from .table import show, table
+        from .parts.table import show, table
 
         out = table("held-out batch", base, policy, "reward")
         for i, (plain, learned, reward) in enumerate(held_out, 1):
             out.add_row(str(i), f"{plain:,.6g}", f"{learned:,.6g}", f"{reward:+.3f}")
         show(out)
-        click.echo(f"mean reward on held-out batches {statistics.fmean(rewards):+.3f}"
-                   + ("" if output is None else f"; weights in {output}"))
+        click.echo(
+            f"mean reward on held-out batches {statistics.fmean(rewards):+.3f}"
+            + ("" if output is None else f"; weights in {output}")
+        )

@@ -5,39 +5,42 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from .arguments import json_option, quiet_option
+from .parts.arguments import json_option, quiet_option
 
 if TYPE_CHECKING:
-    from ..policy import Source
+    from ..plugins.policy import Source
 
 KINDS = ("solvers", "rounds", "policies", "formats", "objectives", "executors")
 
 
 @click.command("list")
 @click.argument("kind", metavar="|".join(KINDS), type=click.Choice(KINDS))
-@click.option("--markdown", is_flag=True, help="The policies as docs/policies.md has them, with their sources.")
+@click.option(
+    "--markdown",
+    is_flag=True,
+    help="The policies as docs/policies.md has them, with their sources.",
+)
 @json_option
 @quiet_option
 def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
     """What there is to choose from. With --quiet only the names.
 
-    \b
-    solvers      plan a whole instance and prove how good the plan is     (solve --solver)
-    rounds       decide who runs now and prove how good that is           (round --solver)
-    policies     rules that decide now; simulated, they make a plan too   (solve --solver)
-    formats      traces and benchmarks that `optsched import` reads
-    objectives   what a plan can minimise                                 (solve --objective)
-    executors    what starts and watches jobs on real nodes               (run, `executor` in cluster.toml)
+    \b solvers      plan a whole instance and prove how good the plan is     (solve --solver) rounds
+    decide who runs now and prove how good that is           (round --solver) policies     rules
+    that decide now; simulated, they make a plan too   (solve --solver) formats      traces and
+    benchmarks that `optsched import` reads objectives   what a plan can minimise
+    (solve --objective) executors    what starts and watches jobs on real nodes               (run,
+    `executor` in cluster.toml)
 
-    A guarantee "exact" proves an optimum given time, "bound" proves a limit, "none" gives a plan alone. How sure it is
-    that a policy is what was published: "verified" against public code or text, "derived" from a stated model, or
-    "reconstructed" from an abstract.
+    A guarantee "exact" proves an optimum given time, "bound" proves a limit, "none" gives a plan
+    alone. How sure it is that a policy is what was published: "verified" against public code or
+    text, "derived" from a stated model, or "reconstructed" from an abstract.
     """
     if markdown:
         if kind != "policies":
             raise click.UsageError(f"--markdown is for policies, not for {kind}")
-        from .. import registry
-        from .policy_page import page
+        from ..plugins import registry
+        from .parts.policy_page import page
 
         click.echo(page(registry.listed("policies")), nl=False)
         return
@@ -48,7 +51,7 @@ def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
         for row in rows:
             click.echo(row["name"])
     else:
-        from .table import show, table
+        from .parts.table import show, table
 
         heads = [head for head in rows[0] if head != "cite"] if rows else ["name"]
         out = table(*heads, folded=("what it is", "needs") if kind == "policies" else ())
@@ -62,7 +65,10 @@ def entries(kind: str) -> list[dict[str, Any]]:
     if kind == "objectives":
         from ..objectives import TERMS
 
-        return [{"name": term.name, "what it is": term.title, "unit": term.unit} for term in TERMS.values()]
+        return [
+            {"name": term.name, "what it is": term.title, "unit": term.unit}
+            for term in TERMS.values()
+        ]
     if kind == "formats":
         from ..traces import FORMATS
 
@@ -71,7 +77,7 @@ def entries(kind: str) -> list[dict[str, Any]]:
         from ..executors.opening import executor_titles
 
         return [{"name": name, "what it is": title} for name, title in executor_titles().items()]
-    from .. import registry
+    from ..plugins import registry
 
     group = cast(registry.Group, kind)
     return [
@@ -84,10 +90,16 @@ def entries(kind: str) -> list[dict[str, Any]]:
 
 
 def facts(source: "Source | None") -> dict[str, Any]:
-    """When a policy was published, what it reads of an instance, how sure it is that this is it, and what to cite."""
+    """When a policy was published, what it reads of an instance, how sure it is that this is it,
+    and what to cite."""
     if source is None:
         return {"year": None, "needs": [], "sureness": None, "cite": None}
-    return {"year": source.year, "needs": list(source.needs), "sureness": source.sureness, "cite": source.cite}
+    return {
+        "year": source.year,
+        "needs": list(source.needs),
+        "sureness": source.sureness,
+        "cite": source.cite,
+    }
 
 
 def text(value: Any) -> str:

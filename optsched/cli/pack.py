@@ -7,37 +7,72 @@ from typing import Any
 import click
 
 from ..errors import InputError, OptschedError
-from .arguments import instance_argument, json_option, load, quiet_option
+from .parts.arguments import instance_argument, json_option, load, quiet_option
 
 
 @click.command("pack")
 @instance_argument
-@click.option("--rule", "rule_name", default="optsched", show_default=True, metavar="NAME",
-              help="optsched, fgd, best-fit, packing, clustering, dot-product or random.")
-@click.option("--load", "demand", type=float, default=1.3, show_default=True, metavar="X",
-              help="Jobs arrive until they ask for X times the GPUs of the cluster.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Seed of the order of arrival.")
-@click.option("--bound", "bounds", is_flag=True, help="Also prove what no rule can exceed, at each load shown.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR",
-              help="Write packing.json, summary.json, allocation.svg and allocation.png to this directory.")
+@click.option(
+    "--rule",
+    "rule_name",
+    default="optsched",
+    show_default=True,
+    metavar="NAME",
+    help="optsched, fgd, best-fit, packing, clustering, dot-product or random.",
+)
+@click.option(
+    "--load",
+    "demand",
+    type=float,
+    default=1.3,
+    show_default=True,
+    metavar="X",
+    help="Jobs arrive until they ask for X times the GPUs of the cluster.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of the order of arrival.",
+)
+@click.option(
+    "--bound",
+    "bounds",
+    is_flag=True,
+    help="Also prove what no rule can exceed, at each load shown.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write packing.json, summary.json, allocation.svg and allocation.png to this directory.",
+)
 @json_option
 @quiet_option
 def command(
-    instance: str, rule_name: str, demand: float, seed: int, bounds: bool, output: Path | None, as_json: bool,
+    instance: str,
+    rule_name: str,
+    demand: float,
+    seed: int,
+    bounds: bool,
+    output: Path | None,
+    as_json: bool,
     quiet: bool,
 ) -> int:
-    """Let the jobs of INSTANCE (a file, or - for stdin) arrive one by one and stay; times are left aside.
+    """Let the jobs of INSTANCE (a file, or - for stdin) arrive one by one and stay; times are left
+    aside.
 
-    Each job is placed at once on one node that has the cores, the memory and the GPUs (or the part of one GPU,
-    profile.sharing.duty) that it asks for, or it fails. Jobs arrive in random order; further ones are drawn from
-    the same jobs until --load. The packing is checked independently before it is shown. Exit status 0, 1 where that
-    check fails, 2 for bad input.
+    Each job is placed at once on one node that has the cores, the memory and the GPUs (or the part
+    of one GPU, profile.sharing.duty) that it asks for, or it fails. Jobs arrive in random order;
+    further ones are drawn from the same jobs until --load. The packing is checked independently
+    before it is shown. Exit status 0, 1 where that check fails, 2 for bad input.
 
-    \b
-    optsched import openb openb_pod_list_default.csv.gz --all-pods --millicores --profiles none -o openb.json.gz
-    optsched pack openb.json.gz
-    optsched pack openb.json.gz --rule fgd --seed 42 --bound -o fgd
+    \b optsched import openb openb_pod_list_default.csv.gz --all-pods --millicores --profiles none
+    -o openb.json.gz optsched pack openb.json.gz optsched pack openb.json.gz --rule fgd --seed 42
+    --bound -o fgd
     """
     from ..files import write_text
     from ..packing.arrivals import arrivals
@@ -57,7 +92,9 @@ def command(
     packed = pack(asked, order, rule(rule_name, asked, seed), seed)
     wrong = violations(loaded, placements(asked, packed))
     if wrong:
-        click.echo(f"optsched: the packing of {rule_name} does not pass the check: {wrong[0]}", err=True)
+        click.echo(
+            f"optsched: the packing of {rule_name} does not pass the check: {wrong[0]}", err=True
+        )
         return 1
     found = points(asked, packed, bounds)
     total = summary(loaded, asked, packed, found, rule_name, demand, seed)
@@ -73,7 +110,9 @@ def command(
         written.append(f"packing: {output / 'packing.json'}")
         if len(order):
             try:
-                written += [f"picture: {path}" for path in draw(asked, packed, found, rule_name, output)]
+                written += [
+                    f"picture: {path}" for path in draw(asked, packed, found, rule_name, output)
+                ]
             except OptschedError as error:
                 trouble = error
     if as_json:
@@ -89,7 +128,7 @@ def command(
 
 def _show(total: dict[str, Any], bounds: bool) -> None:
     from ..packing.rules import RULES
-    from .table import show, table
+    from .parts.table import show, table
 
     columns = ["asked for", "allocated", *(["no rule exceeds", "short of it"] if bounds else [])]
     out = table(*columns, numeric=tuple(columns))
@@ -100,15 +139,19 @@ def _show(total: dict[str, Any], bounds: bool) -> None:
         out.add_row(*cells)
     names = {"0": "no GPU", "part": "a part of a GPU", "1": "1 GPU"}
     kinds = ", ".join(
-        f"{count:,} of {names.get(name, name + ' GPUs')}" for name, count in total["failed_by_gpus"].items()
+        f"{count:,} of {names.get(name, name + ' GPUs')}"
+        for name, count in total["failed_by_gpus"].items()
     )
     failed = f"{total['failed']:,} failed" + (f": {kinds}" if kinds else "")
     times = total["decision_wall_s"]
     lines = [
-        f"instance {total['instance']['name']}: {total['gpus']:,} GPUs, {total['arrived']:,} arrivals "
+        f"instance {total['instance']['name']}: {total['gpus']:,} GPUs, {total['arrived']:,} "
+        "arrivals "
         f"(seed {total['seed']}), {failed}",
         f"rule {total['rule']}: {RULES[total['rule']]}",
     ]
     if times is not None:
-        lines.append(f"decisions: median {times['p50'] * 1e3:.2f} ms, p99 {times['p99'] * 1e3:.2f} ms")
+        lines.append(
+            f"decisions: median {times['p50'] * 1e3:.2f} ms, p99 {times['p99'] * 1e3:.2f} ms"
+        )
     show("\n".join(lines) + "\n", out)

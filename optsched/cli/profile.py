@@ -12,8 +12,8 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .arguments import check_outputs, json_option, quiet_option
-from .duration import duration
+from .parts.arguments import check_outputs, json_option, quiet_option
+from .parts.duration import duration
 
 if TYPE_CHECKING:
     from ..profiling.result import Result
@@ -31,38 +31,95 @@ def core_counts(value: str | None) -> tuple[int, ...]:
 
 @click.command("profile", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--for", "for_s", type=duration, default="30s", show_default=True, metavar="TIME",
-              help="How long each run lasts, start-up included, before it is asked to stop.")
-@click.option("--cpus", type=core_counts, metavar="1,2,4,8",
-              help="Also find how many cores each GPU needs (all of it where --gpus is 0), of these counts.")
-@click.option("--repeats", type=click.IntRange(1, 100), default=3, show_default=True, metavar="N",
-              help="Runs with each core count.")
-@click.option("--gpus", type=click.IntRange(0, 1024), default=1, show_default=True, metavar="N",
-              help="The GPUs the command is given.")
-@click.option("--gpu-type", metavar="NAME", help="What the cluster calls these GPUs; else the name NVML gives.")
-@click.option("--grace", "grace_s", type=duration, default="30s", show_default=True, metavar="TIME",
-              help="How long the command may take to save and stop before it is killed.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
-              help="Write profile and measurements to this file.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg",
-              help="Draw rate against cores; with --cpus.")
-@click.option("--store", type=click.Path(path_type=Path), metavar="DIR",
-              help="Keep the profile in this folder, beside its earlier versions, under --name.")
+@click.option(
+    "--for",
+    "for_s",
+    type=duration,
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="How long each run lasts, start-up included, before it is asked to stop.",
+)
+@click.option(
+    "--cpus",
+    type=core_counts,
+    metavar="1,2,4,8",
+    help="Also find how many cores each GPU needs (all of it where --gpus is 0), of these counts.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Runs with each core count.",
+)
+@click.option(
+    "--gpus",
+    type=click.IntRange(0, 1024),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The GPUs the command is given.",
+)
+@click.option(
+    "--gpu-type",
+    metavar="NAME",
+    help="What the cluster calls these GPUs; else the name NVML gives.",
+)
+@click.option(
+    "--grace",
+    "grace_s",
+    type=duration,
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="How long the command may take to save and stop before it is killed.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write profile and measurements to this file.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE.svg",
+    help="Draw rate against cores; with --cpus.",
+)
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep the profile in this folder, beside its earlier versions, under --name.",
+)
 @click.option("--name", metavar="NAME", help="The name of the profile.")
 @json_option
 @quiet_option
 def command(
-    words: tuple[str, ...], for_s: float, cpus: tuple[int, ...] | None, repeats: int, gpus: int, gpu_type: str | None,
-    grace_s: float, output: Path | None, plot: Path | None, store: Path | None, name: str | None, as_json: bool,
+    words: tuple[str, ...],
+    for_s: float,
+    cpus: tuple[int, ...] | None,
+    repeats: int,
+    gpus: int,
+    gpu_type: str | None,
+    grace_s: float,
+    output: Path | None,
+    plot: Path | None,
+    store: Path | None,
+    name: str | None,
+    as_json: bool,
     quiet: bool,
 ) -> int:
     """Run COMMAND briefly, on this host, and measure it: the profile of a job.
 
-    It is run once, asked to save and stop (SIGTERM), and where it does so (exit status 85) started again from what it
-    saved; with --cpus then several times with each count. It really runs: what it writes, it writes. Steps are those
-    it reports to the file OPTSCHED_PROGRESS, or those of PyTorch's optimizers, which need no change to it. What could
-    not be measured is left out, and why is said. Exit status 0 with a profile, 1 where the command failed, 2 for bad
-    input.
+    It is run once, asked to save and stop (SIGTERM), and where it does so (exit status 85) started
+    again from what it saved; with --cpus then several times with each count. It really runs: what
+    it writes, it writes. Steps are those it reports to the file OPTSCHED_PROGRESS, or those of
+    PyTorch's optimizers, which need no change to it. What could not be measured is left out, and
+    why is said. Exit status 0 with a profile, 1 where the command failed, 2 for bad input.
 
     \b
     optsched profile -- python train.py --batch 32
@@ -79,11 +136,15 @@ def command(
     from ..profiling.store import Store, check_name
 
     if plot is not None and cpus is None:
-        raise InputError("--plot draws rate against cores; say which counts with --cpus, as in --cpus 1,2,4,8")
+        raise InputError(
+            "--plot draws rate against cores; say which counts with --cpus, as in --cpus 1,2,4,8"
+        )
     if plot is not None and plot.suffix != ".svg":
         raise InputError(f"--plot {plot}: the picture is an SVG; give a name that ends in .svg")
     if (store is None) != (name is None):
-        raise InputError("--store DIR and --name NAME go together: a folder, and the profile's name in it")
+        raise InputError(
+            "--store DIR and --name NAME go together: a folder, and the profile's name in it"
+        )
     if name is not None:
         check_name(name)
     check_outputs({"-o": output, "--plot": plot}, "-")
@@ -103,18 +164,28 @@ def command(
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         setting = Setting(
-            argv=words, for_s=for_s, grace_s=grace_s, cores=tuple(given), gpus=gpus, nvml=nvml,
+            argv=words, for_s=for_s, grace_s=grace_s, cores=tuple(given), gpus=gpus, nvml=nvml
         )
-        runs = 3 + (0 if cpus is None else len(cpus) * repeats)  # the second may take twice the time
+        runs = 3 + (
+            0 if cpus is None else len(cpus) * repeats
+        )  # the second may take twice the time
         tell(f"at most {human(runs * for_s)}, and what it takes to save and stop")
         measured = probe(setting, gpu_type=gpu_type)
         cpu_sweep = None
         if cpus is not None:
             if measured.step_s is None:
-                raise ProbeFailed(f"without steps there are no rates to compare; {measured.absent['step_s']}")
-            cpu_sweep = sweep(setting, cpus, repeats, lambda count, repeat: tell(
-                f"repeat {repeat + 1} of {repeats}: cores{' for each GPU' if gpus > 1 else ''}: {count}"
-            ))
+                raise ProbeFailed(
+                    f"without steps there are no rates to compare; {measured.absent['step_s']}"
+                )
+            cpu_sweep = sweep(
+                setting,
+                cpus,
+                repeats,
+                lambda count, repeat: tell(
+                    f"repeat {repeat + 1} of {repeats}: "
+                    f"cores{' for each GPU' if gpus > 1 else ''}: {count}"
+                ),
+            )
     except ProbeFailed as error:
         click.echo(f"optsched: no profile: {error}", err=True)
         return NO_PROFILE
@@ -126,7 +197,9 @@ def command(
     if output is not None:
         write_text(output, dump_result(found))
     if plot is not None and cpu_sweep is not None:
-        write_text(plot, svg(cpu_sweep, shlex.join(words), "cores for each GPU" if gpus else "cores"))
+        write_text(
+            plot, svg(cpu_sweep, shlex.join(words), "cores for each GPU" if gpus else "cores")
+        )
     if kept is not None:
         kept.add(str(name), found)
     if as_json:
@@ -144,17 +217,22 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _print(found: "Result", output: Path | None) -> None:
     from ..files import plain
     from ..profiling.picture import bars
-    from .table import show, table
+    from .parts.table import show, table
 
     rows = table("measured", "value", "")
     for row in _rows(found):
         rows.add_row(*row)
     parts: list[Any] = [os.path.basename(found.measured.command or ""), "", rows]
     if found.cores is not None:
-        parts += ["", "rate by cores" + (" for each GPU" if found.measured.gpus else ""), *bars(found.cores)]
+        parts += [
+            "",
+            "rate by cores" + (" for each GPU" if found.measured.gpus else ""),
+            *bars(found.cores),
+        ]
         if not found.cores.sure:
             parts.append(
-                f"Single repeats disagree on who is within {found.cores.within:.0%} of the plateau; "
+                f"Single repeats disagree on who is within {found.cores.within:.0%} of the "
+                "plateau; "
                 "longer runs (--for) or more --repeats would decide."
             )
     parts += ["", '"profile": ' + json.dumps(plain(found.profile))]
@@ -187,14 +265,26 @@ def _rows(found: "Result") -> list[tuple[str, str, str]]:
     time("restore", one.restore_s, "what reading a checkpoint adds")
     add("checkpoint", one.checkpoint_gib, "{:.3g} GiB")
     add("host memory, peak", one.memory_gib, "{:.3g} GiB")
-    add("GPU memory, peak", one.gpu_memory_gib, "{:.3g} GiB", "of the fullest GPU, CUDA contexts included")
+    add(
+        "GPU memory, peak",
+        one.gpu_memory_gib,
+        "{:.3g} GiB",
+        "of the fullest GPU, CUDA contexts included",
+    )
     add("GPU memory, PyTorch", one.torch_gpu_memory_gib, "{:.3g} GiB", "reserved by PyTorch")
     add("GPU duty", one.gpu_duty, "{:.0%}", "of the time a kernel ran")
     add("CPU use", one.cpu_use, "{:.3g} cores", f"busy, of {one.cpus}")
     names = {
-        "step_s": "step", "startup_s": "start-up", "stop_s": "stop", "save_s": "save", "restore_s": "restore",
-        "checkpoint_gib": "checkpoint", "memory_gib": "host memory, peak", "gpu_memory_gib": "GPU memory, peak",
-        "gpu_duty": "GPU duty", "cpu_use": "CPU use",
+        "step_s": "step",
+        "startup_s": "start-up",
+        "stop_s": "stop",
+        "save_s": "save",
+        "restore_s": "restore",
+        "checkpoint_gib": "checkpoint",
+        "memory_gib": "host memory, peak",
+        "gpu_memory_gib": "GPU memory, peak",
+        "gpu_duty": "GPU duty",
+        "cpu_use": "CPU use",
     }
     rows += [(names.get(field, field), "not measured", why) for field, why in absent.items()]
     rows += [("note", "", note) for note in one.notes]

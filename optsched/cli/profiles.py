@@ -6,19 +6,25 @@ from typing import Any
 
 import click
 
-from .arguments import json_option, quiet_option
+from .parts.arguments import json_option, quiet_option
 
 
 @click.command("profiles")
 @click.argument("name", required=False)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The folder of profiles.")
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="The folder of profiles.",
+)
 @json_option
 @quiet_option
 def command(name: str | None, store: Path, as_json: bool, quiet: bool) -> None:
     """List the profiles in a folder, or show NAME with every version it ever had.
 
-    A profile is changed by editing its file: the field "profile" of DIR/NAME.json. Faults are told at the next reading,
-    and fields edited by hand stay as they are whatever is measured later.
+    A profile is changed by editing its file: the field "profile" of DIR/NAME.json. Faults are told
+    at the next reading, and fields edited by hand stay as they are whatever is measured later.
 
     \b
     optsched profiles --store profiles
@@ -26,20 +32,39 @@ def command(name: str | None, store: Path, as_json: bool, quiet: bool) -> None:
     """
     from ..files import plain
     from ..profiling.store import Store, dump_stored
-    from .table import show, table
+    from .parts.table import show, table
 
     kept = Store(store)
     if name is None:
         found = [kept.read(one) for one in kept.names()]
         if as_json:
-            click.echo(json.dumps([
-                {"name": one.name, "version": one.version, "source": one.versions[-1].source, "user": one.user,
-                 "command": one.command, "profile": plain(one.profile)} for one in found
-            ]))
+            click.echo(
+                json.dumps(
+                    [
+                        {
+                            "name": one.name,
+                            "version": one.version,
+                            "source": one.versions[-1].source,
+                            "user": one.user,
+                            "command": one.command,
+                            "profile": plain(one.profile),
+                        }
+                        for one in found
+                    ]
+                )
+            )
         elif not found and not quiet:
             click.echo(f"no profiles in {store}")
         elif not quiet:
-            rows = table("profile", "version", "of", "from", "command", numeric=("version",), folded=("command",))
+            rows = table(
+                "profile",
+                "version",
+                "of",
+                "from",
+                "command",
+                numeric=("version",),
+                folded=("command",),
+            )
             for one in found:
                 last = one.versions[-1]
                 rows.add_row(one.name, str(one.version), last.at, last.source, one.command or "")
@@ -52,5 +77,13 @@ def command(name: str | None, store: Path, as_json: bool, quiet: bool) -> None:
         rows = table("version", "of", "from", "what", numeric=("version",), folded=("what",))
         for version in stored.versions:
             rows.add_row(str(version.version), version.at, version.source, "; ".join(version.notes))
-        by_hand: list[Any] = [f"edited by hand: {', '.join(stored.by_hand)}"] if stored.by_hand else []
-        show(f"{name}: {stored.command or ''}", '"profile": ' + json.dumps(plain(stored.profile)), *by_hand, "", rows)
+        by_hand: list[Any] = (
+            [f"edited by hand: {', '.join(stored.by_hand)}"] if stored.by_hand else []
+        )
+        show(
+            f"{name}: {stored.command or ''}",
+            '"profile": ' + json.dumps(plain(stored.profile)),
+            *by_hand,
+            "",
+            rows,
+        )

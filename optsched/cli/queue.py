@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..duration import human
-from .arguments import json_option
-from .controller import all_jobs, asks_controller
-from .table import WIDE, short, show, table, width
+from .parts.arguments import json_option
+from .parts.controller import all_jobs, asks_controller
+from .parts.table import WIDE, short, show, table, width
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 @click.command("queue")
 @click.option("--all", "everybody", is_flag=True, help="Jobs of all users (administrators only).")
 @click.option("--finished", is_flag=True, help="Jobs that have finished, the last first.")
-@click.option("--limit", type=click.IntRange(1, 100_000), metavar="N",
-              help="So many at the most; else 1,000, or 30 finished ones.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="So many at the most; else 1,000, or 30 finished ones.",
+)
 @json_option
 @asks_controller
-def command(client: "Client", everybody: bool, finished: bool, limit: int | None, as_json: bool) -> int:
+def command(
+    client: "Client", everybody: bool, finished: bool, limit: int | None, as_json: bool
+) -> int:
     """List your jobs: where they are, how long they waited and ran, and why.
 
     \b
@@ -50,16 +56,32 @@ def jobs_table(jobs: list[dict[str, Any]], *, users: bool, finished: bool = Fals
     times = ["waited", "ran"] if wide else ["waited/ran"]
     left = ["ended with"] if finished else ["progress", "left"] if wide else ["left"]
     found = table(
-        "job", "status", *["user"] * users, "GPUs", "nodes", *times, *left, "reason",
-        numeric=(*times, *left), folded=("job", "nodes", "reason"),
+        "job",
+        "status",
+        *["user"] * users,
+        "GPUs",
+        "nodes",
+        *times,
+        *left,
+        "reason",
+        numeric=(*times, *left),
+        folded=("job", "nodes", "reason"),
     )
     for job in jobs:
         waited, ran = human(job["waited_s"]), human(job["ran_s"]) if job["ran_s"] else "-"
         now = waited if job["status"] in ("waiting", "held") or not job["ran_s"] else ran
-        ends = [_ending(job)] if finished else [_progress(job), _left(job)] if wide else [_left(job)]
+        ends = (
+            [_ending(job)] if finished else [_progress(job), _left(job)] if wide else [_left(job)]
+        )
         found.add_row(
-            job["id"], job["status"], *[job["user"] or "-"] * users, gpus_of(job), nodes_of(job),
-            *([waited, ran] if wide else [now]), *ends, printable(job["reason"] or ""),
+            job["id"],
+            job["status"],
+            *[job["user"] or "-"] * users,
+            gpus_of(job),
+            nodes_of(job),
+            *([waited, ran] if wide else [now]),
+            *ends,
+            printable(job["reason"] or ""),
         )
     return found
 
@@ -98,7 +120,9 @@ def _progress(job: dict[str, Any]) -> str:
 def _left(job: dict[str, Any]) -> str:
     if job["remaining_s"] is None:
         return "-"
-    return ("~" if job["estimate"] is not None and job["step"] is None else "") + human(job["remaining_s"])
+    return ("~" if job["estimate"] is not None and job["step"] is None else "") + human(
+        job["remaining_s"]
+    )
 
 
 def _ending(job: dict[str, Any]) -> str:

@@ -10,12 +10,12 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .arguments import check_outputs, json_option
 from .journal import clock_text, instant, reads_journal
+from .parts.arguments import check_outputs, json_option
 
 if TYPE_CHECKING:
-    from ..control.hindsight.regret import Regret
-    from ..control.journal import Journal
+    from ..control.journal.journal import Journal
+    from ..control.regret.regret import Regret
 
 MEANING = {
     "alone": "the work itself, alone and at its fastest",
@@ -29,35 +29,60 @@ MEANING = {
 
 
 @click.command("regret")
-@click.option("--from", "from_s", type=instant, metavar="TIME",
-              help="Start of the period: 2026-05-01, 2026-05-01T14:30, or 24h for so long ago; else all there is.")
+@click.option(
+    "--from",
+    "from_s",
+    type=instant,
+    metavar="TIME",
+    help="Start of the period: 2026-05-01, 2026-05-01T14:30, or 24h for so long ago; else all "
+    "there is.",
+)
 @click.option("--to", "to_s", type=instant, metavar="TIME", help="Its end, else the last entry.")
-@click.option("--steps", type=click.IntRange(min=1), metavar="N",
-              help="Steps of the search for the bound (120): more take longer and may prove more.")
-@click.option("--picture", type=click.Path(path_type=Path), metavar="FILE.svg",
-              help="Draw what the time of the jobs of each hour was spent on, and the bound.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="INSTANCE",
-              help="Write the jobs with their true work as an instance file.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Steps of the search for the bound (120): more take longer and may prove more.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE.svg",
+    help="Draw what the time of the jobs of each hour was spent on, and the bound.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="INSTANCE",
+    help="Write the jobs with their true work as an instance file.",
+)
 @json_option
 @reads_journal
 def command(
-    journal: "Journal", from_s: float | None, to_s: float | None, steps: int | None, picture: Path | None,
-    output: Path | None, as_json: bool,
+    journal: "Journal",
+    from_s: float | None,
+    to_s: float | None,
+    steps: int | None,
+    picture: Path | None,
+    output: Path | None,
+    as_json: bool,
 ) -> int:
-    """Say how far a period was from the best there could have been, and what the time of its jobs was spent on.
+    """Say how far a period was from the best there could have been, and what the time of its jobs
+    was spent on.
 
-    The jobs that ran in the period, with the work that they turned out to have (those that had not completed by its
-    end: with what they had done), are an instance; its bound on the mean
-    completion time holds for every schedule, also one that knew all arrivals and lengths beforehand and never had a
-    failure, a hold-up between nodes or a start-up to pay twice. So the gap is at most what was to be gained, mostly
-    much more than what could have been.
+    The jobs that ran in the period, with the work that they turned out to have (those that had not
+    completed by its end: with what they had done), are an instance; its bound on the mean
+    completion time holds for every schedule, also one that knew all arrivals and lengths beforehand
+    and never had a failure, a hold-up between nodes or a start-up to pay twice. So the gap is at
+    most what was to be gained, mostly much more than what could have been.
 
     \b
     optsched regret --from 24h
     optsched regret --from 2026-05-01 --to 2026-05-02 --picture day.svg
     """
-    from ..control.hindsight.picture import svg
-    from ..control.hindsight.regret import regret
+    from ..control.regret.picture import svg
+    from ..control.regret.regret import regret
     from ..files import dump_instance, write_text
 
     if from_s is not None and to_s is not None and not from_s < to_s:
@@ -80,34 +105,72 @@ def command(
 
 def _plain(found: "Regret") -> dict[str, Any]:
     names = (
-        "from_s", "to_s", "jobs", "completed", "left_out", "mean_s", "bound_s", "gap", "source", "weighted",
-        "weighted_bound", "parts_s", "preemptions", "failures", "kept_s",
+        "from_s",
+        "to_s",
+        "jobs",
+        "completed",
+        "left_out",
+        "mean_s",
+        "bound_s",
+        "gap",
+        "source",
+        "weighted",
+        "weighted_bound",
+        "parts_s",
+        "preemptions",
+        "failures",
+        "kept_s",
     )
-    return {**{name: getattr(found, name) for name in names}, "hours": [asdict(one) for one in found.slices]}
+    return {
+        **{name: getattr(found, name) for name in names},
+        "hours": [asdict(one) for one in found.slices],
+    }
 
 
 def _show(found: "Regret") -> None:
     from ..picture.facts import percent
-    from .table import show, table
+    from .parts.table import show, table
 
     left = ", ".join(f"{count:,} {what}" for what, count in found.left_out.items() if count)
     parts = table("of the mean completion time", "each job", "share", numeric=("each job", "share"))
     for name, seconds in found.parts_s.items():
         if abs(seconds) >= 0.0005:
-            parts.add_row(MEANING[name], human(seconds), percent(seconds / found.mean_s if found.mean_s else 0.0))
+            parts.add_row(
+                MEANING[name],
+                human(seconds),
+                percent(seconds / found.mean_s if found.mean_s else 0.0),
+            )
     show(
-        f"{clock_text(found.from_s)} to {clock_text(found.to_s)}: {found.jobs:,} jobs ran, {found.completed:,} "
-        f"completed, {found.preemptions:,} preemption{'s' * (found.preemptions != 1)}, {found.failures:,} "
-        f"failure{'s' * (found.failures != 1)}"
-        + (f" (left out: {left})" if left else ""),
+        f"{clock_text(found.from_s)} to {clock_text(found.to_s)}: {found.jobs:,} jobs ran, "
+        f"{found.completed:,} "
+        f"completed, {found.preemptions:,} preemption{'s' * (found.preemptions != 1)}, "
+        f"{found.failures:,} "
+        f"failure{'s' * (found.failures != 1)}" + (f" (left out: {left})" if left else ""),
         f"  mean completion time  {human(found.mean_s)}",
-        f"  bound                 {human(found.bound_s)} ({found.source}): no schedule does better, even one that knew "
+        f"  bound                 {human(found.bound_s)} ({found.source}): no schedule does "
+        "better, even one that knew "
         "all beforehand",
-        f"  gap                   {percent(found.gap)}: at most so much of it could have been saved",
-        *([] if found.weighted is None or found.weighted_bound is None or not math.isfinite(found.weighted) else [
-            f"  by weight             {found.weighted:,.0f} s, bound {found.weighted_bound:,.0f} s, gap "
-            f"{percent((found.weighted - found.weighted_bound) / found.weighted if found.weighted else 0.0)}"]),
-        *([] if found.kept_s is None else [
-            f"  jobs and rounds before {clock_text(found.kept_s)} were dropped, and do not count"]),
-        "", parts,
+        f"  gap                   {percent(found.gap)}: at most so much of it could have been "
+        "saved",
+        *(
+            []
+            if found.weighted is None
+            or found.weighted_bound is None
+            or not math.isfinite(found.weighted)
+            else [
+                f"  by weight             {found.weighted:,.0f} s, bound "
+                f"{found.weighted_bound:,.0f} s, gap "
+                f"{percent((found.weighted - found.weighted_bound) / found.weighted if found.weighted else 0.0)}"  # noqa: E501
+            ]
+        ),
+        *(
+            []
+            if found.kept_s is None
+            else [
+                f"  jobs and rounds before {clock_text(found.kept_s)} were dropped, and do not "
+                "count"
+            ]
+        ),
+        "",
+        parts,
     )

@@ -4,19 +4,25 @@ from pathlib import Path
 
 import click
 
-from .arguments import json_option, quiet_option
+from .parts.arguments import json_option, quiet_option
 
 
 @click.command("release-all")
-@click.option("--config", required=True, envvar="OPTSCHED_CONFIG", metavar="FILE",
-              type=click.Path(path_type=Path), help="The cluster.toml of the controller that held them.")
+@click.option(
+    "--config",
+    required=True,
+    envvar="OPTSCHED_CONFIG",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The cluster.toml of the controller that held them.",
+)
 @json_option
 @quiet_option
 def command(config: Path, as_json: bool, quiet: bool) -> int:
     """Release all jobs that are held for optsched, so that Slurm starts them by itself.
 
-    For when the controller is gone for good: stop it first, as it would hold them again. Jobs that users
-    hold themselves stay on hold, and their users can release them.
+    For when the controller is gone for good: stop it first, as it would hold them again. Jobs that
+    users hold themselves stay on hold, and their users can release them.
     """
     import json
     from dataclasses import asdict
@@ -31,7 +37,9 @@ def command(config: Path, as_json: bool, quiet: bool) -> int:
     settings = read_settings(config)
     slurm = settings.slurm
     if settings.executor != "slurm" or not slurm.sbatch:
-        raise InputError(f"{config}: holds no jobs of Slurm's users; name a file with sbatch = true in [slurm]")
+        raise InputError(
+            f"{config}: holds no jobs of Slurm's users; name a file with sbatch = true in [slurm]"
+        )
     client = SlurmClient(float(slurm.timeout), slurm.conf, slurm.programs)
     given = []
     with alone(settings.state):
@@ -41,7 +49,9 @@ def command(config: Path, as_json: bool, quiet: bool) -> int:
                 if not (as_json or quiet):
                     click.echo(f"{one.job}: {one.done}")
         except (NoAnswer, Refused) as error:
-            raise InputError(f"Slurm does not list its jobs: {error}; try again when it answers") from None
+            raise InputError(
+                f"Slurm does not list its jobs: {error}; try again when it answers"
+            ) from None
     if as_json:
         click.echo(json.dumps({"jobs": [asdict(one) for one in given]}))
     elif not (given or quiet):

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..duration import human
-from .arguments import json_option
-from .duration import duration
 from .journal import clock_text, reads_journal
+from .parts.arguments import json_option
+from .parts.duration import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..control.hindsight.replay import Difference, Replay
-    from ..control.journal import Journal
-    from ..instance import Placement
+    from ..control.journal.journal import Journal
+    from ..control.regret.replay import Difference, Replay
+    from ..model.instance import Placement
     from ..round.plan import RoundSolution
 
 MOST_SHOWN = 30
@@ -24,27 +24,48 @@ MOST_SHOWN = 30
 
 @click.command("replay")
 @click.argument("number", type=click.IntRange(min=1), metavar="ROUND")
-@click.option("--solver", metavar="NAME", help="Another than the round's own: a name of `optsched list rounds`.")
-@click.option("--budget", "budget_s", type=duration, default="10s", show_default=True, metavar="TIME",
-              help="Wall clock for deciding.")
-@click.option("--objective", metavar="NAME", help="Another than the round's own, as `optsched list objectives` names "
-                                                  "it.")
+@click.option(
+    "--solver",
+    metavar="NAME",
+    help="Another than the round's own: a name of `optsched list rounds`.",
+)
+@click.option(
+    "--budget",
+    "budget_s",
+    type=duration,
+    default="10s",
+    show_default=True,
+    metavar="TIME",
+    help="Wall clock for deciding.",
+)
+@click.option(
+    "--objective",
+    metavar="NAME",
+    help="Another than the round's own, as `optsched list objectives` names it.",
+)
 @json_option
 @reads_journal
 def command(
-    journal: "Journal", number: int, solver: str | None, budget_s: float, objective: str | None, as_json: bool
+    journal: "Journal",
+    number: int,
+    solver: str | None,
+    budget_s: float,
+    objective: str | None,
+    as_json: bool,
 ) -> int:
-    """Decide ROUND of a controller again, offline, on the instance it was decided on, with what was blocked then.
+    """Decide ROUND of a controller again, offline, on the instance it was decided on, with what was
+    blocked then.
 
-    Says what is decided the same, what is now decided otherwise, and how values and proven gaps compare. Nothing
-    changes for the controller. Exit status 0, also where the decisions differ, 2 for bad input.
+    Says what is decided the same, what is now decided otherwise, and how values and proven gaps
+    compare. Nothing changes for the controller. Exit status 0, also where the decisions differ, 2
+    for bad input.
 
     \b
     optsched replay 17
     optsched replay 17 --solver exact --budget 1m
     """
-    from ..control.hindsight.past import past_rounds
-    from ..control.hindsight.replay import replay
+    from ..control.regret.past import past_rounds
+    from ..control.regret.replay import replay
 
     [past] = past_rounds(journal, number)
     found = replay(past, solver=solver, budget_s=budget_s, objective=objective)
@@ -60,43 +81,65 @@ def _plain(found: "Replay") -> dict[str, Any]:
 
     def numbers(one: "RoundSolution") -> dict[str, Any]:
         return {
-            "objective": one.objective, "solver": one.solver, "value": one.value, "bound": one.bound,
-            "gap": one.gap if math.isfinite(one.gap) else None, "wall_s": one.wall_s, "fallback": one.fallback,
+            "objective": one.objective,
+            "solver": one.solver,
+            "value": one.value,
+            "bound": one.bound,
+            "gap": one.gap if math.isfinite(one.gap) else None,
+            "wall_s": one.wall_s,
+            "fallback": one.fallback,
         }
 
     return {
-        "round": found.number, "sound": not found.faults, "faults": [str(one) for one in found.faults],
-        "same": found.same, "different": [plain(one) for one in found.differences], "then": numbers(found.then),
-        "now": numbers(found.now), "comparable": found.comparable, "then_gap": found.then_gap,
+        "round": found.number,
+        "sound": not found.faults,
+        "faults": [str(one) for one in found.faults],
+        "same": found.same,
+        "different": [plain(one) for one in found.differences],
+        "then": numbers(found.then),
+        "now": numbers(found.now),
+        "comparable": found.comparable,
+        "then_gap": found.then_gap,
     }
 
 
 def _show(found: "Replay", jobs: int) -> None:
     from ..picture.facts import percent, quantity
-    from .table import show, table
+    from .parts.table import show, table
 
     then, now = found.then, found.now
     heads = table("", "then", "now", numeric=("then", "now"))
     for name, a, b in (
-        ("objective", then.objective, now.objective), ("solver", then.solver, now.solver),
+        ("objective", then.objective, now.objective),
+        ("solver", then.solver, now.solver),
         ("value", quantity(then.value, ""), quantity(now.value, "")),
         ("bound", quantity(then.bound, ""), quantity(now.bound, "")),
-        ("gap", percent(then.gap) if math.isfinite(then.gap) else "-",
-         percent(now.gap) if math.isfinite(now.gap) else "-"),
+        (
+            "gap",
+            percent(then.gap) if math.isfinite(then.gap) else "-",
+            percent(now.gap) if math.isfinite(now.gap) else "-",
+        ),
         ("took", human(then.wall_s or 0.0), human(now.wall_s or 0.0)),
         ("fallback", then.fallback or "-", now.fallback or "-"),
     ):
         heads.add_row(name, a, b)
     lines: list[str | Table] = [
-        f"round {found.number} of {clock_text(then.now_s)}: {jobs:,} jobs, decided the same for {found.same:,}, "
-        f"otherwise for {len(found.differences):,}", "", heads, "",
+        f"round {found.number} of {clock_text(then.now_s)}: {jobs:,} jobs, decided the same for "
+        f"{found.same:,}, "
+        f"otherwise for {len(found.differences):,}",
+        "",
+        heads,
+        "",
     ]
     if found.faults:
         lines.append(f"the stored round is not sound: {found.faults[0]}")
     if not found.comparable:
         lines.append("the objectives differ, so values do not compare")
     elif found.then_gap is not None:
-        lines.append(f"with all that is proven now, the round was at most {percent(found.then_gap)} from the best")
+        lines.append(
+            f"with all that is proven now, the round was at most {percent(found.then_gap)} from "
+            "the best"
+        )
     show(*lines)
     if found.differences:
         rows = table("job", "then", "now", folded=("job", "then", "now"))
@@ -112,5 +155,7 @@ def _both(one: "Difference") -> tuple[str, str]:
 
 
 def _text(decision: str, placement: "Placement") -> str:
-    where = ", ".join(f"{slot.node} x {slot.gpus}" if slot.gpus else slot.node for slot in placement)
+    where = ", ".join(
+        f"{slot.node} x {slot.gpus}" if slot.gpus else slot.node for slot in placement
+    )
     return f"{decision} on {where}" if where else decision

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..instance import Instance
-from ..plan import Decision
-from .arguments import (
+from ..model.instance import Instance
+from ..model.plan import Decision
+from .parts.arguments import (
     check_outputs,
     instance_argument,
     json_option,
@@ -18,53 +18,112 @@ from .arguments import (
     quiet_option,
     solver_options,
 )
-from .duration import duration
+from .parts.duration import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ..round.plan import RoundSolution
 
-CHANGES_FIRST: tuple[Decision, ...] = ("preempt", "migrate", "resize", "start", "resume", "continue", "wait")
+CHANGES_FIRST: tuple[Decision, ...] = (
+    "preempt",
+    "migrate",
+    "resize",
+    "start",
+    "resume",
+    "continue",
+    "wait",
+)
 MOST_PRICES = 20
 
 
 @click.command("round")
 @instance_argument
 @click.option(
-    "--length", "round_s", type=duration, default="300s", show_default=True, metavar="TIME",
+    "--length",
+    "round_s",
+    type=duration,
+    default="300s",
+    show_default=True,
+    metavar="TIME",
     help="How long until jobs are looked at again.",
 )
 @click.option(
-    "--budget", "budget_s", type=duration, default="1s", show_default=True, metavar="TIME",
+    "--budget",
+    "budget_s",
+    type=duration,
+    default="1s",
+    show_default=True,
+    metavar="TIME",
     help="Wall clock for deciding.",
 )
 @click.option(
-    "--solver", default="price", show_default=True, metavar="NAME", help="A name of `optsched list rounds`."
+    "--solver",
+    default="price",
+    show_default=True,
+    metavar="NAME",
+    help="A name of `optsched list rounds`.",
 )
 @objective_option
-@click.option("--gap", type=click.FloatRange(min=0), metavar="G", help="Be content with this proven gap, as in 0.001.")
-@click.option("--fixed", is_flag=True, help="Nothing starts between rounds: what comes free stays idle until the next.")
 @click.option(
-    "--last", type=click.Path(path_type=Path), metavar="ROUND",
+    "--gap",
+    type=click.FloatRange(min=0),
+    metavar="G",
+    help="Be content with this proven gap, as in 0.001.",
+)
+@click.option(
+    "--fixed",
+    is_flag=True,
+    help="Nothing starts between rounds: what comes free stays idle until the next.",
+)
+@click.option(
+    "--last",
+    type=click.Path(path_type=Path),
+    metavar="ROUND",
     help="The round file before this one: its prices are a good start.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Random seed.")
 @click.option(
-    "--option", "pairs", multiple=True, metavar="KEY=VALUE", help="An option of the solver's own; may be repeated."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Random seed.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="ROUND", help="Write the round file.")
+@click.option(
+    "--option",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the solver's own; may be repeated.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="ROUND", help="Write the round file."
+)
 @json_option
 @quiet_option
 def command(
-    instance: str, round_s: float, budget_s: float, solver: str, objective: str, gap: float | None, fixed: bool,
-    last: Path | None, seed: int, pairs: tuple[str, ...], output: Path | None, as_json: bool, quiet: bool,
+    instance: str,
+    round_s: float,
+    budget_s: float,
+    solver: str,
+    objective: str,
+    gap: float | None,
+    fixed: bool,
+    last: Path | None,
+    seed: int,
+    pairs: tuple[str, ...],
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
-    """Decide which jobs of INSTANCE (a file, or - for stdin) run now, until jobs are looked at again.
+    """Decide which jobs of INSTANCE (a file, or - for stdin) run now, until jobs are looked at
+    again.
 
-    Who starts, continues, waits, is preempted or moved, what that is worth at least compared with the best there
-    could be, and what each capacity costs. Every round is verified on real nodes before it is shown. Jobs that can
-    never run are named and left out. Exit status 0 with a round, 2 for bad input.
+    Who starts, continues, waits, is preempted or moved, what that is worth at least compared with
+    the best there could be, and what each capacity costs. Every round is verified on real nodes
+    before it is shown. Jobs that can never run are named and left out. Exit status 0 with a round,
+    2 for bad input.
 
     \b
     optsched round cluster.json
@@ -82,8 +141,16 @@ def command(
     before = None if last is None else read_round(last)
     loaded = load(instance, accept_never=True)
     solution = decide(
-        loaded, goal, round_s=round_s, refill=not fixed, solver=solver, budget_s=budget_s,
-        gap=DEFAULT_GAP if gap is None else gap, seed=seed, last=before, options=options,
+        loaded,
+        goal,
+        round_s=round_s,
+        refill=not fixed,
+        solver=solver,
+        budget_s=budget_s,
+        gap=DEFAULT_GAP if gap is None else gap,
+        seed=seed,
+        last=before,
+        options=options,
     )
     if output is not None or as_json:
         solution = replace(solution, instance_hash=files.instance_hash(loaded))
@@ -100,7 +167,7 @@ def command(
 
 def print_round(instance: Instance, solution: "RoundSolution") -> None:
     """The round as a person reads it."""
-    from .table import MOST_JOBS, show
+    from .parts.table import MOST_JOBS, show
 
     parts: list[str | Table] = [*_summary(instance, solution)]
     priced = [row for row in solution.prices if row.price > 0]
@@ -108,7 +175,9 @@ def print_round(instance: Instance, solution: "RoundSolution") -> None:
         parts += ["", _prices(solution)]
         more = len(solution.prices) - min(MOST_PRICES, len(solution.prices))
         if more:
-            parts.append(f"and {more:,} more, {len(priced):,} of all cost something; -o and --json show all")
+            parts.append(
+                f"and {more:,} more, {len(priced):,} of all cost something; -o and --json show all"
+            )
     if solution.jobs:
         parts += ["", _jobs(solution)]
         more = len(solution.jobs) - MOST_JOBS
@@ -119,11 +188,15 @@ def print_round(instance: Instance, solution: "RoundSolution") -> None:
 
 def _summary(instance: Instance, solution: "RoundSolution") -> list[str]:
     from ..duration import human
-    from ..never import why_never
+    from ..physics.unschedulable import why_never
     from ..picture.facts import quantity
-    from .table import gap_text
+    from .parts.table import gap_text
 
-    between = "what comes free is given on at once" if solution.refill else "what comes free stays idle until then"
+    between = (
+        "what comes free is given on at once"
+        if solution.refill
+        else "what comes free stays idle until then"
+    )
     wall = "" if solution.wall_s is None else f", in {human(solution.wall_s)}"
     rows = [
         ("status", STATUS[solution.status]),
@@ -139,12 +212,16 @@ def _summary(instance: Instance, solution: "RoundSolution") -> list[str]:
     rows.extend(("note", note) for note in solution.notes)
     counts = Counter(entry.decision for entry in solution.jobs)
     if counts:
-        rows.append(("now", ", ".join(f"{counts[name]:,} {name}" for name in CHANGES_FIRST if counts[name])))
+        rows.append(
+            ("now", ", ".join(f"{counts[name]:,} {name}" for name in CHANGES_FIRST if counts[name]))
+        )
     later = len(instance.jobs) - len(solution.jobs) - len(solution.never)
     if later:
         rows.append(("later", f"{later:,} not released yet or waiting for others to complete"))
     for job in solution.never[:MOST_NEVER]:
-        rows.append(("never", f"{job}: {why_never(instance.cluster, instance.tenants, instance.job[job])}"))
+        rows.append(
+            ("never", f"{job}: {why_never(instance.cluster, instance.tenants, instance.job[job])}")
+        )
     if len(solution.never) > MOST_NEVER:
         rows.append(("never", f"and {len(solution.never) - MOST_NEVER:,} more"))
     wide = max(len(name) for name, _ in rows) + 2
@@ -165,9 +242,11 @@ MOST_NEVER = 5
 def _prices(solution: "RoundSolution") -> "Table":
     """What each capacity costs, those that cost something first."""
     from ..picture.facts import quantity
-    from .table import table
+    from .parts.table import table
 
-    found = table("capacity", "there is", "used", "price of one", numeric=("there is", "used", "price of one"))
+    found = table(
+        "capacity", "there is", "used", "price of one", numeric=("there is", "used", "price of one")
+    )
     for row in sorted(solution.prices, key=lambda row: row.price <= 0)[:MOST_PRICES]:
         price = quantity(row.price, "") if row.price > 0 else "-"
         found.add_row(row.name, quantity(row.capacity, ""), quantity(row.used, ""), price)
@@ -176,11 +255,17 @@ def _prices(solution: "RoundSolution") -> "Table":
 
 def _jobs(solution: "RoundSolution") -> "Table":
     """The first jobs, those for which something changes before the others."""
-    from .table import MOST_JOBS, short, table
+    from .parts.table import MOST_JOBS, short, table
 
     found = table("job", "now", "GPUs", "nodes", folded=("job", "nodes"))
-    for entry in sorted(solution.jobs, key=lambda entry: CHANGES_FIRST.index(entry.decision))[:MOST_JOBS]:
+    for entry in sorted(solution.jobs, key=lambda entry: CHANGES_FIRST.index(entry.decision))[
+        :MOST_JOBS
+    ]:
         mode = entry.mode
-        gpus = f"{mode.gpus} {mode.gpu_type or ''}".strip() if mode is not None and mode.gpus else "-"
-        found.add_row(entry.id, entry.decision, gpus, short(tuple(slot.node for slot in entry.placement)))
+        gpus = (
+            f"{mode.gpus} {mode.gpu_type or ''}".strip() if mode is not None and mode.gpus else "-"
+        )
+        found.add_row(
+            entry.id, entry.decision, gpus, short(tuple(slot.node for slot in entry.placement))
+        )
     return found

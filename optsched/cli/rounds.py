@@ -10,30 +10,43 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .arguments import json_option
 from .journal import clock_text, reads_journal
+from .parts.arguments import json_option
 
 if TYPE_CHECKING:
-    from ..control.journal import Journal, RoundEntry
+    from ..control.journal.journal import Journal, RoundEntry
 
 
 @click.command("rounds")
 @click.argument("number", type=click.IntRange(min=1), required=False, metavar="[ROUND]")
-@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N",
-              help="So many of the last rounds.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write the instance file and the round file of ROUND into this folder.")
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="So many of the last rounds.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the instance file and the round file of ROUND into this folder.",
+)
 @json_option
 @reads_journal
-def command(journal: "Journal", number: int | None, last: int, output: Path | None, as_json: bool) -> int:
+def command(
+    journal: "Journal", number: int | None, last: int, output: Path | None, as_json: bool
+) -> int:
     """List the rounds a controller decided, or with ROUND one of them; with -o write its files.
 
-    Value and bound are those of the round's objective (more is better); the gap is what could at most have been gained
-    in that round. The files are as those of `optsched round`: solve, verify and explain them offline.
+    Value and bound are those of the round's objective (more is better); the gap is what could at
+    most have been gained in that round. The files are as those of `optsched round`: solve, verify
+    and explain them offline.
 
-    \b
-    optsched rounds --last 100
-    optsched rounds 17 -o here && optsched explain here/round-17.instance.json here/round-17.round.json
+    \b optsched rounds --last 100 optsched rounds 17 -o here && optsched explain
+    here/round-17.instance.json here/round-17.round.json
     """
     if output is not None and number is None:
         raise InputError("-o writes the files of one round; name it: optsched rounds 17 -o DIR")
@@ -79,16 +92,32 @@ def _plain(entry: "RoundEntry") -> dict[str, Any]:
 
 def _show(entries: "tuple[RoundEntry, ...]") -> None:
     from ..picture.facts import percent, quantity
-    from .table import show, table
+    from .parts.table import show, table
 
     found = table(
-        "round", "time", "jobs", "value", "bound", "gap", "took", "solver", "fallback",
-        numeric=("round", "jobs", "value", "bound", "gap", "took"), folded=("fallback",),
+        "round",
+        "time",
+        "jobs",
+        "value",
+        "bound",
+        "gap",
+        "took",
+        "solver",
+        "fallback",
+        numeric=("round", "jobs", "value", "bound", "gap", "took"),
+        folded=("fallback",),
     )
     for entry in entries:
         gap = percent(entry.gap) if math.isfinite(entry.gap) else "-"
         found.add_row(
-            str(entry.number), clock_text(entry.at_s), f"{entry.jobs:,}", quantity(entry.value, ""),
-            quantity(entry.bound, ""), gap, human(entry.wall_s), entry.solver, entry.fallback or "",
+            str(entry.number),
+            clock_text(entry.at_s),
+            f"{entry.jobs:,}",
+            quantity(entry.value, ""),
+            quantity(entry.bound, ""),
+            gap,
+            human(entry.wall_s),
+            entry.solver,
+            entry.fallback or "",
         )
     show(found)

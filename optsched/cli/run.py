@@ -5,29 +5,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import json_option, quiet_option
+from .parts.arguments import json_option, quiet_option
 
 if TYPE_CHECKING:
-    from ..control.events import Event
+    from ..control.journal.events import Event
 
 CONFIG = "cluster.toml"
 
 
 @click.command("run")
 @click.option(
-    "--config", type=click.Path(path_type=Path), default=CONFIG, show_default=True, envvar="OPTSCHED_CONFIG",
-    metavar="FILE", help="The cluster and how to drive it.",
+    "--config",
+    type=click.Path(path_type=Path),
+    default=CONFIG,
+    show_default=True,
+    envvar="OPTSCHED_CONFIG",
+    metavar="FILE",
+    help="The cluster and how to drive it.",
 )
-@click.option("--web", is_flag=True, help="Also serve the dashboard, on the port of [api] in FILE or a free one.")
+@click.option(
+    "--web",
+    is_flag=True,
+    help="Also serve the dashboard, on the port of [api] in FILE or a free one.",
+)
 @json_option
 @quiet_option
 def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
     """Run jobs on real nodes: decide who runs where, start, preempt and resume, until interrupted.
 
-    Jobs come from `optsched submit`; `optsched queue`, `explain`, `what-if` and `top` look at them. Everything is
-    written to a journal before it is done: after a crash, or after Ctrl-C, the same command goes on where it was, and
-    jobs that run go on running in between. Exit status 0 after SIGTERM or Ctrl-C, 1 where the journal cannot be
-    written (nothing is started then), 2 for bad input.
+    Jobs come from `optsched submit`; `optsched queue`, `explain`, `what-if` and `top` look at them.
+    Everything is written to a journal before it is done: after a crash, or after Ctrl-C, the same
+    command goes on where it was, and jobs that run go on running in between. Exit status 0 after
+    SIGTERM or Ctrl-C, 1 where the journal cannot be written (nothing is started then), 2 for bad
+    input.
 
     \b
     optsched run --config cluster.toml
@@ -40,8 +50,8 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
 
     from ..control.api.place import TOKEN
     from ..control.api.server import read_token, serve
-    from ..control.journal import JournalFault
-    from ..control.log import line
+    from ..control.journal.journal import JournalFault
+    from ..control.journal.log import line
     from ..control.loop import Loop
     from ..control.opening import opened
     from ..control.settings import read_settings
@@ -50,10 +60,13 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
     if web and settings.api.port is None:
         settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0})})
     with opened(settings) as controller:
+
         def show(at_s: float, event: "Event") -> None:
             text = line(at_s, event)
             if as_json:
-                click.echo(json.dumps({"at_s": at_s, "event": type(event).__name__, **_for_logs(event)}))
+                click.echo(
+                    json.dumps({"at_s": at_s, "event": type(event).__name__, **_for_logs(event)})
+                )
             elif text is not None:
                 click.echo(text)
 
@@ -73,7 +86,9 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
             if (sys.stderr if as_json else sys.stdout).isatty():
                 click.echo(page + read_token(settings.state / TOKEN), err=as_json)
             else:  # a log, which others may read
-                click.echo(f"{page}TOKEN, with the text of {settings.state / TOKEN} as TOKEN", err=as_json)
+                click.echo(
+                    f"{page}TOKEN, with the text of {settings.state / TOKEN} as TOKEN", err=as_json
+                )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         try:
@@ -90,7 +105,7 @@ def _for_logs(event: "Event") -> dict[str, Any]:
     """The event as JSON, without the variables of a job: they hold passwords."""
     import json
 
-    from ..control.events import dump_event
+    from ..control.journal.events import dump_event
 
     found: dict[str, Any] = json.loads(dump_event(event))
     found.get("submission", {}).pop("environment", None)

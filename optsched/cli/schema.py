@@ -6,7 +6,11 @@ import click
 
 
 @click.command("schema")
-@click.argument("kind", metavar="instance|plan|round|bound", type=click.Choice(["instance", "plan", "round", "bound"]))
+@click.argument(
+    "kind",
+    metavar="instance|plan|round|bound",
+    type=click.Choice(["instance", "plan", "round", "bound"]),
+)
 def command(kind: str) -> None:
     """Print the JSON Schema of instance, plan, round or bound files, for editors and validators.
 
@@ -14,7 +18,7 @@ def command(kind: str) -> None:
     optsched schema instance > instance.schema.json
     """
     from .. import files
-    from ..certificate import schema as bound_schema
+    from ..bounds.certificate import schema as bound_schema
     from ..round.files import schema as round_schema
 
     if kind == "round":

@@ -4,35 +4,82 @@ from pathlib import Path
 
 import click
 
-from .arguments import json_option, quiet_option
+from .parts.arguments import json_option, quiet_option
 
 NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 @click.command("setup")
 @click.argument("manager", type=click.Choice(["slurm"]), metavar="slurm")
-@click.option("--nodes", required=True, metavar="HOSTLIST", help="The nodes to give to optsched, as gpu-[0-3].")
-@click.option("--user", required=True, metavar="NAME", help="Whose `optsched run` it will be: root for jobs of all.")
-@click.option("--partition", default="optsched", show_default=True, metavar="NAME", help="A partition of their own.")
-@click.option("--reservation", metavar="NAME", help="Instead: a reservation, for which no file is changed.")
-@click.option("--sbatch", is_flag=True, help="Have optsched run what users submit to that partition by sbatch, too.")
-@click.option("--shared", type=click.Path(path_type=Path), metavar="DIR",
-              help="The folder for attempts, which all nodes see under this name.")
-@click.option("--state", type=click.Path(path_type=Path), default="state", show_default=True,
-              metavar="DIR", help="The folder of the journal, on a disk of the controller's host.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the lines as files there.")
+@click.option(
+    "--nodes",
+    required=True,
+    metavar="HOSTLIST",
+    help="The nodes to give to optsched, as gpu-[0-3].",
+)
+@click.option(
+    "--user",
+    required=True,
+    metavar="NAME",
+    help="Whose `optsched run` it will be: root for jobs of all.",
+)
+@click.option(
+    "--partition",
+    default="optsched",
+    show_default=True,
+    metavar="NAME",
+    help="A partition of their own.",
+)
+@click.option(
+    "--reservation", metavar="NAME", help="Instead: a reservation, for which no file is changed."
+)
+@click.option(
+    "--sbatch",
+    is_flag=True,
+    help="Have optsched run what users submit to that partition by sbatch, too.",
+)
+@click.option(
+    "--shared",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder for attempts, which all nodes see under this name.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    default="state",
+    show_default=True,
+    metavar="DIR",
+    help="The folder of the journal, on a disk of the controller's host.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the lines as files there.",
+)
 @json_option
 @quiet_option
 def command(
-    manager: str, nodes: str, user: str, partition: str, reservation: str | None, sbatch: bool,
-    shared: Path | None, state: Path, output: Path | None, as_json: bool, quiet: bool,
+    manager: str,
+    nodes: str,
+    user: str,
+    partition: str,
+    reservation: str | None,
+    sbatch: bool,
+    shared: Path | None,
+    state: Path,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
-    """Print the few lines that make nodes of a Slurm cluster optsched's, and the cluster.toml that goes with them.
+    """Print the few lines that make nodes of a Slurm cluster optsched's, and the cluster.toml that
+    goes with them.
 
-    \b
-    optsched setup slurm --nodes gpu-[0-3] --user root --shared /shared/optsched
-    optsched setup slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup
-    optsched setup slurm --nodes gpu-[0-3] --user root --partition gpu --sbatch --shared /shared/optsched -o setup
+    \b optsched setup slurm --nodes gpu-[0-3] --user root --shared /shared/optsched optsched setup
+    slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup optsched setup slurm
+    --nodes gpu-[0-3] --user root --partition gpu --sbatch --shared /shared/optsched -o setup
     """
     import json
     import re
@@ -41,7 +88,11 @@ def command(
     from ..executors.slurm.setup import setup, setup_sbatch
     from ..executors.slurm.site import split_nodes
 
-    for what, text in (("--user", user), ("--partition", partition), ("--reservation", reservation or "x")):
+    for what, text in (
+        ("--user", user),
+        ("--partition", partition),
+        ("--reservation", reservation or "x"),
+    ):
         if not re.fullmatch(NAMES, text):
             words = f"{text!r} is no name; use letters, digits, dots, dashes and underscores"
             raise click.BadParameter(words, None, None, what)
@@ -50,14 +101,22 @@ def command(
     except ValueError as error:
         raise click.BadParameter(str(error), None, None, "--nodes") from None
     if re.search(r"[^A-Za-z0-9.,_\[\]-]", nodes):
-        raise click.BadParameter(f"{nodes!r} is no list of nodes; write gpu-[0-3,7]", None, None, "--nodes")
+        raise click.BadParameter(
+            f"{nodes!r} is no list of nodes; write gpu-[0-3,7]", None, None, "--nodes"
+        )
     if reservation is not None and user == "root":
-        raise InputError("a reservation is for jobs of its own users only; for a controller of root make a partition")
+        raise InputError(
+            "a reservation is for jobs of its own users only; for a controller of root make a "
+            "partition"
+        )
     if sbatch and (reservation is not None or user != "root"):
-        raise InputError("with --sbatch optsched starts jobs of all users: give --user root, and no reservation")
+        raise InputError(
+            "with --sbatch optsched starts jobs of all users: give --user root, and no reservation"
+        )
     common, own = str((shared or Path("shared")).absolute()), str(state)
     files = (
-        setup_sbatch(nodes, partition, common, own) if sbatch
+        setup_sbatch(nodes, partition, common, own)
+        if sbatch
         else setup(nodes, user, partition, reservation, common, own)
     )
     if output is not None:
@@ -68,7 +127,9 @@ def command(
         for name, text in files.items():
             (output / name).write_text(text)
     if as_json:
-        click.echo(json.dumps({"manager": manager, "files": files, "output": output and str(output)}))
+        click.echo(
+            json.dumps({"manager": manager, "files": files, "output": output and str(output)})
+        )
     elif output is None:
         click.echo("\n".join(f"# ---- {name}\n{text}" for name, text in files.items()), nl=False)
     elif not quiet:

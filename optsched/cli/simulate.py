@@ -12,9 +12,9 @@ import click
 
 from ..duration import human
 from ..errors import InputError, OptschedError
-from ..instance import Instance
-from ..plan import Plan, Solution
-from .arguments import (
+from ..model.instance import Instance
+from ..model.plan import Plan, Solution
+from .parts.arguments import (
     check_outputs,
     instance_argument,
     json_option,
@@ -23,7 +23,7 @@ from .arguments import (
     quiet_option,
     solver_options,
 )
-from .duration import duration
+from .parts.duration import duration
 
 if TYPE_CHECKING:
     from ..bounds import Bound
@@ -46,19 +46,42 @@ SETTINGS = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options"
     metavar="TIME",
     help="Decide only every TIME, as 60, 60s or 5m; without it at every event.",
 )
-@click.option("--spacing", "spacing_s", type=duration, metavar="TIME",
-              help="Decide at events, but not sooner than TIME after the last decision.")
-@click.option("--charge-solver-time", is_flag=True,
-              help="Let the cluster go on while the policy thinks: a decision comes as much later as the one before "
-              "it took.")
-@click.option("--timing", is_flag=True,
-              help="With --json or -o: also say how long decisions took on the machine's clock; the only figures that "
-                   "differ from run to run.")
-@click.option("--curves", is_flag=True,
-              help="With --json or -o: also say how JCTs are distributed and how many GPUs were held over time, in at "
-                   "most 200 points each.")
-@click.option("--estimates", default="oracle", show_default=True, metavar="KIND",
-              help="What the policy may know of how long jobs are: oracle, noisy:SIGMA, history, learned or none.")
+@click.option(
+    "--spacing",
+    "spacing_s",
+    type=duration,
+    metavar="TIME",
+    help="Decide at events, but not sooner than TIME after the last decision.",
+)
+@click.option(
+    "--charge-solver-time",
+    is_flag=True,
+    help="Let the cluster go on while the policy thinks: a decision comes as much later as the "
+    "one before "
+    "it took.",
+)
+@click.option(
+    "--timing",
+    is_flag=True,
+    help="With --json or -o: also say how long decisions took on the machine's clock; the only "
+    "figures that "
+    "differ from run to run.",
+)
+@click.option(
+    "--curves",
+    is_flag=True,
+    help="With --json or -o: also say how JCTs are distributed and how many GPUs were held over "
+    "time, in at "
+    "most 200 points each.",
+)
+@click.option(
+    "--estimates",
+    default="oracle",
+    show_default=True,
+    metavar="KIND",
+    help="What the policy may know of how long jobs are: oracle, noisy:SIGMA, history, learned "
+    "or none.",
+)
 @click.option(
     "--option",
     "pairs",
@@ -73,12 +96,15 @@ SETTINGS = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options"
     metavar="DIR",
     help="Write summary.json, jobs.csv, plan.json, rounds.csv and report.html to this directory.",
 )
-@click.option("--resume", is_flag=True, help="Take up the interrupted simulation in the directory of -o.")
+@click.option(
+    "--resume", is_flag=True, help="Take up the interrupted simulation in the directory of -o."
+)
 @click.option(
     "--gantt",
     type=click.Path(path_type=Path),
     metavar="PICTURE",
-    help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf a figure.",
+    help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf "
+    "a figure.",
 )
 @json_option
 @quiet_option
@@ -99,14 +125,16 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Simulate what a policy does with the jobs of INSTANCE (a file, or - for stdin) until all are done.
+    """Simulate what a policy does with the jobs of INSTANCE (a file, or - for stdin) until all are
+    done.
 
-    The plan that comes out is checked independently before it is shown, beside bounds that hold for any
-    schedule, however often jobs are preempted. JCT is the time from submission to completion; its q-quantile
-    of n jobs is the ceil(q n)-th smallest. docs/concepts.md defines the other numbers. Exit status 0 with a plan,
-    1 without one, 2 for bad input.
+    The plan that comes out is checked independently before it is shown, beside bounds that hold for
+    any schedule, however often jobs are preempted. JCT is the time from submission to completion;
+    its q-quantile of n jobs is the ceil(q n)-th smallest. docs/concepts.md defines the other
+    numbers. Exit status 0 with a plan, 1 without one, 2 for bad input.
 
-    With -o a long simulation saves its state once a minute and on Ctrl-C; --resume goes on from there.
+    With -o a long simulation saves its state once a minute and on Ctrl-C; --resume goes on from
+    there.
 
     \b
     optsched simulate cluster.json --policy srtf
@@ -114,18 +142,21 @@ def command(
     optsched simulate cluster.json --policy srtf --estimates history
     optsched simulate cluster.json --policy fifo --json | jq .jct_s.p99
     """
-    from .. import files, objectives, registry
+    from .. import files, objectives
     from ..bounds import lower_bounds
+    from ..estimates.parse import parse as estimates_of
     from ..picture import can_draw
+    from ..plugins import registry
     from ..simulate import output as directory
-    from ..simulate.estimates.parse import parse as estimates_of
     from ..simulate.metrics import measure
     from ..simulate.run import Simulation, Stalled
     from ..simulate.saved import STATE, Interrupted, run_saving, take_up
     from ..simulate.view import PolicyFault
 
     if round_s and spacing_s:
-        raise InputError("--round and --spacing are two ways to say when to decide; give one of them")
+        raise InputError(
+            "--round and --spacing are two ways to say when to decide; give one of them"
+        )
     if resume and output is None:
         raise InputError("--resume goes on with the simulation in a directory; name it with -o DIR")
     goal = objectives.parse(objective)
@@ -138,8 +169,13 @@ def command(
     draw = None if gantt is None else can_draw(gantt)
     loaded = load(instance)
     asked = {
-        "instance": files.instance_hash(loaded), "policy": policy, "objective": goal.name, "options": options,
-        "round_s": round_s, "spacing_s": spacing_s, "charge_solver_time": charge_solver_time,
+        "instance": files.instance_hash(loaded),
+        "policy": policy,
+        "objective": goal.name,
+        "options": options,
+        "round_s": round_s,
+        "spacing_s": spacing_s,
+        "charge_solver_time": charge_solver_time,
         "estimates": estimates,
     }
     state = None if output is None else output / STATE
@@ -147,7 +183,11 @@ def command(
         simulation = take_up(state, asked)
     else:
         simulation = Simulation(
-            loaded, made, round_s=round_s, spacing_s=spacing_s or 0.0, charge_solver_time=charge_solver_time,
+            loaded,
+            made,
+            round_s=round_s,
+            spacing_s=spacing_s or 0.0,
+            charge_solver_time=charge_solver_time,
             estimates=beliefs,
         )
     try:
@@ -161,10 +201,15 @@ def command(
         return 1
     except Interrupted:
         done = f"{simulation.done:,} of {len(loaded.jobs):,} jobs completed"
-        click.echo(f"optsched: interrupted, {done}; the same command with --resume goes on from there", err=True)
+        click.echo(
+            f"optsched: interrupted, {done}; the same command with --resume goes on from there",
+            err=True,
+        )
         return 130
     record = simulation.record()
-    bounds = {bound.level: bound for bound in lower_bounds(loaded, goal) if math.isfinite(bound.value)}
+    bounds = {
+        bound.level: bound for bound in lower_bounds(loaded, goal) if math.isfinite(bound.value)
+    }
     how = [f"decided in rounds of {human(round_s)}"] if round_s else []
     how += [f"decisions at least {human(spacing_s)} apart"] if spacing_s else []
     how += ["the time that decisions take is charged"] if charge_solver_time else []
@@ -172,7 +217,9 @@ def command(
     how += [f"option {key}={value}" for key, value in options.items()]
     solution = as_solution(loaded, goal, record.plan(), policy, bounds, tuple(how))
     if isinstance(solution, str):
-        click.echo(f"optsched: the plan of {policy} does not pass the verifier: {solution}", err=True)
+        click.echo(
+            f"optsched: the plan of {policy} does not pass the verifier: {solution}", err=True
+        )
         return 1
     found = measure(record)
     rounds = list(getattr(simulation.policy, "rounds", ()))
@@ -201,8 +248,8 @@ def command(
     if as_json:
         click.echo(json.dumps(total, allow_nan=False))
     elif not quiet:
-        from .simulate_table import words
-        from .table import show
+        from .parts.simulate_table import words
+        from .parts.table import show
 
         show(*words(loaded, total, f"policy {policy}: {made.title}", how))
         for line in written:
@@ -223,7 +270,7 @@ def completed_jobs(jobs: int, wanted: bool) -> Iterator[Callable[[int], None] | 
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    from .progress import REDRAWN_PER_S
+    from .parts.progress import REDRAWN_PER_S
 
     done = 0
 
@@ -233,11 +280,17 @@ def completed_jobs(jobs: int, wanted: bool) -> Iterator[Callable[[int], None] | 
 
     def line() -> Table:
         found = Table.grid(padding=(0, 1))
-        found.add_row(ProgressBar(total=jobs, completed=done, width=40), f"{done:,} of {jobs:,} jobs completed")
+        found.add_row(
+            ProgressBar(total=jobs, completed=done, width=40),
+            f"{done:,} of {jobs:,} jobs completed",
+        )
         return found
 
     with Live(
-        console=Console(stderr=True), get_renderable=line, refresh_per_second=REDRAWN_PER_S, transient=True
+        console=Console(stderr=True),
+        get_renderable=line,
+        refresh_per_second=REDRAWN_PER_S,
+        transient=True,
     ):
         yield tell
 
@@ -248,11 +301,16 @@ def _was_stopped(plan: Plan) -> bool:
 
 
 def as_solution(
-    instance: Instance, goal: "Objective", plan: Plan, policy: str, bounds: "dict[int, Bound]", how: tuple[str, ...]
+    instance: Instance,
+    goal: "Objective",
+    plan: Plan,
+    policy: str,
+    bounds: "dict[int, Bound]",
+    how: tuple[str, ...],
 ) -> Solution | str:
     """The plan with its values and the bounds, or why the verifier rejects it."""
+    from ..engine.incumbent import Incumbent
     from ..files import instance_hash
-    from ..incumbent import Incumbent
 
     incumbent = Incumbent(instance, goal, any_plan=True)
     reason = incumbent.offer(plan, policy, replay=True)
@@ -276,9 +334,14 @@ def as_solution(
 
 
 def whole_summary(
-    found: "Metrics", solution: Solution, bounds: "dict[int, Bound]", how: dict[str, Any], rounds: list[Any]
+    found: "Metrics",
+    solution: Solution,
+    bounds: "dict[int, Bound]",
+    how: dict[str, Any],
+    rounds: list[Any],
 ) -> dict[str, Any]:
-    """What `summary.json` holds and `--json` prints: who simulated what, the distance from the bounds, the metrics."""
+    """What `summary.json` holds and `--json` prints: who simulated what, the distance from the
+    bounds, the metrics."""
     from ..simulate.metrics import summary
     from ..simulate.output import SUMMARY_FORMAT, rounds_total
 

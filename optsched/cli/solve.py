@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from ..errors import OptschedError
-from .arguments import (
+from .parts.arguments import (
     check_outputs,
     instance_argument,
     json_option,
@@ -14,7 +14,7 @@ from .arguments import (
     quiet_option,
     solver_options,
 )
-from .duration import duration
+from .parts.duration import duration
 
 
 @click.command("solve")
@@ -44,7 +44,9 @@ from .duration import duration
     metavar="N",
     help="Same seed and --workers 1: same plan.",
 )
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Parallel workers of the solver.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Parallel workers of the solver."
+)
 @click.option(
     "--option",
     "pairs",
@@ -52,15 +54,23 @@ from .duration import duration
     metavar="KEY=VALUE",
     help="An option of the solver's own; may be repeated.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PLAN", help="Write the plan file.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="PLAN", help="Write the plan file."
+)
 @click.option(
     "--gantt",
     type=click.Path(path_type=Path),
     metavar="PICTURE",
-    help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf a figure.",
+    help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf "
+    "a figure.",
 )
-@click.option("--trace", type=click.Path(path_type=Path), metavar="CSV",
-              help="Write how value and bound came to be: a line for each change, with the seconds since the start.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="CSV",
+    help="Write how value and bound came to be: a line for each change, with the seconds since "
+    "the start.",
+)
 @json_option
 @quiet_option
 def command(
@@ -77,17 +87,16 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Plan the jobs of INSTANCE (a file, or - for stdin) and say how far from the best the plan can be.
+    """Plan the jobs of INSTANCE (a file, or - for stdin) and say how far from the best the plan can
+    be.
 
-    Every plan is checked independently before it is shown. Ctrl-C ends the search and keeps the best plan so
-    far. Exit status 0 with a plan, 1 without one, 2 for bad input.
+    Every plan is checked independently before it is shown. Ctrl-C ends the search and keeps the
+    best plan so far. Exit status 0 with a plan, 1 without one, 2 for bad input.
 
-    \b
-    optsched solve cluster.json
-    optsched solve cluster.json --objective deadline,wct --time-limit 1m -o plan.json --gantt plan.html
-    optsched solve cluster.json --solver srtf              what the policy SRTF would do
-    optsched solve cluster.json --json | jq .objective.gap
-    optsched generate --jobs 50 --gpus 32 | optsched solve -
+    \b optsched solve cluster.json optsched solve cluster.json --objective deadline,wct --time-limit
+    1m -o plan.json --gantt plan.html optsched solve cluster.json --solver srtf              what
+    the policy SRTF would do optsched solve cluster.json --json | jq .objective.gap optsched
+    generate --jobs 50 --gpus 32 | optsched solve -
     """
     from .. import engine, files, objectives
     from ..picture import can_draw
@@ -97,7 +106,7 @@ def command(
     check_outputs({"-o": output, "--gantt": gantt, "--trace": trace}, instance)
     draw = None if gantt is None else can_draw(gantt)
     loaded = load(instance)
-    from .progress import Trace, live_progress
+    from .parts.progress import Trace, live_progress
 
     with live_progress(objective, time_limit_s, wanted=not quiet) as show:
         seen = None if trace is None else Trace(show)
@@ -136,7 +145,7 @@ def command(
     if as_json:
         click.echo(files.dump_plan(solution), nl=False)
     elif not quiet:
-        from .table import print_solution
+        from .parts.table import print_solution
 
         print_solution(loaded, solution)
         for line in written:

@@ -11,7 +11,7 @@ import click
 
 from .. import files
 from ..errors import InputError
-from .arguments import json_option, quiet_option
+from .parts.arguments import json_option, quiet_option
 
 if TYPE_CHECKING:
     from ..study.results import Result
@@ -19,29 +19,60 @@ if TYPE_CHECKING:
 
 @click.command("study")
 @click.argument("study", metavar="STUDY.toml", type=click.Path(path_type=Path))
-@click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path),
-              help="Directory of the results (default: the study's name, here). The same command goes on where an "
-                   "interrupted one stopped.")
-@click.option("--workers", type=click.IntRange(1, 1024), metavar="N",
-              help="Runs at a time (default: 1; with --on, as many as the cluster has cores).")
-@click.option("--on", metavar="ADDRESS",
-              help="Run on a cluster that is there: ray://HOST:PORT (Ray Client), HOST:PORT (Ray, from one of its "
-                   "machines), ray://local, or tcp://HOST:PORT of a Dask scheduler. optsched must be installed on its "
-                   "workers as it is here.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N",
-              help="At most N instances of each `files` of the study, evenly taken.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUES",
-              help="Values between commas in place of those that the study gives a parameter or seed; may be repeated.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Directory of the results (default: the study's name, here). The same command goes on "
+    "where an "
+    "interrupted one stopped.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Runs at a time (default: 1; with --on, as many as the cluster has cores).",
+)
+@click.option(
+    "--on",
+    metavar="ADDRESS",
+    help="Run on a cluster that is there: ray://HOST:PORT (Ray Client), HOST:PORT (Ray, from one "
+    "of its "
+    "machines), ray://local, or tcp://HOST:PORT of a Dask scheduler. optsched must be installed "
+    "on its "
+    "workers as it is here.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="At most N instances of each `files` of the study, evenly taken.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Values between commas in place of those that the study gives a parameter or seed; may "
+    "be repeated.",
+)
 @json_option
 @quiet_option
 def command(
-    study: Path, output: Path | None, workers: int | None, on: str | None, limit: int | None, settings: tuple[str, ...],
-    as_json: bool, quiet: bool,
+    study: Path,
+    output: Path | None,
+    workers: int | None,
+    on: str | None,
+    limit: int | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
 ) -> int:
     """Run every method of STUDY.toml over every instance, and write tables and a report.
 
-    A run that is finished is never repeated, whatever stopped the study; it is run again only when its instance, its
-    command or the code has changed. A run that fails is a row with its reason.
+    A run that is finished is never repeated, whatever stopped the study; it is run again only when
+    its instance, its command or the code has changed. A run that fails is a row with its reason.
 
     \b
     optsched study instances/studies/systems.toml -o systems --workers 2
@@ -61,27 +92,50 @@ def command(
     asked = chosen(read_study(study), settings=[_pair(one) for one in settings], limit=limit)
     results = Results(output or Path(asked.name))
     with progress(asked.title, wanted=not (quiet or as_json)) as (on_start, on_result):
-        found = run_study(asked, results, workers=workers, on=on, on_start=on_start, on_result=on_result)
-    table = "\n".join(part for part in (
-        *(across_markdown(found, one) for one in asked.across), summary_markdown(summaries(found)),
-        as_markdown(rows(found), asked.all_methods), fallbacks_markdown(found),
-    ) if part)
+        found = run_study(
+            asked, results, workers=workers, on=on, on_start=on_start, on_result=on_result
+        )
+    table = "\n".join(
+        part
+        for part in (
+            *(across_markdown(found, one) for one in asked.across),
+            summary_markdown(summaries(found)),
+            as_markdown(rows(found), asked.all_methods),
+            fallbacks_markdown(found),
+        )
+        if part
+    )
     about = f"{asked.about.strip()}\n\n" if asked.about else ""
     files.write_text(
-        results.folder / "table.md", f"# {asked.title}\n\n```sh\noptsched study {study}\n```\n\n{about}{table}"
+        results.folder / "table.md",
+        f"# {asked.title}\n\n```sh\noptsched study {study}\n```\n\n{about}{table}",
     )
     files.write_text(results.folder / "runs.csv", as_csv(found))
     files.write_text(results.folder / "table.tex", as_latex(rows(found)))
-    again = ["optsched", "study", str(study), "-o", str(results.folder), *(["--limit", str(limit)] if limit else [])]
+    again = [
+        "optsched",
+        "study",
+        str(study),
+        "-o",
+        str(results.folder),
+        *(["--limit", str(limit)] if limit else []),
+    ]
     again += [word for one in settings for word in ("--set", one)]
     notes = write_report(asked, study, shlex.join(again), found, results)
     failed = [one for one in found if one.answer is None]
     if as_json:
-        click.echo(json.dumps({"runs": len(found), "failed": len(failed), "folder": str(results.folder)}))
+        click.echo(
+            json.dumps({"runs": len(found), "failed": len(failed), "folder": str(results.folder)})
+        )
     elif not quiet:
-        there = [name for name in ("table.md", "table.tex", "runs.csv", "report.html", "figures")
-                 if (results.folder / name).exists()]
-        click.echo(f"{len(found):,} runs, {len(failed):,} failed; in {results.folder}: {', '.join(there)}")
+        there = [
+            name
+            for name in ("table.md", "table.tex", "runs.csv", "report.html", "figures")
+            if (results.folder / name).exists()
+        ]
+        click.echo(
+            f"{len(found):,} runs, {len(failed):,} failed; in {results.folder}: {', '.join(there)}"
+        )
         for note in notes:
             click.echo(note)
         for one in failed[:10]:
@@ -105,11 +159,21 @@ def progress(
         yield None, None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=Console(stderr=True), transient=True,
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
     )
     task = bar.add_task(title, total=None)
 

@@ -11,9 +11,9 @@ import click
 
 from ..duration import parse_duration
 from ..errors import InputError
-from .arguments import json_option, quiet_option
-from .controller import asks_controller
-from .duration import cost, duration
+from .parts.arguments import json_option, quiet_option
+from .parts.controller import asks_controller
+from .parts.duration import cost, duration
 
 if TYPE_CHECKING:
     from ..control.api.client import Client
@@ -23,15 +23,24 @@ def gpu_count(value: str) -> int | dict[str, int]:
     """The type of `--gpus`: a number, or two with a dash between."""
     least, dash, most = value.partition("-")
     if not least.isdecimal() or (dash and not most.isdecimal()) or len(value) > 20:
-        raise click.BadParameter(f"{value!r} is no count of GPUs; write 8, or 1-8 for a job that runs on fewer too")
+        raise click.BadParameter(
+            f"{value!r} is no count of GPUs; write 8, or 1-8 for a job that runs on fewer too"
+        )
     return {"min": int(least), "max": int(most)} if dash else int(least)
 
 
 def node_count(value: str) -> tuple[int, int]:
     """The type of `--nodes`: a number, or two with a dash between."""
     least, dash, most = value.partition("-")
-    if not least.isdecimal() or (dash and not most.isdecimal()) or len(value) > 20 or int(least) < 1:
-        raise click.BadParameter(f"{value!r} is no count of nodes; write 2, or 1-4 for a job that runs on fewer too")
+    if (
+        not least.isdecimal()
+        or (dash and not most.isdecimal())
+        or len(value) > 20
+        or int(least) < 1
+    ):
+        raise click.BadParameter(
+            f"{value!r} is no count of nodes; write 2, or 1-4 for a job that runs on fewer too"
+        )
     return int(least), int(most if dash else least)
 
 
@@ -44,42 +53,124 @@ def deadline(value: str) -> float:
     try:
         return datetime.fromisoformat(value).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise click.BadParameter(f"{value!r} is neither a time from now (2h) nor a date (2030-01-31T18:00)") from None
+        raise click.BadParameter(
+            f"{value!r} is neither a time from now (2h) nor a date (2030-01-31T18:00)"
+        ) from None
 
 
 @click.command("submit", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--name", metavar="NAME", help="What it is called; else the command with a number.")
-@click.option("--gpus", type=gpu_count, default="1", show_default=True, metavar="N|MIN-MAX",
-              help="GPUs, a range for a job that runs on any count between; 0 for a job without.")
-@click.option("--nodes", type=node_count, metavar="N|MIN-MAX",
-              help="Run the command once on each of so many nodes, with equally many of the GPUs.  [default: 1]")
-@click.option("--gpu-type", "gpu_types", multiple=True, metavar="NAME", help="Only on GPUs of this type; repeatable.")
-@click.option("--cpus", type=click.IntRange(1), metavar="N", help="Cores for each GPU; without GPUs, in all.")
-@click.option("--memory", type=click.FloatRange(0), metavar="GIB", help="Host memory for each GPU; without, in all.")
-@click.option("--gpu-memory", type=click.FloatRange(0), metavar="GIB", help="Memory it takes of each GPU.")
-@click.option("--time", "time_s", type=duration, metavar="TIME", help="How long it runs on what it asks for.")
-@click.option("--steps", type=click.IntRange(1), metavar="N", help="Steps of the whole job, if it reports them.")
+@click.option(
+    "--gpus",
+    type=gpu_count,
+    default="1",
+    show_default=True,
+    metavar="N|MIN-MAX",
+    help="GPUs, a range for a job that runs on any count between; 0 for a job without.",
+)
+@click.option(
+    "--nodes",
+    type=node_count,
+    metavar="N|MIN-MAX",
+    help="Run the command once on each of so many nodes, with equally many of the GPUs.  "
+    "[default: 1]",
+)
+@click.option(
+    "--gpu-type",
+    "gpu_types",
+    multiple=True,
+    metavar="NAME",
+    help="Only on GPUs of this type; repeatable.",
+)
+@click.option(
+    "--cpus", type=click.IntRange(1), metavar="N", help="Cores for each GPU; without GPUs, in all."
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(0),
+    metavar="GIB",
+    help="Host memory for each GPU; without, in all.",
+)
+@click.option(
+    "--gpu-memory", type=click.FloatRange(0), metavar="GIB", help="Memory it takes of each GPU."
+)
+@click.option(
+    "--time", "time_s", type=duration, metavar="TIME", help="How long it runs on what it asks for."
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Steps of the whole job, if it reports them.",
+)
 @click.option("--tenant", metavar="NAME", help="Whose quota it counts against.")
-@click.option("--weight", type=click.FloatRange(0), metavar="X",
-              help="What its waiting costs, against 1 for others; cluster.toml says how much you may ask for.")
-@click.option("--priority", type=int, metavar="N",
-              help="Kept with the job; no round looks at it, only policies of a simulation do.")
-@click.option("--deadline", "deadline_s", type=deadline, metavar="WHEN", help="2h from now, or 2030-01-31T18:00.")
-@click.option("--after", multiple=True, metavar="JOB",
-              help="Start after this has completed; repeatable, or with commas.")
-@click.option("--resource", "resources", multiple=True, metavar="NAME=N",
-              help="Of the cluster's resources; repeatable.")
-@click.option("--retries", type=click.IntRange(0, 1000), metavar="N", help="Start it so often again if it fails.")
-@click.option("--grace", "grace_s", type=cost, metavar="TIME", help="How long it may save when asked to stop.")
+@click.option(
+    "--weight",
+    type=click.FloatRange(0),
+    metavar="X",
+    help="What its waiting costs, against 1 for others; cluster.toml says how much you may ask "
+    "for.",
+)
+@click.option(
+    "--priority",
+    type=int,
+    metavar="N",
+    help="Kept with the job; no round looks at it, only policies of a simulation do.",
+)
+@click.option(
+    "--deadline",
+    "deadline_s",
+    type=deadline,
+    metavar="WHEN",
+    help="2h from now, or 2030-01-31T18:00.",
+)
+@click.option(
+    "--after",
+    multiple=True,
+    metavar="JOB",
+    help="Start after this has completed; repeatable, or with commas.",
+)
+@click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="NAME=N",
+    help="Of the cluster's resources; repeatable.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 1000),
+    metavar="N",
+    help="Start it so often again if it fails.",
+)
+@click.option(
+    "--grace", "grace_s", type=cost, metavar="TIME", help="How long it may save when asked to stop."
+)
 @click.option("--no-preempt", is_flag=True, help="Never stop it for others once it runs.")
-@click.option("--saves/--no-saves", default=None, help="Whether it saves when asked to stop; see docs/jobs.md.")
+@click.option(
+    "--saves/--no-saves",
+    default=None,
+    help="Whether it saves when asked to stop; see docs/jobs.md.",
+)
 @click.option("--hold", is_flag=True, help="Do not start it before `optsched release`.")
-@click.option("--profile", type=click.Path(path_type=Path), metavar="FILE", help="Its profile, of `optsched profile`.")
-@click.option("--env", "variables", multiple=True, metavar="NAME[=VALUE]",
-              help="A variable for it, without a value that of this shell; repeatable.")
+@click.option(
+    "--profile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Its profile, of `optsched profile`.",
+)
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="A variable for it, without a value that of this shell; repeatable.",
+)
 @click.option("--image", metavar="IMAGE", help="Container image to run it in, on Kubernetes.")
-@click.option("--wait", is_flag=True, help="Show what it prints until it ends, and exit with its status.")
+@click.option(
+    "--wait", is_flag=True, help="Show what it prints until it ends, and exit with its status."
+)
 @json_option
 @quiet_option
 @asks_controller
@@ -103,7 +194,7 @@ def command(
         elif not quiet:
             click.echo(job["id"])
         return 0
-    from .output import ended, exit_status, follow
+    from .parts.output import ended, exit_status, follow
 
     name = str(job["id"])
     if not as_json and not quiet:
@@ -137,17 +228,30 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
     except OSError:
         raise InputError("this directory does not exist any more; go to another one") from None
     body: dict[str, Any] = {
-        "argv": list(words), "directory": directory, "name": asked["name"], "gpus": asked["gpus"],
+        "argv": list(words),
+        "directory": directory,
+        "name": asked["name"],
+        "gpus": asked["gpus"],
         "min_nodes": None if asked["nodes"] is None else asked["nodes"][0],
         "max_nodes": None if asked["nodes"] is None else asked["nodes"][1],
-        "gpu_types": list(asked["gpu_types"]) or None, "cpus_per_gpu" if on_gpus else "cpus": asked["cpus"],
-        "memory_gib_per_gpu" if on_gpus else "memory_gib": asked["memory"], "gpu_memory_gib": asked["gpu_memory"],
-        "duration_s": asked["time_s"], "total_steps": asked["steps"], "tenant": asked["tenant"],
-        "weight": asked["weight"], "priority": asked["priority"], "deadline_s": asked["deadline_s"],
+        "gpu_types": list(asked["gpu_types"]) or None,
+        "cpus_per_gpu" if on_gpus else "cpus": asked["cpus"],
+        "memory_gib_per_gpu" if on_gpus else "memory_gib": asked["memory"],
+        "gpu_memory_gib": asked["gpu_memory"],
+        "duration_s": asked["time_s"],
+        "total_steps": asked["steps"],
+        "tenant": asked["tenant"],
+        "weight": asked["weight"],
+        "priority": asked["priority"],
+        "deadline_s": asked["deadline_s"],
         "after": [name for names in asked["after"] for name in names.split(",") if name] or None,
-        "resources": _resources(asked["resources"]) or None, "retries": asked["retries"], "grace_s": asked["grace_s"],
-        "preemptible": False if asked["no_preempt"] else None, "hold": asked["hold"] or None,
-        "saves": asked["saves"], "image": asked["image"],
+        "resources": _resources(asked["resources"]) or None,
+        "retries": asked["retries"],
+        "grace_s": asked["grace_s"],
+        "preemptible": False if asked["no_preempt"] else None,
+        "hold": asked["hold"] or None,
+        "saves": asked["saves"],
+        "image": asked["image"],
         "environment": _environment(asked["variables"]) or None,
         "profile": None if asked["profile"] is None else _profile(asked["profile"]),
     }
@@ -156,7 +260,9 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise InputError(f"{text!r} is no UTF-8 text; rename the file, or put the command into a script") from None
+            raise InputError(
+                f"{text!r} is no UTF-8 text; rename the file, or put the command into a script"
+            ) from None
     return {name: value for name, value in body.items() if value is not None}
 
 
@@ -177,12 +283,15 @@ def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
         try:
             found[name] = float(amount)
         except ValueError:
-            raise InputError(f"--resource {pair!r} has no amount; write {name or 'NAME'}=1") from None
+            raise InputError(
+                f"--resource {pair!r} has no amount; write {name or 'NAME'}=1"
+            ) from None
     return found
 
 
 def _profile(path: Path) -> Any:
-    """The profile in a file: the object itself, or what `optsched profile` and the store of profiles write."""
+    """The profile in a file: the object itself, or what `optsched profile` and the store of
+    profiles write."""
     from ..files import read_bytes
 
     try:
@@ -192,5 +301,8 @@ def _profile(path: Path) -> Any:
     if isinstance(found, dict) and "profile" in found:
         found = found["profile"]
     if not isinstance(found, dict):
-        raise InputError(f"{path}: holds no profile; write {{...}} as in instance files, or use `optsched profile -o`")
+        raise InputError(
+            f"{path}: holds no profile; write {{...}} as in instance files, or use `optsched "
+            "profile -o`"
+        )
     return found

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..duration import human
-from .arguments import json_option
-from .controller import all_jobs, asks_controller
-from .duration import duration
+from .parts.arguments import json_option
+from .parts.controller import all_jobs, asks_controller
+from .parts.duration import duration
+from .parts.table import show, table
 from .queue import jobs_table
-from .table import show, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,8 +27,15 @@ STATUSES = ("running", "starting", "stopping", "waiting", "held", "lost")
 
 
 @click.command("top")
-@click.option("--every", "every_s", type=duration, default="2s", show_default=True, metavar="TIME",
-              help="How often it is drawn again.")
+@click.option(
+    "--every",
+    "every_s",
+    type=duration,
+    default="2s",
+    show_default=True,
+    metavar="TIME",
+    help="How often it is drawn again.",
+)
 @click.option("--once", is_flag=True, help="Print it once.")
 @json_option
 @asks_controller
@@ -81,7 +88,10 @@ def look(client: "Client") -> dict[str, Any]:
         everybody = False
         jobs, total = all_jobs(client, everybody=False, finished=False, most=MOST_JOBS)
     return {
-        "state": client.get("/v1/state"), "nodes": client.get("/v1/nodes")["nodes"], "jobs": jobs, "total": total,
+        "state": client.get("/v1/state"),
+        "nodes": client.get("/v1/nodes")["nodes"],
+        "jobs": jobs,
+        "total": total,
         "everybody": everybody,
     }
 
@@ -93,7 +103,8 @@ def parts(found: dict[str, Any], most_jobs: int) -> "list[str | Table]":
     use = state["gpus_in_use"] / state["gpus"] if state["gpus"] else 0.0
     nodes = f"{state['nodes_usable']} of {state['nodes']} nodes usable"
     lines: list[str | Table] = [
-        f"{state['cluster']}   {nodes}   {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(state['now_s']))}",
+        f"{state['cluster']}   {nodes}   "
+        f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(state['now_s']))}",
         f"GPUs   {bar(use)} {state['gpus_in_use']:,} of {state['gpus']:,} in use",
         f"jobs   {', '.join(counts) or 'none'}; {state['finished']:,} finished",
         f"round  {round_line(state)}",
@@ -103,7 +114,9 @@ def parts(found: dict[str, Any], most_jobs: int) -> "list[str | Table]":
     if len(found["nodes"]) > MOST_NODES:
         lines.append(f"and {len(found['nodes']) - MOST_NODES} more")
     if jobs:
-        ahead = sorted(jobs, key=lambda job: (job["status"] in ("waiting", "held"), job["submit_s"]))
+        ahead = sorted(
+            jobs, key=lambda job: (job["status"] in ("waiting", "held"), job["submit_s"])
+        )
         lines += ["", jobs_table(ahead[:most_jobs], users=found["everybody"])]
         if found["total"] > most_jobs:
             lines.append(f"and {found['total'] - most_jobs:,} more")
@@ -123,8 +136,11 @@ def round_line(state: dict[str, Any]) -> str:
         return "none yet"
     gap = "gap unknown" if last["gap"] is None else f"gap {last['gap']:.2%}"
     scarce = ", ".join(row["name"] for row in state["prices"][:3])
-    return (f"{last['number']:,}, {human(max(0.0, state['now_s'] - last['at_s']))} ago, {last['jobs']:,} jobs in "
-            f"{human(last['wall_s'])}, {gap}" + (f"; scarce: {scarce}" if scarce else ""))
+    return (
+        f"{last['number']:,}, {human(max(0.0, state['now_s'] - last['at_s']))} ago, "
+        f"{last['jobs']:,} jobs in "
+        f"{human(last['wall_s'])}, {gap}" + (f"; scarce: {scarce}" if scarce else "")
+    )
 
 
 def nodes_table(nodes: list[dict[str, Any]]) -> "Table":
@@ -136,6 +152,10 @@ def nodes_table(nodes: list[dict[str, Any]]) -> "Table":
             names.insert(0, f"takes no jobs: {node['reason'] or 'drained'}")
         if node["out"]:
             names.insert(0, f"out of order: {', '.join(node['out'])}")
-        found.add_row(node["name"], node["gpu_type"] or "-", f"{node['gpus_in_use']} of {node['gpus']}",
-                      ", ".join(names) or "-")
+        found.add_row(
+            node["name"],
+            node["gpu_type"] or "-",
+            f"{node['gpus_in_use']} of {node['gpus']}",
+            ", ".join(names) or "-",
+        )
     return found

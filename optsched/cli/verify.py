@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
-from ..instance import Instance
-from .arguments import instance_argument, json_option, load, quiet_option
+from ..model.instance import Instance
+from .parts.arguments import instance_argument, json_option, load, quiet_option
 
 if TYPE_CHECKING:
     from ..objectives import Term
@@ -17,22 +17,24 @@ if TYPE_CHECKING:
 @click.command("verify")
 @instance_argument
 @click.argument("plan", metavar="PLAN")
-@click.option("--objective", metavar="NAME", help="Recompute this objective instead of the plan file's own.")
+@click.option(
+    "--objective", metavar="NAME", help="Recompute this objective instead of the plan file's own."
+)
 @json_option
 @quiet_option
 def command(instance: str, plan: str, objective: str | None, as_json: bool, quiet: bool) -> int:
     """Check that PLAN obeys every rule of INSTANCE, and that it is worth what it says.
 
-    Recomputed from the files alone: capacities, gangs, memory, precedence, release dates, preemption
-    costs, work done, the value of the objective; the bound must not lie above it. Exit status 0 if all is
-    well, 1 if not.
+    Recomputed from the files alone: capacities, gangs, memory, precedence, release dates,
+    preemption costs, work done, the value of the objective; the bound must not lie above it. Exit
+    status 0 if all is well, 1 if not.
 
     \b
     optsched verify cluster.json plan.json
     optsched verify cluster.json plan.json --objective makespan
     """
     from ..picture.facts import level_unit
-    from .table import with_length
+    from .parts.table import with_length
 
     found = check(load(instance), plan, objective)
     if as_json:
@@ -46,12 +48,15 @@ def command(instance: str, plan: str, objective: str | None, as_json: bool, quie
         click.echo(f"OK: {plan} is a valid plan of {found['jobs']:,} jobs")
         for level in found["levels"]:
             same = {True: ", as the file says", False: "", None: ""}[level["matches"]]
-            click.echo(f"  {level['name']}  {with_length(level['value'], level_unit(level['name']))}{same}")
+            click.echo(
+                f"  {level['name']}  {with_length(level['value'], level_unit(level['name']))}{same}"
+            )
     return 0 if found["ok"] else 1
 
 
 RELATIVE_TOLERANCE = 1e-6
-"""Difference of two values of an objective, relative to what lies after now, that counts as rounding."""
+"""Difference of two values of an objective, relative to what lies after now, that counts as
+rounding."""
 INSTANT_S = 1e-6
 """Rounding of a completion time."""
 
@@ -68,13 +73,16 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
     wrong: list[dict[str, Any]] = []
 
     def add(rule: str, message: str, **where: Any) -> None:
-        wrong.append({"rule": rule, "message": message, "job": None, "node": None, "time_s": None} | where)
+        wrong.append(
+            {"rule": rule, "message": message, "job": None, "node": None, "time_s": None} | where
+        )
 
     own_hash = files.instance_hash(instance)
     if stated.instance.hash != own_hash:
         add(
             "instance",
-            f"the plan was made for instance {stated.instance.name} with content {stated.instance.hash}, "
+            f"the plan was made for instance {stated.instance.name} with content "
+            f"{stated.instance.hash}, "
             f"this is {instance.name} with content {own_hash}",
         )
     if not stated.replay:
@@ -94,7 +102,13 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
             rounding = _rounding(instance, wanted.levels[i], value)
             matches = None if claimed is None else abs(claimed - value) <= rounding
             levels.append(
-                {"name": name, "value": value, "claimed": claimed, "bound": bound, "matches": matches}
+                {
+                    "name": name,
+                    "value": value,
+                    "claimed": claimed,
+                    "bound": bound,
+                    "matches": matches,
+                }
             )
             reaches = reaches and bound is not None and abs(bound - value) <= rounding
             if matches is False:
@@ -102,17 +116,19 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
             if bound is not None and bound > value + rounding:
                 add(
                     "bound",
-                    f"the stated bound {bound:.10g} of {name} lies above the value {value:.10g} of a plan",
+                    f"the stated bound {bound:.10g} of {name} lies above the value {value:.10g} "
+                    "of a plan",
                 )
         if report.ok and stated.objective.status in ("infeasible", "unknown"):
             add("status", f"the file says {stated.objective.status}, but holds a valid plan")
-        if (
-            claims
-            and stated.objective.status == "optimal"
-            and not reaches
-        ):
+        if claims and stated.objective.status == "optimal" and not reaches:
             add("status", "the file says optimal, but its bound does not reach the value")
-    return {"ok": not wrong, "jobs": len(plan.jobs) if plan else 0, "levels": levels, "violations": wrong}
+    return {
+        "ok": not wrong,
+        "jobs": len(plan.jobs) if plan else 0,
+        "levels": levels,
+        "violations": wrong,
+    }
 
 
 def _canonical(name: str) -> str:
@@ -132,21 +148,29 @@ def _claims(stated: Any) -> dict[int, tuple[float | None, float | None]]:
 
 
 def _rounding(instance: Instance, level: "tuple[tuple[float, Term], ...]", value: float) -> float:
-    """What two numbers for one level may differ by: relative to what is not past, so that a long past hides nothing."""
+    """What two numbers for one level may differ by: relative to what is not past, so that a long
+    past hides nothing."""
     past = _if_done_at(instance, level, instance.now_s)
     moved = abs(_if_done_at(instance, level, instance.now_s + INSTANT_S) - past)
     return RELATIVE_TOLERANCE * abs(value - past) + 4 * moved + 4 * math.ulp(value)
 
 
 def _if_done_at(instance: Instance, level: "tuple[tuple[float, Term], ...]", at_s: float) -> float:
-    """The level's value if jobs were done at an instant, or with their submission; a rate then would be infinite, and
-    what segments cost is none of it."""
+    """The level's value if jobs were done at an instant, or with their submission; a rate then
+    would be infinite, and what segments cost is none of it."""
     from .. import objectives
 
     total = []
     for weight, term in level:
         if term.over != "segments":
-            found = [(objectives.job_cost(term, instance, job), max(at_s, job.submit_s)) for job in instance.jobs]
-            costs = [cost.at(done_s) for cost, done_s in found if cost is not None and cost.shape != "inverse"]
+            found = [
+                (objectives.job_cost(term, instance, job), max(at_s, job.submit_s))
+                for job in instance.jobs
+            ]
+            costs = [
+                cost.at(done_s)
+                for cost, done_s in found
+                if cost is not None and cost.shape != "inverse"
+            ]
             total.append(weight * objectives.combine(term, costs))
     return math.fsum(total)

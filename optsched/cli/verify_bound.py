@@ -4,7 +4,7 @@ import json
 
 import click
 
-from .arguments import instance_argument, json_option, load, quiet_option
+from .parts.arguments import instance_argument, json_option, load, quiet_option
 
 
 @click.command("verify-bound")
@@ -15,26 +15,33 @@ from .arguments import instance_argument, json_option, load, quiet_option
 def command(instance: str, certificate: str, as_json: bool, quiet: bool) -> int:
     """Recompute a bound on INSTANCE from the prices in CERTIFICATE, and print it.
 
-    Any prices prove some bound: the sum of what every job must pay at least, less the worth of all GPU time. That sum
-    is done here again, from what the instance says of each job, and shares no code with what found the prices. Exit
-    status 0 if it is no less than the file says, 1 if it is.
+    Any prices prove some bound: the sum of what every job must pay at least, less the worth of all
+    GPU time. That sum is done here again, from what the instance says of each job, and shares no
+    code with what found the prices. Exit status 0 if it is no less than the file says, 1 if it is.
 
     \b
     optsched bound cluster.json --prices -o bound.json
     optsched verify-bound cluster.json bound.json
     """
-    from ..certificate import read_certificate
+    from ..bounds.certificate import read_certificate
     from ..picture.facts import level_unit
     from ..verify_bound import recomputed
-    from .table import with_length
+    from .parts.table import with_length
 
     stated = read_certificate(certificate)
     value, wrong = recomputed(load(instance), stated)
     if as_json:
-        click.echo(json.dumps({
-            "ok": not wrong, "objective": stated.objective, "value": value, "claimed": stated.value,
-            "violations": wrong,
-        }))
+        click.echo(
+            json.dumps(
+                {
+                    "ok": not wrong,
+                    "objective": stated.objective,
+                    "value": value,
+                    "claimed": stated.value,
+                    "violations": wrong,
+                }
+            )
+        )
     elif wrong:
         click.echo(f"{certificate}: does not hold", err=quiet)
         for one in wrong:

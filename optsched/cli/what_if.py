@@ -7,9 +7,9 @@ import click
 
 from ..duration import parse_duration
 from ..errors import InputError
-from .arguments import json_option
-from .controller import asks_controller
-from .duration import duration
+from .parts.arguments import json_option
+from .parts.controller import asks_controller
+from .parts.duration import duration
 
 if TYPE_CHECKING:
     from ..control.api.client import Client
@@ -19,26 +19,54 @@ LONGEST_S = 30.0
 
 @click.command("what-if")
 @click.argument("words", nargs=-1, metavar="[[when] JOB]")
-@click.option("--gpus", type=click.IntRange(1, 1_000_000), metavar="+N", help="N more GPUs, on nodes like the largest "
-                                                                             "there are.")
-@click.option("--type", "gpu_type", metavar="TYPE", help="With --gpus: on nodes like the largest with this GPU type.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(1, 1_000_000),
+    metavar="+N",
+    help="N more GPUs, on nodes like the largest there are.",
+)
+@click.option(
+    "--type",
+    "gpu_type",
+    metavar="TYPE",
+    help="With --gpus: on nodes like the largest with this GPU type.",
+)
 @click.option("--no-preemption", is_flag=True, help="Nothing that runs could be preempted.")
 @click.option("--without", metavar="JOB", help="This job were not there.")
 @click.option("--node", "nodes", nargs=2, metavar="NAME down", help="This node went down now.")
-@click.option("--submit", metavar="GPUS:TIME[:TYPE]", help="One more job were submitted now, as 4:2h or 4:2h:a100.")
-@click.option("--time-limit", type=duration, default="10s", show_default=True, metavar="TIME",
-              help="Wall clock for the answer, 30s at the most.")
+@click.option(
+    "--submit",
+    metavar="GPUS:TIME[:TYPE]",
+    help="One more job were submitted now, as 4:2h or 4:2h:a100.",
+)
+@click.option(
+    "--time-limit",
+    type=duration,
+    default="10s",
+    show_default=True,
+    metavar="TIME",
+    help="Wall clock for the answer, 30s at the most.",
+)
 @json_option
 @asks_controller
 def command(
-    client: "Client", words: tuple[str, ...], gpus: int | None, gpu_type: str | None, no_preemption: bool,
-    without: str | None, nodes: tuple[str, str] | None, submit: str | None, time_limit: float, as_json: bool,
+    client: "Client",
+    words: tuple[str, ...],
+    gpus: int | None,
+    gpu_type: str | None,
+    no_preemption: bool,
+    without: str | None,
+    nodes: tuple[str, str] | None,
+    submit: str | None,
+    time_limit: float,
+    as_json: bool,
 ) -> int:
-    """When will JOB start, and what would be otherwise with more GPUs, without preemption, with a node down?
+    """When will JOB start, and what would be otherwise with more GPUs, without preemption, with a
+    node down?
 
-    The present of the cluster is copied and simulated to its end, as things are and with all changes given at once; the
-    cluster itself is not touched. It is assumed that no more jobs come, that every job runs as long as it is believed
-    to, and that nothing fails.
+    The present of the cluster is copied and simulated to its end, as things are and with all
+    changes given at once; the cluster itself is not touched. It is assumed that no more jobs come,
+    that every job runs as long as it is believed to, and that nothing fails.
 
     \b
     optsched what-if when bert-17
@@ -50,15 +78,23 @@ def command(
     body: dict[str, Any] = {"time_limit_s": _limit(time_limit)}
     job = _job(words)
     given = {
-        "job": job, "gpus": gpus, "gpu_type": gpu_type, "no_preemption": no_preemption or None, "without": without,
-        "down": None if not nodes else _down(*nodes), "submit": None if submit is None else _submit(submit),
+        "job": job,
+        "gpus": gpus,
+        "gpu_type": gpu_type,
+        "no_preemption": no_preemption or None,
+        "without": without,
+        "down": None if not nodes else _down(*nodes),
+        "submit": None if submit is None else _submit(submit),
     }
     body |= {name: value for name, value in given.items() if value is not None}
     if gpu_type is not None and gpus is None:
         raise InputError("--type goes with --gpus; write --gpus +8 --type a100")
     if len(body) == 1:
-        raise InputError("what if what? Name a job (when JOB), or give --gpus, --no-preemption, --without, --node or "
-                         "--submit")
+        raise InputError(
+            "what if what? Name a job (when JOB), or give --gpus, --no-preemption, --without, "
+            "--node or "
+            "--submit"
+        )
     found = client.post("/v1/what-if", body)
     if as_json:
         click.echo(json.dumps(found))
@@ -77,7 +113,9 @@ def _job(words: tuple[str, ...]) -> str | None:
     if len(words) > 1 and words[0] == "when":
         words = words[1:]
     if len(words) > 1:
-        raise InputError(f"{' '.join(words)!r}: ask about one job, as in: optsched what-if when {words[0]}")
+        raise InputError(
+            f"{' '.join(words)!r}: ask about one job, as in: optsched what-if when {words[0]}"
+        )
     return words[0] if words else None
 
 
@@ -89,8 +127,15 @@ def _down(name: str, state: str) -> str:
 
 def _submit(text: str) -> dict[str, Any]:
     parts = text.split(":")
-    wrong = InputError(f"--submit {text!r}: write GPUS:TIME or GPUS:TIME:TYPE, as 4:2h or 4:2h:a100")
-    if not 2 <= len(parts) <= 3 or not parts[0].isascii() or not parts[0].isdecimal() or len(parts[0]) > 9:
+    wrong = InputError(
+        f"--submit {text!r}: write GPUS:TIME or GPUS:TIME:TYPE, as 4:2h or 4:2h:a100"
+    )
+    if (
+        not 2 <= len(parts) <= 3
+        or not parts[0].isascii()
+        or not parts[0].isdecimal()
+        or len(parts[0]) > 9
+    ):
         raise wrong
     try:
         found: dict[str, Any] = {"gpus": int(parts[0]), "duration_s": parse_duration(parts[1])}
@@ -104,7 +149,7 @@ def _submit(text: str) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    from .table import show, table
+    from .parts.table import show, table
 
     lines: list[Any] = [*found["sentences"]]
     if found["after"] is not None:

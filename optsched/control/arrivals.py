@@ -1,4 +1,5 @@
-"""Jobs that users gave to the cluster manager: taken into the journal, and what becomes of them there followed."""
+"""Jobs that users gave to the cluster manager: taken into the journal, and what becomes of them
+there followed."""
 
 import math
 import time
@@ -7,19 +8,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..cluster import Cluster
 from ..errors import InputError
+from ..estimates.history import gang
 from ..executors.base import JOB_NAME, Arrival, Arrivals, NoAnswer, Request
 from ..files import dump_instance, load_instance
-from ..instance import Instance
-from ..job import Job
-from ..profile import Profile
-from ..simulate.estimates.history import gang
-from .events import Cancelled, Changed, Event, Held, Noted, Released, Submitted
+from ..model.cluster import Cluster
+from ..model.instance import Instance
+from ..model.job import Job
+from ..model.profile import Profile
+from .journal.events import Cancelled, Changed, Event, Held, Noted, Released, Submitted
+from .journal.state import LiveJob
 from .learned import NEVER_S
 from .learning import believed
 from .limits import limits_of
-from .state import LiveJob
 from .submission import Submission
 
 if TYPE_CHECKING:
@@ -37,11 +38,14 @@ class Intake:
     def __init__(self, controller: "Controller", source: Arrivals) -> None:
         self._controller, self._source = controller, source
         jobs = controller.state.jobs.values()
-        self._ids = {job.submission.origin: job.id for job in jobs if job.submission.origin is not None}
+        self._ids = {
+            job.submission.origin: job.id for job in jobs if job.submission.origin is not None
+        }
         self._told_s: dict[str, float] = {}
 
     def take(self) -> None:
-        """Record what is new, and tell the manager of jobs that are not wanted any more. Raises NoAnswer."""
+        """Record what is new, and tell the manager of jobs that are not wanted any more. Raises
+        NoAnswer."""
         arrivals = self._source.arrivals()
         for arrival in arrivals:
             self._take(arrival)
@@ -49,10 +53,15 @@ class Intake:
         state = self._controller.state
         state.barred = {
             self._ids[arrival.origin]: arrival.barred
-            for arrival in arrivals if arrival.barred is not None and arrival.origin in self._ids
+            for arrival in arrivals
+            if arrival.barred is not None and arrival.origin in self._ids
         }
         for job in [*state.open.values()]:
-            if job.submission.origin is not None and job.submission.origin not in there and job.live is None:
+            if (
+                job.submission.origin is not None
+                and job.submission.origin not in there
+                and job.live is None
+            ):
                 self._controller.record(Cancelled(job=job.id, reason=FORGOTTEN))
 
     def _take(self, arrival: Arrival) -> None:
@@ -75,7 +84,11 @@ class Intake:
             self._withdraw(arrival.origin)
 
     def _news(self, job: LiveJob, arrival: Arrival) -> Iterator[Event]:
-        if arrival.gone is not None and job.cancelled is None and (arrival.cancelled or job.live is None):
+        if (
+            arrival.gone is not None
+            and job.cancelled is None
+            and (arrival.cancelled or job.live is None)
+        ):
             yield Cancelled(job=job.id, reason=arrival.gone)
         elif job.live is None and arrival.ready and self._changed(job, arrival):
             yield from self._change(job, arrival)
@@ -98,7 +111,8 @@ class Intake:
             yield Cancelled(job=job.id, reason=f"it was changed in the cluster manager: {why}")
 
     def _changed(self, job: LiveJob, arrival: Arrival) -> bool:
-        """Whether it asks for something else than it did. What it is given of memory when it starts is no change."""
+        """Whether it asks for something else than it did. What it is given of memory when it starts
+        is no change."""
         known, request = job.submission, arrival.request
         if request is None:
             return arrival.unplanned is not None
@@ -137,7 +151,10 @@ class Intake:
                 self._controller.record(Submitted(submission=submission), *held, *notes)
                 self._ids[arrival.origin] = name
                 return
-        if why is not None and time.monotonic() >= self._told_s.get(arrival.origin, -float("inf")) + AGAIN_S:
+        if (
+            why is not None
+            and time.monotonic() >= self._told_s.get(arrival.origin, -float("inf")) + AGAIN_S
+        ):
             self._told_s[arrival.origin] = time.monotonic()
             with suppress(NoAnswer):
                 self._source.leave(arrival.origin, why)
@@ -145,37 +162,66 @@ class Intake:
 
     def _too_heavy(self, request: Request) -> list[str]:
         asked = request.asked_weight
-        return [] if self._weight(request) == request.job.weight * asked else [
-            f"weight={asked:g}: its user may ask for {self._most_weight(request):g} at the most (max_weight in "
-            "cluster.toml); QOS and account may weigh more"
-        ]
+        return (
+            []
+            if self._weight(request) == request.job.weight * asked
+            else [
+                f"weight={asked:g}: its user may ask for {self._most_weight(request):g} at the "
+                "most (max_weight in "
+                "cluster.toml); QOS and account may weigh more"
+            ]
+        )
 
     def _free_name(self, name: str) -> str:
         """The manager's name for it, with a number where the manager has used that before."""
         stem = name if JOB_NAME.fullmatch(name) else "job"
         jobs = self._controller.state.jobs
-        return next(one for one in (stem, *(f"{stem}-{i}" for i in range(2, len(jobs) + 3))) if one not in jobs)
+        return next(
+            one
+            for one in (stem, *(f"{stem}-{i}" for i in range(2, len(jobs) + 3)))
+            if one not in jobs
+        )
 
     def _submission(self, name: str, arrival: Arrival, request: Request) -> Submission:
         job, settings, learning = request.job, self._controller.settings, self._controller.learning
         work_s, estimate = believed(
-            learning, float(settings.runs), job.user, job.command, gang(job), stated_s=job.duration_s,
+            learning,
+            float(settings.runs),
+            job.user,
+            job.command,
+            gang(job),
+            stated_s=job.duration_s,
             limit_s=request.limit_s,
         )
         profile = job.profile
         if learning is not None:
             profile = _with_costs(profile, learning.costs(job.user, job.command))
-        if request.saves is not True and not profile.checkpoint_s and profile.checkpoint_every_s is None:
+        if (
+            request.saves is not True
+            and not profile.checkpoint_s
+            and profile.checkpoint_every_s is None
+        ):
             profile = replace(profile, checkpoint_every_s=NEVER_S)
         planned = replace(
-            job, id=name, tenant=self._tenant(request), duration_s=work_s, profile=profile,
+            job,
+            id=name,
+            tenant=self._tenant(request),
+            duration_s=work_s,
+            profile=profile,
             weight=self._weight(request),
         )
         return Submission(
-            job=planned, argv=request.argv, directory=request.directory, user_id=request.user_id or None,
+            job=planned,
+            argv=request.argv,
+            directory=request.directory,
+            user_id=request.user_id or None,
             grace_s=float(settings.grace) if request.grace_s is None else request.grace_s,
-            total_steps=request.total_steps, estimate=estimate, stated_s=job.duration_s, limit_s=request.limit_s,
-            origin=arrival.origin, preempt_unsaved=request.preempt_unsaved,
+            total_steps=request.total_steps,
+            estimate=estimate,
+            stated_s=job.duration_s,
+            limit_s=request.limit_s,
+            origin=arrival.origin,
+            preempt_unsaved=request.preempt_unsaved,
         )
 
     def _tenant(self, request: Request) -> str | None:
@@ -188,7 +234,9 @@ class Intake:
         """Why no round could take the job, None where all can."""
         controller = self._controller
         alone = Instance(
-            name="arrival", cluster=Cluster(resources=controller.cluster.resources), tenants=controller.tenants,
+            name="arrival",
+            cluster=Cluster(resources=controller.cluster.resources),
+            tenants=controller.tenants,
             jobs=(job,),
         )
         try:
@@ -199,10 +247,17 @@ class Intake:
 
 
 def _with_costs(stated: Profile, learned: Profile) -> Profile:
-    """The profile with what starting and saving took jobs alike, where its user says nothing of that."""
+    """The profile with what starting and saving took jobs alike, where its user says nothing of
+    that."""
     found = {name: getattr(learned, name) for name in ("checkpoint_s", "restore_s", "startup_s")}
-    profile = replace(stated, **{name: value for name, value in found.items() if not getattr(stated, name)})
-    return profile if stated.checkpoint_s else replace(profile, checkpoint_every_s=learned.checkpoint_every_s)
+    profile = replace(
+        stated, **{name: value for name, value in found.items() if not getattr(stated, name)}
+    )
+    return (
+        profile
+        if stated.checkpoint_s
+        else replace(profile, checkpoint_every_s=learned.checkpoint_every_s)
+    )
 
 
 def _demands(job: Job, started: bool) -> tuple[Any, ...]:
@@ -210,6 +265,14 @@ def _demands(job: Job, started: bool) -> tuple[Any, ...]:
     profile = job.profile
     memory = () if started else (job.memory_gib, profile.memory_gib_per_gpu)
     return (
-        job.gpus, job.cpus, job.min_nodes, job.max_nodes, profile.rate, profile.cpus_per_gpu, job.preemptible,
-        job.min_run_s, job.max_preemptions, *memory,
+        job.gpus,
+        job.cpus,
+        job.min_nodes,
+        job.max_nodes,
+        profile.rate,
+        profile.cpus_per_gpu,
+        job.preemptible,
+        job.min_run_s,
+        job.max_preemptions,
+        *memory,
     )

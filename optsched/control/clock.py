@@ -1,4 +1,5 @@
-"""A clock that never jumps: Unix time as it was when the controller began, and the seconds since then."""
+"""A clock that never jumps: Unix time as it was when the controller began, and the seconds since
+then."""
 
 import time
 from typing import Protocol
@@ -39,7 +40,8 @@ class SteadyClock:
         return self._begun_s + time.monotonic()
 
     def steady_s(self, wall_s: float) -> float:
-        """What this clock showed when the host's clock showed `wall_s`, the present at the latest."""
+        """What this clock showed when the host's clock showed `wall_s`, the present at the
+        latest."""
         now_s = self.now_s()
         return min(now_s, now_s - (time.time() - wall_s))
 

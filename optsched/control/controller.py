@@ -1,4 +1,5 @@
-"""The controller: observe, decide, write down, act. Its loop holds no state that the journal does not."""
+"""The controller: observe, decide, write down, act. Its loop holds no state that the journal does
+not."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -8,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..cluster import Node
+from ..driver.live_reservation import Reserving, protected
 from ..errors import InputError
 from ..executors.base import (
     Arrivals,
@@ -24,14 +25,15 @@ from ..executors.base import (
     Refused,
 )
 from ..files import instance_hash
-from ..instance import Instance, Placement, Slot
+from ..model.cluster import Node
+from ..model.instance import Instance, Placement, Slot
 from ..round.decide import decide
 from ..round.files import dump_round
 from ..round.plan import RoundSolution
 from .arrivals import Intake
 from .clock import Clock
 from .disk import short_of_disk
-from .events import (
+from .journal.events import (
     AttemptEnded,
     AttemptLost,
     Cancelled,
@@ -50,15 +52,14 @@ from .events import (
     Submitted,
     Why,
 )
-from .journal import Journal, JournalFault, RoundEntry
+from .journal.journal import Journal, JournalFault, RoundEntry
+from .journal.retention import Retention
+from .journal.state import Attempt, LiveJob, State
 from .posing import Posed, at_fault, pose, sound, stubborn
 from .present import may_start, memory_of, present, start_setup_s
-from .reserving import Reserving, protected
-from .retention import Retention
 from .seen import news, node_news
 from .settings import Settings
 from .starts import Start, starts
-from .state import Attempt, LiveJob, State
 
 if TYPE_CHECKING:
     from .learning import Learning
@@ -105,10 +106,13 @@ class Controller:
     journal goes on where the old one was: calls whose effect is not seen are made again, which is
     why every call of an executor is idempotent.
 
-    Raises JournalFault where the journal fails; nothing is started then, and what runs goes on running.
+    Raises JournalFault where the journal fails; nothing is started then, and what runs goes on
+    running.
     """
 
-    def __init__(self, settings: Settings, executor: Executor, journal: Journal, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, executor: Executor, journal: Journal, clock: Clock
+    ) -> None:
         self.settings = settings
         self.executor = executor
         self.journal = journal
@@ -148,7 +152,8 @@ class Controller:
         self._suspects: dict[str, tuple[float, str]] = {}
         self._failing: dict[str, Failing] = {}
 
-    # -------------------------------------------------------------------------------------------- what happens
+    # --------------------------------------------------------------------------------------------
+    # what happens
 
     def record(self, *events: Event) -> None:
         """Write events down, then take them in."""
@@ -174,7 +179,8 @@ class Controller:
         self._take_in(now_s, [event])
 
     def step(self) -> float:
-        """One turn. Returns after how many seconds the next one is due if nothing happens before."""
+        """One turn. Returns after how many seconds the next one is due if nothing happens
+        before."""
         self.journal.check_there()
         self._begun_s = time.monotonic()
         self.look()
@@ -225,14 +231,21 @@ class Controller:
         """Note when there is no room for more starts, and when there is again."""
         before, self.short_of_disk = self.short_of_disk, short_of_disk(self.settings)
         if (before is None) != (self.short_of_disk is None):
-            self.record(Noted(text=self.short_of_disk or "the disk has room again; jobs are started again"))
+            self.record(
+                Noted(text=self.short_of_disk or "the disk has room again; jobs are started again")
+            )
             self._due = True
 
     def observe(self) -> None:
         """Take in what is seen of nodes and attempts, and let go of those that have ended."""
         jumped_s = self.clock.jump_s()
         if jumped_s is not None:
-            self.record(Noted(text=f"the clock of this host jumped by {jumped_s:+.1f} s; times here do not follow it"))
+            self.record(
+                Noted(
+                    text=f"the clock of this host jumped by {jumped_s:+.1f} s; times here do not "
+                    "follow it"
+                )
+            )
         self._looked_s = self.clock.now_s()
         try:
             self.statuses = sound(self.executor.inventory(), self._sound)
@@ -338,19 +351,25 @@ class Controller:
         if not self._silence_noted:
             self._silence_noted = True
             self.record(Noted(text=f"nothing is known of the nodes: {why}"))
-        self.record(*(
-            AttemptLost(job=attempt.key.job, number=attempt.key.number, reason=why)
-            for attempt in self.state.live_attempts() if attempt.lost is None
-        ))
+        self.record(
+            *(
+                AttemptLost(job=attempt.key.job, number=attempt.key.number, reason=why)
+                for attempt in self.state.live_attempts()
+                if attempt.lost is None
+            )
+        )
 
-    # -------------------------------------------------------------------------------------------- deciding
+    # --------------------------------------------------------------------------------------------
+    # deciding
 
     def _round_is_due(self) -> bool:
         now_s = self.clock.now_s()
         if now_s - self.decided_s >= float(self.settings.every):
             return True
         return self._due or any(
-            self.decided_s < job.ready_s <= now_s for job in self.state.open.values() if job.live is None
+            self.decided_s < job.ready_s <= now_s
+            for job in self.state.open.values()
+            if job.live is None
         )
 
     def decide(self) -> None:
@@ -380,8 +399,14 @@ class Controller:
         )
         decided = dump_round(replace(found, instance_hash=instance_hash(posed.instance)))
         listed = RoundEntry(
-            number=number, at_s=now_s, jobs=len(found.jobs), value=found.value, bound=found.bound,
-            wall_s=time.monotonic() - self._begun_s, solver=found.solver, fallback=found.fallback,
+            number=number,
+            at_s=now_s,
+            jobs=len(found.jobs),
+            value=found.value,
+            bound=found.bound,
+            wall_s=time.monotonic() - self._begun_s,
+            solver=found.solver,
+            fallback=found.fallback,
         )
         self.journal.add_round(listed, posed.text, decided, [event])
         self.round_s = time.monotonic() - self._begun_s
@@ -391,8 +416,14 @@ class Controller:
         """Keep a place for who has waited too long, and claim it once there is room."""
         try:
             due = self.reserving.renew(
-                self.state, self.cluster, self.tenants, self.statuses, self._progress(), now_s,
-                left_out=self.left_out, strangers=self.strangers(),
+                self.state,
+                self.cluster,
+                self.tenants,
+                self.statuses,
+                self._progress(),
+                now_s,
+                left_out=self.left_out,
+                strangers=self.strangers(),
             )
         except Exception as error:
             self.bug("keeping a place", error)
@@ -421,9 +452,17 @@ class Controller:
         for _ in range(MOST_TRIES):
             posed = pose(
                 lambda without: present(
-                    self.state, self.cluster, self.tenants, self.statuses, progress, now_s, left_out=without,
-                    strangers=strangers, preempt_unsaved=self.settings.preempt_unsaved,
-                ), left_out,
+                    self.state,
+                    self.cluster,
+                    self.tenants,
+                    self.statuses,
+                    progress,
+                    now_s,
+                    left_out=without,
+                    strangers=strangers,
+                    preempt_unsaved=self.settings.preempt_unsaved,
+                ),
+                left_out,
             )
             if not posed.instance.jobs:
                 return posed, None
@@ -449,8 +488,13 @@ class Controller:
         self, instance: Instance, blocked: tuple[Placement, ...], budget_s: float
     ) -> RoundSolution:
         return decide(
-            instance, self.settings.objective, round_s=float(self.settings.length), solver=self.settings.solver,
-            budget_s=budget_s, blocked=blocked, last=self.last_round,
+            instance,
+            self.settings.objective,
+            round_s=float(self.settings.length),
+            solver=self.settings.solver,
+            budget_s=budget_s,
+            blocked=blocked,
+            last=self.last_round,
             reserved=self.reserving.places(instance.now_s),
             keep=protected(self.state) & {entry.job for entry in instance.running},
         )
@@ -470,7 +514,8 @@ class Controller:
         self.record(
             *(
                 Noted(
-                    text=f"{name} {'goes on and ' if self.state.jobs[name].live else ''}is left out of "
+                    text=f"{name} {'goes on and ' if self.state.jobs[name].live else ''}is left "
+                    "out of "
                     f"rounds: {why}"
                 )
                 for name, why in left_out.items()
@@ -486,12 +531,19 @@ class Controller:
                 before = self.state.jobs.get(name)
                 ended = "is unknown" if before is None else ENDED_AS.get(before.status)
                 if ended is not None:
-                    self.record(Cancelled(job=job.id, reason=f"{name}, which it comes after, {ended}"))
+                    self.record(
+                        Cancelled(job=job.id, reason=f"{name}, which it comes after, {ended}")
+                    )
                     break
 
     def _drop_stale_claims(self, now_s: float) -> None:
-        """Claims whose place will not come free by itself: what it lacks is up to the next round."""
-        going = (one for one in self.state.live_attempts() if one.leaving or one.key.job not in self.state.stay)
+        """Claims whose place will not come free by itself: what it lacks is up to the next
+        round."""
+        going = (
+            one
+            for one in self.state.live_attempts()
+            if one.leaving or one.key.job not in self.state.stay
+        )
         leaving = {slot.node for attempt in going for slot in attempt.placement}
         usable = {status.node.name for status in self.statuses if status.usable}
         for name, claim in [*self.state.claims.items()]:
@@ -501,7 +553,8 @@ class Controller:
             if not waits or not places <= usable:
                 del self.state.claims[name]
 
-    # -------------------------------------------------------------------------------------------- acting
+    # --------------------------------------------------------------------------------------------
+    # acting
 
     def _stop_unwanted(self) -> None:
         """Ask those to stop that are cancelled, held, or not to go on after the last round."""
@@ -528,18 +581,28 @@ class Controller:
     def _stop(self, job: LiveJob, attempt: Attempt, why: Why) -> None:
         name, number = attempt.key.job, attempt.key.number
         if attempt.key in self.observed or attempt.started_s is not None:
-            self.record(StopIntended(job=name, number=number, why=why, grace_s=job.submission.grace_s))
+            self.record(
+                StopIntended(job=name, number=number, why=why, grace_s=job.submission.grace_s)
+            )
         else:
-            self.record(KillIntended(job=name, number=number, reason="it was not wanted any more before it began"))
+            self.record(
+                KillIntended(
+                    job=name, number=number, reason="it was not wanted any more before it began"
+                )
+            )
         self._ask_to_end(attempt)
 
     def _stop_again(self, attempt: Attempt) -> None:
         now_s = self.clock.now_s()
         late = attempt.stop_s is not None and now_s > attempt.stop_s + attempt.grace_s + OVERTIME_S
         if late and attempt.killed is None:
-            self.record(KillIntended(
-                job=attempt.key.job, number=attempt.key.number, reason="it had not ended when its grace was over"
-            ))
+            self.record(
+                KillIntended(
+                    job=attempt.key.job,
+                    number=attempt.key.number,
+                    reason="it had not ended when its grace was over",
+                )
+            )
             self._ask_to_end(attempt)
         elif now_s - self._asked_s.get(attempt.key, -float("inf")) >= AGAIN_S:
             self._ask_to_end(attempt)
@@ -560,8 +623,14 @@ class Controller:
         now_s = self.clock.now_s()
         for attempt in [*self.state.live_attempts()]:
             seen = self.observed.get(attempt.key)
-            half_done = attempt.started_s is None and (seen is None or seen.state == AttemptState.STARTING)
-            if half_done and not attempt.leaving and now_s - self._asked_s.get(attempt.key, -float("inf")) >= AGAIN_S:
+            half_done = attempt.started_s is None and (
+                seen is None or seen.state == AttemptState.STARTING
+            )
+            if (
+                half_done
+                and not attempt.leaving
+                and now_s - self._asked_s.get(attempt.key, -float("inf")) >= AGAIN_S
+            ):
                 self._start(attempt)
         for start in starts(
             self.state,
@@ -578,10 +647,18 @@ class Controller:
         claim = start.claim
         job = self.state.jobs[claim.job]
         number = len(job.attempts) + 1
-        self.record(StartIntended(
-            job=claim.job, number=number, mode=claim.mode, placement=claim.placement, work_s=job.left_s,
-            rate=start.rate, setup_s=start_setup_s(job), reserved=claim.reserved,
-        ))
+        self.record(
+            StartIntended(
+                job=claim.job,
+                number=number,
+                mode=claim.mode,
+                placement=claim.placement,
+                work_s=job.left_s,
+                rate=start.rate,
+                setup_s=start_setup_s(job),
+                reserved=claim.reserved,
+            )
+        )
         self._start(job.attempts[-1])
 
     def _start(self, attempt: Attempt) -> None:
@@ -592,26 +669,41 @@ class Controller:
             pass  # made again until it is seen
         except Refused as error:
             retry_s = error.retry_s if isinstance(error, Declined) else None
-            self.record(StartRefused(
-                job=attempt.key.job, number=attempt.key.number, reason=str(error), retry_s=retry_s
-            ))
+            self.record(
+                StartRefused(
+                    job=attempt.key.job,
+                    number=attempt.key.number,
+                    reason=str(error),
+                    retry_s=retry_s,
+                )
+            )
         except Exception as error:
             self.bug(f"starting {attempt.key}", error)
             with suppress(NoAnswer, OSError):  # else tried again as if there had been no answer
                 self.executor.kill(attempt.key)  # nobody knows how far it came
-                self.record(StartRefused(
-                    job=attempt.key.job, number=attempt.key.number,
-                    reason=f"its start failed: {type(error).__name__}: {str(error)[:MOST_SAID]}",
-                ))
+                self.record(
+                    StartRefused(
+                        job=attempt.key.job,
+                        number=attempt.key.number,
+                        reason=f"its start failed: {type(error).__name__}: "
+                        f"{str(error)[:MOST_SAID]}",
+                    )
+                )
 
     def _order(self, attempt: Attempt) -> Order:
         submission = self.state.jobs[attempt.key.job].submission
         placement = attempt.placement or (Slot(node=self.statuses[0].node.name),)
         return Order(
-            key=attempt.key, placement=placement, argv=submission.argv, directory=submission.directory,
-            environment=submission.environment, memory_gib=memory_of(submission.job, attempt.mode, placement),
-            checkpoint_directory=str(self.checkpoints(attempt.key.job)), user=submission.user_id,
-            origin=submission.origin, output_bytes=round(self.settings.output_gib * 2**30),
+            key=attempt.key,
+            placement=placement,
+            argv=submission.argv,
+            directory=submission.directory,
+            environment=submission.environment,
+            memory_gib=memory_of(submission.job, attempt.mode, placement),
+            checkpoint_directory=str(self.checkpoints(attempt.key.job)),
+            user=submission.user_id,
+            origin=submission.origin,
+            output_bytes=round(self.settings.output_gib * 2**30),
             image=submission.image,
         )
 
@@ -619,10 +711,13 @@ class Controller:
         """Where a job saves, whatever its attempt."""
         return self.settings.attempts / "checkpoints" / job
 
-    # -------------------------------------------------------------------------------------------- between turns
+    # --------------------------------------------------------------------------------------------
+    # between turns
 
     def _progress(self) -> dict[AttemptKey, Progress]:
-        return {key: seen.progress for key, seen in self.observed.items() if seen.progress is not None}
+        return {
+            key: seen.progress for key, seen in self.observed.items() if seen.progress is not None
+        }
 
     def _next_s(self) -> float:
         """Seconds until something is due by itself."""

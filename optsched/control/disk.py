@@ -11,13 +11,18 @@ GIB, MIB_PER_GIB = 1 << 30, 1024
 def short_of_disk(settings: Settings) -> str | None:
     """Why nothing more is to be started, in a clause; None while there is room."""
     folders = {
-        "state folder": settings.state, "shared folder": settings.shared, "outputs": settings.outputs,
+        "state folder": settings.state,
+        "shared folder": settings.shared,
+        "outputs": settings.outputs,
     }
     for what, folder in folders.items():
         free_gib = float("inf") if folder is None else _free_gib(folder)
         if free_gib < settings.keep_free_gib:
-            return (f"the disk of the {what} has {free_gib * MIB_PER_GIB:.0f} MiB free, and nothing is started below "
-                    f"{settings.keep_free_gib * MIB_PER_GIB:g} MiB (keep_free_gib)")
+            return (
+                f"the disk of the {what} has {free_gib * MIB_PER_GIB:.0f} MiB free, and nothing "
+                "is started below "
+                f"{settings.keep_free_gib * MIB_PER_GIB:g} MiB (keep_free_gib)"
+            )
     return None
 
 

@@ -1,29 +1,34 @@
-"""What really happened, as an instance and a plan: for pictures, and to be compared with what could have been."""
+"""What really happened, as an instance and a plan: for pictures, and to be compared with what could
+have been."""
 
 from dataclasses import replace
 
-from ..cluster import Cluster, Tenant
-from ..instance import Instance
-from ..job import Job
-from ..plan import JobPlan, Plan, Segment
+from ..model.cluster import Cluster, Tenant
+from ..model.instance import Instance
+from ..model.job import Job
+from ..model.plan import JobPlan, Plan, Segment
+from .journal.state import Attempt, LiveJob, State
 from .present import LEAST_WORK_S
-from .state import Attempt, LiveJob, State
 
 
 def happened(
     state: State, cluster: Cluster, tenants: tuple[Tenant, ...], *, name: str = "what happened"
 ) -> tuple[Instance, Plan]:
-    """The jobs of a state that have ended after they ran, with a segment for each attempt; times are seconds since the
-    first of them was submitted, profiles and work as they were measured.
+    """The jobs of a state that have ended after they ran, with a segment for each attempt; times
+    are seconds since the first of them was submitted, profiles and work as they were measured.
 
-    The work of a job is what its attempts did at their rates, set-up and saving excepted; what was done twice counts
-    twice. `cluster` has the nodes.
+    The work of a job is what its attempts did at their rates, set-up and saving excepted; what was
+    done twice counts twice. `cluster` has the nodes.
     """
     done = [job for job in state.jobs.values() if job.finished is not None and _segments(job, 0.0)]
     start_s = min((job.submit_s for job in done), default=0.0)
     jobs = tuple(_job(job, start_s) for job in done)
     plans = tuple(
-        JobPlan(id=job.id, decision="start" if job.submit_s == start_s else "wait", segments=_segments(job, start_s))
+        JobPlan(
+            id=job.id,
+            decision="start" if job.submit_s == start_s else "wait",
+            segments=_segments(job, start_s),
+        )
         for job in done
     )
     return Instance(name=name, cluster=cluster, tenants=tenants, jobs=jobs), Plan(jobs=plans)
@@ -32,10 +37,13 @@ def happened(
 def _segments(job: LiveJob, start_s: float) -> tuple[Segment, ...]:
     return tuple(
         Segment(
-            start_s=attempt.started_s - start_s, end_s=max(attempt.started_s, _end_s(attempt)) - start_s,
-            mode=attempt.mode, placement=attempt.placement,
+            start_s=attempt.started_s - start_s,
+            end_s=max(attempt.started_s, _end_s(attempt)) - start_s,
+            mode=attempt.mode,
+            placement=attempt.placement,
         )
-        for attempt in job.attempts if attempt.started_s is not None and attempt.ended is not None
+        for attempt in job.attempts
+        if attempt.started_s is not None and attempt.ended is not None
     )
 
 
@@ -45,7 +53,8 @@ def _end_s(attempt: Attempt) -> float:
 
 
 def work_done_s(job: LiveJob) -> float:
-    """Reference work that the attempts of a job did, set-up and saving excepted; what was done twice counts twice."""
+    """Reference work that the attempts of a job did, set-up and saving excepted; what was done
+    twice counts twice."""
     work_s = 0.0
     for i, attempt in enumerate(job.attempts):
         if attempt.started_s is None or attempt.ended is None:
@@ -59,6 +68,9 @@ def work_done_s(job: LiveJob) -> float:
 
 def _job(job: LiveJob, start_s: float) -> Job:
     return replace(
-        job.submission.job, submit_s=job.submit_s - start_s, after=(), profile=replace(job.profile, sharing=None),
+        job.submission.job,
+        submit_s=job.submit_s - start_s,
+        after=(),
+        profile=replace(job.profile, sharing=None),
         duration_s=work_done_s(job),
     )

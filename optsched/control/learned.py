@@ -1,21 +1,23 @@
-"""What an attempt teaches about its job: whether it saves, and seconds of start-up, restore and checkpoint as they
-really were."""
+"""What an attempt teaches about its job: whether it saves, and seconds of start-up, restore and
+checkpoint as they really were."""
 
 from dataclasses import replace
 from typing import Any
 
 from ..executors.base import MOST_COST_S, Progress
-from ..profile import Profile
+from ..model.profile import Profile
 
 NEVER_S = 1e9
-"""`checkpoint_every_s` of a job of which nobody says that it saves: a preemption loses all it did since it started."""
+"""`checkpoint_every_s` of a job of which nobody says that it saves: a preemption loses all it did
+since it started."""
 LEAST_S = 0.01
 """Seconds that differ by less are not worth another profile."""
 
 
 def learned(profile: Profile, progress: Progress | None, started_s: float | None) -> Profile:
-    """The profile with what an attempt that began at `started_s` measured of itself; the same object where that is
-    nothing new. A cost that was measured replaces what was stated before; what saves once does so when asked."""
+    """The profile with what an attempt that began at `started_s` measured of itself; the same
+    object where that is nothing new. A cost that was measured replaces what was stated before; what
+    saves once does so when asked."""
     if progress is None:
         return profile
     found: dict[str, float] = {}
@@ -23,10 +25,20 @@ def learned(profile: Profile, progress: Progress | None, started_s: float | None
         found["checkpoint_s"] = progress.checkpoint_s
     if progress.restore_s is not None:
         found["restore_s"] = progress.restore_s
-    if progress.began_s is not None and started_s is not None and progress.step > progress.first_step:
+    if (
+        progress.began_s is not None
+        and started_s is not None
+        and progress.step > progress.first_step
+    ):
         found["startup_s"] = max(0.0, progress.began_s - started_s - (progress.restore_s or 0.0))
     found = {name: seconds for name, seconds in found.items() if seconds <= MOST_COST_S}
-    saves = profile.checkpoint_every_s == NEVER_S and (progress.saves or progress.saved_step is not None)
+    saves = profile.checkpoint_every_s == NEVER_S and (
+        progress.saves or progress.saved_step is not None
+    )
     new: dict[str, Any] = {"checkpoint_every_s": None} if saves else {}
-    new |= {name: seconds for name, seconds in found.items() if abs(getattr(profile, name) - seconds) >= LEAST_S}
+    new |= {
+        name: seconds
+        for name, seconds in found.items()
+        if abs(getattr(profile, name) - seconds) >= LEAST_S
+    }
     return replace(profile, **new) if new else profile

@@ -1,4 +1,5 @@
-"""What ended attempts teach about jobs to come: profiles in a store, and how long jobs like these ran."""
+"""What ended attempts teach about jobs to come: profiles in a store, and how long jobs like these
+ran."""
 
 import math
 from collections.abc import Callable
@@ -6,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import InputError
+from ..estimates.history import gang
 from ..executors.base import AttemptState, Observation
-from ..profile import UNMEASURED, Profile
+from ..model.profile import UNMEASURED, Profile
 from ..profiling.attempts import measured_of
 from ..profiling.durations import Durations, Past
 from ..profiling.estimate import estimate
 from ..profiling.likeness import name_of
 from ..profiling.store import Store, Stored
-from ..simulate.estimates.history import gang
-from .events import AttemptEnded, Event, key
-from .hindsight.spent import useful_work_s
-from .state import Attempt, LiveJob, State
+from .journal.events import AttemptEnded, Event, key
+from .journal.state import Attempt, LiveJob, State
+from .regret.spent import useful_work_s
 
 COSTS = ("restore_s", "startup_s")
 """What is taken over from jobs alike. Memory is not: a limit that nobody stated would end jobs."""
@@ -25,13 +26,17 @@ SAVING = ("checkpoint_s", "checkpoint_every_s")
 
 
 class Learning:
-    """Hears what happens (`heard`) and tells what may be expected of a new job (`durations`, `costs`).
+    """Hears what happens (`heard`) and tells what may be expected of a new job (`durations`,
+    `costs`).
 
-    Profiles are files of `folder`, which may be read and edited at any time; one that is faulty is not learned into,
-    and `complain` is told why. `runs_s` is believed of jobs of which nothing is said or known.
+    Profiles are files of `folder`, which may be read and edited at any time; one that is faulty is
+    not learned into, and `complain` is told why. `runs_s` is believed of jobs of which nothing is
+    said or known.
     """
 
-    def __init__(self, folder: Path, state: State, complain: Callable[[str], None], runs_s: float) -> None:
+    def __init__(
+        self, folder: Path, state: State, complain: Callable[[str], None], runs_s: float
+    ) -> None:
         self._store = Store(folder)
         self._state, self._complain, self._runs_s = state, complain, runs_s
         self.durations = Durations()
@@ -65,10 +70,17 @@ class Learning:
             except InputError as error:
                 self._complain(str(error))
         self._stale.clear()
-        found = {name: getattr(estimate(user, command, self._known.values()).profile, name) for name in COSTS}
+        found = {
+            name: getattr(estimate(user, command, self._known.values()).profile, name)
+            for name in COSTS
+        }
         if command is not None:
             own = name_of(user, command)
-            alike = [one for one in self._known.values() if one.command and name_of(one.user, one.command) == own]
+            alike = [
+                one
+                for one in self._known.values()
+                if one.command and name_of(one.user, one.command) == own
+            ]
             saving = estimate(user, command, alike).profile
             found |= {name: getattr(saving, name) for name in SAVING}
         return replace(UNMEASURED, **found)
@@ -76,22 +88,38 @@ class Learning:
     def _add(self, job: LiveJob) -> None:
         submission, noun = job.submission, job.submission.job
         prior_s, basis = _prior(submission.stated_s, submission.limit_s, self._runs_s)
-        self.durations.add(Past(
-            user=noun.user, command=noun.command, gpus=gang(noun), work_s=useful_work_s(job), prior_s=prior_s,
-            basis=basis,
-        ))
+        self.durations.add(
+            Past(
+                user=noun.user,
+                command=noun.command,
+                gpus=gang(noun),
+                work_s=useful_work_s(job),
+                prior_s=prior_s,
+                basis=basis,
+            )
+        )
 
     def _learn(self, job: LiveJob, attempt: Attempt, event: AttemptEnded) -> None:
         noun = job.submission.job
         if noun.command is None:
             return
         seen = Observation(
-            key=attempt.key, state=AttemptState.ENDED, started_s=event.started_s, ended_s=event.ended_s,
-            exit_status=event.exit_status, progress=event.progress, peak_memory_gib=event.peak_memory_gib,
+            key=attempt.key,
+            state=AttemptState.ENDED,
+            started_s=event.started_s,
+            ended_s=event.ended_s,
+            exit_status=event.exit_status,
+            progress=event.progress,
+            peak_memory_gib=event.peak_memory_gib,
         )
         measured = measured_of(
-            seen, gpus=attempt.mode.gpus, cpus=sum(slot.cpus for slot in attempt.placement),
-            gpu_type=attempt.mode.gpu_type, user=noun.user, command=noun.command, stop_asked_s=attempt.stop_s,
+            seen,
+            gpus=attempt.mode.gpus,
+            cpus=sum(slot.cpus for slot in attempt.placement),
+            gpu_type=attempt.mode.gpu_type,
+            user=noun.user,
+            command=noun.command,
+            stop_asked_s=attempt.stop_s,
         )
         name = name_of(noun.user, noun.command)
         self._store.note(name, measured, str(attempt.key))
@@ -100,25 +128,40 @@ class Learning:
 
 
 def believed(
-    learning: Learning | None, runs_s: float, user: str | None, command: str | None, gpus: int, *,
-    stated_s: float | None = None, limit_s: float | None = None,
+    learning: Learning | None,
+    runs_s: float,
+    user: str | None,
+    command: str | None,
+    gpus: int,
+    *,
+    stated_s: float | None = None,
+    limit_s: float | None = None,
 ) -> tuple[float, str | None]:
-    """The reference work that a new job is believed to be, and what that was taken from; None for that where it is
-    `stated_s`, what its user says. `limit_s` is when it is ended."""
+    """The reference work that a new job is believed to be, and what that was taken from; None for
+    that where it is `stated_s`, what its user says. `limit_s` is when it is ended."""
     prior_s, basis = _prior(stated_s, limit_s, runs_s)
-    found = None if learning is None else learning.durations.predict(user, command, gpus, prior_s=prior_s, basis=basis)
+    found = (
+        None
+        if learning is None
+        else learning.durations.predict(user, command, gpus, prior_s=prior_s, basis=basis)
+    )
     if found is None or not found.jobs:
         return prior_s, _UNTAUGHT[basis]
     return min(found.work_s, limit_s or math.inf), found.taken_from
 
 
 _UNTAUGHT = {
-    None: "nobody stated how long it runs", "limit": "its time limit in the cluster manager", "stated": None,
+    None: "nobody stated how long it runs",
+    "limit": "its time limit in the cluster manager",
+    "stated": None,
 }
 
 
-def _prior(stated_s: float | None, limit_s: float | None, runs_s: float) -> tuple[float, str | None]:
-    """What is believed of a job's work before any other has ended, and what that is based on (see `Likeness`)."""
+def _prior(
+    stated_s: float | None, limit_s: float | None, runs_s: float
+) -> tuple[float, str | None]:
+    """What is believed of a job's work before any other has ended, and what that is based on (see
+    `Likeness`)."""
     if stated_s is not None:
         return min(stated_s, limit_s or math.inf), "stated"
     return (runs_s, None) if limit_s is None else (limit_s, "limit")

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from .controller import Controller
-from .journal import JournalFault
+from .journal.journal import JournalFault
 
 Answer = TypeVar("Answer")
 LOOK_S = 1.0
@@ -24,7 +24,8 @@ class Stopped(Exception):
 class Loop:
     """Turns a controller whenever something happened or is due, until it is told to stop.
 
-    Only the thread that calls `run` touches the controller: whoever else wants something of it uses `ask`.
+    Only the thread that calls `run` touches the controller: whoever else wants something of it uses
+    `ask`.
     """
 
     def __init__(self, controller: Controller) -> None:
@@ -37,8 +38,8 @@ class Loop:
     def ask(self, call: Callable[[Controller], Answer], timeout_s: float = 30.0) -> Answer:
         """Have `call` done with the controller between two turns; its result or its exception.
 
-        Raises Stopped where the controller no longer turns, TimeoutError where it does not get to it in time; then it
-        never will.
+        Raises Stopped where the controller no longer turns, TimeoutError where it does not get to
+        it in time; then it never will.
         """
         answer: Future[Answer] = Future()
         self._asked.append((call, answer))
@@ -53,8 +54,8 @@ class Loop:
             return answer.result()
 
     def stop(self) -> None:
-        """Have `run` return after the present turn, within a second; may be called from a signal handler, which must
-        take no lock."""
+        """Have `run` return after the present turn, within a second; may be called from a signal
+        handler, which must take no lock."""
         self._stopping = True
 
     def run(self) -> None:

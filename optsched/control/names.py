@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .state import LiveJob, State
+from .journal.state import LiveJob, State
 
 MOST_NAMES = 3
 """Jobs named before the rest is counted."""

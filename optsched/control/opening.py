@@ -14,11 +14,11 @@ from ..errors import InputError
 from ..executors.opening import check_executor, open_executor
 from .clock import SteadyClock
 from .controller import Controller
-from .events import ControllerStarted, Noted
-from .journal import Journal
-from .journal_disk import check_journal_disk
+from .journal.disk import check_journal_disk
+from .journal.events import ControllerStarted, Noted
+from .journal.journal import Journal
+from .journal.log import BugLog
 from .learning import Learning
-from .log import BugLog
 from .settings import Settings
 
 LOCK_S = 2.0
@@ -27,10 +27,11 @@ LOCK_S = 2.0
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[Controller]:
-    """The controller of `settings.state`, alone there until it is left; what it started goes on after that.
+    """The controller of `settings.state`, alone there until it is left; what it started goes on
+    after that.
 
-    Raises InputError where the folder cannot be used or another controller has it, JournalFault where the journal is
-    damaged.
+    Raises InputError where the folder cannot be used or another controller has it, JournalFault
+    where the journal is damaged.
     """
     check_executor(settings.executor)  # before anything is written
     check_journal_disk(settings.state)
@@ -49,7 +50,9 @@ def opened(settings: Settings) -> Iterator[Controller]:
                 controller = Controller(settings, executor, journal, SteadyClock(journal.last_s()))
                 controller.bug = BugLog(settings.state / "bugs.log").heard
                 learning = Learning(
-                    settings.state / "profiles", controller.state, lambda text: controller.record(Noted(text=text)),
+                    settings.state / "profiles",
+                    controller.state,
+                    lambda text: controller.record(Noted(text=text)),
                     float(settings.runs),
                 )
                 controller.learning = learning

@@ -1,11 +1,11 @@
 """GPUs that cannot be used any more, on nodes that go on with the others."""
 
-from .state import Attempt, State
+from .journal.state import Attempt, State
 
 
 def idle_out(state: State, node: str, room: int) -> int:
-    """How many of the `room` GPUs that no attempt holds there are none to be given away: those that are out and that no
-    attempt is known to hold."""
+    """How many of the `room` GPUs that no attempt holds there are none to be given away: those that
+    are out and that no attempt is known to hold."""
     seen = state.nodes.get(node)
     if seen is None or not seen.out:
         return 0
@@ -16,6 +16,8 @@ def idle_out(state: State, node: str, room: int) -> int:
 def out_of(state: State, attempt: Attempt) -> tuple[str, ...]:
     """GPUs that an attempt holds and that are out, each with its node."""
     return tuple(
-        f"{gpu} on {node}" for node, ids in attempt.gpu_ids.items() for gpu in ids
+        f"{gpu} on {node}"
+        for node, ids in attempt.gpu_ids.items()
+        for gpu in ids
         if node in state.nodes and gpu in state.nodes[node].out
     )

@@ -5,14 +5,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..cluster import Cluster, Node
 from ..executors.base import NodeStatus
-from ..faults import Fault
-from ..file_faults import FaultyFile
 from ..files import dump_instance, load_instance
+from ..files.faults import Fault
+from ..files.shape_faults import FaultyFile
 from ..hostlist import expand_hostlist
-from ..instance import Instance, Placement, Slot
-from ..job import Mode
+from ..model.cluster import Cluster, Node
+from ..model.instance import Instance, Placement, Slot
+from ..model.job import Mode
 from ..physics import may_preempt, memory_gib
 from .present import Present
 
@@ -83,7 +83,8 @@ def at_fault(instance: Instance, fails: Callable[[Instance], bool]) -> list[str]
 
 def _only(instance: Instance, names: set[str]) -> Instance:
     return replace(
-        instance, jobs=tuple(job for job in instance.jobs if job.id in names),
+        instance,
+        jobs=tuple(job for job in instance.jobs if job.id in names),
         running=tuple(entry for entry in instance.running if entry.job in names),
         suspended=tuple(entry for entry in instance.suspended if entry.job in names),
     )
@@ -101,7 +102,7 @@ def _named(instance: Instance, faults: list[Fault]) -> dict[str, str]:
         else:
             name = instance.running[i].job if field == "running" else instance.suspended[i].job
         said = fault.problem.removeprefix(f"job {name}: ").removeprefix(f"job {name} ")
-        rest = fault.path[at.end():].lstrip(".")
+        rest = fault.path[at.end() :].lstrip(".")
         found.setdefault(name, said if said != fault.problem or not rest else f"its {rest} {said}")
     return found
 
@@ -162,8 +163,10 @@ def sound(statuses: Sequence[NodeStatus], known: dict[Node, str | None]) -> tupl
     """Return the nodes that executors tell of, in the same order: one whose numbers cannot be takes
     no jobs and has nothing, and of several of one name the first is it. `known` has what was found
     of them before, and is brought up to date."""
-    faults = {status.node: known[status.node] if status.node in known else _node_fault(status.node)
-              for status in statuses}
+    faults = {
+        status.node: known[status.node] if status.node in known else _node_fault(status.node)
+        for status in statuses
+    }
     known.clear()
     known.update(faults)
     found: dict[str, NodeStatus] = {}

@@ -1,19 +1,20 @@
-"""The present of the cluster as an instance: what a live round decides, and what is written down of it."""
+"""The present of the cluster as an instance: what a live round decides, and what is written down of
+it."""
 
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..cluster import Cluster, Node, Tenant
 from ..executors.base import AttemptKey, NodeStatus, Progress
-from ..instance import Instance, Placement, Running, Slot, Suspended
-from ..job import Job, Mode
+from ..model.cluster import Cluster, Node, Tenant
+from ..model.instance import Instance, Placement, Running, Slot, Suspended
+from ..model.job import Job, Mode
+from ..model.profile import Profile
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
-from ..profile import Profile
+from .journal.state import Attempt, LiveJob, State
 from .learned import NEVER_S, learned
 from .out_of_order import idle_out
-from .state import Attempt, LiveJob, State
 from .work_left import work_left_s
 
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 20.0
@@ -26,24 +27,33 @@ MOST_WEIGHT = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The instance of a round, and what is not there to be given away: places of attempts that are being stopped,
-    places that were given to jobs which wait for these, and all that is free on nodes that take no new jobs."""
+    """The instance of a round, and what is not there to be given away: places of attempts that are
+    being stopped, places that were given to jobs which wait for these, and all that is free on
+    nodes that take no new jobs."""
 
     instance: Instance
     blocked: tuple[Placement, ...]
 
 
 def present(
-    state: State, cluster: Cluster, tenants: tuple[Tenant, ...], statuses: Sequence[NodeStatus],
-    progress: Mapping[AttemptKey, Progress], now_s: float, *, preempt_unsaved: bool = False,
-    left_out: Collection[str] = (), strangers: Sequence[Placement] = (),
+    state: State,
+    cluster: Cluster,
+    tenants: tuple[Tenant, ...],
+    statuses: Sequence[NodeStatus],
+    progress: Mapping[AttemptKey, Progress],
+    now_s: float,
+    *,
+    preempt_unsaved: bool = False,
+    left_out: Collection[str] = (),
+    strangers: Sequence[Placement] = (),
 ) -> Present:
-    """Jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all times of a live instance).
+    """Jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all times of a
+    live instance).
 
-    `cluster` has what all nodes share; its nodes are those of `statuses`. Jobs that are held, are being stopped, have a
-    claim, or wait for others to complete are not among the jobs. No job shares GPUs with another. Jobs that have
-    waited very long weigh more than they say (`impatience`). Those not known to save are not preemptible, unless
-    `preempt_unsaved`.
+    `cluster` has what all nodes share; its nodes are those of `statuses`. Jobs that are held, are
+    being stopped, have a claim, or wait for others to complete are not among the jobs. No job
+    shares GPUs with another. Jobs that have waited very long weigh more than they say
+    (`impatience`). Those not known to save are not preemptible, unless `preempt_unsaved`.
 
     Jobs of `left_out` are not among the jobs either: what they hold stays theirs, of nodes,
     resources and quotas. `strangers` is what is held by attempts that the state does not know.
@@ -76,9 +86,15 @@ def present(
             and live_job.id not in left_out
         ):
             job = as_waiting(live_job)
-            jobs.append(replace(job, weight=min(
-                MOST_WEIGHT, job.weight * impatience(live_job, state.waited_s(live_job, now_s))
-            )))
+            jobs.append(
+                replace(
+                    job,
+                    weight=min(
+                        MOST_WEIGHT,
+                        job.weight * impatience(live_job, state.waited_s(live_job, now_s)),
+                    ),
+                )
+            )
             if ran_before(live_job):
                 suspended.append(_suspended(live_job))
     claimed: dict[str, list[int]] = {}
@@ -94,7 +110,9 @@ def present(
     _cut(nodes, running, taken)
     blocked = tuple(
         (Slot(node=name, gpus=gpus, cpus=cpus),)
-        for name, (gpus, cpus) in sorted(taken.items(), key=lambda item: order.get(item[0], math.inf))
+        for name, (gpus, cpus) in sorted(
+            taken.items(), key=lambda item: order.get(item[0], math.inf)
+        )
         if name in order and (gpus or cpus)
     )
     instance = Instance(
@@ -110,31 +128,41 @@ def present(
 
 
 def may_start(state: State, job: LiveJob, now_s: float) -> bool:
-    """Whether a job that does not run is free to: not held, its pause after a failure over, its predecessors done, and
-    its manager not known to decline it."""
+    """Whether a job that does not run is free to: not held, its pause after a failure over, its
+    predecessors done, and its manager not known to decline it."""
     return (
-        job.live is None and job.held is None and job.finished is None and job.ready_s <= now_s
+        job.live is None
+        and job.held is None
+        and job.finished is None
+        and job.ready_s <= now_s
         and job.id not in state.barred
-        and all(name in state.jobs and state.jobs[name].finished == "completed" for name in job.submission.job.after)
+        and all(
+            name in state.jobs and state.jobs[name].finished == "completed"
+            for name in job.submission.job.after
+        )
     )
 
 
 def impatience(job: LiveJob, waited_s: float) -> float:
-    """By how much the weight of a waiting job is raised: 1 until it has waited, not on hold, in all `PATIENCE_S` and
-    `PATIENCE_RUNS` times the work it has to do; doubled with each `PATIENCE_S` after that.
+    """By how much the weight of a waiting job is raised: 1 until it has waited, not on hold, in all
+    `PATIENCE_S` and `PATIENCE_RUNS` times the work it has to do; doubled with each `PATIENCE_S`
+    after that.
 
-    So nobody waits for ever, however much is asked for: of two jobs the one that came long enough before the other
-    weighs more."""
+    So nobody waits for ever, however much is asked for: of two jobs the one that came long enough
+    before the other weighs more."""
     over_s = waited_s - PATIENCE_S - PATIENCE_RUNS * job.left_s
     return float(2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S)))
 
 
 def as_waiting(live_job: LiveJob) -> Job:
-    """The job as a round sees it: no predecessors any more, alone on its GPUs, as long as it is believed to be."""
+    """The job as a round sees it: no predecessors any more, alone on its GPUs, as long as it is
+    believed to be."""
     return _known(live_job, live_job.left_s, live_job.profile)
 
 
-def as_running(live_job: LiveJob, attempt: Attempt, progress: Progress | None, now_s: float) -> tuple[Job, Running]:
+def as_running(
+    live_job: LiveJob, attempt: Attempt, progress: Progress | None, now_s: float
+) -> tuple[Job, Running]:
     """The job and what it holds now."""
     left_s = _within(work_left_s(live_job.submission, attempt, progress, now_s))
     began_s = attempt.intended_s if attempt.started_s is None else attempt.started_s
@@ -144,8 +172,12 @@ def as_running(live_job: LiveJob, attempt: Attempt, progress: Progress | None, n
     setup_left_s = max(0.0, attempt.setup_s - over)
     saved_s = None if progress is None else progress.saved_at_s
     entry = Running(
-        job=live_job.id, mode=attempt.mode, placement=attempt.placement, started_s=min(began_s, now_s),
-        remaining_s=left_s, setup_s=0.0 if setup_left_s < TIME_TOLERANCE_S else setup_left_s,
+        job=live_job.id,
+        mode=attempt.mode,
+        placement=attempt.placement,
+        started_s=min(began_s, now_s),
+        remaining_s=left_s,
+        setup_s=0.0 if setup_left_s < TIME_TOLERANCE_S else setup_left_s,
         last_checkpoint_s=None if saved_s is None else min(max(saved_s, began_s), now_s),
         preemptions=live_job.preemptions,
     )
@@ -165,7 +197,8 @@ def guarded(job: Job, live_job: LiveJob, preempt_unsaved: bool) -> Job:
 
 
 def ran_before(job: LiveJob) -> bool:
-    """Whether a new attempt goes on from a checkpoint: it has less to do than the whole job, or was preempted."""
+    """Whether a new attempt goes on from a checkpoint: it has less to do than the whole job, or was
+    preempted."""
     return job.preemptions > 0 or job.left_s < job.submission.job.work_s
 
 
@@ -212,8 +245,11 @@ def _less(tenants: tuple[Tenant, ...], aside: Sequence[LiveJob]) -> tuple[Tenant
     for job in aside:
         held[job.submission.job.tenant] += 0 if job.live is None else job.live.mode.gpus
     return tuple(
-        one if one.gpu_quota is None or not held[one.name] else replace(
-            one, gpu_quota=max(0, one.gpu_quota - held[one.name]),
+        one
+        if one.gpu_quota is None or not held[one.name]
+        else replace(
+            one,
+            gpu_quota=max(0, one.gpu_quota - held[one.name]),
             borrow_gpus=max(0, one.borrow_gpus - max(0, held[one.name] - one.gpu_quota)),
         )
         for one in tenants
@@ -221,7 +257,11 @@ def _less(tenants: tuple[Tenant, ...], aside: Sequence[LiveJob]) -> tuple[Tenant
 
 
 def _stays(attempt: Attempt, nodes: Mapping[str, int]) -> bool:
-    return not attempt.leaving and attempt.lost is None and all(slot.node in nodes for slot in attempt.placement)
+    return (
+        not attempt.leaving
+        and attempt.lost is None
+        and all(slot.node in nodes for slot in attempt.placement)
+    )
 
 
 def _add(into: dict[str, list[int]], placement: Placement) -> None:
@@ -246,7 +286,10 @@ def _cut(nodes: Sequence[Node], running: list[Running], taken: dict[str, list[in
 
 
 def _leave_out(
-    state: State, statuses: Sequence[NodeStatus], running: list[Running], taken: dict[str, list[int]]
+    state: State,
+    statuses: Sequence[NodeStatus],
+    running: list[Running],
+    taken: dict[str, list[int]],
 ) -> None:
     """Block GPUs that are out."""
     held: dict[str, list[int]] = {}
@@ -258,9 +301,13 @@ def _leave_out(
         _add(taken, (Slot(node=node.name, gpus=out),) if out else ())
 
 
-def _close(statuses: Sequence[NodeStatus], running: list[Running], taken: dict[str, list[int]]) -> None:
+def _close(
+    statuses: Sequence[NodeStatus], running: list[Running], taken: dict[str, list[int]]
+) -> None:
     """Block what no running job holds of nodes that take no new jobs."""
-    closed: dict[str, Node] = {status.node.name: status.node for status in statuses if not status.usable}
+    closed: dict[str, Node] = {
+        status.node.name: status.node for status in statuses if not status.usable
+    }
     if not closed:
         return
     held: dict[str, list[int]] = {}

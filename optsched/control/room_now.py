@@ -3,16 +3,17 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..cluster import Node
-from ..modes import Option
+from ..model.cluster import Node
+from ..physics.modes import Option
 from .out_of_order import idle_out
 from .present import as_running
-from .scene import Scene
+from .what_if.snapshot import Scene
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """GPUs of some kinds: `total` are free, on `nodes` nodes, at most `most` on one; `there` are so many."""
+    """GPUs of some kinds: `total` are free, on `nodes` nodes, at most `most` on one; `there` are so
+    many."""
 
     total: int
     most: int
@@ -54,18 +55,22 @@ class RoomNow:
         kinds = {one.mode.gpu_type for one in able}
         free = [max(0, self._free[node.name]) for node in _of(self._usable, kinds)]
         return Free(
-            sum(free), max(free, default=0), sum(1 for gpus in free if gpus),
+            sum(free),
+            max(free, default=0),
+            sum(1 for gpus in free if gpus),
             sum(node.gpus for node in _of(self._nodes, kinds)),
         )
 
     def soonest_s(self, able: Sequence[Option]) -> float | None:
-        """In how many seconds some option finds its GPUs if nobody else gets any; None for never, or without GPUs.
-        Cores and memory are not looked at."""
+        """In how many seconds some option finds its GPUs if nobody else gets any; None for never,
+        or without GPUs. Cores and memory are not looked at."""
         found = [self._when_s(one) for one in able if one.mode.gpus]
         return min((one for one in found if one is not None), default=None)
 
     def _when_s(self, option: Option) -> float | None:
-        free = {node.name: self._free[node.name] for node in _of(self._usable, {option.mode.gpu_type})}
+        free = {
+            node.name: self._free[node.name] for node in _of(self._usable, {option.mode.gpu_type})
+        }
         regions = self._regions(option, free)
         if any(_sum(free, region) >= option.mode.gpus for region in regions):
             return 0.0
@@ -74,7 +79,9 @@ class RoomNow:
                 return None
             if node in free:
                 free[node] += gpus
-                if any(_sum(free, region) >= option.mode.gpus for region in regions if node in region):
+                if any(
+                    _sum(free, region) >= option.mode.gpus for region in regions if node in region
+                ):
                     return at_s
         return None
 

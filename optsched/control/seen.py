@@ -4,15 +4,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..executors.base import SAVED_AND_STOPPED, AttemptKey, AttemptState, NodeStatus, Observation
-from .events import AttemptEnded, AttemptFound, AttemptLost, AttemptRunning, Event, NodeSeen
-from .state import Attempt, LiveJob, State
+from .journal.events import AttemptEnded, AttemptFound, AttemptLost, AttemptRunning, Event, NodeSeen
+from .journal.state import Attempt, LiveJob, State
 from .work_left import work_left_s
 
 
 def news(
-    state: State, observations: Mapping[AttemptKey, Observation], now_s: float, steady_s: Callable[[float], float]
+    state: State,
+    observations: Mapping[AttemptKey, Observation],
+    now_s: float,
+    steady_s: Callable[[float], float],
 ) -> Iterator[Event]:
-    """Events for attempts that began, ended, were lost or found; `steady_s` turns the host's time into the journal's.
+    """Events for attempts that began, ended, were lost or found; `steady_s` turns the host's time
+    into the journal's.
 
     An attempt that is not among the observations is lost if it was seen running; else that tells
     nothing: whether it is still to begin is for its start to find out (see `Executor.start`).
@@ -37,7 +41,9 @@ def news(
             yield AttemptFound(job=name, number=number)
         if seen.state == AttemptState.RUNNING and attempt.started_s is None:
             started_s = now_s if seen.started_s is None else steady_s(seen.started_s)
-            yield AttemptRunning(job=name, number=number, started_s=started_s, gpu_ids=dict(seen.gpu_ids))
+            yield AttemptRunning(
+                job=name, number=number, started_s=started_s, gpu_ids=dict(seen.gpu_ids)
+            )
         elif seen.state == AttemptState.ENDED:
             yield _ended(job, attempt, seen, now_s, steady_s)
 
@@ -48,7 +54,9 @@ def node_news(state: State, statuses: Sequence[NodeStatus]) -> Iterator[NodeSeen
     for name, status in there.items():
         known = state.nodes.get(name)
         if known is None or (known.usable, known.reason, known.out) != (
-            status.usable, _text(status.reason), status.out
+            status.usable,
+            _text(status.reason),
+            status.out,
         ):
             yield NodeSeen(
                 node=name, usable=status.usable, reason=_text(status.reason), out=status.out
@@ -68,7 +76,11 @@ GONE = "it is no longer among the nodes"
 
 
 def _ended(
-    job: LiveJob, attempt: Attempt, seen: Observation, now_s: float, steady_s: Callable[[float], float]
+    job: LiveJob,
+    attempt: Attempt,
+    seen: Observation,
+    now_s: float,
+    steady_s: Callable[[float], float],
 ) -> AttemptEnded:
     ended_s = now_s if seen.ended_s is None else steady_s(seen.ended_s)
     began_s = attempt.started_s
@@ -81,9 +93,20 @@ def _ended(
     elif began_s is None:
         left_s = attempt.work_s
     else:
-        left_s = work_left_s(job.submission, attempt, seen.progress, ended_s, saved=status == SAVED_AND_STOPPED)
+        left_s = work_left_s(
+            job.submission, attempt, seen.progress, ended_s, saved=status == SAVED_AND_STOPPED
+        )
     return AttemptEnded(
-        job=attempt.key.job, number=attempt.key.number, exit_status=status, reason=_text(seen.reason),
-        started_s=began_s, ended_s=ended_s, left_s=left_s, progress=seen.progress, output=seen.output,
-        peak_memory_gib=seen.peak_memory_gib, cpu_s=seen.cpu_s, retry_s=seen.retry_s,
+        job=attempt.key.job,
+        number=attempt.key.number,
+        exit_status=status,
+        reason=_text(seen.reason),
+        started_s=began_s,
+        ended_s=ended_s,
+        left_s=left_s,
+        progress=seen.progress,
+        output=seen.output,
+        peak_memory_gib=seen.peak_memory_gib,
+        cpu_s=seen.cpu_s,
+        retry_s=seen.retry_s,
     )

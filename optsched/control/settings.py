@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from ..cluster import Cluster, Node, Tenant
 from ..duration import parse_duration
 from ..errors import InputError, perhaps
-from ..faults import Fault
-from ..file_faults import FaultyFile, shape_faults
 from ..files import dump_instance, load_instance
+from ..files.faults import Fault
+from ..files.shape_faults import FaultyFile, shape_faults
 from ..hostlist import MAX_NODES, expand_hostlist
-from ..instance import Instance
+from ..model.cluster import Cluster, Node, Tenant
+from ..model.instance import Instance
 from ..objectives import parse as parse_objective
 
 FORMAT = "optsched-cluster/1"
@@ -45,7 +45,8 @@ class Part(BaseModel):
 
 
 class NodeSettings(Part):
-    """A node, or several of one kind (`name = "gpu-[0-3]"`). With `emulate` its GPUs need not exist."""
+    """A node, or several of one kind (`name = "gpu-[0-3]"`). With `emulate` its GPUs need not
+    exist."""
 
     name: str
     gpu_type: str | None = None
@@ -60,16 +61,22 @@ class NodeSettings(Part):
         """The nodes of this table. Raises ValueError for a faulty name."""
         return tuple(
             Node(
-                name=name, gpu_type=self.gpu_type, gpus=self.gpus, gpu_memory_gib=self.gpu_memory_gib, cpus=self.cpus,
-                memory_gib=self.memory_gib, rack=self.rack,
+                name=name,
+                gpu_type=self.gpu_type,
+                gpus=self.gpus,
+                gpu_memory_gib=self.gpu_memory_gib,
+                cpus=self.cpus,
+                memory_gib=self.memory_gib,
+                rack=self.rack,
             )
             for name in expand_hostlist(self.name)
         )
 
 
 class TenantSettings(Part):
-    """A tenant: its quota, and who belongs to it (user names; without any, everybody may name it). `max_weight` and
-    `max_priority` are the most that its jobs may ask for, where that is not what `[limits]` says."""
+    """A tenant: its quota, and who belongs to it (user names; without any, everybody may name it).
+    `max_weight` and `max_priority` are the most that its jobs may ask for, where that is not what
+    `[limits]` says."""
 
     name: str
     gpu_quota: int | None = Field(default=None, ge=0)
@@ -82,7 +89,10 @@ class TenantSettings(Part):
     def tenant(self) -> Tenant:
         """The noun."""
         return Tenant(
-            name=self.name, gpu_quota=self.gpu_quota, borrow_gpus=self.borrow_gpus, weight=self.weight
+            name=self.name,
+            gpu_quota=self.gpu_quota,
+            borrow_gpus=self.borrow_gpus,
+            weight=self.weight,
         )
 
 
@@ -94,8 +104,8 @@ class UserLimits(Part):
 
 
 class LimitSettings(Part):
-    """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says otherwise. Root, the
-    controller's own user and `api.administrators` may go beyond."""
+    """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
+    otherwise. Root, the controller's own user and `api.administrators` may go beyond."""
 
     max_weight: float = Field(default=1.0, gt=0, le=MOST_WEIGHT)
     max_priority: int = Field(default=0, ge=0, le=MOST_PRIORITY)
@@ -103,24 +113,27 @@ class LimitSettings(Part):
 
 
 class ApiSettings(Part):
-    """Where commands reach the controller: a unix socket in the state folder, and a loopback port where one is given.
-    `administrators` (user names) may change everybody's jobs; root and the controller's own user always may."""
+    """Where commands reach the controller: a unix socket in the state folder, and a loopback port
+    where one is given. `administrators` (user names) may change everybody's jobs; root and the
+    controller's own user always may."""
 
     port: int | None = Field(default=None, ge=0, le=65535)
     administrators: tuple[str, ...] = ()
 
 
 class SlurmSettings(Part):
-    """How the executor `slurm` reaches its nodes: those of `partition`, or of `reservation`, of which optsched is the
-    only user. `account` pays; `options` are further words for sbatch. Slurm is asked every `poll`, and each of its
-    programs may take `timeout`. `conf` is the slurm.conf, `programs` the folder of Slurm's programs and `python` the
-    interpreter on the nodes, where they are not the usual ones. What Slurm has not started after `start_timeout` is
-    taken back, and tried again later. With `sbatch` jobs that users submit to Slurm
-    themselves are run too, those that its job_submit.lua holds (see `optsched setup slurm --sbatch`) as long as the
-    file `heartbeat` tells it that a controller runs. Of these
-    `preempt` says which may be stopped for others: those that say that they save (`savers`), `all`, or `none`; those of
-    `preempt_qos` and `preempt_accounts` always; each only after `min_run`, and at most `max_preemptions` times.
-    What they weigh is `qos_weight` of their QOS times `account_weight` of their account, 1 where these say nothing."""
+    """How the executor `slurm` reaches its nodes: those of `partition`, or of `reservation`, of
+    which optsched is the only user. `account` pays; `options` are further words for sbatch. Slurm
+    is asked every `poll`, and each of its programs may take `timeout`. `conf` is the slurm.conf,
+    `programs` the folder of Slurm's programs and `python` the interpreter on the nodes, where they
+    are not the usual ones. What Slurm has not started after `start_timeout` is taken back, and
+    tried again later. With `sbatch` jobs that users submit to Slurm themselves are run too, those
+    that its job_submit.lua holds (see `optsched setup slurm --sbatch`) as long as the file
+    `heartbeat` tells it that a controller runs. Of these `preempt` says which may be stopped for
+    others: those that say that they save (`savers`), `all`, or `none`; those of `preempt_qos` and
+    `preempt_accounts` always; each only after `min_run`, and at most `max_preemptions` times. What
+    they weigh is `qos_weight` of their QOS times `account_weight` of their account, 1 where these
+    say nothing."""
 
     partition: str | None = None
     reservation: str | None = None
@@ -144,9 +157,9 @@ class SlurmSettings(Part):
 
 
 class RaySettings(Part):
-    """Where Ray's head answers (`address`, with `headers` or the bearer token in `token_file`, each call within
-    `timeout`), how often it is asked (`poll`), the label whose values are the names of nodes, the Python of the nodes,
-    and for how long Ray may leave an attempt waiting."""
+    """Where Ray's head answers (`address`, with `headers` or the bearer token in `token_file`, each
+    call within `timeout`), how often it is asked (`poll`), the label whose values are the names of
+    nodes, the Python of the nodes, and for how long Ray may leave an attempt waiting."""
 
     address: str = "http://127.0.0.1:8265"
     headers: dict[str, str] = Field(default_factory=dict)
@@ -159,8 +172,8 @@ class RaySettings(Part):
 
 
 class VolumeSettings(Part):
-    """A volume that every pod has at `mount`: a PersistentVolumeClaim (`claim`), an export of NFS (`nfs`, as
-    `server:/export`) or a folder of the node (`host`)."""
+    """A volume that every pod has at `mount`: a PersistentVolumeClaim (`claim`), an export of NFS
+    (`nfs`, as `server:/export`) or a folder of the node (`host`)."""
 
     mount: str
     claim: str | None = None
@@ -171,11 +184,13 @@ class VolumeSettings(Part):
 
 
 class KubernetesSettings(Part):
-    """How the executor `kubernetes` reaches a cluster (`kubeconfig` and `context`, else as kubectl does, or as a pod of
-    it), in which `namespace` it makes pods, from which `image` where a job names none, and which `volumes` they have,
-    that of the state folder among them. `gpu` is the resource that is a GPU, `node_selector` a label selector for the
-    nodes, `rack_label` the label that is their rack. `pod` and `container` are further fields of pods and their
-    container. Kubernetes is asked every `poll`, each call within `timeout`; an attempt has `start_timeout` to begin."""
+    """How the executor `kubernetes` reaches a cluster (`kubeconfig` and `context`, else as kubectl
+    does, or as a pod of it), in which `namespace` it makes pods, from which `image` where a job
+    names none, and which `volumes` they have, that of the state folder among them. `gpu` is the
+    resource that is a GPU, `node_selector` a label selector for the nodes, `rack_label` the label
+    that is their rack. `pod` and `container` are further fields of pods and their container.
+    Kubernetes is asked every `poll`, each call within `timeout`; an attempt has `start_timeout` to
+    begin."""
 
     kubeconfig: Path | None = None
     context: str | None = None
@@ -215,23 +230,25 @@ class RetentionSettings(Part):
 
 
 class KueueSettings(Part):
-    """What `optsched kueue` decides on: the Workloads of `queues` (ClusterQueues; all without any). A step between two
-    priorities that are in use counts `step` times in weight."""
+    """What `optsched kueue` decides on: the Workloads of `queues` (ClusterQueues; all without any).
+    A step between two priorities that are in use counts `step` times in weight."""
 
     queues: tuple[str, ...] = ()
     step: float = Field(default=4.0, ge=1, le=1000)
 
 
 class Settings(Part):
-    """The whole file. `state` is the folder of the journal, on a disk of this host; `shared` is the one
-    that all nodes see, with attempts and checkpoints, `state` without it; `outputs` is where the local
-    executor keeps what jobs print, `output_gib` how much is kept of each stream on each node. Nothing is started while
-    less than `keep_free_gib` is free on their disks. All three are relative to the file.
+    """The whole file. `state` is the folder of the journal, on a disk of this host; `shared` is the
+    one that all nodes see, with attempts and checkpoints, `state` without it; `outputs` is where
+    the local executor keeps what jobs print, `output_gib` how much is kept of each stream on each
+    node. Nothing is started while less than `keep_free_gib` is free on their disks. All three are
+    relative to the file.
 
-    A round is decided whenever something has changed, and at the latest `every` after the one before; `budget` is its
-    wall clock. `length` is the time over which a round's options are valued. `grace` is how long a job may save, and
-    `runs` how long one whose duration nobody states is believed to run, unless it says otherwise. Jobs that are not
-    known to save are preempted only with `preempt_unsaved`.
+    A round is decided whenever something has changed, and at the latest `every` after the one
+    before; `budget` is its wall clock. `length` is the time over which a round's options are
+    valued. `grace` is how long a job may save, and `runs` how long one whose duration nobody states
+    is believed to run, unless it says otherwise. Jobs that are not known to save are preempted only
+    with `preempt_unsaved`.
     """
 
     format: Literal["optsched-cluster/1"]
@@ -269,7 +286,10 @@ class Settings(Part):
     @property
     def cluster(self) -> Cluster:
         """What all nodes share, and the nodes that the file names."""
-        return Cluster(nodes=tuple(node for part in self.nodes for node in part.nodes()), resources=self.resources)
+        return Cluster(
+            nodes=tuple(node for part in self.nodes for node in part.nodes()),
+            resources=self.resources,
+        )
 
 
 def read_settings(path: Path) -> Settings:
@@ -288,17 +308,22 @@ def read_settings(path: Path) -> Settings:
     except ValidationError as error:
         known = {field for part in Part.__subclasses__() for field in part.model_fields}
         data = json.dumps(parsed, default=str)
-        raise FaultyFile(str(path), list(shape_faults(error.errors(include_url=False), data, known))) from None
+        raise FaultyFile(
+            str(path), list(shape_faults(error.errors(include_url=False), data, known))
+        ) from None
     if faults := list(_faults(settings)):
         raise FaultyFile(str(path), faults)
     tenants = tuple(tenant.tenant() for tenant in settings.tenants)
     empty = Instance(cluster=settings.cluster, tenants=tenants)
     load_instance(dump_instance(empty), str(path))  # what no round could be about is no cluster
     folders = {"state": settings.state, "shared": settings.shared, "outputs": settings.outputs}
-    return settings.model_copy(update={
-        name: (path.parent / folder).absolute() for name, folder in folders.items()
-        if folder is not None
-    })
+    return settings.model_copy(
+        update={
+            name: (path.parent / folder).absolute()
+            for name, folder in folders.items()
+            if folder is not None
+        }
+    )
 
 
 def _faults(settings: Settings) -> Iterator[Fault]:
@@ -310,25 +335,41 @@ def _faults(settings: Settings) -> Iterator[Fault]:
             yield Fault(f"nodes[{i}].name", str(error), "write names as gpu-[0-3,7]")
     if len(names) > MAX_NODES:
         yield Fault("nodes", f"there are more than {MAX_NODES}", "correct the range")
-    for what, found in (("nodes", names), ("tenants", [tenant.name for tenant in settings.tenants])):
+    for what, found in (
+        ("nodes", names),
+        ("tenants", [tenant.name for tenant in settings.tenants]),
+    ):
         for name in (name for name, count in Counter(found).items() if count > 1):
             yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
-    for what, seconds in (("every", settings.every), ("length", settings.length), ("budget", settings.budget),
-                          ("runs", settings.runs), ("slurm.poll", settings.slurm.poll),
-                          ("slurm.timeout", settings.slurm.timeout),
-                          ("slurm.start_timeout", settings.slurm.start_timeout),
-                          ("ray.poll", settings.ray.poll), ("ray.timeout", settings.ray.timeout),
-                          ("ray.start_timeout", settings.ray.start_timeout),
-                          ("kubernetes.poll", settings.kubernetes.poll),
-                          ("kubernetes.timeout", settings.kubernetes.timeout),
-                          ("kubernetes.start_timeout", settings.kubernetes.start_timeout)):
+    for what, seconds in (
+        ("every", settings.every),
+        ("length", settings.length),
+        ("budget", settings.budget),
+        ("runs", settings.runs),
+        ("slurm.poll", settings.slurm.poll),
+        ("slurm.timeout", settings.slurm.timeout),
+        ("slurm.start_timeout", settings.slurm.start_timeout),
+        ("ray.poll", settings.ray.poll),
+        ("ray.timeout", settings.ray.timeout),
+        ("ray.start_timeout", settings.ray.start_timeout),
+        ("kubernetes.poll", settings.kubernetes.poll),
+        ("kubernetes.timeout", settings.kubernetes.timeout),
+        ("kubernetes.start_timeout", settings.kubernetes.start_timeout),
+    ):
         if not float(seconds) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
     try:
         parse_objective(settings.objective)
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
-    for what, group, name in (("solver", "rounds", settings.solver), ("executor", "executors", settings.executor)):
+    for what, group, name in (
+        ("solver", "rounds", settings.solver),
+        ("executor", "executors", settings.executor),
+    ):
         known = sorted(entry.name for entry in entry_points(group=f"optsched.{group}"))
         if name not in known:
-            yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", f"choose from {', '.join(known)}")
+            yield Fault(
+                what,
+                f"{name!r} is unknown{perhaps(name, known)}",
+                f"choose from {', '.join(known)}",
+            )

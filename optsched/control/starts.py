@@ -1,19 +1,20 @@
-"""Which claims can be started now: beside all that is still held, by the independent checker of rounds."""
+"""Which claims can be started now: beside all that is still held, by the independent checker of
+rounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..cluster import Cluster, Node, Tenant
 from ..executors.base import AttemptKey, NodeStatus, Progress
-from ..instance import Instance, Placement, Running, Suspended
-from ..job import Job
+from ..model.cluster import Cluster, Node, Tenant
+from ..model.instance import Instance, Placement, Running, Suspended
+from ..model.job import Job
 from ..physics import placed_rate
 from ..round.plan import JobRound
 from ..round.verify import verify_round
-from .events import Claim
+from .journal.events import Claim
+from .journal.state import State
 from .out_of_order import idle_out
 from .present import LEAST_WORK_S, as_running, as_waiting, may_start, ran_before
-from .state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,13 @@ class Start:
 
 
 def starts(
-    state: State, cluster: Cluster, tenants: tuple[Tenant, ...], statuses: Sequence[NodeStatus],
-    progress: Mapping[AttemptKey, Progress], now_s: float, strangers: Sequence[Placement] = (),
+    state: State,
+    cluster: Cluster,
+    tenants: tuple[Tenant, ...],
+    statuses: Sequence[NodeStatus],
+    progress: Mapping[AttemptKey, Progress],
+    now_s: float,
+    strangers: Sequence[Placement] = (),
 ) -> list[Start]:
     """Claims whose place is free now and on usable nodes, in order; each counts for those after it.
 
@@ -36,8 +42,10 @@ def starts(
     """
     usable = {status.node.name for status in statuses if status.usable}
     wanted = [
-        claim for claim in state.claims.values()
-        if may_start(state, state.jobs[claim.job], now_s) and all(slot.node in usable for slot in claim.placement)
+        claim
+        for claim in state.claims.values()
+        if may_start(state, state.jobs[claim.job], now_s)
+        and all(slot.node in usable for slot in claim.placement)
     ]
     if not wanted:
         return []
@@ -54,7 +62,9 @@ def starts(
         live_job = state.jobs[claim.job]
         jobs.append(as_waiting(live_job))
         if ran_before(live_job):
-            suspended.append(Suspended(job=claim.job, remaining_s=max(LEAST_WORK_S, live_job.left_s)))
+            suspended.append(
+                Suspended(job=claim.job, remaining_s=max(LEAST_WORK_S, live_job.left_s))
+            )
     instance = Instance(
         now_s=now_s,
         cluster=replace(cluster, nodes=tuple(_in_order(state, status) for status in statuses)),
@@ -64,7 +74,8 @@ def starts(
         suspended=tuple(suspended),
     )
     going_on = [
-        JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement) for entry in running
+        JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement)
+        for entry in running
     ]
     known = {str(fault) for fault in verify_round(instance, going_on, strangers)}
     found: list[Start] = []
@@ -93,8 +104,8 @@ def starts(
                 for claim in claims
             )
         elif len(claims) > 1:
-            begin(claims[:len(claims) // 2])
-            begin(claims[len(claims) // 2:])
+            begin(claims[: len(claims) // 2])
+            begin(claims[len(claims) // 2 :])
 
     begin(wanted)
     return found
@@ -105,5 +116,10 @@ def _in_order(state: State, status: NodeStatus) -> Node:
     node = status.node
     if not status.out:
         return node
-    held = sum(slot.gpus for one in state.live_attempts() for slot in one.placement if slot.node == node.name)
+    held = sum(
+        slot.gpus
+        for one in state.live_attempts()
+        for slot in one.placement
+        if slot.node == node.name
+    )
     return replace(node, gpus=node.gpus - idle_out(state, node.name, node.gpus - held))

@@ -2,22 +2,24 @@
 
 from dataclasses import dataclass, field
 
-from ..job import Job
+from ..model.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """A job with what is needed to run it.
 
-    `job` has the demands and the profile; its `duration_s` is the reference work as far as it is known, stated by the
-    user or estimated as `estimate` says (None: stated). `stated_s` is what the user says it takes, `limit_s` when the
-    cluster manager ends it; None where that is not said, and in journals of earlier versions. `argv` runs in
-    `directory` with `environment` added to the executor's. `user_id` is whose process it is, None for the controller's
-    own user. `grace_s` is how long it may take to save, `retries` how often it is started again after failing.
-    `total_steps` are the steps of the whole job, where it was told. `request_id` is what the user called the request,
-    so that the same one again is no second job. `image` is the container image that it runs in, None for that of the
-    site. `origin` is set of a job that was given to the cluster manager itself (`Arrival`). `preempt_unsaved` says
-    whether it may be stopped for others while nobody knows that it saves, where its manager decides that.
+    `job` has the demands and the profile; its `duration_s` is the reference work as far as it is
+    known, stated by the user or estimated as `estimate` says (None: stated). `stated_s` is what the
+    user says it takes, `limit_s` when the cluster manager ends it; None where that is not said, and
+    in journals of earlier versions. `argv` runs in `directory` with `environment` added to the
+    executor's. `user_id` is whose process it is, None for the controller's own user. `grace_s` is
+    how long it may take to save, `retries` how often it is started again after failing.
+    `total_steps` are the steps of the whole job, where it was told. `request_id` is what the user
+    called the request, so that the same one again is no second job. `image` is the container image
+    that it runs in, None for that of the site. `origin` is set of a job that was given to the
+    cluster manager itself (`Arrival`). `preempt_unsaved` says whether it may be stopped for others
+    while nobody knows that it saves, where its manager decides that.
     """
 
     job: Job

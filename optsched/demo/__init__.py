@@ -1,1 +1,2 @@
-"""The demonstration: a small emulated cluster on which real processes are started, preempted and resumed."""
+"""The demonstration: a small emulated cluster on which real processes are started, preempted and
+resumed."""

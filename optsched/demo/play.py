@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..control.controller import Controller
-from ..control.events import Event, Submitted
+from ..control.journal.events import Event, Submitted
 from ..control.opening import opened
 from ..control.settings import read_settings
 from ..errors import OptschedError
@@ -17,9 +17,11 @@ LONGEST_S = 240.0
 
 
 def play(folder: Path, listener: Callable[[float, Event], None] | None = None) -> Controller:
-    """Run all jobs of the scenario below `folder` to their end; the controller as it is then, closed.
+    """Run all jobs of the scenario below `folder` to their end; the controller as it is then,
+    closed.
 
-    Raises InputError where the folder cannot be used, OptschedError where the jobs take far too long.
+    Raises InputError where the folder cannot be used, OptschedError where the jobs take far too
+    long.
     """
     folder = folder.absolute()
     write_text(folder / "cluster.toml", CLUSTER)
@@ -31,20 +33,25 @@ def play(folder: Path, listener: Callable[[float, Event], None] | None = None) -
         try:
             _turn(controller, folder)
         finally:
-            for attempt in controller.state.live_attempts():  # interrupted: nothing of a demonstration goes on
+            for attempt in (
+                controller.state.live_attempts()
+            ):  # interrupted: nothing of a demonstration goes on
                 controller.executor.kill(attempt.key)
         return controller
 
 
 def _turn(controller: Controller, folder: Path) -> None:
-    """Turns until all that comes has come and ended. Later jobs come as long after the first ones run as they come
-    after the start of the scenario, however slow the machine is."""
+    """Turns until all that comes has come and ended. Later jobs come as long after the first ones
+    run as they come after the start of the scenario, however slow the machine is."""
     begun_s, first_run_s = time.monotonic(), None
     coming = list(ARRIVALS)
     while coming or controller.state.open:
         now_s = time.monotonic()
         if now_s - begun_s > LONGEST_S:
-            raise OptschedError(f"the jobs of the demo did not end within {LONGEST_S:g} s; is this machine very busy?")
+            raise OptschedError(
+                f"the jobs of the demo did not end within {LONGEST_S:g} s; is this machine very "
+                "busy?"
+            )
         jobs = controller.state.jobs.values()
         if first_run_s is None and jobs and all(job.status == "running" for job in jobs):
             first_run_s = now_s

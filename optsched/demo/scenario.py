@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..control.submission import Submission
-from ..job import Job
-from ..profile import Profile
+from ..model.job import Job
+from ..model.profile import Profile
 
 CLUSTER = """\
 format = "optsched-cluster/1"
@@ -33,7 +33,8 @@ STARTUP_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job that is submitted `at_s` after the start and takes `train_s`, the save at its end included."""
+    """A job that is submitted `at_s` after the start and takes `train_s`, the save at its end
+    included."""
 
     name: str
     at_s: float
@@ -47,14 +48,26 @@ class Arrival:
         """The job with its command, run in `folder`."""
         steps = round((self.train_s - self.save_s) / STEP_S)
         profile = Profile(
-            name=self.name, rate={self.gpu_type: 1.0}, checkpoint_s=self.save_s, restore_s=self.load_s,
+            name=self.name,
+            rate={self.gpu_type: 1.0},
+            checkpoint_s=self.save_s,
+            restore_s=self.load_s,
             startup_s=STARTUP_S,
         )
         script = str(Path(__file__).with_name("training_job.py"))
         words = (str(steps), str(STEP_S), str(self.save_s), str(self.load_s))
         return Submission(
-            job=Job(id=self.name, gpus=self.gpus, duration_s=self.train_s, profile=profile, command="training_job.py"),
-            argv=(sys.executable, "-S", "-E", script, *words), directory=str(folder), grace_s=30.0, total_steps=steps,
+            job=Job(
+                id=self.name,
+                gpus=self.gpus,
+                duration_s=self.train_s,
+                profile=profile,
+                command="training_job.py",
+            ),
+            argv=(sys.executable, "-S", "-E", script, *words),
+            directory=str(folder),
+            grace_s=30.0,
+            total_steps=steps,
         )
 
 

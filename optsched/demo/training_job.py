@@ -1,6 +1,8 @@
-"""A job of the demonstration: steps that sleep, saving and loading that take as long as they are told.
+"""A job of the demonstration: steps that sleep, saving and loading that take as long as they are
+told.
 
-`python training_job.py STEPS STEP_S SAVE_S LOAD_S`; it runs by its path, beside `training.py` of the package.
+`python training_job.py STEPS STEP_S SAVE_S LOAD_S`; it runs by its path, beside `training.py` of
+the package.
 """
 
 import sys

@@ -1,1 +1,2 @@
-"""What starts, stops and watches processes on nodes, one package a cluster manager, found by entry point."""
+"""What starts, stops and watches processes on nodes, one package a cluster manager, found by entry
+point."""

@@ -1,7 +1,7 @@
 """What a controller asks of whatever starts processes on nodes.
 
-Every call is idempotent and bounded in time. `observe` is the only truth: that a call returned says that it was taken,
-not that anything happened.
+Every call is idempotent and bounded in time. `observe` is the only truth: that a call returned says
+that it was taken, not that anything happened.
 """
 
 import re
@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from ..cluster import Node
 from ..errors import OptschedError
-from ..instance import Placement
-from ..job import Job
+from ..model.cluster import Node
+from ..model.instance import Placement
+from ..model.job import Job
 
 SAVED_AND_STOPPED = 85
-"""Exit status of a command that was asked to stop, has saved, and wants to be started again from what it saved."""
+"""Exit status of a command that was asked to stop, has saved, and wants to be started again from
+what it saved."""
 JOB_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """Names of jobs: also names of folders, labels and jobs of cluster managers."""
 KEY = re.compile(rf"optsched:({JOB_NAME.pattern}):([1-9][0-9]{{0,8}})")
@@ -24,7 +25,8 @@ KEY = re.compile(rf"optsched:({JOB_NAME.pattern}):([1-9][0-9]{{0,8}})")
 
 @dataclass(frozen=True, slots=True, order=True)
 class AttemptKey:
-    """One attempt of one job; its text `optsched:<job>:<number>` marks whatever the executor makes for it."""
+    """One attempt of one job; its text `optsched:<job>:<number>` marks whatever the executor makes
+    for it."""
 
     job: str
     number: int
@@ -43,16 +45,18 @@ class AttemptKey:
 class Order:
     """What is to be started: one command on each node of `placement`, all or none.
 
-    `environment` is added to what the executor sets itself, which goes before it except for OMP_NUM_THREADS:
-    OPTSCHED_JOB, OPTSCHED_ATTEMPT, OPTSCHED_KEY, OPTSCHED_CHECKPOINT_DIR, OPTSCHED_PROGRESS (where the command of
-    rank 0 reports its steps), OPTSCHED_NODES (names, comma between), OPTSCHED_NODE_COUNT, OPTSCHED_NODE,
-    OPTSCHED_NODE_RANK, OPTSCHED_GPUS_PER_NODE, CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS where cores are given,
-    MASTER_ADDR and MASTER_PORT for more than one node. `memory_gib` is what it takes of each node's memory, in the
-    order of `placement`, 0 for no limit. `output_bytes` is how much is kept of each stream that it prints on each
-    node. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own. `user` is the user id whose
-    process it is, None for that of the executor. `image` is the container image to run it in, None for the site's;
-    an executor without containers refuses one. `origin` is that of a job which the manager has already (`Arrival`):
-    then that job runs, as it was given to the manager, and no command or environment of this order.
+    `environment` is added to what the executor sets itself, which goes before it except for
+    OMP_NUM_THREADS: OPTSCHED_JOB, OPTSCHED_ATTEMPT, OPTSCHED_KEY, OPTSCHED_CHECKPOINT_DIR,
+    OPTSCHED_PROGRESS (where the command of rank 0 reports its steps), OPTSCHED_NODES (names, comma
+    between), OPTSCHED_NODE_COUNT, OPTSCHED_NODE, OPTSCHED_NODE_RANK, OPTSCHED_GPUS_PER_NODE,
+    CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS where cores are given, MASTER_ADDR and MASTER_PORT for
+    more than one node. `memory_gib` is what it takes of each node's memory, in the order of
+    `placement`, 0 for no limit. `output_bytes` is how much is kept of each stream that it prints on
+    each node. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own. `user` is
+    the user id whose process it is, None for that of the executor. `image` is the container image
+    to run it in, None for the site's; an executor without containers refuses one. `origin` is that
+    of a job which the manager has already (`Arrival`): then that job runs, as it was given to the
+    manager, and no command or environment of this order.
     """
 
     key: AttemptKey
@@ -70,8 +74,8 @@ class Order:
 
 
 class AttemptState(StrEnum):
-    """Where an attempt is: `starting` until its commands run, `ended` when nothing of it is left on any node,
-    `unreachable` while nobody can tell."""
+    """Where an attempt is: `starting` until its commands run, `ended` when nothing of it is left on
+    any node, `unreachable` while nobody can tell."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -83,9 +87,10 @@ class AttemptState(StrEnum):
 class Progress:
     """What a command reports of itself, in Unix time and seconds.
 
-    `step` steps of `total_steps` (None: it does not know) are done at `at_s`; `first_step` is where this attempt began,
-    at `began_s`. `saved_step` is in the last checkpoint, which took `checkpoint_s`; reading the one it began from
-    took `restore_s`. `saves`: it saves and stops when it is asked to.
+    `step` steps of `total_steps` (None: it does not know) are done at `at_s`; `first_step` is where
+    this attempt began, at `began_s`. `saved_step` is in the last checkpoint, which took
+    `checkpoint_s`; reading the one it began from took `restore_s`. `saves`: it saves and stops when
+    it is asked to.
     """
 
     step: int
@@ -134,10 +139,11 @@ MOST_REPORTED: dict[str, float] = {
 class Observation:
     """What is seen of an attempt: times are Unix times, None where not yet or unknown.
 
-    `exit_status` is that of the first command that failed, else 0; the negative number of a signal that ended it.
-    `reason` says in a clause what nobody asked for, as "its memory limit of 2 GiB was exceeded". `output` is the file
-    with what rank 0 prints. `peak_memory_gib` is host memory over all nodes, `cpu_s` processor time. `retry_s` is set
-    of one that the manager did not start by rules of its own: after so many seconds it may.
+    `exit_status` is that of the first command that failed, else 0; the negative number of a signal
+    that ended it. `reason` says in a clause what nobody asked for, as "its memory limit of 2 GiB
+    was exceeded". `output` is the file with what rank 0 prints. `peak_memory_gib` is host memory
+    over all nodes, `cpu_s` processor time. `retry_s` is set of one that the manager did not start
+    by rules of its own: after so many seconds it may.
     """
 
     key: AttemptKey
@@ -156,9 +162,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """A node as the executor finds it: `usable` unless it is down, drained or reserved, for the reason given. `whole`
-    is set where `node` is less than what there is, because the manager has given the rest to others. `out` are ids of
-    GPUs of it that cannot be used any more, while it goes on with the others."""
+    """A node as the executor finds it: `usable` unless it is down, drained or reserved, for the
+    reason given. `whole` is set where `node` is less than what there is, because the manager has
+    given the rest to others. `out` are ids of GPUs of it that cannot be used any more, while it
+    goes on with the others."""
 
     node: Node
     usable: bool = True
@@ -174,13 +181,14 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a user asked a cluster manager for: a `job` with its demands, whose id is the name it has there.
+    """What a user asked a cluster manager for: a `job` with its demands, whose id is the name it
+    has there.
 
-    Its `duration_s` is None where nobody stated it; the manager ends it after `limit_s`. `saves` None: nobody said
-    whether it saves when it is asked to stop; `grace_s` is how long it may take to. `preempt_unsaved` says whether it
-    may be stopped for others all the same. `account` is who pays there.
-    `faults` are clauses on what was said of the job and cannot be heeded. The weight of the job is what the site says
-    it is; `asked_weight` is by how much its user wants it multiplied.
+    Its `duration_s` is None where nobody stated it; the manager ends it after `limit_s`. `saves`
+    None: nobody said whether it saves when it is asked to stop; `grace_s` is how long it may take
+    to. `preempt_unsaved` says whether it may be stopped for others all the same. `account` is who
+    pays there. `faults` are clauses on what was said of the job and cannot be heeded. The weight of
+    the job is what the site says it is; `asked_weight` is by how much its user wants it multiplied.
     """
 
     job: Job
@@ -199,12 +207,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A job that a user gave to the cluster manager itself, which keeps it for a controller to start.
+    """A job that a user gave to the cluster manager itself, which keeps it for a controller to
+    start.
 
-    `origin` tells it from every other job there ever was, also after the manager has forgotten or renumbered jobs.
-    `ready` says that it waits for nothing but a start, `held` that its user does not want one yet. `gone` is a clause
-    on why there is nothing to start any more, `cancelled` that somebody wanted that. `unplanned` is why no order can
-    start it, and `request` None then. `barred` is why the manager would not start it now.
+    `origin` tells it from every other job there ever was, also after the manager has forgotten or
+    renumbered jobs. `ready` says that it waits for nothing but a start, `held` that its user does
+    not want one yet. `gone` is a clause on why there is nothing to start any more, `cancelled` that
+    somebody wanted that. `unplanned` is why no order can start it, and `request` None then.
+    `barred` is why the manager would not start it now.
     """
 
     origin: str
@@ -245,12 +255,13 @@ class Executor(Protocol):
         ...
 
     def start(self, order: Order) -> None:
-        """Start an attempt; nothing if one of this key was ever started or killed. Raises Refused, NoAnswer."""
+        """Start an attempt; nothing if one of this key was ever started or killed. Raises Refused,
+        NoAnswer."""
         ...
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
-        """Ask an attempt to save and stop, and kill it where it has not ended after `grace_s`; nothing if it was asked
-        before or has ended. Raises NoAnswer."""
+        """Ask an attempt to save and stop, and kill it where it has not ended after `grace_s`;
+        nothing if it was asked before or has ended. Raises NoAnswer."""
         ...
 
     def kill(self, key: AttemptKey) -> None:
@@ -266,8 +277,8 @@ class Executor(Protocol):
         ...
 
     def changes(self, timeout_s: float) -> None:
-        """Return once something may have changed, at the latest after `timeout_s`; may be called from a thread of its
-        own."""
+        """Return once something may have changed, at the latest after `timeout_s`; may be called
+        from a thread of its own."""
         ...
 
     def close(self) -> None:
@@ -284,14 +295,16 @@ class Arrivals(Protocol):
         ...
 
     def forgot_end(self, origin: str, ended_s: float) -> bool:
-        """Return whether the manager crashed after the job had ended, at `ended_s`, and has forgotten that.
+        """Return whether the manager crashed after the job had ended, at `ended_s`, and has
+        forgotten that.
 
         Raises NoAnswer.
         """
         ...
 
     def leave(self, origin: str, why: str) -> None:
-        """Let such a job be, and have the manager tell its user; it is no arrival any more. Raises NoAnswer."""
+        """Let such a job be, and have the manager tell its user; it is no arrival any more. Raises
+        NoAnswer."""
         ...
 
     def withdraw(self, origin: str) -> None:

@@ -27,7 +27,8 @@ def executor_titles() -> dict[str, str]:
 
 
 def open_executor(settings: "Settings") -> Executor:
-    """The executor that `settings` names. Raises InputError where it is unknown or cannot serve these settings."""
+    """The executor that `settings` names. Raises InputError where it is unknown or cannot serve
+    these settings."""
     check_executor(settings.executor)
     [entry] = entry_points(group="optsched.executors", name=settings.executor)
     opened: Executor = entry.load()(settings)
@@ -38,4 +39,6 @@ def check_executor(name: str) -> None:
     """Raises InputError for an unknown name."""
     if name not in executor_names():
         known = executor_names()
-        raise InputError(f"executor {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}")
+        raise InputError(
+            f"executor {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}"
+        )

@@ -16,7 +16,9 @@ def check(order: Order, images: bool = False) -> None:
     if order.image is not None and not images:
         raise Refused(f"it is to run in image {order.image}, and nothing here runs images")
     if order.origin is not None:
-        raise Refused("its job was given to a cluster manager, whose jobs this executor does not take")
+        raise Refused(
+            "its job was given to a cluster manager, whose jobs this executor does not take"
+        )
     if not order.placement:
         raise Refused("its placement names no node")
     names = [slot.node for slot in order.placement]
@@ -25,17 +27,23 @@ def check(order: Order, images: bool = False) -> None:
     if not order.argv or not order.argv[0]:
         raise Refused("its command is empty")
     if order.memory_gib and len(order.memory_gib) != len(names):
-        raise Refused(f"its memory is given for {len(order.memory_gib)} nodes, its placement has {len(names)}")
+        raise Refused(
+            f"its memory is given for {len(order.memory_gib)} nodes, its placement has {len(names)}"
+        )
     for path in (order.directory, order.checkpoint_directory or "/"):
         if not os.path.isabs(path):
             raise Refused(f"{path!r} is not an absolute path")
     texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
     if any("\0" in text for text in texts) or not all(map(VARIABLE.fullmatch, order.environment)):
-        raise Refused("its command, environment or directories hold what no process can be given (NUL, = in a name)")
+        raise Refused(
+            "its command, environment or directories hold what no process can be given (NUL, = "
+            "in a name)"
+        )
 
 
 def told(order: Order, progress: Path) -> dict[str, str]:
-    """Variables that tell a command on every node which attempt it is, and where it reports (see `Order`)."""
+    """Variables that tell a command on every node which attempt it is, and where it reports (see
+    `Order`)."""
     variables = {
         "OPTSCHED_JOB": order.key.job,
         "OPTSCHED_ATTEMPT": str(order.key.number),
@@ -53,7 +61,9 @@ def told_on_node(order: Order, rank: int) -> dict[str, str]:
     """Those that tell the command of one node where it is."""
     slot = order.placement[rank]
     variables = {
-        "OPTSCHED_NODE": slot.node, "OPTSCHED_NODE_RANK": str(rank), "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
+        "OPTSCHED_NODE": slot.node,
+        "OPTSCHED_NODE_RANK": str(rank),
+        "OPTSCHED_GPUS_PER_NODE": str(slot.gpus),
     }
     if slot.cpus and "OMP_NUM_THREADS" not in order.environment:
         variables["OMP_NUM_THREADS"] = str(slot.cpus)
@@ -65,12 +75,18 @@ def user_record(uid: int | None) -> dict[str, Any] | None:
     if uid is None or uid == os.geteuid():
         return None
     if os.geteuid() != 0:
-        raise Refused(f"it is to run as user {uid}, which only a controller that runs as root can do")
+        raise Refused(
+            f"it is to run as user {uid}, which only a controller that runs as root can do"
+        )
     try:
         account = pwd.getpwuid(uid)
     except KeyError:
         raise Refused(f"user {uid} does not exist on this host") from None
-    return {"uid": uid, "gid": account.pw_gid, "groups": os.getgrouplist(account.pw_name, account.pw_gid)}
+    return {
+        "uid": uid,
+        "gid": account.pw_gid,
+        "groups": os.getgrouplist(account.pw_name, account.pw_gid),
+    }
 
 
 def account(uid: int) -> tuple[str, str, str]:

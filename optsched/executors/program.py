@@ -1,4 +1,5 @@
-"""What nodes run, laid down on the file system that they share, so that they need nothing but Python."""
+"""What nodes run, laid down on the file system that they share, so that they need nothing but
+Python."""
 
 import hashlib
 import os
@@ -13,7 +14,8 @@ LOCAL = ("cgroups", "command", "memory", "output", "processes", "records", "supe
 
 
 def lay_down(folder: Path, own: Iterable[Path]) -> Path:
-    """Put `own` files and those beside which they run below `folder`, in a folder of its own for each version of them.
+    """Put `own` files and those beside which they run below `folder`, in a folder of its own for
+    each version of them.
 
     What runs goes on with the version it began with. Raises OSError.
     """

@@ -1,5 +1,5 @@
-"""What marks the objects of one state folder in a cluster manager, where other controllers may have jobs of the same
-names."""
+"""What marks the objects of one state folder in a cluster manager, where other controllers may have
+jobs of the same names."""
 
 import secrets
 from pathlib import Path
@@ -9,7 +9,8 @@ from .local import records
 
 
 def tag_of(path: Path) -> str:
-    """The tag that is kept in the file `path`, made now if there is none. Raises InputError, OSError."""
+    """The tag that is kept in the file `path`, made now if there is none. Raises InputError,
+    OSError."""
     records.write_first(str(path), {"tag": secrets.token_hex(4)})
     found = records.read(str(path))
     if found is None or not isinstance(found.get("tag"), str):

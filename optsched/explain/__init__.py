@@ -1,4 +1,5 @@
-"""Why a job runs, waits, moves or was preempted: the numbers behind its decision, and one sentence."""
+"""Why a job runs, waits, moves or was preempted: the numbers behind its decision, and one
+sentence."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -6,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import InputError
-from ..instance import Placement, Running
-from ..job import Job, Mode
-from ..modes import WIDEST_FIRST
-from ..never import why_never
+from ..model.instance import Placement, Running
+from ..model.job import Job, Mode
 from ..physics import hold_to_save_s, lost_s, may_preempt, memory_gib, span, unsaved_s
+from ..physics.modes import WIDEST_FIRST
+from ..physics.unschedulable import why_never
 from ..round.model import NO_OPTION, Floats, Kind, RoundModel
 from ..round.plan import RoundSolution
 from .facts import Explanation, Leaver, OptionNumbers, RowCost, Swap
@@ -18,10 +19,23 @@ from .inactive import explain_inactive, with_sentence
 from .room import Room
 
 __all__ = [
-    "Explainer", "Explanation", "Leaver", "OptionNumbers", "RowCost", "Swap", "explain", "explain_inactive",
+    "Explainer",
+    "Explanation",
+    "Leaver",
+    "OptionNumbers",
+    "RowCost",
+    "Swap",
+    "explain",
+    "explain_inactive",
 ]
 
-KINDS = {Kind.KEEP: "keep", Kind.START: "start", Kind.MOVE: "move", Kind.BESIDE: "share", Kind.ALONE: "stay alone"}
+KINDS = {
+    Kind.KEEP: "keep",
+    Kind.START: "start",
+    Kind.MOVE: "move",
+    Kind.BESIDE: "share",
+    Kind.ALONE: "stay alone",
+}
 
 
 def explain(model: RoundModel, solution: RoundSolution, job_id: str) -> Explanation:
@@ -35,29 +49,40 @@ def explain(model: RoundModel, solution: RoundSolution, job_id: str) -> Explanat
 class Explainer:
     """Explains the decisions of one round.
 
-    `model` is the one that was decided, or the same built again: `round.build.build` of the same instance, objective,
-    `round_s` and `refill`. `solution` may also hold the decisions of a plan, with prices of a round.
+    `model` is the one that was decided, or the same built again: `round.build.build` of the same
+    instance, objective, `round_s` and `refill`. `solution` may also hold the decisions of a plan,
+    with prices of a round.
     """
 
     def __init__(self, model: RoundModel, solution: RoundSolution) -> None:
         """Raises InputError where `solution` is no round of this model."""
         self._model = model
         self._prices = _prices_of(model, solution)
-        self._pattern_prices = model.pattern_prices(self._prices) if len(model.rows) else np.zeros(
-            len(model.pattern_gpus))
+        self._pattern_prices = (
+            model.pattern_prices(self._prices)
+            if len(model.rows)
+            else np.zeros(len(model.pattern_gpus))
+        )
         self._reduced = model.value - self._pattern_prices[model.pattern]
         self._index = {job.id: j for j, job in enumerate(model.jobs)}
         self._decided = {entry.id: entry for entry in solution.jobs}
         missing = [job.id for job in model.jobs if job.id not in self._decided]
         if missing:
-            raise InputError(f"job {missing[0]} has no decision in this round; it was made for another instance")
+            raise InputError(
+                f"job {missing[0]} has no decision in this round; it was made for another instance"
+            )
         held = {
             j: (entry.mode, entry.placement)
-            for job, j in self._index.items() if (entry := self._decided[job]).mode is not None
+            for job, j in self._index.items()
+            if (entry := self._decided[job]).mode is not None
         }
-        self._chosen = np.array([
-            self._option_of(j, *held[j]) if j in held else NO_OPTION for j in range(len(model.jobs))
-        ], dtype=np.int64)
+        self._chosen = np.array(
+            [
+                self._option_of(j, *held[j]) if j in held else NO_OPTION
+                for j in range(len(model.jobs))
+            ],
+            dtype=np.int64,
+        )
         self._room = Room(model, self._chosen, held)
         order = np.argsort(model.entry_pattern, kind="stable")
         first = np.searchsorted(model.entry_pattern[order], np.arange(len(model.pattern_gpus) + 1))
@@ -65,7 +90,8 @@ class Explainer:
         self._comers, self._goers = self._changes()
 
     def _changes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-        """Who comes to each node where those who leave were in the way, and who leaves each node."""
+        """Who comes to each node where those who leave were in the way, and who leaves each
+        node."""
         model = self._model
         comers: dict[str, list[str]] = defaultdict(list)
         goers: dict[str, list[str]] = defaultdict(list)
@@ -79,7 +105,9 @@ class Explainer:
                 running = model.instance.running_job[job.id]
                 for slot in running.placement:
                     goers[slot.node].append(job.id)
-                    for i, amount in enumerate((slot.gpus, slot.cpus, memory_gib(job, running.mode, slot.gpus))):
+                    for i, amount in enumerate(
+                        (slot.gpus, slot.cpus, memory_gib(job, running.mode, slot.gpus))
+                    ):
                         left[slot.node][i] += amount
         for node, amounts in left.items():
             n = model.instance.cluster.node_order[node]
@@ -106,7 +134,9 @@ class Explainer:
         chosen = int(self._chosen[j])
         blocked, waits_for, swap = False, (), None  # type: bool, tuple[str, ...], Swap | None
         if decided.decision == "wait":
-            own = np.flatnonzero(model.pattern[start:end] < len(model.patterns))  # what can be on GPUs of its own
+            own = np.flatnonzero(
+                model.pattern[start:end] < len(model.patterns)
+            )  # what can be on GPUs of its own
             best = start + int(own[np.argmax(self._reduced[start:end][own])])
             blocked, waits_for = self._waits_for(best)
             swap = self._swap(j, best)
@@ -117,22 +147,29 @@ class Explainer:
             taken = tuple(slot.node for slot in decided.placement if slot.node in self._comers)
         elif swap is not None and not swap.leavers:
             taken = swap.nodes
-        return with_sentence(instance, Explanation(
-            id=job_id, state=decided.decision, reason=None,
-            chosen=None if chosen < 0 else self._numbers(chosen),
-            best=self._numbers(best),
-            keep=None if running is None else self._numbers(start),
-            nodes=tuple(slot.node for slot in decided.placement),
-            waits_for=waits_for, blocked=blocked,
-            margin=None if running is None else float(self._reduced[start]),
-            must_stay=self._must_stay(j, running)
-            if running is not None and model.must[j] and decided.decision == "continue" else None,
-            leaver=None if running is None else self._leaver(j, preempted=True),
-            swap=swap,
-            makes_way_for=_others(job_id, left, self._comers),
-            takes_from=_others(job_id, taken, self._goers),
-            sentence="",
-        ))
+        return with_sentence(
+            instance,
+            Explanation(
+                id=job_id,
+                state=decided.decision,
+                reason=None,
+                chosen=None if chosen < 0 else self._numbers(chosen),
+                best=self._numbers(best),
+                keep=None if running is None else self._numbers(start),
+                nodes=tuple(slot.node for slot in decided.placement),
+                waits_for=waits_for,
+                blocked=blocked,
+                margin=None if running is None else float(self._reduced[start]),
+                must_stay=self._must_stay(j, running)
+                if running is not None and model.must[j] and decided.decision == "continue"
+                else None,
+                leaver=None if running is None else self._leaver(j, preempted=True),
+                swap=swap,
+                makes_way_for=_others(job_id, left, self._comers),
+                takes_from=_others(job_id, taken, self._goers),
+                sentence="",
+            ),
+        )
 
     def _numbers(self, option: int) -> OptionNumbers:
         model = self._model
@@ -140,11 +177,18 @@ class Explainer:
         price = float(self._pattern_prices[p])
         order, first = self._entries
         rows = []
-        for k in order[first[p]:first[p + 1]].tolist():
+        for k in order[first[p] : first[p + 1]].tolist():
             r, amount = int(model.entry_row[k]), float(model.entry_amount[k])
             unit = float(self._prices[r])
             if unit * amount > 0:
-                rows.append(RowCost(row=model.rows[r].name, amount=amount, price=unit, share=unit * amount / price))
+                rows.append(
+                    RowCost(
+                        row=model.rows[r].name,
+                        amount=amount,
+                        price=unit,
+                        share=unit * amount / price,
+                    )
+                )
         kind = Kind(int(model.kind[option]))
         pin = model.pin(option)
         if kind == Kind.KEEP or pin is not None:
@@ -157,15 +201,22 @@ class Explainer:
             mode = model.patterns[p].option.mode
             mask = {one.number for one in model.classes if one.bit & model.patterns[p].classes}
         return OptionNumbers(
-            kind=KINDS[kind], mode=mode,
-            node_classes=tuple(dict.fromkeys(one.name for one in model.classes if one.number in mask)),
-            rate=float(model.rate[option]), finish_s=float(model.finish_s[option]), value=float(model.value[option]),
-            price=price, reduced=float(model.value[option]) - price,
+            kind=KINDS[kind],
+            mode=mode,
+            node_classes=tuple(
+                dict.fromkeys(one.name for one in model.classes if one.number in mask)
+            ),
+            rate=float(model.rate[option]),
+            finish_s=float(model.finish_s[option]),
+            value=float(model.value[option]),
+            price=price,
+            reduced=float(model.value[option]) - price,
             rows=tuple(sorted(rows, key=lambda one: (-one.share, one.row))),
         )
 
     def _waits_for(self, best: int) -> tuple[bool, tuple[str, ...]]:
-        """Whether a waiting job is blocked on real nodes although the prices would let it run, and what binds."""
+        """Whether a waiting job is blocked on real nodes although the prices would let it run, and
+        what binds."""
         model = self._model
         p = int(model.pattern[best])
         numbers = self._numbers(best)
@@ -181,37 +232,54 @@ class Explainer:
         if not pattern.gpus:
             return True, (*short, f"{pattern.cpus} cores on one node of {where}")
         together = {"node": " on one node", "rack": " in one rack", "cluster": ""}[
-            "node" if pattern.together else pattern.option.spread]
+            "node" if pattern.together else pattern.option.spread
+        ]
         many = pattern.gpus > 1
-        return True, (*short, f"{pattern.gpus} GPU{'s' if many else ''}{together} of {where} with what goes with "
-                              f"{'them' if many else 'it'} (room for {most}, {total} free in all)")
+        return True, (
+            *short,
+            f"{pattern.gpus} GPU{'s' if many else ''}{together} of {where} with what goes with "
+            f"{'them' if many else 'it'} (room for {most}, {total} free in all)",
+        )
 
     def _swap(self, j: int, best: int) -> Swap | None:
-        """Who would have to leave for a waiting job: for its best option, or the next best for which that can be."""
+        """Who would have to leave for a waiting job: for its best option, or the next best for
+        which that can be."""
         model = self._model
         start, end = int(model.first[j]), int(model.first[j + 1])
         others = start + np.argsort(-self._reduced[start:end], kind="stable")
         for option in (best, *others.tolist()):
             if model.pin(option) is not None:
                 continue
-            leaving = self._room.cheapest(int(model.pattern[option]), model.jobs[j].profile.network_gbps)
+            leaving = self._room.cheapest(
+                int(model.pattern[option]), model.jobs[j].profile.network_gbps
+            )
             if leaving is not None:
                 return Swap(
                     nodes=tuple(model.instance.cluster.nodes[n].name for n in leaving.nodes),
-                    leavers=tuple(self._leaver(k, preempted=model.running[k] is not None) for k in leaving.jobs),
-                    value_lost=leaving.lost, value_gained=float(model.value[option]),
+                    leavers=tuple(
+                        self._leaver(k, preempted=model.running[k] is not None)
+                        for k in leaving.jobs
+                    ),
+                    value_lost=leaving.lost,
+                    value_gained=float(model.value[option]),
                 )
         return None
 
     def _leaver(self, j: int, preempted: bool) -> Leaver:
-        """What it costs that a job leaves: the value is that of what was decided, or of its keeping."""
+        """What it costs that a job leaves: the value is that of what was decided, or of its
+        keeping."""
         model = self._model
         job, entry = model.jobs[j], model.running[j]
         option = int(self._chosen[j]) if self._chosen[j] >= 0 else int(model.first[j])
-        gpus = entry.mode.gpus if entry is not None else int(model.pattern_gpus[model.pattern[option]])
+        gpus = (
+            entry.mode.gpus if entry is not None else int(model.pattern_gpus[model.pattern[option]])
+        )
         profile = job.profile
         return Leaver(
-            id=job.id, preempted=preempted, gpus=gpus, value=float(model.value[option]),
+            id=job.id,
+            preempted=preempted,
+            gpus=gpus,
+            value=float(model.value[option]),
             save_s=hold_to_save_s(job) if preempted else 0.0,
             startup_s=profile.startup_s if preempted else 0.0,
             restore_s=profile.restore_s if preempted else 0.0,
@@ -233,20 +301,30 @@ class Explainer:
         return "it was preempted before and has not yet run long enough again"
 
     def _option_of(self, j: int, mode: Mode | None, placement: Placement) -> int:
-        """The option that a decision means: of those that suit, the most valuable; -1 where the model has none."""
+        """The option that a decision means: of those that suit, the most valuable; -1 where the
+        model has none."""
         model = self._model
         entry = model.running[j]
         start = int(model.first[j])
         cluster = model.instance.cluster
         for option in range(start, int(model.first[j + 1])):
             pin = model.pin(option)
-            if pin is not None and mode is not None and set(pin.placement) == set(placement) and (
-                replace(pin.mode, share_with=None) == replace(mode, share_with=None)
-                and mode.share_with == (model.jobs[pin.partner].id if pin.kind == Kind.BESIDE else None)
+            if (
+                pin is not None
+                and mode is not None
+                and set(pin.placement) == set(placement)
+                and (
+                    replace(pin.mode, share_with=None) == replace(mode, share_with=None)
+                    and mode.share_with
+                    == (model.jobs[pin.partner].id if pin.kind == Kind.BESIDE else None)
+                )
             ):
                 return option
-        if entry is not None and mode is not None and set(entry.placement) == set(placement) and (
-            replace(entry.mode, share_with=None) == replace(mode, share_with=None)
+        if (
+            entry is not None
+            and mode is not None
+            and set(entry.placement) == set(placement)
+            and (replace(entry.mode, share_with=None) == replace(mode, share_with=None))
         ):
             return start
         mask = 0
@@ -261,7 +339,8 @@ class Explainer:
             pattern = model.patterns[int(model.pattern[option])]
             widest = "node" if pattern.together else pattern.option.spread
             if (
-                pattern.option.mode in (mode, alone) and not mask & ~pattern.classes
+                pattern.option.mode in (mode, alone)
+                and not mask & ~pattern.classes
                 and WIDEST_FIRST.index(widest) <= WIDEST_FIRST.index(spread)
                 and (best < 0 or model.value[option] > model.value[best])
             ):
@@ -274,14 +353,17 @@ ROUNDING = 1e-4
 
 
 def _prices_of(model: RoundModel, solution: RoundSolution) -> Floats:
-    """The prices of the model's rows. Rows of one name (classes that differ in cores only) are told apart by order."""
+    """The prices of the model's rows. Rows of one name (classes that differ in cores only) are told
+    apart by order."""
     known: dict[str, list[float]] = defaultdict(list)
     for row in solution.prices:
         known[row.name].append(row.price)
     found = np.zeros(len(model.rows))
     for r, named in enumerate(model.rows):
         if not known[named.name]:
-            raise InputError(f"the round has no price of {named.name}; it was made for another instance")
+            raise InputError(
+                f"the round has no price of {named.name}; it was made for another instance"
+            )
         found[r] = known[named.name].pop(0)
     return found
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..job import Mode
-from ..plan import Decision
+from ..model.job import Mode
+from ..model.plan import Decision
 
 State = Decision | Literal["never", "later"]
 """The decision of a job, or that it can never run, or that it cannot run yet."""
@@ -12,7 +12,8 @@ State = Decision | Literal["never", "later"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCost:
-    """What an option pays for one capacity: `amount` of it at `price` each, a `share` of the option's whole price."""
+    """What an option pays for one capacity: `amount` of it at `price` each, a `share` of the
+    option's whole price."""
 
     row: str
     amount: float
@@ -24,8 +25,8 @@ class RowCost:
 class OptionNumbers:
     """One way to run a job this round, and what speaks for it: `reduced` is `value` less `price`.
 
-    `kind` is "keep", "start" or "move"; `node_classes` where it may lie; `finish_s` the seconds to completion; `rows`
-    the capacities that cost something, the dearest first.
+    `kind` is "keep", "start" or "move"; `node_classes` where it may lie; `finish_s` the seconds to
+    completion; `rows` the capacities that cost something, the dearest first.
     """
 
     kind: str
@@ -43,8 +44,8 @@ class OptionNumbers:
 class Leaver:
     """A job that would have to leave: be preempted, or, where it is only about to start, wait.
 
-    `value` is what its running is worth. `save_s` it holds its GPUs to save; it pays `startup_s` and `restore_s` when
-    it comes back, and does `lost_s` of work again.
+    `value` is what its running is worth. `save_s` it holds its GPUs to save; it pays `startup_s`
+    and `restore_s` when it comes back, and does `lost_s` of work again.
     """
 
     id: str
@@ -64,8 +65,9 @@ class Leaver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """Who would have to leave for a job, on which nodes; what is lost (the value of those who leave) and gained (its
-    own). `leavers` are the cheapest found, in one node exactly where at most `room.MOST_EXACT` jobs hold it."""
+    """Who would have to leave for a job, on which nodes; what is lost (the value of those who
+    leave) and gained (its own). `leavers` are the cheapest found, in one node exactly where at most
+    `room.MOST_EXACT` jobs hold it."""
 
     nodes: tuple[str, ...]
     leavers: tuple[Leaver, ...]
@@ -77,13 +79,14 @@ class Swap:
 class Explanation:
     """Why a job got its decision.
 
-    `state` is the decision, "never" (with `reason`) or "later" (not released, or predecessors left; `waits_for` names
-    them). `chosen` is the option decided, `best` the one of largest reduced value, `keep` that of leaving a running job
-    alone. A waiting job `waits_for` what binds: the rows its best option pays for, or, with `blocked`, what is not
-    there although the prices would let it run; `swap` says who would have to leave for it. A running job has a
-    `margin`: how much more it is worth where it is than what it holds costs; where that is gone it leaves. `must_stay`
-    says why it could not be preempted, `leaver` what that would cost. `makes_way_for` are the jobs that get what a
-    preempted or moved one leaves, `takes_from` those that leave nodes for this one.
+    `state` is the decision, "never" (with `reason`) or "later" (not released, or predecessors left;
+    `waits_for` names them). `chosen` is the option decided, `best` the one of largest reduced
+    value, `keep` that of leaving a running job alone. A waiting job `waits_for` what binds: the
+    rows its best option pays for, or, with `blocked`, what is not there although the prices would
+    let it run; `swap` says who would have to leave for it. A running job has a `margin`: how much
+    more it is worth where it is than what it holds costs; where that is gone it leaves. `must_stay`
+    says why it could not be preempted, `leaver` what that would cost. `makes_way_for` are the jobs
+    that get what a preempted or moved one leaves, `takes_from` those that leave nodes for this one.
     """
 
     id: str

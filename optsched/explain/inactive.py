@@ -3,14 +3,15 @@
 from dataclasses import replace
 
 from ..errors import InputError
-from ..instance import Instance
-from ..never import why_never
+from ..model.instance import Instance
+from ..physics.unschedulable import why_never
 from .facts import Explanation, State
 from .words import sentence
 
 
 def explain_inactive(instance: Instance, job_id: str) -> Explanation | None:
-    """Of a job that can never run, or cannot run yet, why; None of the others, which a round decides. Needs no round.
+    """Of a job that can never run, or cannot run yet, why; None of the others, which a round
+    decides. Needs no round.
 
     Raises InputError where the instance has no such job.
     """
@@ -24,8 +25,10 @@ def explain_inactive(instance: Instance, job_id: str) -> Explanation | None:
         return with_sentence(instance, _bare(job_id, "never", reason=reason))
     if job.after:
         lost = [
-            one for one in job.after
-            if one not in instance.running_job and why_never(instance.cluster, instance.tenants, instance.job[one])
+            one
+            for one in job.after
+            if one not in instance.running_job
+            and why_never(instance.cluster, instance.tenants, instance.job[one])
         ]
         reason = f"{lost[0]} can never run" if lost else None
         return with_sentence(instance, _bare(job_id, "later", waits_for=job.after, reason=reason))
@@ -38,8 +41,21 @@ def _bare(
     job_id: str, state: State, *, reason: str | None = None, waits_for: tuple[str, ...] = ()
 ) -> Explanation:
     return Explanation(
-        id=job_id, state=state, reason=reason, chosen=None, best=None, keep=None, nodes=(), waits_for=waits_for,
-        blocked=False, margin=None, must_stay=None, leaver=None, swap=None, makes_way_for=(), takes_from=(),
+        id=job_id,
+        state=state,
+        reason=reason,
+        chosen=None,
+        best=None,
+        keep=None,
+        nodes=(),
+        waits_for=waits_for,
+        blocked=False,
+        margin=None,
+        must_stay=None,
+        leaver=None,
+        swap=None,
+        makes_way_for=(),
+        takes_from=(),
         sentence="",
     )
 

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..contention import planned_uplinks_gbps
-from ..instance import Placement
-from ..job import Mode
+from ..model.instance import Placement
+from ..model.job import Mode
 from ..physics import memory_gib, uplinks
+from ..physics.contention import planned_uplinks_gbps
 from ..round.model import Ints, RoundModel
 from ..round.nodes import NODE_ROWS
 from ..round.patterns import Pattern
@@ -20,7 +20,8 @@ SLACK = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The nodes a pattern would get and the jobs (by index) that would have to leave, with the value lost."""
+    """The nodes a pattern would get and the jobs (by index) that would have to leave, with the
+    value lost."""
 
     nodes: tuple[int, ...]
     jobs: tuple[int, ...]
@@ -36,16 +37,20 @@ class _Hold:
 
 
 class Room:
-    """`held` is what each job (by index in the model) holds from now on, `chosen` its option or -1. Jobs that must be
-    kept never leave."""
+    """`held` is what each job (by index in the model) holds from now on, `chosen` its option or -1.
+    Jobs that must be kept never leave."""
 
-    def __init__(self, model: RoundModel, chosen: Ints, held: dict[int, tuple[Mode, Placement]]) -> None:
+    def __init__(
+        self, model: RoundModel, chosen: Ints, held: dict[int, tuple[Mode, Placement]]
+    ) -> None:
         self._model = model
         nodes = model.instance.cluster.nodes
         inf = float("inf")
         self.gpus: list[int] = [node.gpus for node in nodes]
         self.cpus: list[float] = [inf if node.cpus is None else node.cpus for node in nodes]
-        self.memory: list[float] = [inf if node.memory_gib is None else node.memory_gib for node in nodes]
+        self.memory: list[float] = [
+            inf if node.memory_gib is None else node.memory_gib for node in nodes
+        ]
         self.holders: list[list[_Hold]] = [[] for _ in nodes]
         self.on: dict[int, list[int]] = {}
         self.value = {j: float(model.value[o]) for j, o in enumerate(chosen.tolist()) if o >= 0}
@@ -58,12 +63,17 @@ class Room:
             self.on[j] = []
             for slot in placement:
                 n = order[slot.node]
-                self._put(n, _Hold(j, slot.gpus, slot.cpus, memory_gib(model.jobs[j], mode, slot.gpus)))
+                self._put(
+                    n, _Hold(j, slot.gpus, slot.cpus, memory_gib(model.jobs[j], mode, slot.gpus))
+                )
                 self.on[j].append(n)
         shared = {r for r, row in enumerate(model.rows) if row.what not in NODE_ROWS}
         self._takes: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for r, p, amount in zip(
-            model.entry_row.tolist(), model.entry_pattern.tolist(), model.entry_amount.tolist(), strict=True
+            model.entry_row.tolist(),
+            model.entry_pattern.tolist(),
+            model.entry_amount.tolist(),
+            strict=True,
         ):
             if r in shared:
                 self._takes[p].append((r, amount))
@@ -93,30 +103,48 @@ class Room:
 
     def short(self, p: int) -> tuple[str, ...]:
         """The shared rows of which too little is left for a pattern."""
-        return tuple(self._model.rows[r].name for r, amount in self._takes.get(p, ()) if not self._enough(r, amount))
+        return tuple(
+            self._model.rows[r].name
+            for r, amount in self._takes.get(p, ())
+            if not self._enough(r, amount)
+        )
 
     def _enough(self, r: int, amount: float, back: float = 0.0) -> bool:
         return amount <= self._left[r] + back + SLACK * max(1.0, float(self._model.capacity[r]))
 
     def free(self, p: int, gbps: float) -> tuple[int, int]:
-        """GPUs free for a pattern: the most that lie as it needs them (on one node, in one rack, anywhere), and all.
-        For one without GPUs 1 where a node has its cores and memory free. `gbps` is what the job takes of uplinks."""
+        """GPUs free for a pattern: the most that lie as it needs them (on one node, in one rack,
+        anywhere), and all. For one without GPUs 1 where a node has its cores and memory free.
+        `gbps` is what the job takes of uplinks."""
         pattern = self._model.patterns[p]
         if not pattern.classes:
             return 1, 1
         most = [0]
         for region in self._regions(pattern, gbps):
             most.append(sum(self._usable(pattern, n, ()) for n in region))
-        total = sum(self.gpus[n] for one in self._model.classes if one.bit & pattern.classes for n in one.nodes)
+        total = sum(
+            self.gpus[n]
+            for one in self._model.classes
+            if one.bit & pattern.classes
+            for n in one.nodes
+        )
         return max(most), total
 
     def cheapest(self, p: int, gbps: float) -> Leaving | None:
-        """Who would have to leave for a pattern, at the least value that was found; None where those who may leave are
-        too few. What they would give back of uplinks is not counted."""
+        """Who would have to leave for a pattern, at the least value that was found; None where
+        those who may leave are too few. What they would give back of uplinks is not counted."""
         pattern = self._model.patterns[p]
         takes = tuple(self._takes.get(p, ()))
-        key = pattern.classes, pattern.together, pattern.gpus, pattern.cpus, pattern.memory_gib, (
-            "node" if pattern.together else pattern.option.spread), takes, gbps
+        key = (
+            pattern.classes,
+            pattern.together,
+            pattern.gpus,
+            pattern.cpus,
+            pattern.memory_gib,
+            ("node" if pattern.together else pattern.option.spread),
+            takes,
+            gbps,
+        )
         if key not in self._known:
             self._known[key] = self._cheapest(p, pattern, gbps)
         return self._known[key]
@@ -140,7 +168,9 @@ class Room:
         gone = frozenset(first)
         best = Leaving((), (), 0.0) if not pattern.classes else None
         for region in self._regions(pattern, gbps) if pattern.classes else ():
-            found = self._in_region(pattern, region, gone, float("inf") if best is None else best.lost)
+            found = self._in_region(
+                pattern, region, gone, float("inf") if best is None else best.lost
+            )
             if found is not None and (best is None or found.lost < best.lost):
                 best = found
                 if not best.jobs:
@@ -154,13 +184,18 @@ class Room:
         return j in self.value and not self._model.must[j]
 
     def _regions(self, pattern: Pattern, gbps: float) -> list[list[int]]:
-        """Where a pattern may lie: single nodes, racks, or all nodes of its classes whose uplinks have room."""
+        """Where a pattern may lie: single nodes, racks, or all nodes of its classes whose uplinks
+        have room."""
         classes = [one for one in self._model.classes if one.bit & pattern.classes]
         if pattern.together:
             return [[n] for one in classes for n in one.nodes]
         nodes = self._model.instance.cluster.nodes
         inside = [n for one in classes for n in one.nodes]
-        tight = {rack for rack, left in self._uplink.items() if gbps > left * (1 + SLACK)} if gbps else set()
+        tight = (
+            {rack for rack, left in self._uplink.items() if gbps > left * (1 + SLACK)}
+            if gbps
+            else set()
+        )
         if pattern.option.spread != "rack" and not tight:
             return [inside]
         members = set(inside)
@@ -170,7 +205,8 @@ class Room:
         return [*racks, [n for n in inside if nodes[n].rack not in tight]]
 
     def _usable(self, pattern: Pattern, n: int, gone: Collection[int]) -> int:
-        """GPUs of a pattern that node `n` has room for once `gone` have left; 1 for a pattern without GPUs."""
+        """GPUs of a pattern that node `n` has room for once `gone` have left; 1 for a pattern
+        without GPUs."""
         gpus, cpus, memory = self.gpus[n], self.cpus[n], self.memory[n]
         if gone:
             for hold in self.holders[n]:
@@ -187,7 +223,9 @@ class Room:
             most = int(min(most, max(0.0, memory + slack) // per_gpu))
         return most
 
-    def _in_region(self, pattern: Pattern, region: list[int], gone: frozenset[int], limit: float) -> Leaving | None:
+    def _in_region(
+        self, pattern: Pattern, region: list[int], gone: frozenset[int], limit: float
+    ) -> Leaving | None:
         """The cheapest to leave in a region, if their value is below `limit`."""
         need = max(pattern.gpus, 1)
         have = sum(self._usable(pattern, n, gone) for n in region)
@@ -203,7 +241,9 @@ class Room:
         if sum(self._usable(pattern, n, gone | users.keys()) for n in region) < need:
             return None
         if len(region) == 1 and len(users) <= MOST_EXACT:
-            jobs = self._by_trying(pattern, region[0], gone, sorted(users, key=lambda j: (self.value[j], j)), limit)
+            jobs = self._by_trying(
+                pattern, region[0], gone, sorted(users, key=lambda j: (self.value[j], j)), limit
+            )
         else:
             by_density = sorted(users, key=lambda j: (self.value[j] / max(users[j], 0.1), j))
             jobs = self._by_density(pattern, region, gone, by_density)
@@ -215,7 +255,8 @@ class Room:
     def _by_trying(
         self, pattern: Pattern, n: int, gone: frozenset[int], users: list[int], limit: float
     ) -> tuple[int, ...]:
-        """The cheapest of all sets of `users` whose leaving makes room on node `n`, if below `limit`; else nothing."""
+        """The cheapest of all sets of `users` whose leaving makes room on node `n`, if below
+        `limit`; else nothing."""
         need, best, least = max(pattern.gpus, 1), (), limit  # type: int, tuple[int, ...], float
 
         def extend(i: int, taken: tuple[int, ...], lost: float) -> None:
@@ -236,8 +277,8 @@ class Room:
     def _by_density(
         self, pattern: Pattern, region: list[int], gone: frozenset[int], users: list[int]
     ) -> tuple[int, ...]:
-        """Users in the given order until there is room, then without those that are not needed after all; or one
-        alone, if that is cheaper."""
+        """Users in the given order until there is room, then without those that are not needed
+        after all; or one alone, if that is cheaper."""
         need, left = max(pattern.gpus, 1), set(gone)
         room = {n: self._usable(pattern, n, gone) for n in region}
         total = sum(room.values())
@@ -280,7 +321,8 @@ class Room:
         return tuple(found)
 
     def _nodes(self, pattern: Pattern, region: list[int], gone: frozenset[int]) -> tuple[int, ...]:
-        """Nodes of a region on which a pattern would lie, those with most room first, in the cluster's order."""
+        """Nodes of a region on which a pattern would lie, those with most room first, in the
+        cluster's order."""
         left, found = max(pattern.gpus, 1), []
         room = {n: self._usable(pattern, n, gone) for n in region}
         for n in sorted(region, key=lambda n: -room[n]):
@@ -290,12 +332,18 @@ class Room:
             left -= room[n]
         return tuple(sorted(found))
 
-    def _needed(self, p: int, pattern: Pattern, nodes: tuple[int, ...], jobs: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of `jobs` without whose leaving there would be too little, the dearest left out first."""
+    def _needed(
+        self, p: int, pattern: Pattern, nodes: tuple[int, ...], jobs: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Those of `jobs` without whose leaving there would be too little, the dearest left out
+        first."""
         needed = list(jobs)
         for j in sorted(jobs, key=lambda j: (-self.value[j], j)):
             rest = frozenset(needed) - {j}
-            if sum(self._usable(pattern, n, rest) for n in nodes) < max(pattern.gpus, 1) and pattern.classes:
+            if (
+                sum(self._usable(pattern, n, rest) for n in nodes) < max(pattern.gpus, 1)
+                and pattern.classes
+            ):
                 continue
             if all(
                 self._enough(r, amount, sum(much for k, much in self._users[r] if k in rest))

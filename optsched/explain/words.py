@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ..duration import human
-from ..instance import Instance
-from ..job import Mode
+from ..model.instance import Instance
+from ..model.job import Mode
 from .facts import Explanation, Leaver, OptionNumbers, Swap
 
 MOST_NAMES = 3
@@ -16,8 +16,15 @@ EQUAL = 1e-6
 def sentence(instance: Instance, found: Explanation) -> str:
     """What an explanation says, for people."""
     says = {
-        "never": _never, "later": _later, "wait": _wait, "preempt": _preempt, "continue": _continue,
-        "migrate": _move, "resize": _move, "start": _start, "resume": _start,
+        "never": _never,
+        "later": _later,
+        "wait": _wait,
+        "preempt": _preempt,
+        "continue": _continue,
+        "migrate": _move,
+        "resize": _move,
+        "start": _start,
+        "resume": _start,
     }[found.state]
     return f"{found.id} {says(instance, found)}."
 
@@ -28,7 +35,9 @@ def _never(instance: Instance, found: Explanation) -> str:
 
 def _later(instance: Instance, found: Explanation) -> str:
     if not found.waits_for:
-        return f"is not released for another {human(instance.job[found.id].submit_s - instance.now_s)}"
+        return (
+            f"is not released for another {human(instance.job[found.id].submit_s - instance.now_s)}"
+        )
     end = "" if found.reason is None else f", and {found.reason}"
     return f"waits for {_names(found.waits_for)} to complete{end}"
 
@@ -47,7 +56,7 @@ def _continue(instance: Instance, found: Explanation) -> str:
     if found.margin is None:
         return worth
     if found.margin > 0:
-        return f"{worth}; it would leave if it were worth {_number(found.margin)} less or that were so much dearer"
+        return f"{worth}; it would leave if it were worth {_number(found.margin)} less or that were so much dearer"  # noqa: E501
     return f"{worth}; nobody could use that better on these nodes"
 
 
@@ -61,7 +70,10 @@ def _move(instance: Instance, found: Explanation) -> str:
     verb = "migrates" if found.state == "migrate" else "is resized and goes on"
     parts = [f"{verb}{_where(found)}{_worth(found.chosen, 'what it takes')}"]
     if found.keep is not None:
-        parts.append(f"where it was it was worth {_number(found.keep.value)} at a price of {_number(found.keep.price)}")
+        parts.append(
+            f"where it was it was worth {_number(found.keep.value)} at a price of "
+            f"{_number(found.keep.price)}"
+        )
     if found.makes_way_for:
         parts.append(f"its place goes to {_names(found.makes_way_for)}")
     if found.leaver is not None:
@@ -74,8 +86,14 @@ def _wait(instance: Instance, found: Explanation) -> str:
     if best is None:
         return "waits"
     if not found.waits_for:
-        return "waits: running it now is worth nothing under this objective" if best.value <= 0 else (
-            f"waits although there is room for it{_worth(best, 'what it would take', 'it would be')}")
+        return (
+            "waits: running it now is worth nothing under this objective"
+            if best.value <= 0
+            else (
+                "waits although there is room for "
+                f"it{_worth(best, 'what it would take', 'it would be')}"
+            )
+        )
     where = f" with {_mode(best.mode)}" if _mode(best.mode) else ""
     costs = f"that costs {_number(best.price)}" + ("" if found.blocked else _shares(best))
     if found.blocked:
@@ -93,11 +111,15 @@ def _swap(found: Explanation, swap: Swap | None) -> str:
         return f"; there is room for it{where} {when}"
     preempted = [one for one in swap.leavers if one.preempted]
     others = [one.id for one in swap.leavers if not one.preempted]
-    who = [f"{_names([one.id for one in preempted])} would have to be preempted"] if preempted else []
+    who = (
+        [f"{_names([one.id for one in preempted])} would have to be preempted"] if preempted else []
+    )
     if others:
         who.append(f"{_names(others)} would have to wait")
     pauses = sum(one.overhead_s for one in preempted)
-    lost = f", which loses {_number(swap.value_lost)} of value" + (f" and {human(pauses)} of pauses" if pauses else "")
+    lost = f", which loses {_number(swap.value_lost)} of value" + (
+        f" and {human(pauses)} of pauses" if pauses else ""
+    )
     if swap.value_gained > swap.value_lost * (1 + EQUAL):
         lost += f" and would gain {_number(swap.value_gained)}: this is not the best round"
     return f"; {' and '.join(who)} for it{lost}"
@@ -106,10 +128,14 @@ def _swap(found: Explanation, swap: Swap | None) -> str:
 def _overhead(leaver: Leaver) -> str:
     """`1 min (20 s to save, 10 s to start up, 30 s to restore)`."""
     parts = [
-        f"{human(seconds)} {what}" for seconds, what in (
-            (leaver.save_s, "to save"), (leaver.startup_s, "to start up"), (leaver.restore_s, "to restore"),
+        f"{human(seconds)} {what}"
+        for seconds, what in (
+            (leaver.save_s, "to save"),
+            (leaver.startup_s, "to start up"),
+            (leaver.restore_s, "to restore"),
             (leaver.lost_s, "of work done again"),
-        ) if seconds
+        )
+        if seconds
     ]
     if not parts:
         return "nothing"
@@ -137,7 +163,11 @@ def _worth(numbers: OptionNumbers | None, what: str, it: str = "it is") -> str:
     """Value and price of an option."""
     if numbers is None:
         return ""
-    price = f"{what} costs {_number(numbers.price)}{_shares(numbers)}" if numbers.rows else f"{what} costs nothing"
+    price = (
+        f"{what} costs {_number(numbers.price)}{_shares(numbers)}"
+        if numbers.rows
+        else f"{what} costs nothing"
+    )
     return f": {it} worth {_number(numbers.value)}, {price}"
 
 

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 SPACE = 16
-"""Left between two priorities that are new, so that others find room there later without a change of these."""
+"""Left between two priorities that are new, so that others find room there later without a change
+of these."""
 MOST = 1_000_000
 """No boost is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One of an order, from the top: the priority it was given by others (`base`), its present `boost`, and whether its
-    priority must be less than that of the one before, or may also be the same (`below`)."""
+    """One of an order, from the top: the priority it was given by others (`base`), its present
+    `boost`, and whether its priority must be less than that of the one before, or may also be the
+    same (`below`)."""
 
     base: int
     boost: int = 0
@@ -24,14 +26,15 @@ class Place:
 def boosts(order: Sequence[Place]) -> list[int]:
     """Boosts with which priorities (`base` + boost) fall as the order says.
 
-    Most places keep the boost they have: what changes is the complement of a longest run that is in order already and
-    has room for those between. Where boosts would exceed `MOST`, all are given anew, and cut off there: bases so far
-    apart keep the order they have.
+    Most places keep the boost they have: what changes is the complement of a longest run that is in
+    order already and has room for those between. Where boosts would exceed `MOST`, all are given
+    anew, and cut off there: bases so far apart keep the order they have.
     """
     if not order:
         return []
     depths = _depths(order)
-    # With each place raised by how far below the first it must be, "falls as it must" is "does not rise".
+    # With each place raised by how far below the first it must be, "falls as it must" is "does not
+    # rise".
     raised = [one.base + one.boost + depth for one, depth in zip(order, depths, strict=True)]
     natural = [one.base + depth for one, depth in zip(order, depths, strict=True)]
     kept = _longest_falling(raised)
@@ -70,7 +73,8 @@ def _longest_falling(values: Sequence[int]) -> list[int]:
 
 
 def _between(raised: Sequence[int], natural: Sequence[int], kept: Sequence[int]) -> list[int]:
-    """Values that never rise, those of `kept` as they are: no boost for the others where the order allows that."""
+    """Values that never rise, those of `kept` as they are: no boost for the others where the order
+    allows that."""
     found = list(raised)
     first, last = kept[0], kept[-1]
     for i in range(first - 1, -1, -1):

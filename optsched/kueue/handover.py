@@ -31,8 +31,8 @@ class Kueue(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What was decided at `at_s` (Unix time): all Workloads in order, those left out with why, and the round (None
-    where there was nothing to decide)."""
+    """What was decided at `at_s` (Unix time): all Workloads in order, those left out with why, and
+    the round (None where there was nothing to decide)."""
 
     at_s: float
     order: Sequence[Ranked] = ()
@@ -46,48 +46,70 @@ class Pass:
 
 
 class Handover:
-    """Decides again and again; nothing is kept between two passes but the prices of the last round."""
+    """Decides again and again; nothing is kept between two passes but the prices of the last
+    round."""
 
     def __init__(self, settings: "Settings", kueue: Kueue) -> None:
         self._settings, self._kueue = settings, kueue
         self._last: RoundSolution | None = None
 
     def decide(self, now_s: float) -> Pass:
-        """Look and decide; nothing is written. Raises NoAnswer, and InputError for queues that are not there."""
+        """Look and decide; nothing is written. Raises NoAnswer, and InputError for queues that are
+        not there."""
         given = self._settings
         queues, flavors, workloads = self._kueue.read()
         names = [queue.name for queue in queues]
         unknown = next((name for name in given.kueue.queues if name not in names), None)
         if unknown is not None:
             raise InputError(
-                f"kueue.queues: there is no ClusterQueue {unknown!r}; there are {', '.join(sorted(names)) or 'none'}"
+                f"kueue.queues: there is no ClusterQueue {unknown!r}; there are "
+                f"{', '.join(sorted(names)) or 'none'}"
             )
         site = Site(
-            queues={queue.name: queue for queue in queues}, flavors={flavor.name: flavor for flavor in flavors},
-            workloads=workloads, steered=given.kueue.queues or names, gpu=given.kubernetes.gpu,
-            step=given.kueue.step, runs_s=float(given.runs), preempt_unsaved=given.preempt_unsaved,
+            queues={queue.name: queue for queue in queues},
+            flavors={flavor.name: flavor for flavor in flavors},
+            workloads=workloads,
+            steered=given.kueue.queues or names,
+            gpu=given.kubernetes.gpu,
+            step=given.kueue.step,
+            runs_s=float(given.runs),
+            preempt_unsaved=given.preempt_unsaved,
         )
         seen = view(site, now_s)
-        faults = {one.id: one.faults for one in workloads if one.faults and one.queue in site.steered}
+        faults = {
+            one.id: one.faults for one in workloads if one.faults and one.queue in site.steered
+        }
         if not seen.instance.jobs:
             return Pass(at_s=now_s, left_out=seen.left_out, faults=faults)
-        instance = load_instance(dump_instance(seen.instance), seen.instance.name, accept_never=True)
+        instance = load_instance(
+            dump_instance(seen.instance), seen.instance.name, accept_never=True
+        )
         objective, round_s = parse(given.objective), float(given.length)
         found = decide(
-            instance, objective, round_s=round_s, solver=given.solver, budget_s=float(given.budget), last=self._last,
+            instance,
+            objective,
+            round_s=round_s,
+            solver=given.solver,
+            budget_s=float(given.budget),
+            last=self._last,
         )
         self._last = found
-        never = dict.fromkeys(found.never, "its queue has too little quota for it, all that it may borrow included")
+        never = dict.fromkeys(
+            found.never, "its queue has too little quota for it, all that it may borrow included"
+        )
         return Pass(
-            at_s=now_s, order=ranked(site, seen, found, objective, round_s), left_out={**seen.left_out, **never},
-            faults=faults, round=found,
+            at_s=now_s,
+            order=ranked(site, seen, found, objective, round_s),
+            left_out={**seen.left_out, **never},
+            faults=faults,
+            round=found,
         )
 
     def write(self, decided: Pass) -> None:
         """Write the boosts that are others than before. Raises NoAnswer.
 
-        Those that rise come first, from the top down, then those that fall, from the bottom up: so nobody is above
-        another meanwhile, who was not before and is not to be.
+        Those that rise come first, from the top down, then those that fall, from the bottom up: so
+        nobody is above another meanwhile, who was not before and is not to be.
         """
         changed = decided.changed
         rise = [one for one in changed if one.boost > one.workload.boost]

@@ -1,9 +1,10 @@
 """Queues and Workloads as an instance, as one round sees it: quota is the cluster.
 
-ClusterQueues that share quota (a cohort) are one pool. The GPUs of a flavor in a pool are one node, whatever hosts
-they are on, as Kueue itself counts quota and not hosts; every other resource of a flavor is a resource of the cluster.
-What a single queue may have of a pool is one more resource. Quota that Workloads hold which are not decided on is taken
-off; that of those which are being evicted counts as free, so that nobody else gives way to those it is for.
+ClusterQueues that share quota (a cohort) are one pool. The GPUs of a flavor in a pool are one node,
+whatever hosts they are on, as Kueue itself counts quota and not hosts; every other resource of a
+flavor is a resource of the cluster. What a single queue may have of a pool is one more resource.
+Quota that Workloads hold which are not decided on is taken off; that of those which are being
+evicted counts as free, so that nobody else gives way to those it is for.
 """
 
 import itertools
@@ -11,12 +12,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..cluster import Cluster, Node
 from ..control.present import LEAST_WORK_S, MOST_DOUBLINGS, PATIENCE_RUNS, PATIENCE_S
 from ..control.work_left import OVERRUN
-from ..instance import Instance, Running, Slot, Suspended
-from ..job import Job, Mode
-from ..profile import Profile
+from ..model.cluster import Cluster, Node
+from ..model.instance import Instance, Running, Slot, Suspended
+from ..model.job import Job, Mode
+from ..model.profile import Profile
 from .objects import Flavor, Queue, Share, Workload
 
 NEVER_SAVES_S = 1e9
@@ -28,10 +29,10 @@ TINY = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """All there is: `gpu` is the resource that is a GPU. `steered` are the names of the queues whose Workloads are
-    decided on, `step` is what a step between two priorities in use counts in weight, `runs_s` how long a Workload is
-    believed to run that says nothing of it. Those that do not say that they save give way only with
-    `preempt_unsaved`."""
+    """All there is: `gpu` is the resource that is a GPU. `steered` are the names of the queues
+    whose Workloads are decided on, `step` is what a step between two priorities in use counts in
+    weight, `runs_s` how long a Workload is believed to run that says nothing of it. Those that do
+    not say that they save give way only with `preempt_unsaved`."""
 
     queues: Mapping[str, Queue]
     flavors: Mapping[str, Flavor]
@@ -79,7 +80,11 @@ def view(site: Site, now_s: float) -> View:
             suspended.append(entry)
     return View(
         instance=Instance(
-            name="kueue", now_s=now_s, cluster=capacity.cluster(), jobs=tuple(jobs), running=tuple(running),
+            name="kueue",
+            now_s=now_s,
+            cluster=capacity.cluster(),
+            jobs=tuple(jobs),
+            running=tuple(running),
             suspended=tuple(suspended),
         ),
         left_out=left_out,
@@ -124,7 +129,8 @@ class _Capacity:
                 total[queue.pool, share] = total.get((queue.pool, share), 0.0) + quota.nominal
         # Quota may have been lowered below what is held: nothing must go because of that.
         self._shared = {
-            key: max(amount - taken.get(key, 0.0), mine.get(key, 0.0), 0.0) for key, amount in total.items()
+            key: max(amount - taken.get(key, 0.0), mine.get(key, 0.0), 0.0)
+            for key, amount in total.items()
         }
         for key, amount in mine.items():
             self._shared.setdefault(key, amount)
@@ -144,7 +150,11 @@ class _Capacity:
         for other in self._members[queue.pool]:
             theirs = other.quotas.get(share)
             if other is not queue and theirs is not None:
-                lent += theirs.nominal if theirs.lending is None else min(theirs.lending, theirs.nominal)
+                lent += (
+                    theirs.nominal
+                    if theirs.lending is None
+                    else min(theirs.lending, theirs.nominal)
+                )
         return quota.nominal + (lent if quota.borrowing is None else min(lent, quota.borrowing))
 
     def cluster(self) -> Cluster:
@@ -160,13 +170,18 @@ class _Capacity:
             resources[_resource(f"queue:{queue}", share) + " limit"] = amount
         return Cluster(nodes=tuple(nodes), resources=resources)
 
-    def job(self, one: Workload, weight: float, now_s: float) -> tuple[Job, Running | Suspended | None]:
-        """A Workload as a job, without modes where it cannot run, and what it holds or did before."""
+    def job(
+        self, one: Workload, weight: float, now_s: float
+    ) -> tuple[Job, Running | Suspended | None]:
+        """A Workload as a job, without modes where it cannot run, and what it holds or did
+        before."""
         site = self._site
         queue = site.queues[one.queue]
         believed_s = one.duration_s or site.runs_s
         every_s = one.checkpoint_every_s
-        ran_s = 0.0 if one.held is None or one.admitted_s is None else max(0.0, now_s - one.admitted_s)
+        ran_s = (
+            0.0 if one.held is None or one.admitted_s is None else max(0.0, now_s - one.admitted_s)
+        )
         past_s = 0.0 if every_s is None else max(0.0, one.past_s - every_s * max(1, one.evictions))
         left_s = max(believed_s - past_s - ran_s, OVERRUN * ran_s, LEAST_WORK_S)
         work_s = max(believed_s, left_s)
@@ -177,37 +192,64 @@ class _Capacity:
         else:
             weight = min(MOST_WEIGHT, weight * _impatience(one, left_s, now_s))
         job = Job(
-            id=one.id, submit_s=min(one.created_s, now_s), user=one.namespace, weight=weight, modes=tuple(modes),
+            id=one.id,
+            submit_s=min(one.created_s, now_s),
+            user=one.namespace,
+            weight=weight,
+            modes=tuple(modes),
             preemptible=queue.preempts and (every_s is not None or site.preempt_unsaved),
             profile=Profile(checkpoint_every_s=every_s or NEVER_SAVES_S),
         )
         if current is None:
-            again = Suspended(job=one.id, remaining_s=left_s, preemptions=one.evictions) if one.evictions else None
+            again = (
+                Suspended(job=one.id, remaining_s=left_s, preemptions=one.evictions)
+                if one.evictions
+                else None
+            )
             return job, again
         started_s = now_s - ran_s
-        saved_s = started_s + math.floor(ran_s / every_s) * every_s if every_s is not None else started_s
+        saved_s = (
+            started_s + math.floor(ran_s / every_s) * every_s if every_s is not None else started_s
+        )
         placement = (Slot(node=str(current.gpu_type), gpus=current.gpus),) if current.gpus else ()
         return job, Running(
-            job=one.id, mode=current, placement=placement, started_s=started_s, remaining_s=left_s,
-            last_checkpoint_s=saved_s if saved_s > started_s else None, preemptions=one.evictions,
+            job=one.id,
+            mode=current,
+            placement=placement,
+            started_s=started_s,
+            remaining_s=left_s,
+            last_checkpoint_s=saved_s if saved_s > started_s else None,
+            preemptions=one.evictions,
         )
 
     def _ways(self, queue: Queue, one: Workload) -> list[dict[Share, float]]:
-        """What it can hold, one flavor for each group of resources. Resources of which the queue has no quota do not
-        count, except GPUs."""
-        asks = {what: amount for what, amount in one.asks.items() if amount > 0} if one.held is None else _summed(one)
+        """What it can hold, one flavor for each group of resources. Resources of which the queue
+        has no quota do not count, except GPUs."""
+        asks = (
+            {what: amount for what, amount in one.asks.items() if amount > 0}
+            if one.held is None
+            else _summed(one)
+        )
         covered = {resource for resources, _ in queue.groups for resource in resources}
         if self._site.gpu in asks and self._site.gpu not in covered:
             return []
         groups = [
-            ([what for what in resources if what in asks],
-             [name for name in flavors if one.fits(self._site.flavors.get(name))])
+            (
+                [what for what in resources if what in asks],
+                [name for name in flavors if one.fits(self._site.flavors.get(name))],
+            )
             for resources, flavors in queue.groups
         ]
         groups = [(wanted, flavors) for wanted, flavors in groups if wanted]
-        choices = itertools.islice(itertools.product(*(flavors for _, flavors in groups)), MOST_MODES)
+        choices = itertools.islice(
+            itertools.product(*(flavors for _, flavors in groups)), MOST_MODES
+        )
         return [
-            {(flavor, what): asks[what] for flavor, (wanted, _) in zip(choice, groups, strict=True) for what in wanted}
+            {
+                (flavor, what): asks[what]
+                for flavor, (wanted, _) in zip(choice, groups, strict=True)
+                for what in wanted
+            }
             for choice in choices
         ]
 
@@ -216,7 +258,9 @@ class _Capacity:
         for share, amount in usage.items():
             flavor, what = share
             if what == self._site.gpu:
-                mode = replace(mode, gpu_type=f"{queue.pool}/{flavor}", gpus=math.ceil(amount - TINY))
+                mode = replace(
+                    mode, gpu_type=f"{queue.pool}/{flavor}", gpus=math.ceil(amount - TINY)
+                )
             else:
                 resources[_resource(queue.pool, share)] = amount
             if (queue.name, share) in self._own:
@@ -226,7 +270,9 @@ class _Capacity:
         return replace(mode, resources=resources)
 
 
-def _usage(workloads: Iterable[Workload], pools: Mapping[str, str] | None) -> dict[tuple[str, Share], float]:
+def _usage(
+    workloads: Iterable[Workload], pools: Mapping[str, str] | None
+) -> dict[tuple[str, Share], float]:
     """Quota held by pool, or where there are none by queue."""
     total: dict[tuple[str, Share], float] = {}
     for one in workloads:

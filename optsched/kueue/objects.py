@@ -1,7 +1,7 @@
 """Kueue's objects as far as a round needs them: ClusterQueues, flavors and Workloads.
 
-Fields are those of kueue.x-k8s.io/v1beta2 (Kueue, apis/kueue/v1beta2), and of v1beta1 where they were named otherwise.
-Resources are in units, memory and storage in GiB.
+Fields are those of kueue.x-k8s.io/v1beta2 (Kueue, apis/kueue/v1beta2), and of v1beta1 where they
+were named otherwise. Resources are in units, memory and storage in GiB.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ from ..executors.kubernetes.nodes import quantity, requests, tolerated
 BOOST = "kueue.x-k8s.io/priority-boost"
 """What is added to a Workload's priority (KEP-7990; Kueue 0.17, feature gate PriorityBoost)."""
 DURATION, CHECKPOINT_EVERY = "optsched.io/duration", "optsched.io/checkpoint-every"
-"""Annotations of a Workload or of its pods' template: how long it runs, and how often it saves by itself."""
+"""Annotations of a Workload or of its pods' template: how long it runs, and how often it saves by
+itself."""
 GIB = float(1 << 30)
 BYTES = ("memory", "storage", "ephemeral-storage")
 PODS = "pods"
@@ -25,8 +26,8 @@ Share = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """What a ClusterQueue has of a resource of a flavor, may borrow of others in its cohort, and lends to them; None
-    is no limit."""
+    """What a ClusterQueue has of a resource of a flavor, may borrow of others in its cohort, and
+    lends to them; None is no limit."""
 
     nominal: float
     borrowing: float | None = None
@@ -35,9 +36,9 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A ClusterQueue. `groups` are its resource groups: resources, and the flavors each of which has them all.
-    `preempts`: it makes room for a Workload by evicting others of its own of lower priority, with `preempts_equal` also
-    newer ones of the same."""
+    """A ClusterQueue. `groups` are its resource groups: resources, and the flavors each of which
+    has them all. `preempts`: it makes room for a Workload by evicting others of its own of lower
+    priority, with `preempts_equal` also newer ones of the same."""
 
     name: str
     cohort: str | None = None
@@ -55,7 +56,8 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flavor:
-    """A ResourceFlavor: labels and taints of its nodes, and what it adds to pods that are put there."""
+    """A ResourceFlavor: labels and taints of its nodes, and what it adds to pods that are put
+    there."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -67,9 +69,10 @@ class Flavor:
 class Workload:
     """A Workload that has not finished.
 
-    `asks` is what all its pods take together. `held` is what quota it holds, None where it holds none, `admitted_s`
-    since when it runs (Unix time). `evicted` while it still holds quota although it is being stopped. `past_s` is how
-    long it ran before, `evictions` how often it was preempted. `pods` are the specifications of its pods.
+    `asks` is what all its pods take together. `held` is what quota it holds, None where it holds
+    none, `admitted_s` since when it runs (Unix time). `evicted` while it still holds quota although
+    it is being stopped. `past_s` is how long it ran before, `evictions` how often it was preempted.
+    `pods` are the specifications of its pods.
     """
 
     namespace: str
@@ -96,7 +99,8 @@ class Workload:
         return f"{self.namespace}/{self.name}"
 
     def fits(self, flavor: Flavor | None) -> bool:
-        """Whether all its pods may be put on nodes of a flavor; None is one that nothing is known of."""
+        """Whether all its pods may be put on nodes of a flavor; None is one that nothing is known
+        of."""
         if flavor is None:
             return True
         for pod in self.pods:
@@ -123,21 +127,31 @@ def read_queue(given: Mapping[str, Any]) -> Queue:
     quotas: dict[Share, Quota] = {}
     groups = []
     for group in spec.get("resourceGroups") or ():
-        groups.append((tuple(group["coveredResources"]), tuple(flavor["name"] for flavor in group["flavors"])))
+        groups.append(
+            (tuple(group["coveredResources"]), tuple(flavor["name"] for flavor in group["flavors"]))
+        )
         for flavor in group["flavors"]:
             for one in flavor["resources"]:
                 name = one["name"]
                 limits = {
-                    "borrowing": one.get("borrowingLimit"), "lending": one.get("lendingLimit"),
+                    "borrowing": one.get("borrowingLimit"),
+                    "lending": one.get("lendingLimit"),
                 }
                 quotas[flavor["name"], name] = Quota(
                     nominal=amount(name, one["nominalQuota"]),
-                    **{what: None if text is None else amount(name, text) for what, text in limits.items()},
+                    **{
+                        what: None if text is None else amount(name, text)
+                        for what, text in limits.items()
+                    },
                 )
     return Queue(
-        name=given["metadata"]["name"], cohort=spec.get("cohortName") or spec.get("cohort") or None,
-        preempts=preemption != "Never", preempts_equal=preemption == "LowerOrNewerEqualPriority",
-        stopped=(spec.get("stopPolicy") or "None") != "None", groups=tuple(groups), quotas=quotas,
+        name=given["metadata"]["name"],
+        cohort=spec.get("cohortName") or spec.get("cohort") or None,
+        preempts=preemption != "Never",
+        preempts_equal=preemption == "LowerOrNewerEqualPriority",
+        stopped=(spec.get("stopPolicy") or "None") != "None",
+        groups=tuple(groups),
+        quotas=quotas,
     )
 
 
@@ -145,16 +159,22 @@ def read_flavor(given: Mapping[str, Any]) -> Flavor:
     """A ResourceFlavor."""
     spec = given.get("spec") or {}
     return Flavor(
-        name=given["metadata"]["name"], labels=spec.get("nodeLabels") or {}, taints=spec.get("nodeTaints") or (),
+        name=given["metadata"]["name"],
+        labels=spec.get("nodeLabels") or {},
+        taints=spec.get("nodeTaints") or (),
         tolerations=spec.get("tolerations") or (),
     )
 
 
-def read_workload(given: Mapping[str, Any], local_queues: Mapping[tuple[str, str], str]) -> Workload | None:
-    """A Workload; None where it has finished, is not active, or is in no queue. `local_queues` tells the ClusterQueue
-    of each LocalQueue (namespace, name)."""
+def read_workload(
+    given: Mapping[str, Any], local_queues: Mapping[tuple[str, str], str]
+) -> Workload | None:
+    """A Workload; None where it has finished, is not active, or is in no queue. `local_queues`
+    tells the ClusterQueue of each LocalQueue (namespace, name)."""
     metadata, spec, status = given["metadata"], given["spec"], given.get("status") or {}
-    conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    conditions = {
+        one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"
+    }
     admission = status.get("admission")
     if "Finished" in conditions or (admission is None and _never(spec, metadata)):
         return None
@@ -172,17 +192,30 @@ def read_workload(given: Mapping[str, Any], local_queues: Mapping[tuple[str, str
     limit = spec.get("maximumExecutionTimeSeconds")
     duration_s = _time(DURATION, (annotations, *said), faults)
     return Workload(
-        namespace=metadata["namespace"], name=metadata["name"], queue=queue, priority=int(spec.get("priority") or 0),
-        boost=_boost(annotations.get(BOOST), faults), boosted=BOOST in annotations,
-        created_s=_instant(metadata["creationTimestamp"]), asks=_asks(sets, status), held=_held(admission),
-        admitted_s=_instant(conditions["Admitted"]["lastTransitionTime"]) if "Admitted" in conditions else None,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        queue=queue,
+        priority=int(spec.get("priority") or 0),
+        boost=_boost(annotations.get(BOOST), faults),
+        boosted=BOOST in annotations,
+        created_s=_instant(metadata["creationTimestamp"]),
+        asks=_asks(sets, status),
+        held=_held(admission),
+        admitted_s=_instant(conditions["Admitted"]["lastTransitionTime"])
+        if "Admitted" in conditions
+        else None,
         evicted="Evicted" in conditions or _never(spec, metadata),
-        past_s=float(status.get("accumulatedPastExecutionTimeSeconds")
-                     or status.get("accumulatedPastExexcutionTimeSeconds") or 0),  # as v1beta1 spells it
+        past_s=float(
+            status.get("accumulatedPastExecutionTimeSeconds")
+            or status.get("accumulatedPastExexcutionTimeSeconds")
+            or 0
+        ),  # as v1beta1 spells it
         evictions=sum(int(one["count"]) for one in evictions if one["reason"] == "Preempted"),
         again_s=None if again is None else _instant(again),
         duration_s=float(limit) if duration_s is None and limit is not None else duration_s,
-        checkpoint_every_s=_time(CHECKPOINT_EVERY, (annotations, *said), faults), pods=pods, faults=tuple(faults),
+        checkpoint_every_s=_time(CHECKPOINT_EVERY, (annotations, *said), faults),
+        pods=pods,
+        faults=tuple(faults),
     )
 
 
@@ -192,7 +225,9 @@ def _never(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
 
 def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[str, float]:
     """As Kueue worked it out, where it has looked at the Workload already."""
-    considered = {one["name"]: one.get("resources") or {} for one in status.get("resourceRequests") or ()}
+    considered = {
+        one["name"]: one.get("resources") or {} for one in status.get("resourceRequests") or ()
+    }
     total: dict[str, float] = {}
     for one in sets:
         count = int(one.get("count", 1))

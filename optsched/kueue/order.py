@@ -1,11 +1,12 @@
-"""From a round to the order in which Kueue is to look at Workloads, and why each stands where it does."""
+"""From a round to the order in which Kueue is to look at Workloads, and why each stands where it
+does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..instance import Instance
+from ..model.instance import Instance
 from ..objectives import Objective
 from ..round.build import build
 from ..round.plan import RoundSolution
@@ -14,12 +15,14 @@ from .instance import Site, View
 from .objects import Workload
 
 GOES_ON, NEXT, LATER = 0, 1, 2
-"""What runs and stays is above what is to be admitted next, as nobody may be preempted for that; the rest is below."""
+"""What runs and stays is above what is to be admitted next, as nobody may be preempted for that;
+the rest is below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A Workload, where it stands in its pool and why, and the boost that puts it there. `worth` is that of a GPU."""
+    """A Workload, where it stands in its pool and why, and the boost that puts it there. `worth` is
+    that of a GPU."""
 
     workload: Workload
     pool: str
@@ -34,7 +37,9 @@ class Ranked:
         return self.boost != self.workload.boost or (self.boost == 0 and self.workload.boosted)
 
 
-def ranked(site: Site, seen: View, decided: RoundSolution, objective: Objective, round_s: float) -> list[Ranked]:
+def ranked(
+    site: Site, seen: View, decided: RoundSolution, objective: Objective, round_s: float
+) -> list[Ranked]:
     """All Workloads that were decided on, pool by pool from the top down, with their new boosts."""
     by_id = {one.id: one for one in site.workloads}
     worth = worths(seen.instance, objective, round_s)
@@ -43,11 +48,21 @@ def ranked(site: Site, seen: View, decided: RoundSolution, objective: Objective,
     for entry in decided.jobs:
         one = by_id[entry.id]
         pool = site.queues[one.queue].pool
-        gpus = round(sum(amount for (_, what), amount in one.held.items() if what == site.gpu)
-                     if one.held is not None else one.asks.get(site.gpu, 0))
-        pools.setdefault(pool, []).append(Ranked(
-            workload=one, pool=pool, tier=tiers[one.id], worth=worth.get(one.id, 0.0), gpus=gpus, why=entry.decision,
-        ))
+        gpus = round(
+            sum(amount for (_, what), amount in one.held.items() if what == site.gpu)
+            if one.held is not None
+            else one.asks.get(site.gpu, 0)
+        )
+        pools.setdefault(pool, []).append(
+            Ranked(
+                workload=one,
+                pool=pool,
+                tier=tiers[one.id],
+                worth=worth.get(one.id, 0.0),
+                gpus=gpus,
+                why=entry.decision,
+            )
+        )
     found: list[Ranked] = []
     for pool in sorted(pools):
         equal = any(queue.preempts_equal for queue in site.queues.values() if queue.pool == pool)
@@ -67,13 +82,18 @@ def worths(instance: Instance, objective: Objective, round_s: float) -> dict[str
 
 
 def _tiers(by_id: Mapping[str, Workload], decided: RoundSolution) -> dict[str, int]:
-    """A running Workload gives way only to one of its own queue: Kueue preempts across queues by rules of its own."""
-    starts = {by_id[entry.id].queue for entry in decided.jobs if entry.decision in ("start", "resume")}
+    """A running Workload gives way only to one of its own queue: Kueue preempts across queues by
+    rules of its own."""
+    starts = {
+        by_id[entry.id].queue for entry in decided.jobs if entry.decision in ("start", "resume")
+    }
     tiers = {}
     for entry in decided.jobs:
         one = by_id[entry.id]
         if one.held is not None:
-            tiers[one.id] = LATER if entry.decision == "preempt" and one.queue in starts else GOES_ON
+            tiers[one.id] = (
+                LATER if entry.decision == "preempt" and one.queue in starts else GOES_ON
+            )
         else:
             tiers[one.id] = LATER if entry.decision == "wait" else NEXT
     return tiers
@@ -81,14 +101,25 @@ def _tiers(by_id: Mapping[str, Workload], decided: RoundSolution) -> dict[str, i
 
 def _boosted(pool: Sequence[Ranked], equal: bool) -> list[Ranked]:
     """`equal`: somebody of the pool may preempt newer ones of the same priority."""
+
     def effective(one: Ranked) -> int:
         return one.workload.priority + one.workload.boost
 
-    order = sorted(pool, key=lambda one: (
-        one.tier, -effective(one) if one.tier == GOES_ON else -one.worth, one.workload.created_s, one.workload.id
-    ))
+    order = sorted(
+        pool,
+        key=lambda one: (
+            one.tier,
+            -effective(one) if one.tier == GOES_ON else -one.worth,
+            one.workload.created_s,
+            one.workload.id,
+        ),
+    )
     places = [
-        Place(base=one.workload.priority, boost=one.workload.boost, below=before is None or _below(before, one, equal))
+        Place(
+            base=one.workload.priority,
+            boost=one.workload.boost,
+            below=before is None or _below(before, one, equal),
+        )
         for before, one in zip([None, *order], order, strict=False)
     ]
     wanted = boosts(places)
@@ -101,8 +132,8 @@ def _boosted(pool: Sequence[Ranked], equal: bool) -> list[Ranked]:
 
 
 def _below(before: Ranked, one: Ranked, equal: bool) -> bool:
-    """Whether its priority must be less than that of the one before it. Kueue preempts those of lower priority, and of
-    equals admits the one that was created first."""
+    """Whether its priority must be less than that of the one before it. Kueue preempts those of
+    lower priority, and of equals admits the one that was created first."""
     if before.tier == GOES_ON:
         return equal and one.tier != GOES_ON
     return one.workload.held is not None or not before.workload.created_s < one.workload.created_s

@@ -21,7 +21,8 @@ class KueueServer(KubernetesApi):
     _version: str | None = None
 
     def read(self) -> tuple[list[Queue], list[Flavor], list[Workload]]:
-        """All there are. Raises NoAnswer, and InputError where there is no Kueue, or one that is not understood."""
+        """All there are. Raises NoAnswer, and InputError where there is no Kueue, or one that is
+        not understood."""
         if self._version is None:
             self._version = self._served()
         queues = self._all("clusterqueues", read_queue)
@@ -31,11 +32,16 @@ class KueueServer(KubernetesApi):
         return queues, flavors, [one for one in found if one is not None]
 
     def boost(self, workload: Workload, boost: int) -> None:
-        """Write a boost, or remove it where it is 0; nothing if the Workload is gone. Raises NoAnswer."""
-        path = (f"{GROUP}/{self._version}/namespaces/{quote(workload.namespace, safe='')}"
-                f"/workloads/{quote(workload.name, safe='')}")
+        """Write a boost, or remove it where it is 0; nothing if the Workload is gone. Raises
+        NoAnswer."""
+        path = (
+            f"{GROUP}/{self._version}/namespaces/{quote(workload.namespace, safe='')}"
+            f"/workloads/{quote(workload.name, safe='')}"
+        )
         try:
-            self._ask("PATCH", path, {"metadata": {"annotations": {BOOST: str(boost) if boost else None}}})
+            self._ask(
+                "PATCH", path, {"metadata": {"annotations": {BOOST: str(boost) if boost else None}}}
+            )
         except Rejected as error:
             if error.status != NOT_FOUND:
                 raise NoAnswer(f"{BOOST} of {workload.id} cannot be written: {error}") from None
@@ -45,11 +51,18 @@ class KueueServer(KubernetesApi):
             versions = [one["version"] for one in self._ask("GET", GROUP)["versions"]]
         except Rejected as error:
             if error.status == NOT_FOUND:
-                raise InputError(f"there is no Kueue at {self.address}; install Kueue 0.17 or later there") from None
-            raise NoAnswer(f"the API server at {self.address} does not tell its versions of Kueue: {error}") from None
+                raise InputError(
+                    f"there is no Kueue at {self.address}; install Kueue 0.17 or later there"
+                ) from None
+            raise NoAnswer(
+                f"the API server at {self.address} does not tell its versions of Kueue: {error}"
+            ) from None
         found = next((version for version in VERSIONS if version in versions), None)
         if found is None:
-            raise InputError(f"Kueue at {self.address} has {', '.join(versions)}; known are {', '.join(VERSIONS)}")
+            raise InputError(
+                f"Kueue at {self.address} has {', '.join(versions)}; known are "
+                f"{', '.join(VERSIONS)}"
+            )
         return found
 
     def _all(self, what: str, read: Callable[[Mapping[str, Any]], Read]) -> list[Read]:
@@ -60,9 +73,13 @@ class KueueServer(KubernetesApi):
                 found.append(read(given))
             except (KeyError, TypeError, ValueError) as error:
                 name = (given.get("metadata") or {}).get("name")
-                raise NoAnswer(f"{what} {name} is not as Kueue's API says: {type(error).__name__} {error}") from None
+                raise NoAnswer(
+                    f"{what} {name} is not as Kueue's API says: {type(error).__name__} {error}"
+                ) from None
         return found
 
 
 def _local_queue(given: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
-    return (given["metadata"]["namespace"], given["metadata"]["name"]), str(given["spec"].get("clusterQueue") or "")
+    return (given["metadata"]["namespace"], given["metadata"]["name"]), str(
+        given["spec"].get("clusterQueue") or ""
+    )

@@ -7,18 +7,25 @@ from .problem import WHOLE, Array, Problem
 
 
 def arrivals(problem: Problem, load: float, seed: int) -> Array:
-    """The jobs that arrive one by one, as positions in `problem.names`; one may arrive several times.
+    """The jobs that arrive one by one, as positions in `problem.names`; one may arrive several
+    times.
 
-    All jobs come once in random order, and then jobs drawn at random, with replacement, until one asks on each of its
-    GPUs for more than is left to `load` times the GPUs of the cluster; where all jobs together ask for more than that
-    already, random ones are left out until they do not.
-    Source: TunePodsByNodeTotalResource of the simulator of FGD (ATC'23); its random numbers are Go's, these numpy's.
-    Raises InputError for a load that is not above 0.
+    All jobs come once in random order, and then jobs drawn at random, with replacement, until one
+    asks on each of its GPUs for more than is left to `load` times the GPUs of the cluster; where
+    all jobs together ask for more than that already, random ones are left out until they do not.
+    Source: TunePodsByNodeTotalResource of the simulator of FGD (ATC'23); its random numbers are
+    Go's, these numpy's. Raises InputError for a load that is not above 0.
     """
     if not load > 0:
-        raise InputError(f"--load {load:g}: give a number above 0, as 1.3 for jobs that ask for 130 % of the GPUs")
+        raise InputError(
+            f"--load {load:g}: give a number above 0, as 1.3 for jobs that ask for 130 % of the "
+            "GPUs"
+        )
     if load > 100:
-        raise InputError(f"--load {load:g}: means {load * 100:g} % of the GPUs; give at most 100, as 1.3 for 130 %")
+        raise InputError(
+            f"--load {load:g}: means {load * 100:g} % of the GPUs; give at most 100, as 1.3 for "
+            "130 %"
+        )
     random = np.random.default_rng(seed)
     most = load * problem.gpu_units
     order = [int(i) for i in random.permutation(len(problem.names))]

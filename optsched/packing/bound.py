@@ -1,9 +1,11 @@
-"""An upper bound on the GPUs that any rule can allocate, even one that knows all arrivals and refuses some.
+"""An upper bound on the GPUs that any rule can allocate, even one that knows all arrivals and
+refuses some.
 
-A linear program over classes of equal nodes and kinds of jobs: how many jobs of a kind go to a class, and how many GPUs
-of a class hold which pattern of parts. Nodes of a class are taken together, which only helps. Patterns are found as
-they are needed (Gilmore and Gomory, 1961). Its dual values are the certificate: `certificate` recomputes from them a
-bound that holds whatever they are, so that nothing depends on the solver.
+A linear program over classes of equal nodes and kinds of jobs: how many jobs of a kind go to a
+class, and how many GPUs of a class hold which pattern of parts. Nodes of a class are taken
+together, which only helps. Patterns are found as they are needed (Gilmore and Gomory, 1961). Its
+dual values are the certificate: `certificate` recomputes from them a bound that holds whatever they
+are, so that nothing depends on the solver.
 """
 
 from collections import Counter
@@ -11,13 +13,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import OptschedError
-from .certificate import GRID, ClassPrices, NodeClass, best_pattern, certified_units, node_classes, size_on_grid
+from .certificate import (
+    GRID,
+    ClassPrices,
+    NodeClass,
+    best_pattern,
+    certified_units,
+    node_classes,
+    size_on_grid,
+)
 from .problem import WHOLE, Array, Problem
 
 ENOUGH = 1e-7
 """A pattern worth no more than this beyond its GPU does not enter."""
 ROUNDS = 500
-WAYS = ("use_dual_simplex: false", "use_dual_simplex: true", "use_dual_simplex: false use_preprocessing: false")
+WAYS = (
+    "use_dual_simplex: false",
+    "use_dual_simplex: true",
+    "use_dual_simplex: false use_preprocessing: false",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +43,23 @@ class PackingBound:
 
 
 def upper_bound(problem: Problem, order: Array) -> PackingBound:
-    """The bound for the jobs in `order`, in whichever order they come. Raises OptschedError where the solver fails."""
+    """The bound for the jobs in `order`, in whichever order they come. Raises OptschedError where
+    the solver fails."""
     counts = Counter(int(problem.kinds[job]) for job in order)
     classes = node_classes(problem.nodes)
     prices = _Program(problem, classes, counts).solved()
-    return PackingBound(units=certified_units(problem.nodes, problem.requests, dict(counts), prices), prices=prices)
+    return PackingBound(
+        units=certified_units(problem.nodes, problem.requests, dict(counts), prices), prices=prices
+    )
 
 
 class _Program:
-    """The linear program; GPUs are counted in GPUs, cores and memory in what the largest job takes, so that numbers are
-    of one size."""
+    """The linear program; GPUs are counted in GPUs, cores and memory in what the largest job takes,
+    so that numbers are of one size."""
 
-    def __init__(self, problem: Problem, classes: dict[NodeClass, int], counts: Counter[int]) -> None:
+    def __init__(
+        self, problem: Problem, classes: dict[NodeClass, int], counts: Counter[int]
+    ) -> None:
         from ortools.linear_solver import pywraplp
 
         self.status = pywraplp.Solver
@@ -57,7 +76,11 @@ class _Program:
         solver.Objective().SetMaximization()
         for one, nodes in classes.items():
             gpus = solver.Constraint(-infinity, nodes * one.gpus)
-            cpus = None if one.cpus is None else solver.Constraint(-infinity, nodes * one.cpus / self.scale_cpus)
+            cpus = (
+                None
+                if one.cpus is None
+                else solver.Constraint(-infinity, nodes * one.cpus / self.scale_cpus)
+            )
             memory = None
             if one.memory_kib is not None:
                 memory = solver.Constraint(-infinity, nodes * one.memory_kib / self.scale_memory)
@@ -126,8 +149,12 @@ class _Program:
 
         return tuple(
             ClassPrices(
-                per_gpu=price(gpus), per_cpu=price(cpus, self.scale_cpus), per_kib=price(memory, self.scale_memory),
+                per_gpu=price(gpus),
+                per_cpu=price(cpus, self.scale_cpus),
+                per_kib=price(memory, self.scale_memory),
                 per_part={part: price(row) for part, row in parts.items()},
             )
-            for gpus, cpus, memory, parts in zip(self.gpus, self.cpus, self.memory, self.parts, strict=True)
+            for gpus, cpus, memory, parts in zip(
+                self.gpus, self.cpus, self.memory, self.parts, strict=True
+            )
         )

@@ -1,21 +1,24 @@
-"""What prices prove about packing, by plain arithmetic: it imports no solver, and any prices give a valid bound.
+"""What prices prove about packing, by plain arithmetic: it imports no solver, and any prices give a
+valid bound.
 
-Let a GPU, a core, a KiB of memory and the room for a part of a GPU have a price on each class of nodes, not below 0.
-All GPUs, cores and memory of the cluster are worth a sum. A job that is placed pays for what it takes, and brings what
-it allocates; no job gains more than its allocation less the cheapest price at which it could be had. So what is
-allocated is at most the worth of the cluster plus all gains, if the parts on a GPU never cost more than the GPU: where
-some pattern does, the GPU is given its price here. (Weak duality of the program in `bound`.)
+Let a GPU, a core, a KiB of memory and the room for a part of a GPU have a price on each class of
+nodes, not below 0. All GPUs, cores and memory of the cluster are worth a sum. A job that is placed
+pays for what it takes, and brings what it allocates; no job gains more than its allocation less the
+cheapest price at which it could be had. So what is allocated is at most the worth of the cluster
+plus all gains, if the parts on a GPU never cost more than the GPU: where some pattern does, the GPU
+is given its price here. (Weak duality of the program in `bound`.)
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..cluster import Node
+from ..model.cluster import Node
 from .problem import KIB_PER_GIB, WHOLE, Request
 
 GRID = 1000
-"""Parts are cut down to thousandths of a GPU when patterns are sought: more patterns fit, so that the bound holds."""
+"""Parts are cut down to thousandths of a GPU when patterns are sought: more patterns fit, so that
+the bound holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,18 @@ class NodeClass:
             and (self.cpus is None or request.cpus <= self.cpus)
             and (self.memory_kib is None or request.memory_kib <= self.memory_kib)
             and (not request.gpus or not request.gpu_types or self.gpu_type in request.gpu_types)
-            and (not request.gpus or self.gpu_memory_gib is None or request.gpu_memory_gib <= self.gpu_memory_gib)
+            and (
+                not request.gpus
+                or self.gpu_memory_gib is None
+                or request.gpu_memory_gib <= self.gpu_memory_gib
+            )
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ClassPrices:
-    """Prices on one class of nodes, in GPUs: of a GPU, a core, a KiB, and the room for a part (by its millionths)."""
+    """Prices on one class of nodes, in GPUs: of a GPU, a core, a KiB, and the room for a part (by
+    its millionths)."""
 
     per_gpu: float
     per_cpu: float
@@ -51,33 +59,48 @@ class ClassPrices:
 
 def node_classes(nodes: Sequence[Node]) -> dict[NodeClass, int]:
     """The classes of nodes, and how many nodes are in each."""
-    return dict(Counter(
-        NodeClass(
-            gpu_type=node.gpu_type, gpus=node.gpus, cpus=node.cpus, gpu_memory_gib=node.gpu_memory_gib,
-            memory_kib=None if node.memory_gib is None else round(node.memory_gib * KIB_PER_GIB),
+    return dict(
+        Counter(
+            NodeClass(
+                gpu_type=node.gpu_type,
+                gpus=node.gpus,
+                cpus=node.cpus,
+                gpu_memory_gib=node.gpu_memory_gib,
+                memory_kib=None
+                if node.memory_gib is None
+                else round(node.memory_gib * KIB_PER_GIB),
+            )
+            for node in nodes
         )
-        for node in nodes
-    ))
+    )
 
 
 def certified_units(
-    nodes: Sequence[Node], requests: Sequence[Request], counts: Mapping[int, int], prices: Sequence[ClassPrices]
+    nodes: Sequence[Node],
+    requests: Sequence[Request],
+    counts: Mapping[int, int],
+    prices: Sequence[ClassPrices],
 ) -> float:
-    """Millionths of GPUs that no rule exceeds for `counts` jobs of each kind, as far as these prices prove it; one set
-    of prices for each class, in the order of `node_classes`. Raises ValueError for a price below 0 or a missing one."""
+    """Millionths of GPUs that no rule exceeds for `counts` jobs of each kind, as far as these
+    prices prove it; one set of prices for each class, in the order of `node_classes`. Raises
+    ValueError for a price below 0 or a missing one."""
     classes = node_classes(nodes)
     if len(prices) != len(classes):
         raise ValueError(f"{len(prices)} sets of prices for {len(classes)} classes of nodes")
     worth = 0.0
     per_gpu = []
     for (one, count), own in zip(classes.items(), prices, strict=True):
-        if not all(price >= 0 for price in (own.per_gpu, own.per_cpu, own.per_kib, *own.per_part.values())):
+        if not all(
+            price >= 0 for price in (own.per_gpu, own.per_cpu, own.per_kib, *own.per_part.values())
+        ):
             raise ValueError("a price is below 0 or not a number")
         gpu = max(own.per_gpu, best_pattern(own.per_part)[0])
         per_gpu.append(gpu)
         if (one.cpus is None and own.per_cpu) or (one.memory_kib is None and own.per_kib):
             raise ValueError("a price on cores or memory that a node does not model")
-        worth += count * (one.gpus * gpu + (one.cpus or 0) * own.per_cpu + (one.memory_kib or 0) * own.per_kib)
+        worth += count * (
+            one.gpus * gpu + (one.cpus or 0) * own.per_cpu + (one.memory_kib or 0) * own.per_kib
+        )
     gains = 0.0
     for kind, jobs in counts.items():
         request = requests[kind]
@@ -89,7 +112,9 @@ def certified_units(
         if costs:
             gains += jobs * max(0.0, request.gpu_units / WHOLE - min(costs))
     everything = sum(jobs * requests[kind].gpu_units for kind, jobs in counts.items())
-    return min((worth + gains) * WHOLE, float(everything), float(WHOLE * sum(node.gpus for node in nodes)))
+    return min(
+        (worth + gains) * WHOLE, float(everything), float(WHOLE * sum(node.gpus for node in nodes))
+    )
 
 
 def best_pattern(per_part: Mapping[int, float]) -> tuple[float, dict[int, int]]:
@@ -99,9 +124,12 @@ def best_pattern(per_part: Mapping[int, float]) -> tuple[float, dict[int, int]]:
 
 
 def room_worth(per_part: Mapping[int, float]) -> tuple[list[float], dict[int, int]]:
-    """The most that parts cost which fit together into each thousandth of a GPU, and those of a whole GPU."""
+    """The most that parts cost which fit together into each thousandth of a GPU, and those of a
+    whole GPU."""
     best, last = [0.0] * (GRID + 1), [0] * (GRID + 1)
-    sizes = [(size_on_grid(part), part, price) for part, price in sorted(per_part.items()) if price > 0]
+    sizes = [
+        (size_on_grid(part), part, price) for part, price in sorted(per_part.items()) if price > 0
+    ]
     for room in range(1, GRID + 1):
         best[room] = best[room - 1]
         for size, part, price in sizes:

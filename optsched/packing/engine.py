@@ -39,9 +39,11 @@ class Room:
         """Which kinds fit on a node now; without `memory` were it to have enough of that."""
         gpus = self.gpus[node]
         found: Array = (
-            self.allowed[node] & (self.ask_cpus <= self.cpus[node])
+            self.allowed[node]
+            & (self.ask_cpus <= self.cpus[node])
             & (self.ask_memory <= (self.memory[node] if memory else ENDLESS))
-            & (self.ask_gpus <= gpus.count(WHOLE)) & (self.ask_part <= max(gpus, default=0))
+            & (self.ask_gpus <= gpus.count(WHOLE))
+            & (self.ask_part <= max(gpus, default=0))
         )
         return found
 
@@ -54,8 +56,8 @@ class Room:
 
 
 class Rule(Protocol):
-    """Where a job goes. A rule sees what is left on the nodes and knows the shares of kinds among all jobs, but not
-    what arrives later."""
+    """Where a job goes. A rule sees what is left on the nodes and knows the shares of kinds among
+    all jobs, but not what arrives later."""
 
     chooses_at_random: bool
     """Whether all nodes that can take a job are equally good, and one is drawn."""
@@ -67,7 +69,8 @@ class Rule(Protocol):
         """The GPU of a node for a job that asks for a part of one."""
 
     def arrived(self, kind: int, room: Room) -> Iterable[int]:
-        """Told of every arrival before it is placed; the nodes whose scores are to be computed anew."""
+        """Told of every arrival before it is placed; the nodes whose scores are to be computed
+        anew."""
 
     def placed(self, kind: int, node: int, room: Room) -> None:
         """Told of every placement, once the room is taken and before the node is scored anew."""
@@ -75,8 +78,9 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """What became of each arrival: `node` -1 where it failed. `units` are GPUs allocated after each arrival and
-    `arrived_units` those asked for until then, in millionths; `decision_s` is the time each decision took."""
+    """What became of each arrival: `node` -1 where it failed. `units` are GPUs allocated after each
+    arrival and `arrived_units` those asked for until then, in millionths; `decision_s` is the time
+    each decision took."""
 
     order: Array
     node: Array
@@ -87,8 +91,8 @@ class Packing:
 
 
 def pack(problem: Problem, order: Array, rule: Rule, seed: int) -> Packing:
-    """Let the jobs arrive in `order` and place each by the rule. Of nodes with equal scores the first in a random order
-    of all nodes is taken, as in the published experiment."""
+    """Let the jobs arrive in `order` and place each by the rule. Of nodes with equal scores the
+    first in a random order of all nodes is taken, as in the published experiment."""
     random = np.random.default_rng([seed, 1])
     rank = random.permutation(len(problem.nodes))
     room = Room(problem)
@@ -97,7 +101,9 @@ def pack(problem: Problem, order: Array, rule: Rule, seed: int) -> Packing:
 
     def score(node: int) -> None:
         fitting = room.fitting(node)
-        scores[:, node] = np.where(fitting, rule.scores(node, room), IMPOSSIBLE) if fitting.any() else IMPOSSIBLE
+        scores[:, node] = (
+            np.where(fitting, rule.scores(node, room), IMPOSSIBLE) if fitting.any() else IMPOSSIBLE
+        )
 
     for node in range(nodes):
         score(node)
@@ -125,7 +131,9 @@ def pack(problem: Problem, order: Array, rule: Rule, seed: int) -> Packing:
             if room.ask_part[kind]:
                 gpus = (rule.gpu_for(kind, node, room),)
             elif room.ask_gpus[kind]:
-                gpus = tuple(gpu for gpu, rest in enumerate(left) if rest == WHOLE)[: int(room.ask_gpus[kind])]
+                gpus = tuple(gpu for gpu, rest in enumerate(left) if rest == WHOLE)[
+                    : int(room.ask_gpus[kind])
+                ]
             room.take(kind, node, gpus)
             rule.placed(kind, node, room)
             score(node)
@@ -135,11 +143,14 @@ def pack(problem: Problem, order: Array, rule: Rule, seed: int) -> Packing:
         came += int(room.ask_units[kind])
         taken.append(gpus)
         units[i], asked[i] = held, came
-    return Packing(order=order, node=where, gpus=taken, units=units, arrived_units=asked, decision_s=decision_s)
+    return Packing(
+        order=order, node=where, gpus=taken, units=units, arrived_units=asked, decision_s=decision_s
+    )
 
 
 def allocated_at(packing: Packing, total_units: int, percent: int) -> float | None:
-    """GPUs allocated, in per cent of all, when `percent` of them have been asked for: the mean over the arrivals at
-    which the demand rounds to that, as published; None where there is no such arrival."""
+    """GPUs allocated, in per cent of all, when `percent` of them have been asked for: the mean over
+    the arrivals at which the demand rounds to that, as published; None where there is no such
+    arrival."""
     here = np.rint(packing.arrived_units / total_units * 100) == percent
     return float(packing.units[here].mean() / total_units * 100) if here.any() else None

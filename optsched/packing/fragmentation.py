@@ -1,7 +1,8 @@
-"""Fragmentation gradient descent: a job goes where the GPUs that typical jobs cannot use grow least.
+"""Fragmentation gradient descent: a job goes where the GPUs that typical jobs cannot use grow
+least.
 
-Source: Q. Weng et al., Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation gradient descent,
-USENIX ATC'23, sections 4 and 5; constants of the artifact.
+Source: Q. Weng et al., Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation
+gradient descent, USENIX ATC'23, sections 4 and 5; constants of the artifact.
 """
 
 import numpy as np
@@ -11,8 +12,9 @@ from .problem import WHOLE, Array
 
 
 class FragmentationGradient(Gradient):
-    """FGD: the fragments of a node are what is left of GPUs that are too small for a typical job, and all that is left
-    where it does not fit; scores are the logistic of their decrease in GPUs, cut to whole numbers up to 100."""
+    """FGD: the fragments of a node are what is left of GPUs that are too small for a typical job,
+    and all that is left where it does not fit; scores are the logistic of their decrease in GPUs,
+    cut to whole numbers up to 100."""
 
     def loss(self, cpus: Array, left: Array, gpu_type: str | None) -> Array:
         return self.fragments(cpus, left, gpu_type)

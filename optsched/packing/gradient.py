@@ -10,15 +10,16 @@ from .problem import WHOLE, Array, Problem
 from .published import Published
 
 POPULARITY = 0.95
-"""Typical jobs are the most frequent requests that together make up this share, as published for FGD."""
+"""Typical jobs are the most frequent requests that together make up this share, as published for
+FGD."""
 LEAST = -(1 << 59)
 Ask = tuple[int, int, int, tuple[str, ...]]
 """Cores, GPUs, part of one, GPU types."""
 
 
 class Gradient(Published):
-    """A loss of a node as it is (cores, what is left of its GPUs), in expectation over typical jobs; scores are what
-    becomes of the differences. States that come again are scored once."""
+    """A loss of a node as it is (cores, what is left of its GPUs), in expectation over typical
+    jobs; scores are what becomes of the differences. States that come again are scored once."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         super().__init__(problem, seed)
@@ -26,14 +27,20 @@ class Gradient(Published):
         self.typical_shares = np.array(list(typical.values()))
         self.typical_cpus = np.array([cpus for cpus, *_ in typical], dtype=np.int64)
         self.typical_gpus = np.array([gpus for _, gpus, *_ in typical], dtype=np.int64)
-        self.typical_each = np.array([part or (WHOLE if gpus else 0) for _, gpus, part, _ in typical], dtype=np.int64)
+        self.typical_each = np.array(
+            [part or (WHOLE if gpus else 0) for _, gpus, part, _ in typical], dtype=np.int64
+        )
         self.types = [node.gpu_type for node in problem.nodes]
         self.access = {
-            name: np.array([not types or name in types for *_, types in typical]) for name in dict.fromkeys(self.types)
+            name: np.array([not types or name in types for *_, types in typical])
+            for name in dict.fromkeys(self.types)
         }
         self.shapes = [(node.gpu_type, node.gpu_memory_gib) for node in problem.nodes]
         # Kinds that differ in memory only are scored alike.
-        asks = [(int(cpus), part, whole) for cpus, part, whole in zip(self.cpus, self.parts, self.whole, strict=True)]
+        asks = [
+            (int(cpus), part, whole)
+            for cpus, part, whole in zip(self.cpus, self.parts, self.whole, strict=True)
+        ]
         position = {ask: i for i, ask in enumerate(dict.fromkeys(asks))}
         self.asks = [(cpus, int(part), int(whole)) for cpus, part, whole in position]
         self.group = np.array([position[ask] for ask in asks])
@@ -48,12 +55,14 @@ class Gradient(Published):
         """Scores, whole numbers, for the growth of the loss."""
 
     def fragments(self, cpus: Array, left: Array, gpu_type: str | None) -> Array:
-        """The measure of FGD: what is left of GPUs that are too small for a typical job, and all that is left of a node
-        where it does not fit, in the mean over typical jobs."""
+        """The measure of FGD: what is left of GPUs that are too small for a typical job, and all
+        that is left of a node where it does not fit, in the mean over typical jobs."""
         each = self.typical_each
         large = left[:, :, None] >= each  # node, GPU, typical job
         fits = (
-            (large.sum(axis=1) >= self.typical_gpus) & (cpus[:, None] >= self.typical_cpus) & (each > 0)
+            (large.sum(axis=1) >= self.typical_gpus)
+            & (cpus[:, None] >= self.typical_cpus)
+            & (each > 0)
             & self.access[gpu_type]
         )
         small = (left[:, :, None] * ~large).sum(axis=1)
@@ -74,23 +83,31 @@ class Gradient(Published):
         return self.found[key]
 
     def _scored(self, room: Room, node: int, left: list[int]) -> tuple[Array, dict[int, int]]:
-        """Scores of all kinds, and what is left of the GPU that each part would take, by groups of kinds."""
+        """Scores of all kinds, and what is left of the GPU that each part would take, by groups of
+        kinds."""
         found, taken = np.full(len(self.asks), LEAST), dict[int, int]()
         after, cpus, whose = [], [], []
-        # A node with more memory in the same state serves more kinds, so that memory is not looked at here.
+        # A node with more memory in the same state serves more kinds, so that memory is not looked
+        # at here.
         for group in np.unique(self.group[room.fitting(node, memory=False)]):
             asked_cpus, part, gpus = self.asks[group]
             rests = sorted({rest for rest in left if rest >= part}) if part else [0]
             for rest in rests:
                 at = left.index(rest) if part else len(left) - gpus
-                after.append([*left[:at], rest - part, *left[at + 1 :]] if part else [*left[:at], *([0] * gpus)])
+                after.append(
+                    [*left[:at], rest - part, *left[at + 1 :]]
+                    if part
+                    else [*left[:at], *([0] * gpus)]
+                )
                 cpus.append(room.cpus[node] - asked_cpus)
                 whose.append((int(group), rest))
         if not left:
             found[:] = 0
         elif whose:
             states = np.array([left, *after], dtype=np.int64)
-            lost = self.loss(np.array([room.cpus[node], *cpus], dtype=np.int64), states, self.types[node])
+            lost = self.loss(
+                np.array([room.cpus[node], *cpus], dtype=np.int64), states, self.types[node]
+            )
             for (group, rest), points in zip(whose, self.points(lost[1:] - lost[0]), strict=True):
                 if group not in taken or points > found[group]:
                     found[group], taken[group] = points, rest
@@ -98,7 +115,8 @@ class Gradient(Published):
 
 
 def typical_requests(problem: Problem) -> dict[Ask, float]:
-    """The most frequent requests, which together make up POPULARITY of the jobs, with their shares of these."""
+    """The most frequent requests, which together make up POPULARITY of the jobs, with their shares
+    of these."""
     counted: defaultdict[Ask, float] = defaultdict(float)
     for kind, share in enumerate(problem.shares):
         one = problem.requests[kind]

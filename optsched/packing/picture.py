@@ -12,7 +12,9 @@ MOST_POINTS = 600
 ENDINGS = (".svg", ".png")
 
 
-def draw(problem: Problem, packing: Packing, found: Sequence[Point], rule: str, folder: Path) -> list[Path]:
+def draw(
+    problem: Problem, packing: Packing, found: Sequence[Point], rule: str, folder: Path
+) -> list[Path]:
     """Write allocation.svg and allocation.png. Raises InputError where matplotlib is missing."""
     try:
         import matplotlib
@@ -23,14 +25,31 @@ def draw(problem: Problem, packing: Packing, found: Sequence[Point], rule: str, 
 
     total = problem.gpu_units
     step = max(1, len(packing.order) // MOST_POINTS)
-    arrived = [0.0, *(packing.arrived_units[::step] / total * 100), packing.arrived_units[-1] / total * 100]
+    arrived = [
+        0.0,
+        *(packing.arrived_units[::step] / total * 100),
+        packing.arrived_units[-1] / total * 100,
+    ]
     held = [0.0, *(packing.units[::step] / total * 100), packing.units[-1] / total * 100]
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot([0, 100, max(100.0, arrived[-1])], [0, 100, 100], color="0.75", lw=1, label="all that has come")
+    axes.plot(
+        [0, 100, max(100.0, arrived[-1])],
+        [0, 100, 100],
+        color="0.75",
+        lw=1,
+        label="all that has come",
+    )
     bounds = [(one.load, one.bound) for one in found if one.bound is not None]
     if bounds:
-        axes.plot(*zip(*bounds, strict=True), color="#c0392b", ls="--", marker="o", ms=3, label="no rule can exceed")
+        axes.plot(
+            *zip(*bounds, strict=True),
+            color="#c0392b",
+            ls="--",
+            marker="o",
+            ms=3,
+            label="no rule can exceed",
+        )
     axes.plot(arrived, held, color="#1f5fa8", lw=2, label=f"allocated by {rule}")
     axes.set_xlabel("GPUs asked for so far, % of the cluster")
     axes.set_ylabel("GPUs allocated, %")

@@ -1,4 +1,5 @@
-"""What is packed: nodes with GPUs, cores and memory, and jobs that ask for part of a GPU, for whole GPUs, or none."""
+"""What is packed: nodes with GPUs, cores and memory, and jobs that ask for part of a GPU, for whole
+GPUs, or none."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..cluster import Node
 from ..errors import InputError
-from ..instance import Instance
-from ..job import Elastic, Job
+from ..model.cluster import Node
+from ..model.instance import Instance
+from ..model.job import Elastic, Job
 
 WHOLE = 1_000_000
 """A GPU in the unit in which parts of it are counted."""
@@ -22,8 +23,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Request:
-    """What a job asks for: `cpus` cores, `memory_kib`, and either `gpus` whole GPUs or, with `part`, so many millionths
-    of one. `gpu_types` are those it may use, none meaning any; `gpu_memory_gib` is what each of its GPUs must have."""
+    """What a job asks for: `cpus` cores, `memory_kib`, and either `gpus` whole GPUs or, with
+    `part`, so many millionths of one. `gpu_types` are those it may use, none meaning any;
+    `gpu_memory_gib` is what each of its GPUs must have."""
 
     cpus: int
     memory_kib: int
@@ -48,7 +50,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Problem:
-    """The nodes, the kinds of requests, and the jobs as kinds. Jobs are in the order of their names, as are `kinds`."""
+    """The nodes, the kinds of requests, and the jobs as kinds. Jobs are in the order of their
+    names, as are `kinds`."""
 
     nodes: tuple[Node, ...]
     requests: tuple[Request, ...]
@@ -85,24 +88,33 @@ def problem(instance: Instance) -> Problem:
     jobs = sorted(instance.jobs, key=lambda job: job.id)
     asked = [request_of(job) for job in jobs]
     if not any(request.gpus for request in asked):
-        raise InputError(f"instance {instance.name}: no job asks for a GPU; there is nothing to allocate")
+        raise InputError(
+            f"instance {instance.name}: no job asks for a GPU; there is nothing to allocate"
+        )
     requests = tuple(sorted(set(asked)))
     position = {request: i for i, request in enumerate(requests)}
     return Problem(
-        nodes=nodes, requests=requests, names=tuple(job.id for job in jobs),
+        nodes=nodes,
+        requests=requests,
+        names=tuple(job.id for job in jobs),
         kinds=np.array([position[request] for request in asked], dtype=np.int64),
     )
 
 
 def request_of(job: Job) -> Request:
-    """What a job asks for: of several core counts the smallest with the best rate. Raises InputError for a job that
-    lists modes, is elastic, or asks for a part of a GPU and for GPU memory."""
+    """What a job asks for: of several core counts the smallest with the best rate. Raises
+    InputError for a job that lists modes, is elastic, or asks for a part of a GPU and for GPU
+    memory."""
     if job.modes:
-        raise InputError(f"job {job.id}: lists modes; pack needs one request, gpus and duration_s without modes")
+        raise InputError(
+            f"job {job.id}: lists modes; pack needs one request, gpus and duration_s without modes"
+        )
     if isinstance(job.gpus, Elastic):
         raise InputError(f"job {job.id}: is elastic; pack needs one number of gpus")
     if job.resources or job.budgets:
-        raise InputError(f"job {job.id}: uses resources or budgets of the cluster; pack knows only nodes")
+        raise InputError(
+            f"job {job.id}: uses resources or budgets of the cluster; pack knows only nodes"
+        )
     if not job.gpus:
         return Request(cpus=job.cpus, memory_kib=_kib(job.memory_gib), gpus=0)
     profile = job.profile
@@ -110,12 +122,16 @@ def request_of(job: Job) -> Request:
     part = 0 if duty is None or duty >= 1 else max(1, round(duty * WHOLE))
     if part and profile.gpu_memory_gib:
         raise InputError(
-            f"job {job.id}: asks for a part of a GPU and for GPU memory; pack counts parts by profile.sharing.duty only"
+            f"job {job.id}: asks for a part of a GPU and for GPU memory; pack counts parts by "
+            "profile.sharing.duty only"
         )
     table = profile.cpus_per_gpu
     cores = min((count for count in table if table[count] == max(table.values())), default=0)
     return Request(
-        cpus=cores * job.gpus, memory_kib=_kib(profile.memory_gib_per_gpu * job.gpus), gpus=job.gpus, part=part,
+        cpus=cores * job.gpus,
+        memory_kib=_kib(profile.memory_gib_per_gpu * job.gpus),
+        gpus=job.gpus,
+        part=part,
         gpu_types=tuple(sorted(name for name, rate in profile.rate.items() if rate > 0)),
         gpu_memory_gib=profile.gpu_memory_gib,
     )

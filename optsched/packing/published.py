@@ -1,9 +1,9 @@
 """The placement rules of the published comparison, with their whole-number scores.
 
-Source: Q. Weng et al., Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation gradient descent,
-USENIX ATC'23, and the public simulator's settings of its artifact. Scores are cut to whole numbers from 0 to 100 as
-there, so that many nodes are equally good; a job that asks for a part of a GPU gets the fullest GPU that can take it,
-unless a rule says otherwise.
+Source: Q. Weng et al., Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation
+gradient descent, USENIX ATC'23, and the public simulator's settings of its artifact. Scores are cut
+to whole numbers from 0 to 100 as there, so that many nodes are equally good; a job that asks for a
+part of a GPU gets the fullest GPU that can take it, unless a rule says otherwise.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,9 @@ class Published:
 
     def gpu_for(self, kind: int, node: int, room: Room) -> int:
         left, part = room.gpus[node], int(self.parts[kind])
-        return min((gpu for gpu in range(len(left)) if left[gpu] >= part), key=lambda gpu: (left[gpu], gpu))
+        return min(
+            (gpu for gpu in range(len(left)) if left[gpu] >= part), key=lambda gpu: (left[gpu], gpu)
+        )
 
     def arrived(self, kind: int, room: Room) -> Iterable[int]:
         return ()
@@ -58,7 +60,8 @@ class Random(Published):
 
 
 class DotProduct(Published):
-    """The node whose free cores and GPUs have the smallest dot product with the request (after Tetris, SIGCOMM'14)."""
+    """The node whose free cores and GPUs have the smallest dot product with the request (after
+    Tetris, SIGCOMM'14)."""
 
     def scores(self, node: int, room: Room) -> Array:
         cpus = self.cpus / self.most_cpus * (room.cpus[node] / self.most_cpus)
@@ -67,7 +70,8 @@ class DotProduct(Published):
 
 
 class BestFit(Published):
-    """The node with the least left: half the cores, half the GPUs, each relative to the largest node."""
+    """The node with the least left: half the cores, half the GPUs, each relative to the largest
+    node."""
 
     def scores(self, node: int, room: Room) -> Array:
         cpus = (room.cpus[node] - self.cpus) / self.most_cpus
@@ -76,7 +80,8 @@ class BestFit(Published):
 
 
 class Clustering(Published):
-    """Jobs beside others that ask for as many GPUs (or also for a part of one); then the node with the fewest free."""
+    """Jobs beside others that ask for as many GPUs (or also for a part of one); then the node with
+    the fewest free."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         super().__init__(problem, seed)
@@ -86,7 +91,9 @@ class Clustering(Published):
     def scores(self, node: int, room: Room) -> Array:
         fullness = 25 * (int(self.most_units) - sum(room.gpus[node])) // int(self.most_units)
         here = self.here[node]
-        base = np.where(np.isin(self.groups, list(here)), 75 if len(here) == 1 else 50, 0 if here else 25)
+        base = np.where(
+            np.isin(self.groups, list(here)), 75 if len(here) == 1 else 50, 0 if here else 25
+        )
         return np.where(self.groups == 0, 0, base + fullness).astype(np.int64)
 
     def placed(self, kind: int, node: int, room: Room) -> None:

@@ -1,13 +1,14 @@
 """optsched's own rule: a job goes where least is lost if typical jobs keep coming.
 
-Where FGD asks whether one typical job still fits on a node, this rule also asks what is left of its GPUs once so many
-jobs of one kind have come that no further one fits, in the mean over the kinds of typical jobs. So it sees that the
-cores of a node serve two more jobs but not the four that its free GPUs promise, and that two jobs of 0.47 on a GPU
-leave 0.06. Jobs of different kinds share GPUs, too: the rest of a GPU is worth what the best pattern of parts in it
-would bring, with the prices of a linear program that packs all jobs with parts into the fewest GPUs, and what it is not
-worth is lost as well. The three losses are added. Nodes that jobs of several GPUs are expected to need are kept for
-them (`reserve`), unless another job fits nowhere else. None of this needs to know what comes; it follows from the
-shares of kinds.
+Where FGD asks whether one typical job still fits on a node, this rule also asks what is left of its
+GPUs once so many jobs of one kind have come that no further one fits, in the mean over the kinds of
+typical jobs. So it sees that the cores of a node serve two more jobs but not the four that its free
+GPUs promise, and that two jobs of 0.47 on a GPU leave 0.06. Jobs of different kinds share GPUs,
+too: the rest of a GPU is worth what the best pattern of parts in it would bring, with the prices of
+a linear program that packs all jobs with parts into the fewest GPUs, and what it is not worth is
+lost as well. The three losses are added. Nodes that jobs of several GPUs are expected to need are
+kept for them (`reserve`), unless another job fits nowhere else. None of this needs to know what
+comes; it follows from the shares of kinds.
 """
 
 from collections import defaultdict
@@ -38,7 +39,9 @@ class RepeatedJobs(Gradient):
         self.units = self.typical_each * self.typical_gpus
         self.many = np.maximum(self.typical_gpus, 1)
         self.cores = np.maximum(self.typical_cpus, 1)
-        self.weights = self.typical_shares * asking / max(float((self.typical_shares * asking).sum()), 1e-12)
+        self.weights = (
+            self.typical_shares * asking / max(float((self.typical_shares * asking).sum()), 1e-12)
+        )
         self.worth = np.array(worth_of_rooms(problem)) * WHOLE
         self.step = WHOLE // GRID
 
@@ -65,8 +68,8 @@ class RepeatedJobs(Gradient):
 
 
 def worth_of_rooms(problem: Problem) -> list[float]:
-    """What each thousandth of a GPU's room is worth to jobs with parts, in GPUs: 1 for a whole GPU. Raises
-    OptschedError where the linear program is not solved."""
+    """What each thousandth of a GPU's room is worth to jobs with parts, in GPUs: 1 for a whole GPU.
+    Raises OptschedError where the linear program is not solved."""
     shares: defaultdict[int, float] = defaultdict(float)
     for kind, share in enumerate(problem.shares):
         if problem.requests[kind].part:
@@ -77,7 +80,8 @@ def worth_of_rooms(problem: Problem) -> list[float]:
 
 
 class _FewestGpus:
-    """Pack parts in the given shares into the fewest GPUs; patterns are found as they are needed."""
+    """Pack parts in the given shares into the fewest GPUs; patterns are found as they are
+    needed."""
 
     def __init__(self, shares: dict[int, float]) -> None:
         self.shares = shares
@@ -91,7 +95,10 @@ class _FewestGpus:
             return [0.0] * (GRID + 1)
         solver: Any = pywraplp.Solver.CreateSolver("GLOP")
         total = sum(self.shares.values())
-        rows = {part: solver.Constraint(share / total, solver.infinity()) for part, share in self.shares.items()}
+        rows = {
+            part: solver.Constraint(share / total, solver.infinity())
+            for part, share in self.shares.items()
+        }
         solver.Objective().SetMinimization()
 
         def add(pattern: dict[int, int]) -> None:
@@ -105,7 +112,9 @@ class _FewestGpus:
         for _ in range(ROUNDS):
             if solver.Solve() != pywraplp.Solver.OPTIMAL:
                 raise OptschedError("the linear program that packs parts of GPUs was not solved")
-            worth, pattern = room_worth({part: max(0.0, row.dual_value()) for part, row in rows.items()})
+            worth, pattern = room_worth(
+                {part: max(0.0, row.dual_value()) for part, row in rows.items()}
+            )
             if worth[GRID] <= 1 + ENOUGH:
                 return worth
             add(pattern)

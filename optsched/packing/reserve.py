@@ -1,4 +1,5 @@
-"""Nodes that are kept for jobs of several GPUs: as many as are expected before the cluster is full."""
+"""Nodes that are kept for jobs of several GPUs: as many as are expected before the cluster is
+full."""
 
 import numpy as np
 
@@ -8,12 +9,14 @@ from .problem import WHOLE, Array, Problem
 EVERY = 20
 """After so many arrivals the reserve is looked at again."""
 REJECTED = 1 << 50
-"""What a score loses on a node that the job would spoil; it still goes there if it fits nowhere else."""
+"""What a score loses on a node that the job would spoil; it still goes there if it fits nowhere
+else."""
 
 
 class Reserve:
-    """For each number of GPUs above one that jobs ask for, the nodes that could still take any such job, once these are
-    no more than are expected to be needed: the GPUs that are free, times such jobs for each GPU that all jobs ask for.
+    """For each number of GPUs above one that jobs ask for, the nodes that could still take any such
+    job, once these are no more than are expected to be needed: the GPUs that are free, times such
+    jobs for each GPU that all jobs ask for.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -39,12 +42,18 @@ class Reserve:
         changed: set[int] = set()
         for i, (size, cpus, per_gpu) in enumerate(self.sizes):
             able = [
-                node for node, gpus in enumerate(room.gpus) if room.cpus[node] >= cpus and gpus.count(WHOLE) >= size
+                node
+                for node, gpus in enumerate(room.gpus)
+                if room.cpus[node] >= cpus and gpus.count(WHOLE) >= size
             ]
             most = int(free * per_gpu) + 1
             before = set(self.kept[i])
             if len(able) > most:
-                able = sorted(able, key=lambda node: (node not in before, node))[:most] if before else []
+                able = (
+                    sorted(able, key=lambda node: (node not in before, node))[:most]
+                    if before
+                    else []
+                )
             changed |= before ^ set(able)
             self.kept[i] = able
         return sorted(changed)

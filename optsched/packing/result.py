@@ -1,4 +1,5 @@
-"""What a packing is shown as: allocation against arrived demand, bounds, decision times, and who sits where."""
+"""What a packing is shown as: allocation against arrived demand, bounds, decision times, and who
+sits where."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import files
-from ..instance import Instance
+from ..model.instance import Instance
 from .bound import upper_bound
 from .engine import Packing, allocated_at
 from .problem import WHOLE, Problem
@@ -19,8 +20,8 @@ PACKING_FORMAT = "optsched-packing/1"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """GPUs allocated once `load` per cent have been asked for; `bound` is what no rule exceeds there, None where it was
-    not asked for. Both in per cent of all GPUs."""
+    """GPUs allocated once `load` per cent have been asked for; `bound` is what no rule exceeds
+    there, None where it was not asked for. Both in per cent of all GPUs."""
 
     load: int
     allocated: float
@@ -29,14 +30,22 @@ class Point:
 
 def gap_percent(point: Point) -> float | None:
     """How far the allocation is below the bound, in per cent of the bound."""
-    return None if point.bound is None or not point.bound else 100 * (point.bound - point.allocated) / point.bound
+    return (
+        None
+        if point.bound is None or not point.bound
+        else 100 * (point.bound - point.allocated) / point.bound
+    )
 
 
 def points(problem: Problem, packing: Packing, bounds: bool) -> list[Point]:
     """The published loads that were reached, and the last one if it is another."""
     total = problem.gpu_units
     reached = np.rint(packing.arrived_units / total * 100)
-    loads = sorted({*(load for load in LOADS if (reached == load).any()), int(reached[-1])}) if len(reached) else []
+    loads = (
+        sorted({*(load for load in LOADS if (reached == load).any()), int(reached[-1])})
+        if len(reached)
+        else []
+    )
     found = []
     for load in loads:
         allocated = allocated_at(packing, total, load)
@@ -45,7 +54,8 @@ def points(problem: Problem, packing: Packing, bounds: bool) -> list[Point]:
         bound = None
         if bounds:
             here = np.flatnonzero(reached == load)
-            # The mean over these arrivals is at most what the last of them allows, and what had come in the mean.
+            # The mean over these arrivals is at most what the last of them allows, and what had
+            # come in the mean.
             proved = upper_bound(problem, packing.order[: int(here[-1]) + 1]).units
             bound = min(proved, float(packing.arrived_units[here].mean())) / total * 100
         found.append(Point(load=load, allocated=allocated, bound=bound))
@@ -61,7 +71,13 @@ def placements(problem: Problem, packing: Packing) -> list[Placement]:
 
 
 def summary(
-    instance: Instance, problem: Problem, packing: Packing, found: list[Point], rule: str, load: float, seed: int
+    instance: Instance,
+    problem: Problem,
+    packing: Packing,
+    found: list[Point],
+    rule: str,
+    load: float,
+    seed: int,
 ) -> dict[str, Any]:
     """The numbers as one object; `decision_wall_s` alone differs from run to run."""
     last = found[-1] if found else None
@@ -79,8 +95,12 @@ def summary(
         "bound_percent": None if last is None else last.bound,
         "gap_percent": None if last is None else gap_percent(last),
         "at_load": [
-            {"load": one.load, "allocated_percent": one.allocated, "bound_percent": one.bound,
-             "gap_percent": gap_percent(one)}
+            {
+                "load": one.load,
+                "allocated_percent": one.allocated,
+                "bound_percent": one.bound,
+                "gap_percent": gap_percent(one),
+            }
             for one in found
         ],
         "decision_wall_s": decision_times(packing),
@@ -104,12 +124,16 @@ def decision_times(packing: Packing) -> dict[str, float] | None:
         return None
     times = packing.decision_s
     return {
-        "mean": float(times.mean()), "p50": float(np.quantile(times, 0.5)), "p99": float(np.quantile(times, 0.99)),
+        "mean": float(times.mean()),
+        "p50": float(np.quantile(times, 0.5)),
+        "p99": float(np.quantile(times, 0.99)),
         "max": float(times.max()),
     }
 
 
-def as_file(instance: Instance, problem: Problem, packing: Packing, rule: str, load: float, seed: int) -> str:
+def as_file(
+    instance: Instance, problem: Problem, packing: Packing, rule: str, load: float, seed: int
+) -> str:
     """The packing as file text, an arrival a line."""
     rows: list[dict[str, Any]] = []
     for (id_, node, gpus), job in zip(placements(problem, packing), packing.order, strict=True):
@@ -120,9 +144,13 @@ def as_file(instance: Instance, problem: Problem, packing: Packing, rule: str, l
         if gpus and part:
             row["part"] = part / WHOLE
         rows.append(row)
-    return files.lines({
-        "format": PACKING_FORMAT,
-        "instance": {"name": instance.name, "hash": files.instance_hash(instance)},
-        "rule": rule, "load": load, "seed": seed,
-        "arrivals": rows,
-    })
+    return files.lines(
+        {
+            "format": PACKING_FORMAT,
+            "instance": {"name": instance.name, "hash": files.instance_hash(instance)},
+            "rule": rule,
+            "load": load,
+            "seed": seed,
+            "arrivals": rows,
+        }
+    )

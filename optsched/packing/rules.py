@@ -21,7 +21,9 @@ RULES = {
 def checked(name: str) -> str:
     """A name that is known. Raises InputError for another."""
     if name not in RULES:
-        raise InputError(f"--rule {name!r} is unknown{perhaps(name, RULES)}; one of {', '.join(RULES)}")
+        raise InputError(
+            f"--rule {name!r} is unknown{perhaps(name, RULES)}; one of {', '.join(RULES)}"
+        )
     return name
 
 
@@ -32,7 +34,12 @@ def rule(name: str, problem: Problem, seed: int) -> Rule:
     from .repeated import RepeatedJobs
 
     made: dict[str, Callable[[Problem, int], Rule]] = {
-        "random": Random, "dot-product": DotProduct, "clustering": Clustering, "packing": GpuPacking,
-        "best-fit": BestFit, "fgd": FragmentationGradient, "optsched": RepeatedJobs,
+        "random": Random,
+        "dot-product": DotProduct,
+        "clustering": Clustering,
+        "packing": GpuPacking,
+        "best-fit": BestFit,
+        "fgd": FragmentationGradient,
+        "optsched": RepeatedJobs,
     }
     return made[checked(name)](problem, seed)

@@ -1,15 +1,16 @@
-"""An independent check of a packing: plain loops over the instance's own jobs and nodes, nothing of the engine.
+"""An independent check of a packing: plain loops over the instance's own jobs and nodes, nothing of
+the engine.
 
-Every arrival is replayed. A job that was placed must be on a node of a type it may use, with enough cores, memory and
-GPUs left; one that failed must have fitted nowhere at that moment.
+Every arrival is replayed. A job that was placed must be on a node of a type it may use, with enough
+cores, memory and GPUs left; one that failed must have fitted nowhere at that moment.
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
 
-from ..cluster import Node
-from ..instance import Instance
-from ..job import Job
+from ..model.cluster import Node
+from ..model.instance import Instance
+from ..model.job import Job
 
 Placement = tuple[str, str | None, tuple[int, ...]]
 """A job's id, its node (None where it failed), and the GPUs of the node that it sits on."""
@@ -59,7 +60,15 @@ def violations(instance: Instance, placements: Sequence[Placement]) -> list[str]
 
 
 def _ask(job: Job) -> str:
-    return repr((_demand(job), job.gpus, _part(job), sorted(job.profile.rate.items()), job.profile.gpu_memory_gib))
+    return repr(
+        (
+            _demand(job),
+            job.gpus,
+            _part(job),
+            sorted(job.profile.rate.items()),
+            job.profile.gpu_memory_gib,
+        )
+    )
 
 
 def _part(job: Job) -> Fraction:
@@ -105,7 +114,12 @@ def _fits(job: Job, node: Node, left: list[Fraction], cpus: int | None, memory: 
 
 
 def _fault(
-    job: Job, node: Node, left: list[Fraction], cpus: int | None, memory: int | None, gpus: tuple[int, ...]
+    job: Job,
+    node: Node,
+    left: list[Fraction],
+    cpus: int | None,
+    memory: int | None,
+    gpus: tuple[int, ...],
 ) -> str:
     """Why a job cannot sit on these GPUs of a node now; empty where it can."""
     own_cpus, own_memory = _demand(job)

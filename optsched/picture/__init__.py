@@ -1,12 +1,13 @@
-"""Pictures of plans: an offline page with plotly, a figure for papers and READMEs with matplotlib."""
+"""Pictures of plans: an offline page with plotly, a figure for papers and READMEs with
+matplotlib."""
 
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import InputError, SolverUnavailable
-from ..instance import Instance
-from ..plan import Solution
+from ..model.instance import Instance
+from ..model.plan import Solution
 
 Draw = Callable[[Instance, Solution, Path], None]
 FIGURES = (".svg", ".png", ".pdf")
@@ -15,7 +16,8 @@ FIGURES = (".svg", ".png", ".pdf")
 def can_draw(path: Path) -> Draw:
     """What draws a picture of the kind that the name of `path` says.
 
-    Raises InputError for a name without a kind, SolverUnavailable where the library for it is not installed.
+    Raises InputError for a name without a kind, SolverUnavailable where the library for it is not
+    installed.
     """
     kind = path.suffix.lower()
     if kind in (".html", ".htm"):
@@ -29,7 +31,8 @@ def can_draw(path: Path) -> Draw:
 
         return write_svg
     raise InputError(
-        f"--gantt {path}: no such kind of picture; give a name that ends in .html, .svg, .png or .pdf"
+        f"--gantt {path}: no such kind of picture; give a name that ends in .html, .svg, .png or "
+        ".pdf"
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..instance import Instance
+from ..model.instance import Instance
 from .lanes import Row
 
 
@@ -29,7 +29,8 @@ def time_unit(horizon_s: float) -> TimeUnit:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Adjacent rows of one node: its GPUs, or its lanes without GPUs; `position` counts the groups."""
+    """Adjacent rows of one node: its GPUs, or its lanes without GPUs; `position` counts the
+    groups."""
 
     name: str
     what: str
@@ -38,7 +39,8 @@ class NodeGroup:
     position: int
 
     def labelled(self, row_px: float) -> bool:
-        """Whether there is room for this group's label; where there is not, every k-th group has one."""
+        """Whether there is room for this group's label; where there is not, every k-th group has
+        one."""
         every = max(1, round(12.5 / max(0.1, self.rows * row_px) + 0.49))
         return self.position % every == 0
 
@@ -55,14 +57,19 @@ def node_groups(instance: Instance, rows: tuple[Row, ...]) -> list[NodeGroup]:
     start = 0
     for i, row in enumerate(rows):
         following = rows[i + 1] if i + 1 < len(rows) else None
-        if following is not None and (following.node, following.gpu is None) == (row.node, row.gpu is None):
+        if following is not None and (following.node, following.gpu is None) == (
+            row.node,
+            row.gpu is None,
+        ):
             continue
         count = i + 1 - start
         if row.node is None:
             name, what = "no node", "cluster-wide"
         elif row.gpu is None:
             name, what = (
-                (f"{row.node} CPU", "") if instance.cluster.node[row.node].gpus else (row.node, "CPU only")
+                (f"{row.node} CPU", "")
+                if instance.cluster.node[row.node].gpus
+                else (row.node, "CPU only")
             )
         else:
             gpu_type = instance.cluster.node[row.node].gpu_type or "GPU"

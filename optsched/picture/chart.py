@@ -1,13 +1,14 @@
-"""What a picture of a plan shows, whatever draws it: bars on rows, the queue, and GPUs in use over time."""
+"""What a picture of a plan shows, whatever draws it: bars on rows, the queue, and GPUs in use over
+time."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from ..instance import Instance
-from ..job import Job
+from ..model.instance import Instance
+from ..model.job import Job
+from ..model.plan import JobPlan, Plan
 from ..objectives import LATE_TOLERANCE_S
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, setup_s
-from ..plan import JobPlan, Plan
 from ..verify.fetches import Fetches, fetches
 from .lanes import PAST, Row, assign_lanes
 
@@ -17,8 +18,8 @@ Kind = Literal["past", "work", "setup", "save"]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A rectangle: rows [top, top + height) counted from the top, times in seconds from now; `late` in the
-    last segment of a job that misses its deadline."""
+    """A rectangle: rows [top, top + height) counted from the top, times in seconds from now; `late`
+    in the last segment of a job that misses its deadline."""
 
     job: int
     segment: int
@@ -32,7 +33,8 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A preemption: the job leaves at `stop_s` from row `stop_row` and is back at `back_s` on `back_row`.
+    """A preemption: the job leaves at `stop_s` from row `stop_row` and is back at `back_s` on
+    `back_row`.
 
     Rows are near the foot of the job's bars, where no name is written.
     """
@@ -55,7 +57,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Everything to draw. Times are seconds from now; `start_s` (negative) has room for what ran before."""
+    """Everything to draw. Times are seconds from now; `start_s` (negative) has room for what ran
+    before."""
 
     rows: tuple[Row, ...]
     bars: tuple[Bar, ...]
@@ -96,7 +99,16 @@ def chart(instance: Instance, plan: Plan) -> Chart:
         for kind, from_s, to_s in _parts(instance, job, entry, block.segment, fetched):
             is_late = block.job in late and block.segment == len(entry.segments) - 1
             bars.append(
-                Bar(block.job, block.segment, kind, from_s - now_s, to_s - now_s, top, height, is_late)
+                Bar(
+                    block.job,
+                    block.segment,
+                    kind,
+                    from_s - now_s,
+                    to_s - now_s,
+                    top,
+                    height,
+                    is_late,
+                )
             )
     return Chart(
         rows=lanes.rows,
@@ -116,7 +128,11 @@ def _stops(entry: JobPlan, s: int) -> bool:
     if s + 1 == len(entry.segments):
         return False
     a, b = entry.segments[s], entry.segments[s + 1]
-    return b.start_s - a.end_s > TIME_TOLERANCE_S or a.placement != b.placement or a.mode.size != b.mode.size
+    return (
+        b.start_s - a.end_s > TIME_TOLERANCE_S
+        or a.placement != b.placement
+        or a.mode.size != b.mode.size
+    )
 
 
 def _parts(
@@ -145,14 +161,22 @@ def _parts(
     ]
 
 
-def _pauses(instance: Instance, plans: list[JobPlan], foot: dict[tuple[int, int], float]) -> list[Pause]:
+def _pauses(
+    instance: Instance, plans: list[JobPlan], foot: dict[tuple[int, int], float]
+) -> list[Pause]:
     found = []
     for i, entry in enumerate(plans):
         for s in range(len(entry.segments) - 1):
             if _stops(entry, s):
                 a, b = entry.segments[s], entry.segments[s + 1]
                 found.append(
-                    Pause(i, a.end_s - instance.now_s, foot[i, s], b.start_s - instance.now_s, foot[i, s + 1])
+                    Pause(
+                        i,
+                        a.end_s - instance.now_s,
+                        foot[i, s],
+                        b.start_s - instance.now_s,
+                        foot[i, s + 1],
+                    )
                 )
         if (
             entry.id in instance.running_job
@@ -168,7 +192,8 @@ BLOCKED = "waits for other jobs"
 
 
 def _queue(instance: Instance, plans: list[JobPlan]) -> tuple[Series, ...]:
-    """Waiting jobs by the size of their gang: submitted, and holding nothing; blocked ones by themselves."""
+    """Waiting jobs by the size of their gang: submitted, and holding nothing; blocked ones by
+    themselves."""
     at = {entry.id: entry for entry in plans}
     changes: dict[str, list[tuple[float, int]]] = {
         name: [] for name in ("no GPU", "1 GPU", "2-3 GPUs", "4-7 GPUs", "8 GPUs or more", BLOCKED)
@@ -197,7 +222,8 @@ def _size(gpus: int) -> str:
 
 
 def _use(instance: Instance, plans: list[JobPlan], fetched: Fetches) -> tuple[Series, ...]:
-    """GPUs that work, and GPUs held while a job starts, restores or saves; a shared GPU counts once."""
+    """GPUs that work, and GPUs held while a job starts, restores or saves; a shared GPU counts
+    once."""
     changes: dict[str, list[tuple[float, int]]] = {"at work": [], "start, restore, checkpoint": []}
     for job, entry in zip(instance.jobs, plans, strict=True):
         for s, segment in enumerate(entry.segments):
@@ -210,7 +236,9 @@ def _use(instance: Instance, plans: list[JobPlan], fetched: Fetches) -> tuple[Se
     return _series(changes)
 
 
-def _add(changes: list[tuple[float, int]], from_s: float, to_s: float, now_s: float, amount: int) -> None:
+def _add(
+    changes: list[tuple[float, int]], from_s: float, to_s: float, now_s: float, amount: int
+) -> None:
     if to_s - from_s > TIME_TOLERANCE_S:
         changes.append((from_s - now_s, amount))
         changes.append((to_s - now_s, -amount))

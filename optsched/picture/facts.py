@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from ..instance import Instance
+from ..model.instance import Instance
+from ..model.plan import Decision, JobPlan, Plan, Segment
 from ..objectives import LATE_TOLERANCE_S, parse
 from ..physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s
-from ..plan import Decision, JobPlan, Plan, Segment
 from .chart import Chart
 
 
@@ -13,9 +13,10 @@ from .chart import Chart
 class JobFacts:
     """One job in a plan; times in seconds from now.
 
-    `start_s` is when it holds GPUs to work: 0 for one that continues, the return of one that is preempted.
-    `waiting_s` is the time without resources until completion, from submission (from now for a job that runs
-    or was suspended); `jct_s` is completion minus submission; `preempted` counts preemptions in this plan.
+    `start_s` is when it holds GPUs to work: 0 for one that continues, the return of one that is
+    preempted. `waiting_s` is the time without resources until completion, from submission (from now
+    for a job that runs or was suspended); `jct_s` is completion minus submission; `preempted`
+    counts preemptions in this plan.
     """
 
     id: str
@@ -33,8 +34,8 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Averages and sums over a plan. `gpu_use` is GPU-seconds held over capacity until the last completion;
-    `overhead_gpu_s` the part of it spent on start-up, restore and checkpoint."""
+    """Averages and sums over a plan. `gpu_use` is GPU-seconds held over capacity until the last
+    completion; `overhead_gpu_s` the part of it spent on start-up, restore and checkpoint."""
 
     mean_jct_s: float
     last_s: float
@@ -55,7 +56,9 @@ def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
         waiting_s += gap_s
         before = entry.segments[i - 1] if i else None
         if before is not None and (
-            gap_s > TIME_TOLERANCE_S or segment.placement != before.placement or segment.mode.size != before.mode.size
+            gap_s > TIME_TOLERANCE_S
+            or segment.placement != before.placement
+            or segment.mode.size != before.mode.size
         ):
             stops += before.stopped_by is None
         free_s = segment.end_s
@@ -64,7 +67,11 @@ def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
     last = entry.segments[-1]
     late_s = 0.0 if job.deadline_s is None else entry.completion_s - job.deadline_s
     nodes = tuple(slot.node for slot in last.placement)
-    saves = entry.id in instance.running_job and entry.decision != "continue" and hold_to_save_s(job) > 0
+    saves = (
+        entry.id in instance.running_job
+        and entry.decision != "continue"
+        and hold_to_save_s(job) > 0
+    )
     first = entry.segments[1 if saves and len(entry.segments) > 1 else 0]
     return JobFacts(
         id=entry.id,
@@ -82,7 +89,8 @@ def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
 
 
 def type_names(instance: Instance, segment: Segment) -> str | None:
-    """The GPU type of a segment, as `a100+v100` where there are several; None without GPUs or a name."""
+    """The GPU type of a segment, as `a100+v100` where there are several; None without GPUs or a
+    name."""
     held = gpus_by_type(instance.cluster, segment.placement)
     return "+".join(name or "GPU" for name in held) if len(held) > 1 else next(iter(held), None)
 
@@ -103,11 +111,14 @@ def totals(instance: Instance, plan: Plan, chart: Chart) -> Totals:
 
 
 def _area(times_s: tuple[float, ...], values: tuple[float, ...]) -> float:
-    return sum(value * (after - at) for at, after, value in zip(times_s, times_s[1:], values, strict=False))
+    return sum(
+        value * (after - at) for at, after, value in zip(times_s, times_s[1:], values, strict=False)
+    )
 
 
 def level_unit(name: str) -> str:
-    """Unit of one level of an objective, named as in a solution; empty where its terms differ in unit."""
+    """Unit of one level of an objective, named as in a solution; empty where its terms differ in
+    unit."""
     units = {term.unit for level in parse(name).levels for _, term in level}
     return units.pop() if len(units) == 1 else ""
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..duration import human
 from ..files import write_bytes
-from ..instance import Instance
-from ..plan import Solution
+from ..model.instance import Instance
+from ..model.plan import Solution
 from .axis import TimeUnit, node_groups, time_unit
 from .chart import Chart, chart
 from .facts import level_unit, percent, quantity
@@ -22,10 +22,11 @@ FADE = {"past": 1.7, "work": 1.0, "setup": 0.74, "save": 0.74}
 
 
 def write_svg(instance: Instance, solution: Solution, path: str | Path) -> None:
-    """Write the figure as .svg, .png or .pdf, by the ending of `path`; the same plan gives the same bytes.
+    """Write the figure as .svg, .png or .pdf, by the ending of `path`; the same plan gives the same
+    bytes.
 
-    The solution must hold a plan that passes the verifier. Raises InputError where the file cannot be
-    written.
+    The solution must hold a plan that passes the verifier. Raises InputError where the file cannot
+    be written.
     """
     from matplotlib import rc_context
 
@@ -61,8 +62,12 @@ def draw(instance: Instance, solution: Solution) -> Any:
     unit = time_unit(drawn.end_s)
     gantt_in = min(LARGEST_IN, max(SMALLEST_IN, ROW_IN * len(drawn.rows)))
     heights = [gantt_in] + [QUEUE_IN] * bool(drawn.queue) + [USE_IN] * bool(drawn.total_gpus)
-    figure = Figure(figsize=(WIDTH_IN, sum(heights) + 0.95 + 0.22 * len(heights)), layout="constrained")
-    axes = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
+    figure = Figure(
+        figsize=(WIDTH_IN, sum(heights) + 0.95 + 0.22 * len(heights)), layout="constrained"
+    )
+    axes = list(
+        figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    )
     _gantt(axes[0], instance, drawn, unit, gantt_in)
     axes[0].set_title(_title(instance, solution), loc="left", fontsize=9)
     lower = axes[1:]
@@ -103,7 +108,11 @@ def _gantt(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, height_in:
     row_pt = 72 * height_in / max(1, len(drawn.rows))
     for i, group in enumerate(groups):
         ax.axhspan(
-            group.first, group.first + group.rows, color=BAND if i % 2 == 0 else BAND_2, linewidth=0, zorder=0
+            group.first,
+            group.first + group.rows,
+            color=BAND if i % 2 == 0 else BAND_2,
+            linewidth=0,
+            zorder=0,
         )
     for kind in ("past", "work", "setup", "save"):
         bars = [bar for bar in drawn.bars if bar.kind == kind]
@@ -118,7 +127,8 @@ def _gantt(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, height_in:
             hatch=HATCH.get(kind),
             zorder=2,
         )
-    # The plot is about 8.6 inches wide; a name is written where the bar has room for it, upright if need be.
+    # The plot is about 8.6 inches wide; a name is written where the bar has room for it, upright if
+    # need be.
     pt_per_s = 8.6 * 72 / (drawn.end_s * 1.01 - drawn.start_s)
     for bar in drawn.bars:
         name = instance.jobs[bar.job].id
@@ -145,7 +155,10 @@ def _gantt(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, height_in:
             linestyle=":",
             zorder=3,
         )
-        for at_s, row, marker in ((pause.stop_s, pause.stop_row, "s"), (pause.back_s, pause.back_row, ">")):
+        for at_s, row, marker in (
+            (pause.stop_s, pause.stop_row, "s"),
+            (pause.back_s, pause.back_row, ">"),
+        ):
             ax.plot(
                 at_s / unit.seconds,
                 row,
@@ -169,7 +182,9 @@ def _gantt(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, height_in:
     ax.set_ylim(max(1, len(drawn.rows)), 0)
 
 
-def _steps(ax: Any, group: tuple[Any, ...], colours: dict[str, str], unit: TimeUnit, name: str) -> None:
+def _steps(
+    ax: Any, group: tuple[Any, ...], colours: dict[str, str], unit: TimeUnit, name: str
+) -> None:
     from matplotlib.ticker import MaxNLocator
 
     times = [time / unit.seconds for time in group[0].times_s] if group else [0.0]

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_text
-from ..instance import Instance
-from ..plan import Plan, Solution
+from ..model.instance import Instance
+from ..model.plan import Plan, Solution
 from .axis import NodeGroup, TimeUnit, node_groups, time_unit
 from .chart import Chart, chart
 from .facts import job_facts
@@ -14,24 +14,25 @@ from .marks import add_bars, add_pauses, add_steps
 from .page import page
 from .palette import BAND, GRID, INK, MUTED, NOW, PAPER
 
-CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
+CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d"],
+}
 QUEUE_PX, USE_PX, SPACE_PX, TOP_PX, BOTTOM_PX = 130, 120, 44, 26, 52
 
 
 def write_html(instance: Instance, solution: Solution, path: str | Path) -> None:
     """Write one self-contained HTML file; it needs no network.
 
-    The solution must hold a plan that passes the verifier. Raises InputError where the file cannot be
-    written.
+    The solution must hold a plan that passes the verifier. Raises InputError where the file cannot
+    be written.
     """
     plan = solution.plan
     assert plan is not None
     drawn = chart(instance, plan)
     div = figure(instance, plan, drawn).to_html(
-        full_html=False,
-        include_plotlyjs=True,
-        div_id="gantt",
-        config=CONFIG,
+        full_html=False, include_plotlyjs=True, div_id="gantt", config=CONFIG
     )
     write_text(path, page(instance, solution, drawn, div))
 
@@ -54,7 +55,9 @@ def figure(instance: Instance, plan: Plan, drawn: Chart) -> Any:
     return fig
 
 
-def _lay_out(fig: Any, drawn: Chart, groups: list[NodeGroup], unit: TimeUnit, gantt_px: int) -> None:
+def _lay_out(
+    fig: Any, drawn: Chart, groups: list[NodeGroup], unit: TimeUnit, gantt_px: int
+) -> None:
     has_queue, has_use = bool(drawn.queue), bool(drawn.total_gpus)
     inner = gantt_px + (QUEUE_PX + SPACE_PX) * has_queue + (USE_PX + SPACE_PX) * has_use
     use_top = USE_PX / inner if has_use else 0.0
@@ -98,7 +101,11 @@ def _lay_out(fig: Any, drawn: Chart, groups: list[NodeGroup], unit: TimeUnit, ga
         yaxis={
             **axis,
             "domain": [
-                queue_top + SPACE_PX / inner if has_queue else use_top + SPACE_PX / inner if has_use else 0,
+                queue_top + SPACE_PX / inner
+                if has_queue
+                else use_top + SPACE_PX / inner
+                if has_use
+                else 0,
                 1,
             ],
             "range": [len(drawn.rows), 0],

@@ -4,9 +4,9 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ..instance import Instance
+from ..model.instance import Instance
+from ..model.plan import Plan, Segment
 from ..physics import TIME_TOLERANCE_S
-from ..plan import Plan, Segment
 
 PAST = -1
 
@@ -66,14 +66,17 @@ class _Held:
 
 
 def assign_lanes(instance: Instance, plan: Plan) -> Lanes:
-    """Colour the intervals of each node so that no two overlap on a GPU, gangs side by side where possible.
+    """Colour the intervals of each node so that no two overlap on a GPU, gangs side by side where
+    possible.
 
     Segments are taken in order of their start; a verified plan always leaves enough GPUs free.
     """
     job_at = {job.id: i for i, job in enumerate(instance.jobs)}
     pieces: dict[str | None, list[_Piece]] = defaultdict(list)
     for entry in instance.running:
-        past = Segment(start_s=-math.inf, end_s=instance.now_s, mode=entry.mode, placement=entry.placement)
+        past = Segment(
+            start_s=-math.inf, end_s=instance.now_s, mode=entry.mode, placement=entry.placement
+        )
         _add_pieces(pieces, job_at[entry.job], PAST, past)
     for planned in plan.jobs:
         for s, segment in enumerate(planned.segments):
@@ -97,11 +100,14 @@ def _add_pieces(pieces: dict[str | None, list[_Piece]], job: int, s: int, segmen
 
 
 def _in_order(pieces: list[_Piece]) -> list[_Piece]:
-    """By start; at the same instant first segments come first, so that what runs on keeps its lanes."""
+    """By start; at the same instant first segments come first, so that what runs on keeps its
+    lanes."""
     return sorted(pieces, key=lambda piece: (piece.start_s, piece.later, piece.job, piece.s))
 
 
-def _colour_gpus(instance: Instance, gpus: int, pieces: list[_Piece], first_row: int) -> list[Block]:
+def _colour_gpus(
+    instance: Instance, gpus: int, pieces: list[_Piece], first_row: int
+) -> list[Block]:
     blocks: list[Block] = []
     held: dict[int, _Held] = {}
     for piece in _in_order(pieces):
@@ -132,7 +138,9 @@ def _colour_gpus(instance: Instance, gpus: int, pieces: list[_Piece], first_row:
                 if key != job and _active(one, start_s)
                 for lane in one.lanes
             }
-            same = before is not None and len(before.lanes) == count and not taken & set(before.lanes)
+            same = (
+                before is not None and len(before.lanes) == count and not taken & set(before.lanes)
+            )
             lanes = before.lanes if same and before is not None else _pick(gpus, taken, count)
             half = None if partner is None else 0
         held[job] = _Held(segment.end_s, lanes, half)
@@ -166,8 +174,11 @@ def _runs(lanes: list[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _add_cpu_lanes(rows: list[Row], blocks: list[Block], node: str | None, pieces: list[_Piece]) -> None:
-    """As many lanes as there are jobs without GPUs at once; each keeps its own or takes the first free."""
+def _add_cpu_lanes(
+    rows: list[Row], blocks: list[Block], node: str | None, pieces: list[_Piece]
+) -> None:
+    """As many lanes as there are jobs without GPUs at once; each keeps its own or takes the first
+    free."""
     first, ends, own = len(rows), list[float](), dict[int, int]()
     for piece in _in_order(pieces):
         if piece.gpus:

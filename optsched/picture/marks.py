@@ -4,7 +4,7 @@ from html import escape
 from typing import Any
 
 from ..duration import human
-from ..instance import Instance
+from ..model.instance import Instance
 from .axis import TimeUnit
 from .chart import Chart, Kind
 from .facts import JobFacts
@@ -48,7 +48,9 @@ def add_bars(
             },
             "cornerradius": 2,
         },
-        text=[escape(instance.jobs[bar.job].id) for bar in bars] if few and kind == "work" else None,
+        text=[escape(instance.jobs[bar.job].id) for bar in bars]
+        if few and kind == "work"
+        else None,
         textposition="inside",
         insidetextanchor="middle",
         textfont={"color": INK, "size": 11},
@@ -74,18 +76,23 @@ def _hover(instance: Instance, facts: JobFacts, kind: Kind, start_s: float, end_
     if kind == "past":
         lines.append(f"ran since {_when(instance.running_job[job.id].started_s - instance.now_s)}")
     else:
-        lines.append(f"{KIND_WORDS[kind]}: {_when(start_s)} to {_when(end_s)} ({human(end_s - start_s)})")
+        lines.append(
+            f"{KIND_WORDS[kind]}: {_when(start_s)} to {_when(end_s)} ({human(end_s - start_s)})"
+        )
     gang = f"{facts.gpus} x {escape(facts.gpu_type or 'GPU')}" if facts.gpus else "no GPU"
     lines.append(
-        f"{gang} on {escape(', '.join(facts.nodes[:4]) or 'no node')}{' ...' if len(facts.nodes) > 4 else ''}"
+        f"{gang} on {escape(', '.join(facts.nodes[:4]) or 'no node')}{' ...' if len(facts.nodes) > 4 else ''}"  # noqa: E501
     )
     lines.append(
-        f"weight {job.weight:g}, completion time {human(facts.jct_s)}, waiting {human(facts.waiting_s)}"
+        f"weight {job.weight:g}, completion time {human(facts.jct_s)}, waiting "
+        f"{human(facts.waiting_s)}"
     )
     if job.tenant is not None:
         lines.append(f"tenant {escape(job.tenant)}")
     if job.after:
-        lines.append(f"after {escape(', '.join(job.after[:6]))}{' ...' if len(job.after) > 6 else ''}")
+        lines.append(
+            f"after {escape(', '.join(job.after[:6]))}{' ...' if len(job.after) > 6 else ''}"
+        )
     if job.deadline_s is not None:
         late = f", <b>missed by {human(facts.late_s)}</b>" if facts.late_s else ", met"
         lines.append(f"deadline {_when(job.deadline_s - instance.now_s)}{late}")
@@ -99,7 +106,8 @@ def _when(at_s: float) -> str:
 
 
 def add_pauses(fig: Any, drawn: Chart, facts: list[JobFacts], unit: TimeUnit) -> None:
-    """A dotted line from where a preempted job stopped to where it comes back, with a mark at either end."""
+    """A dotted line from where a preempted job stopped to where it comes back, with a mark at
+    either end."""
     if not drawn.pauses:
         return
     xs: list[float | None] = []
@@ -120,9 +128,15 @@ def add_pauses(fig: Any, drawn: Chart, facts: list[JobFacts], unit: TimeUnit) ->
             x=[getattr(pause, f"{at}_s") / unit.seconds for pause in drawn.pauses],
             y=[getattr(pause, f"{at}_row") for pause in drawn.pauses],
             mode="markers",
-            marker={"symbol": symbol, "size": 10, "color": INK, "line": {"color": PAPER, "width": 1.5}},
+            marker={
+                "symbol": symbol,
+                "size": 10,
+                "color": INK,
+                "line": {"color": PAPER, "width": 1.5},
+            },
             hovertext=[
-                f"<b>{escape(facts[pause.job].id)}</b> {word} {_when(getattr(pause, f'{at}_s'))}<br>"
+                f"<b>{escape(facts[pause.job].id)}</b> {word} "
+                f"{_when(getattr(pause, f'{at}_s'))}<br>"
                 f"without GPUs for {human(max(0.0, pause.back_s - pause.stop_s))}"
                 for pause in drawn.pauses
             ],

@@ -1,11 +1,12 @@
-"""The HTML around the interactive picture: what was solved and how well above it, the jobs below it."""
+"""The HTML around the interactive picture: what was solved and how well above it, the jobs below
+it."""
 
 from html import escape
 
 from ..duration import human
-from ..instance import Instance
+from ..model.instance import Instance
+from ..model.plan import Solution
 from ..objectives import parse
-from ..plan import Solution
 from .chart import Chart
 from .facts import job_facts, level_unit, percent, quantity, totals
 from .palette import GRID, INK, LATE, MUTED, job_colour, shade
@@ -32,7 +33,7 @@ def page(instance: Instance, solution: Solution, drawn: Chart, figure: str) -> s
 {figure}</section>
 {_table(instance, solution)}
 </body></html>
-"""
+"""  # noqa: E501
 
 
 def _status(solution: Solution) -> str:
@@ -82,7 +83,9 @@ def _tiles(instance: Instance, solution: Solution, drawn: Chart) -> list[str]:
     sums = totals(instance, solution.plan, drawn)
     found.append(
         _tile(
-            "mean job completion time", human(sums.mean_jct_s), f"last job done {human(sums.last_s)} from now"
+            "mean job completion time",
+            human(sums.mean_jct_s),
+            f"last job done {human(sums.last_s)} from now",
         )
     )
     if sums.gpu_use is not None:
@@ -107,7 +110,8 @@ def _tiles(instance: Instance, solution: Solution, drawn: Chart) -> list[str]:
 
 def _tile(name: str, value: str, small: str, title: str = "") -> str:
     return (
-        f'<div class="tile" title="{escape(title)}"><span>{escape(name)}</span><b>{escape(value)}</b>'
+        '<div class="tile" '
+        f'title="{escape(title)}"><span>{escape(name)}</span><b>{escape(value)}</b>'
         f"<small>{escape(small)}</small></div>"
     )
 
@@ -134,7 +138,9 @@ def _key(drawn: Chart) -> str:
     if drawn.pauses:
         parts.append("&#9632; &#8943; &#9654; preempted, back later")
     if drawn.late:
-        parts.append(f'<i style="background:{colour};outline:2px solid {LATE}"></i>misses its deadline')
+        parts.append(
+            f'<i style="background:{colour};outline:2px solid {LATE}"></i>misses its deadline'
+        )
     parts.append("drag to zoom, double-click to return, point at a bar for its job")
     return "".join(f"<span>{part}</span>" for part in parts)
 
@@ -160,7 +166,17 @@ def _table(instance: Instance, solution: Solution) -> str:
         )
     more = f"<p>and {len(facts) - MOST_ROWS:,} more</p>" if len(facts) > MOST_ROWS else ""
     is_open = " open" if len(facts) <= 40 else ""
-    heads = ("job", "now", "starts", "ends", "GPUs", "nodes", "waiting", "completion time", "preempted")
+    heads = (
+        "job",
+        "now",
+        "starts",
+        "ends",
+        "GPUs",
+        "nodes",
+        "waiting",
+        "completion time",
+        "preempted",
+    )
     numeric = {"starts", "ends", "GPUs", "waiting", "completion time", "preempted"}
     head = "".join(f"<th{' class=n' if name in numeric else ''}>{name}</th>" for name in heads)
     return (
@@ -193,4 +209,4 @@ td,th{{padding:4px 10px;border-bottom:1px solid {GRID}}}
 .n{{text-align:right;font-variant-numeric:tabular-nums}}
 td i{{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:8px}}
 em{{color:{LATE};font-style:normal}}
-"""
+"""  # noqa: E501

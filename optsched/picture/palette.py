@@ -17,8 +17,8 @@ QUEUE = {
 
 @cache
 def job_colour(position: int) -> str:
-    """Colour of the job at `position`: hues by the golden angle so that neighbours differ, in OKLCH so
-    that all are light enough for dark text (Ottosson, 2020)."""
+    """Colour of the job at `position`: hues by the golden angle so that neighbours differ, in OKLCH
+    so that all are light enough for dark text (Ottosson, 2020)."""
     lightness = (0.79, 0.72, 0.85)[position % 3]
     return _hex(lightness, 0.105, math.radians((position * 137.508 + 245) % 360))
 

@@ -8,14 +8,25 @@ FEWEST_STEPS = 5
 
 
 def measured_of(
-    seen: Observation, *, gpus: int, cpus: int | None, gpu_type: str | None, user: str | None, command: str | None,
+    seen: Observation,
+    *,
+    gpus: int,
+    cpus: int | None,
+    gpu_type: str | None,
+    user: str | None,
+    command: str | None,
     stop_asked_s: float | None = None,
 ) -> Measured:
-    """What was measured of an attempt, from what an executor saw of it. `cpus` are its cores on all nodes,
-    `stop_asked_s` the Unix time at which it was asked to save and stop. What was not seen is None."""
+    """What was measured of an attempt, from what an executor saw of it. `cpus` are its cores on all
+    nodes, `stop_asked_s` the Unix time at which it was asked to save and stop. What was not seen is
+    None."""
     progress = seen.progress
     stop_s = None
-    if seen.exit_status == SAVED_AND_STOPPED and stop_asked_s is not None and seen.ended_s is not None:
+    if (
+        seen.exit_status == SAVED_AND_STOPPED
+        and stop_asked_s is not None
+        and seen.ended_s is not None
+    ):
         stop_s = max(0.0, seen.ended_s - stop_asked_s)
     preemptible = None
     if stop_asked_s is not None and seen.exit_status is not None and seen.exit_status != 0:

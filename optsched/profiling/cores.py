@@ -1,4 +1,5 @@
-"""How many cores a command needs: it is run with several counts, and the smallest on the plateau is found."""
+"""How many cores a command needs: it is run with several counts, and the smallest on the plateau is
+found."""
 
 import math
 import statistics
@@ -8,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import InputError
-from ..quantity import Fraction, PositiveCount, Rate
+from ..model.quantity import Fraction, PositiveCount, Rate
 from .facts import steps_of
 from .probe import ProbeFailed, raise_if_failed
 from .run import Setting, run
@@ -19,8 +20,9 @@ WITHIN = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreCount:
-    """What this many cores for each GPU give (in all for a CPU-only command): the median of steps per second, and
-    `rate` relative to the plateau, at most 1, with the least and the most that single repeats gave."""
+    """What this many cores for each GPU give (in all for a CPU-only command): the median of steps
+    per second, and `rate` relative to the plateau, at most 1, with the least and the most that
+    single repeats gave."""
 
     cpus_per_gpu: PositiveCount
     steps_per_s: Rate
@@ -33,7 +35,8 @@ class CoreCount:
 class CoreSweep:
     """What the counts gave; `smallest` is the smallest count on the plateau, within `within` of it.
 
-    `sure` says that in each repeat alone every count is on the same side of that line as over all of them.
+    `sure` says that in each repeat alone every count is on the same side of that line as over all
+    of them.
     """
 
     counts: tuple[CoreCount, ...]
@@ -46,15 +49,18 @@ class CoreSweep:
 def plateau(measured: Mapping[int, Sequence[float]]) -> CoreSweep:
     """The smallest core count on the plateau, from steps per second of each count in each repeat.
 
-    The host may be slower in one repeat than in another: each rate is divided by the median of its repeat, as in the
-    first step of median polish (Tukey, Exploratory Data Analysis, 1977, chapter 11), and medians are taken over the
-    repeats. The best of several noisy medians is too high, so the level of the plateau is not that one but the median
-    of all rates whose count is within 5 % of it. Rates must be above 0, and of each count there must be as many.
+    The host may be slower in one repeat than in another: each rate is divided by the median of its
+    repeat, as in the first step of median polish (Tukey, Exploratory Data Analysis, 1977, chapter
+    11), and medians are taken over the repeats. The best of several noisy medians is too high, so
+    the level of the plateau is not that one but the median of all rates whose count is within 5 %
+    of it. Rates must be above 0, and of each count there must be as many.
     """
     counts = sorted(measured)
     repeats = len(measured[counts[0]])
     usual = [statistics.median(measured[count][i] for count in counts) for i in range(repeats)]
-    relative = {count: [value / usual[i] for i, value in enumerate(measured[count])] for count in counts}
+    relative = {
+        count: [value / usual[i] for i, value in enumerate(measured[count])] for count in counts
+    }
     middle = {count: statistics.median(relative[count]) for count in counts}
     best = max(middle.values())
     near = [count for count in counts if middle[count] >= (1 - WITHIN) * best]
@@ -73,7 +79,11 @@ def plateau(measured: Mapping[int, Sequence[float]]) -> CoreSweep:
             for count in counts
         ),
         smallest=on[0],
-        sure=all((value >= line) == (middle[count] >= line) for count in counts for value in relative[count]),
+        sure=all(
+            (value >= line) == (middle[count] >= line)
+            for count in counts
+            for value in relative[count]
+        ),
         repeats=repeats,
     )
 
@@ -83,17 +93,28 @@ def check_counts(counts: Sequence[int], gpus: int, cores: int) -> None:
     for count in counts:
         needed = count * max(1, gpus)
         if needed > cores:
-            each = f"{count} cores for each of {gpus} GPUs are {needed}" if gpus > 1 else f"{needed} cores"
-            raise InputError(f"--cpus {count}: {each}, but this host has {cores} to use; leave that count out")
+            each = (
+                f"{count} cores for each of {gpus} GPUs are {needed}"
+                if gpus > 1
+                else f"{needed} cores"
+            )
+            raise InputError(
+                f"--cpus {count}: {each}, but this host has {cores} to use; leave that count out"
+            )
 
 
 def sweep(
-    setting: Setting, counts: Sequence[int], repeats: int, on_run: Callable[[int, int], None] | None = None
+    setting: Setting,
+    counts: Sequence[int],
+    repeats: int,
+    on_run: Callable[[int, int], None] | None = None,
 ) -> CoreSweep:
-    """Run the command with each count, `repeats` times, up and down the counts in turn so that a host that gets slower
-    or warmer is unfair to none. `setting.cores` are those there are; `on_run` is told count and repeat before each run.
+    """Run the command with each count, `repeats` times, up and down the counts in turn so that a
+    host that gets slower or warmer is unfair to none. `setting.cores` are those there are; `on_run`
+    is told count and repeat before each run.
 
-    Raises InputError where the command cannot be started, ProbeFailed where it fails or no steps are seen.
+    Raises InputError where the command cannot be started, ProbeFailed where it fails or no steps
+    are seen.
     """
     check_counts(counts, setting.gpus, len(setting.cores))
     measured: dict[int, list[float]] = {count: [] for count in sorted(counts)}
@@ -101,7 +122,9 @@ def sweep(
         for count in sorted(measured, reverse=repeat % 2 == 1):
             if on_run is not None:
                 on_run(count, repeat)
-            measured[count].append(_steps_per_s(replace(setting, cores=setting.cores[: count * max(1, setting.gpus)])))
+            measured[count].append(
+                _steps_per_s(replace(setting, cores=setting.cores[: count * max(1, setting.gpus)]))
+            )
     return plateau(measured)
 
 
@@ -114,8 +137,10 @@ def _steps_per_s(setting: Setting) -> float:
     steps = steps_of(watched)
     if steps is None or steps.times is None:
         raise ProbeFailed(
-            f"with {len(setting.cores)} cores no two steps were seen in {setting.for_s:g} s, so there is no rate to "
-            "compare; give it longer with --for, or let the command report its steps (docs/profiling.md)"
+            f"with {len(setting.cores)} cores no two steps were seen in {setting.for_s:g} s, so "
+            "there is no rate to "
+            "compare; give it longer with --for, or let the command report its steps "
+            "(docs/profiling.md)"
         )
     found = 1 / steps.times.mean_s
     assert math.isfinite(found)

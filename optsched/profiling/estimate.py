@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ..profile import Profile, Sharing
-from ..simulate.estimates.commands import similar
+from ..estimates.commands import similar
+from ..model.profile import Profile, Sharing
 from .likeness import program
 from .store import Stored
 
@@ -19,7 +19,8 @@ TAKEN_WHOLE = ("cpus_per_gpu", "sharing")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A profile that was not measured, and for each of its fields, in words, what the value was taken from."""
+    """A profile that was not measured, and for each of its fields, in words, what the value was
+    taken from."""
 
     profile: Profile
     taken_from: dict[str, str] = field(default_factory=dict)
@@ -28,11 +29,12 @@ class Estimate:
 def estimate(user: str | None, command: str | None, stored: Iterable[Stored]) -> Estimate:
     """The profile of a job of which nothing is known but who runs what.
 
-    Each field by itself is taken from the profiles most like the job in which it is known: those of the same user and
-    command; then a similar command (other numbers, dates, hashes); then the same program; the same three of any user;
-    then all of the user; then all. Times are their median, memory their maximum. Fields that are known of none stay at
-    their default and are not in `taken_from`. Rates are not estimated: they would be claims on GPU types and counts
-    that may never have run it.
+    Each field by itself is taken from the profiles most like the job in which it is known: those of
+    the same user and command; then a similar command (other numbers, dates, hashes); then the same
+    program; the same three of any user; then all of the user; then all. Times are their median,
+    memory their maximum. Fields that are known of none stay at their default and are not in
+    `taken_from`. Rates are not estimated: they would be claims on GPU types and counts that may
+    never have run it.
     """
     profiles = sorted(stored, key=lambda one: one.name)
     changed: dict[str, Any] = {}
@@ -49,25 +51,37 @@ def estimate(user: str | None, command: str | None, stored: Iterable[Stored]) ->
     return Estimate(profile=replace(Profile(), **changed), taken_from=taken_from)
 
 
-def _groups(user: str | None, command: str | None) -> Iterator[tuple[str, Callable[[Stored], bool]]]:
+def _groups(
+    user: str | None, command: str | None
+) -> Iterator[tuple[str, Callable[[Stored], bool]]]:
     """What may be alike, from the most to the least, in words that follow 'of'."""
     ways: list[tuple[str, Callable[[str], str | None]]] = [
         ("the same command", lambda text: text),
         ("a similar command", similar),
         ("the same program", program),
     ]
-    for whose in ((user, None) if user is not None else (None,)):
+    for whose in (user, None) if user is not None else (None,):
         for words, key in ways:
             wanted = None if command is None else key(command)
             if wanted is None:
                 continue
 
             def is_like(
-                one: Stored, whose: str | None = whose, wanted: str = wanted, key: Callable[[str], str | None] = key
+                one: Stored,
+                whose: str | None = whose,
+                wanted: str = wanted,
+                key: Callable[[str], str | None] = key,
             ) -> bool:
-                return (whose is None or one.user == whose) and one.command is not None and key(one.command) == wanted
+                return (
+                    (whose is None or one.user == whose)
+                    and one.command is not None
+                    and key(one.command) == wanted
+                )
 
-            yield (f"{words} of user {whose}" if whose is not None else f"{words} of any user"), is_like
+            yield (
+                (f"{words} of user {whose}" if whose is not None else f"{words} of any user"),
+                is_like,
+            )
     if user is not None:
         yield f"user {user}", lambda one: one.user == user
     yield "all jobs", lambda one: True
@@ -89,7 +103,9 @@ def _taken(name: str, found: list[Stored]) -> tuple[Any, str]:
     if name in (*TAKEN_WHOLE, "checkpoint_every_s"):
         latest = _latest(found)
         value = getattr(latest.profile, name)
-        return (Sharing(duty=value.duty) if name == "sharing" else value), f"profile {latest.name} of "
+        return (
+            Sharing(duty=value.duty) if name == "sharing" else value
+        ), f"profile {latest.name} of "
     values = [getattr(one.profile, name) for one in found]
     if name in TAKEN_BY_MAXIMUM:
         return max(values), f"maximum of {count} of " if len(found) > 1 else f"{count} of "

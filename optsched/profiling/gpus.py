@@ -12,7 +12,8 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One look at one GPU; `busy` is the share of the last moment in which a kernel ran, None where NVML cannot say."""
+    """One look at one GPU; `busy` is the share of the last moment in which a kernel ran, None where
+    NVML cannot say."""
 
     at_s: float
     gpu: int
@@ -22,7 +23,8 @@ class GpuSample:
 
 @dataclass(slots=True)
 class Gpus:
-    """GPUs of this host that a command is given; `in_use` are those that others were using before."""
+    """GPUs of this host that a command is given; `in_use` are those that others were using
+    before."""
 
     nvml: Any
     handles: list[Any]
@@ -51,8 +53,8 @@ class Gpus:
 
 
 def open_gpus(count: int) -> Gpus | None:
-    """The first `count` GPUs of CUDA_VISIBLE_DEVICES, or of this host, idle ones first. None where there is no NVML or
-    no GPU at all. Raises InputError where there are fewer."""
+    """The first `count` GPUs of CUDA_VISIBLE_DEVICES, or of this host, idle ones first. None where
+    there is no NVML or no GPU at all. Raises InputError where there are fewer."""
     if count == 0:
         return None
     try:
@@ -70,7 +72,9 @@ def open_gpus(count: int) -> Gpus | None:
         return None
     if len(handles) < count:
         nvml.nvmlShutdown()
-        raise InputError(f"--gpus {count}: there are only {len(handles)} GPUs here; ask for at most that many")
+        raise InputError(
+            f"--gpus {count}: there are only {len(handles)} GPUs here; ask for at most that many"
+        )
     used = {i: int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for i, handle in enumerate(handles)}
     others = {i: _processes(nvml, handle) for i, handle in enumerate(handles)}
     chosen = sorted(sorted(used, key=lambda i: (others[i] > 0, i))[:count])

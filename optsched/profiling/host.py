@@ -15,7 +15,8 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """One look at all processes of a command: processor time so far, and memory (shared pages counted once)."""
+    """One look at all processes of a command: processor time so far, and memory (shared pages
+    counted once)."""
 
     at_s: float
     cpu_s: float
@@ -29,8 +30,8 @@ def require_psutil() -> None:
 
 
 def sample(root: Any, at_s: float) -> tuple[HostSample, int] | None:
-    """A look at the tree of `root`, a psutil.Process, and the largest peak that the kernel kept of one process; None
-    when it has ended."""
+    """A look at the tree of `root`, a psutil.Process, and the largest peak that the kernel kept of
+    one process; None when it has ended."""
     import psutil
 
     try:
@@ -48,7 +49,8 @@ def sample(root: Any, at_s: float) -> tuple[HostSample, int] | None:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Proportional set size, which counts what processes share once; resident set size where that may not be read."""
+    """Proportional set size, which counts what processes share once; resident set size where that
+    may not be read."""
     with contextlib.suppress(OSError):
         return _field(f"/proc/{pid}/smaps_rollup", "Pss:")
     return _field(f"/proc/{pid}/status", "VmRSS:")
@@ -73,8 +75,8 @@ def end_group(pid: int) -> None:
 
 
 def end_marked(name: str, value: str) -> int:
-    """SIGKILL to all processes in whose environment `name` has this value, those that left their process group, too;
-    how many."""
+    """SIGKILL to all processes in whose environment `name` has this value, those that left their
+    process group, too; how many."""
     import psutil
 
     found = 0
@@ -94,7 +96,8 @@ def usable_cores() -> list[int]:
 
 
 def _cpu_quota() -> float | None:
-    """Cores that the control group of a container allows, None for no limit or where it cannot be read."""
+    """Cores that the control group of a container allows, None for no limit or where it cannot be
+    read."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)

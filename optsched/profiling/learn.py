@@ -5,27 +5,31 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..profile import Profile, Sharing
+from ..model.profile import Profile, Sharing
 from .measured import Measured
 
 LATEST = 5
-"""Times are medians of so many latest runs: one slow disk does not count, a change does after three runs."""
+"""Times are medians of so many latest runs: one slow disk does not count, a change does after three
+runs."""
 
 HEADROOM = 0.1
-"""What is added to a measured peak of memory: other inputs, fragmentation, and peaks between two looks."""
+"""What is added to a measured peak of memory: other inputs, fragmentation, and peaks between two
+looks."""
 
 TIMES = {"checkpoint_s": "stop_s", "restore_s": "restore_s", "startup_s": "startup_s"}
 """Fields of a profile, and the measurement each is taken from."""
 
 
 def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[str, str]]:
-    """The profile after these runs, oldest first, and for each field that a run measured how it came about.
+    """The profile after these runs, oldest first, and for each field that a run measured how it
+    came about.
 
-    Times are the median of the latest `LATEST` runs that measured them. `checkpoint_s` is from SIGTERM to the end,
-    because so long a preemption holds the GPUs; a command that never saved when asked, but now and then, gets
-    `checkpoint_every_s` instead. Peaks of memory are the most of all runs with
-    the number of GPUs of the latest, with `HEADROOM`. Rates by GPU type follow step times, for types that `rate` lists
-    already: a type that is not listed may not run the job, so none is added. What no run measured stays as it is.
+    Times are the median of the latest `LATEST` runs that measured them. `checkpoint_s` is from
+    SIGTERM to the end, because so long a preemption holds the GPUs; a command that never saved when
+    asked, but now and then, gets `checkpoint_every_s` instead. Peaks of memory are the most of all
+    runs with the number of GPUs of the latest, with `HEADROOM`. Rates by GPU type follow step
+    times, for types that `rate` lists already: a type that is not listed may not run the job, so
+    none is added. What no run measured stays as it is.
     """
     changed: dict[str, object] = {}
     notes: dict[str, str] = {}
@@ -46,7 +50,10 @@ def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[s
         changed["sharing"] = replace(sharing, duty=max(0.01, round(statistics.median(duties), 3)))
         notes["sharing"] = f"sharing.duty: {_median_of(len(duties))}"
     alike = [run for run in runs if run.gpus == runs[-1].gpus]
-    for field, need in (("gpu_memory_gib", gpu_memory_need_gib), ("memory_gib_per_gpu", memory_need_gib)):
+    for field, need in (
+        ("gpu_memory_gib", gpu_memory_need_gib),
+        ("memory_gib_per_gpu", memory_need_gib),
+    ):
         needs = [value for run in alike if (value := need(run)) is not None]
         if needs:
             changed[field] = max(needs)
@@ -60,15 +67,24 @@ def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[s
 
 def gpu_memory_need_gib(measured: Measured) -> float | None:
     """The peak with headroom, at most what the GPU has; None where it was not measured."""
-    peak = measured.gpu_memory_gib if measured.gpu_memory_gib is not None else measured.torch_gpu_memory_gib
+    peak = (
+        measured.gpu_memory_gib
+        if measured.gpu_memory_gib is not None
+        else measured.torch_gpu_memory_gib
+    )
     if peak is None:
         return None
     need = with_headroom(peak)
-    return need if measured.gpu_memory_total_gib is None else min(need, max(peak, measured.gpu_memory_total_gib))
+    return (
+        need
+        if measured.gpu_memory_total_gib is None
+        else min(need, max(peak, measured.gpu_memory_total_gib))
+    )
 
 
 def memory_need_gib(measured: Measured) -> float | None:
-    """The peak of host memory for each GPU with headroom; None where it was not measured, or there is no GPU."""
+    """The peak of host memory for each GPU with headroom; None where it was not measured, or there
+    is no GPU."""
     if measured.memory_gib is None or measured.gpus == 0:
         return None
     return with_headroom(measured.memory_gib / measured.gpus)
@@ -80,20 +96,25 @@ def with_headroom(peak_gib: float) -> float:
 
 
 def _rates(profile: Profile, runs: Sequence[Measured]) -> dict[str, float]:
-    """The table with measured types put in proportion to one that is measured as well: the one nearest to rate 1."""
+    """The table with measured types put in proportion to one that is measured as well: the one
+    nearest to rate 1."""
     found = dict(profile.rate)
     times = step_times(runs)
     by_size: dict[tuple[int, int | None], dict[str, float]] = {}
     for (gpu_type, gpus, cpus), step_s in times.items():
         if gpu_type in found and step_s > 0:
             by_size.setdefault((gpus, cpus), {})[gpu_type] = step_s
-    for types in sorted(by_size.values(), key=len):  # the size at which most types were measured has the last word
+    for types in sorted(
+        by_size.values(), key=len
+    ):  # the size at which most types were measured has the last word
         if len(types) < 2:
             continue
         base = min(types, key=lambda gpu_type: (abs(profile.rate[gpu_type] - 1), gpu_type))
         for gpu_type, step_s in types.items():
-            found[gpu_type] = profile.rate[base] if gpu_type == base else float(
-                f"{profile.rate[base] * types[base] / step_s:.4g}"
+            found[gpu_type] = (
+                profile.rate[base]
+                if gpu_type == base
+                else float(f"{profile.rate[base] * types[base] / step_s:.4g}")
             )
     return found
 

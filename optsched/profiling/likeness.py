@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 
-from ..simulate.estimates.commands import similar
+from ..estimates.commands import similar
 
 RUNNERS = re.compile(
     r"python[0-9.]*|torchrun|accelerate|deepspeed|srun|mpirun|env|bash|sh|nice|nohup|time|uv|launch|run"
@@ -25,12 +25,18 @@ def program(command: str) -> str | None:
         if word == "-m" and i + 1 < len(words):
             return words[i + 1]
     plain = (word for word in words if not word.startswith("-") and "=" not in word)
-    return next((name for word in plain if not RUNNERS.fullmatch(name := os.path.basename(word))), None)
+    return next(
+        (name for word in plain if not RUNNERS.fullmatch(name := os.path.basename(word))), None
+    )
 
 
 def name_of(user: str | None, command: str) -> str:
-    """The name under which runs of a user's command are kept in a store: those of commands that differ in numbers,
-    dates and hashes only (seeds, folders of results) share it. Readable first, unique by the hash at the end."""
+    """The name under which runs of a user's command are kept in a store: those of commands that
+    differ in numbers, dates and hashes only (seeds, folders of results) share it. Readable first,
+    unique by the hash at the end."""
     known = f"{user}\n{similar(command) or command}"
-    words = (re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-")[:30] for word in (user or "", program(command) or ""))
+    words = (
+        re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-")[:30]
+        for word in (user or "", program(command) or "")
+    )
     return "-".join((*filter(None, words), hashlib.sha256(known.encode()).hexdigest()[:10]))

@@ -2,21 +2,23 @@
 
 from dataclasses import dataclass, field
 
-from ..quantity import Count, Fraction, Gib, Instant, PositiveCount, Rate, Seconds
+from ..model.quantity import Count, Fraction, Gib, Instant, PositiveCount, Rate, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """Facts of a run; None is what was not measured, and `absent` says of some why.
 
-    The run had `cpus` cores and `gpus` GPUs of `gpu_type`. `step_s` is time over steps after the warm-up, with
-    `step_median_s` and `step_p90_s` of single steps, or of the means between two reports where a report covers several.
-    `startup_s` is from exec to the first step, the warm-up of that step included; `restore_s` what reading a checkpoint
-    adds. `stop_s` is from SIGTERM to the end of a command that saved and stopped, `save_s` what writing alone took,
-    `save_every_s` how often it saves unasked. `preemptible` says whether it followed the contract (exit status 85).
-    `memory_gib` is the peak of host memory over all its processes, `gpu_memory_gib` that of the fullest GPU, CUDA
-    contexts included, `torch_gpu_memory_gib` what PyTorch had reserved of it, of the GPU's `gpu_memory_total_gib`.
-    `cpu_use` is core-seconds per second and `gpu_duty` the share of time in which a kernel ran, both after the warm-up.
+    The run had `cpus` cores and `gpus` GPUs of `gpu_type`. `step_s` is time over steps after the
+    warm-up, with `step_median_s` and `step_p90_s` of single steps, or of the means between two
+    reports where a report covers several. `startup_s` is from exec to the first step, the warm-up
+    of that step included; `restore_s` what reading a checkpoint adds. `stop_s` is from SIGTERM to
+    the end of a command that saved and stopped, `save_s` what writing alone took, `save_every_s`
+    how often it saves unasked. `preemptible` says whether it followed the contract (exit status
+    85). `memory_gib` is the peak of host memory over all its processes, `gpu_memory_gib` that of
+    the fullest GPU, CUDA contexts included, `torch_gpu_memory_gib` what PyTorch had reserved of it,
+    of the GPU's `gpu_memory_total_gib`. `cpu_use` is core-seconds per second and `gpu_duty` the
+    share of time in which a kernel ran, both after the warm-up.
     """
 
     at_s: Instant = 0.0

@@ -21,8 +21,9 @@ def bars(sweep: CoreSweep) -> list[str]:
 
 
 def svg(sweep: CoreSweep, title: str, unit: str) -> str:
-    """An SVG of rate against cores: medians joined by a line, whiskers from the least to the most repeat, and the line
-    that counts on the plateau reach. `unit` says what the cores are for, as "cores for each GPU"."""
+    """An SVG of rate against cores: medians joined by a line, whiskers from the least to the most
+    repeat, and the line that counts on the plateau reach. `unit` says what the cores are for, as
+    "cores for each GPU"."""
     width, height, left, right, top, bottom = 560, 320, 64, 24, 44, 52
     most = max(one.most_rate for one in sweep.counts) * 1.08
     step = (width - left - right) / len(sweep.counts)
@@ -35,16 +36,20 @@ def svg(sweep: CoreSweep, title: str, unit: str) -> str:
 
     unsure = "" if sweep.sure else "; repeats disagree"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 '
+        f'{width} {height}" '
         'role="img" font-family="system-ui, sans-serif" font-size="12">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{width}" height="{height}" fill="{PAPER}"/>',
-        f'<text x="{left}" y="22" fill="{INK}" font-size="14" font-weight="600">{escape(shortened(title))}</text>',
+        f'<text x="{left}" y="22" fill="{INK}" font-size="14" '
+        f'font-weight="600">{escape(shortened(title))}</text>',
     ]
     for tick in ticks(most):
         parts.append(
-            f'<line x1="{left}" x2="{width - right}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" stroke="{GRID}"/>'
-            f'<text x="{left - 8}" y="{y(tick) + 4:.1f}" text-anchor="end" fill="{MUTED}">{tick:g}</text>'
+            f'<line x1="{left}" x2="{width - right}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" '
+            f'stroke="{GRID}"/>'
+            f'<text x="{left - 8}" y="{y(tick) + 4:.1f}" text-anchor="end" '
+            f'fill="{MUTED}">{tick:g}</text>'
         )
     line = y(1 - sweep.within)
     parts.append(
@@ -56,7 +61,8 @@ def svg(sweep: CoreSweep, title: str, unit: str) -> str:
     for i, one in enumerate(sweep.counts):
         chosen = one.cpus_per_gpu == sweep.smallest
         parts.append(
-            f'<line x1="{x(i):.1f}" x2="{x(i):.1f}" y1="{y(one.least_rate):.1f}" y2="{y(one.most_rate):.1f}" '
+            f'<line x1="{x(i):.1f}" x2="{x(i):.1f}" y1="{y(one.least_rate):.1f}" '
+            f'y2="{y(one.most_rate):.1f}" '
             f'stroke="{INK}"/>'
             f'<circle cx="{x(i):.1f}" cy="{y(one.rate):.1f}" r="{6 if chosen else 4}" '
             f'fill="{INK if chosen else WORK}"/>'
@@ -64,9 +70,11 @@ def svg(sweep: CoreSweep, title: str, unit: str) -> str:
             f'font-weight="{700 if chosen else 400}">{one.cpus_per_gpu}</text>'
         )
     parts.append(
-        f'<text x="{(left + width - right) / 2:.0f}" y="{height - 10}" text-anchor="middle" fill="{MUTED}">'
+        f'<text x="{(left + width - right) / 2:.0f}" y="{height - 10}" text-anchor="middle" '
+        f'fill="{MUTED}">'
         f"{escape(unit)}; {sweep.smallest} is the smallest on the plateau{unsure}</text>"
-        f'<text transform="translate(16 {(top + height - bottom) / 2:.0f}) rotate(-90)" text-anchor="middle" '
+        f'<text transform="translate(16 {(top + height - bottom) / 2:.0f}) rotate(-90)" '
+        'text-anchor="middle" '
         f'fill="{MUTED}">rate, 1 on the plateau</text></svg>'
     )
     return "\n".join(parts) + "\n"

@@ -1,4 +1,5 @@
-"""Runs a command briefly, stops it, starts it again from what it saved, and says what was measured."""
+"""Runs a command briefly, stops it, starts it again from what it saved, and says what was
+measured."""
 
 import getpass
 import shlex
@@ -22,9 +23,9 @@ class ProbeFailed(OptschedError):
 
 
 def probe(setting: Setting, *, gpu_type: str | None = None) -> Measured:
-    """Measure a command: one run, and where it saved and stopped when asked, a second one that ends soon after its
-    first steps and may take twice the time until then. `gpu_type` is what the cluster calls the GPUs, NVML's name where
-    not given.
+    """Measure a command: one run, and where it saved and stopped when asked, a second one that ends
+    soon after its first steps and may take twice the time until then. `gpu_type` is what the
+    cluster calls the GPUs, NVML's name where not given.
 
     Raises InputError where the command cannot be started, ProbeFailed where it fails.
     """
@@ -72,7 +73,11 @@ def failure(watched: Watched) -> str | None:
     """How a command ended badly though nobody had asked it to end; None where it did not."""
     if watched.asked_s is not None or watched.exit_status == 0:
         return None
-    how = f"status {watched.exit_status}" if watched.exit_status > 0 else f"signal {-watched.exit_status}"
+    how = (
+        f"status {watched.exit_status}"
+        if watched.exit_status > 0
+        else f"signal {-watched.exit_status}"
+    )
     said = f"; the last it printed:\n{watched.output}" if watched.output else "; it printed nothing"
     return f"the command ended with {how} after {watched.ended_s - watched.started_s:.1f} s{said}"
 

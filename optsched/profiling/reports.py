@@ -1,4 +1,5 @@
-"""What a command says of itself: the file of its steps, and the files of the hook in its Python processes."""
+"""What a command says of itself: the file of its steps, and the files of the hook in its Python
+processes."""
 
 import contextlib
 import json
@@ -15,7 +16,8 @@ HOOK = Path(__file__).parent / "hook"
 
 
 def read_progress(path: Path) -> Progress | None:
-    """The report in a file; None where there is none or it is not one. What is not a number is taken as not said."""
+    """The report in a file; None where there is none or it is not one. What is not a number is
+    taken as not said."""
     try:
         said: Any = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -27,8 +29,8 @@ def read_progress(path: Path) -> Progress | None:
 
 @dataclass(slots=True)
 class HookReport:
-    """What one process that loaded torch reported: steps of its busiest optimizer, what it saved and loaded (began,
-    seconds, bytes or None), and the most that torch had reserved on one GPU."""
+    """What one process that loaded torch reported: steps of its busiest optimizer, what it saved
+    and loaded (began, seconds, bytes or None), and the most that torch had reserved on one GPU."""
 
     rank: int
     marks: list[Mark] = field(default_factory=list)
@@ -39,8 +41,8 @@ class HookReport:
 
 
 def read_hook(folder: Path) -> HookReport | None:
-    """What the process that stepped most reported, of several the one of the lowest rank; the GPU memory is the most of
-    any. None where none reported."""
+    """What the process that stepped most reported, of several the one of the lowest rank; the GPU
+    memory is the most of any. None where none reported."""
     reports = [_report(path) for path in sorted(folder.glob("*.jsonl"))]
     if not reports:
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..files import NOUNS, parse_file, plain, read_bytes
-from ..profile import Profile
+from ..model.profile import Profile
 from .cores import CoreCount, CoreSweep
 from .learn import learned
 from .measured import Measured
@@ -28,7 +28,8 @@ RESULT_NOUNS = (*NOUNS, Measured, CoreCount, CoreSweep, Result)
 
 
 def result(measured: Measured, cores: CoreSweep | None = None, name: str | None = None) -> Result:
-    """Measurements with their profile; `name` is that of the profile. A CPU-only command has no cores per GPU."""
+    """Measurements with their profile; `name` is that of the profile. A CPU-only command has no
+    cores per GPU."""
     table = {}
     if cores is not None and measured.gpus:
         table = {count.cpus_per_gpu: round(count.rate, 4) for count in cores.counts}

@@ -21,14 +21,15 @@ from .reports import HOOK, HookReport, read_hook, read_progress, steps_of_hook
 
 LOOK_EVERY_S = 0.02
 SAMPLE_EVERY_S = 0.2
-"""How often processes and GPUs are looked at, less often where a look takes more than a twentieth of that."""
+"""How often processes and GPUs are looked at, less often where a look takes more than a twentieth
+of that."""
 TAIL_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How a command is run: on these `cores`, its checkpoints in a folder of their own, for at most `for_s` until it is
-    asked to stop and `grace_s` more until it is killed."""
+    """How a command is run: on these `cores`, its checkpoints in a folder of their own, for at most
+    `for_s` until it is asked to stop and `grace_s` more until it is killed."""
 
     argv: tuple[str, ...]
     for_s: float
@@ -41,10 +42,11 @@ class Setting:
 
 @dataclass(slots=True, kw_only=True)
 class Watched:
-    """What was seen of one run; times are of the monotonic clock, `progress` has them beside each report.
+    """What was seen of one run; times are of the monotonic clock, `progress` has them beside each
+    report.
 
-    `asked_s` is None where the command ended by itself, `killed` says that it was still there after the grace, and
-    `left_behind` how many of its processes outlived it and were killed.
+    `asked_s` is None where the command ended by itself, `killed` says that it was still there after
+    the grace, and `left_behind` how many of its processes outlived it and were killed.
     """
 
     started_s: float
@@ -64,13 +66,17 @@ class Watched:
     @property
     def saved_and_stopped(self) -> bool:
         """Whether it was asked to stop and did so as the contract says."""
-        return self.asked_s is not None and not self.killed and self.exit_status == SAVED_AND_STOPPED
+        return (
+            self.asked_s is not None and not self.killed and self.exit_status == SAVED_AND_STOPPED
+        )
 
 
-def run(setting: Setting, scratch: Path, checkpoints: Path, attempt: int, until_steps: int | None = None) -> Watched:
-    """Run the command once; `scratch` is an empty folder for what is reported. Where `until_steps` is given it is asked
-    to stop after so many already. Nothing of it is left when this returns or raises. Raises InputError where it cannot
-    be started."""
+def run(
+    setting: Setting, scratch: Path, checkpoints: Path, attempt: int, until_steps: int | None = None
+) -> Watched:
+    """Run the command once; `scratch` is an empty folder for what is reported. Where `until_steps`
+    is given it is asked to stop after so many already. Nothing of it is left when this returns or
+    raises. Raises InputError where it cannot be started."""
     reported, output = scratch / "progress.json", scratch / "output"
     hook = scratch / "hook"
     hook.mkdir()
@@ -96,8 +102,14 @@ def run(setting: Setting, scratch: Path, checkpoints: Path, attempt: int, until_
 
 
 def _watch(
-    setting: Setting, process: "subprocess.Popen[bytes]", ended: Any, found: Watched, reported: Path, hook: Path,
-    offset_s: float, until_steps: int | None,
+    setting: Setting,
+    process: "subprocess.Popen[bytes]",
+    ended: Any,
+    found: Watched,
+    reported: Path,
+    hook: Path,
+    offset_s: float,
+    until_steps: int | None,
 ) -> None:
     import psutil
 
@@ -138,7 +150,9 @@ def _watch(
             end_group(process.pid)
 
 
-def _environment(setting: Setting, reported: Path, hook: Path, checkpoints: Path, attempt: int) -> dict[str, str]:
+def _environment(
+    setting: Setting, reported: Path, hook: Path, checkpoints: Path, attempt: int
+) -> dict[str, str]:
     """What an executor would set, and what the hook needs."""
     found = {**os.environ, **setting.environment}
     path = found.get("PYTHONPATH")
@@ -168,12 +182,18 @@ def _environment(setting: Setting, reported: Path, hook: Path, checkpoints: Path
 def _start(setting: Setting, environment: dict[str, str], output: Any) -> "subprocess.Popen[bytes]":
     program = setting.argv[0]
     if os.sep not in program and shutil.which(program, path=environment.get("PATH")) is None:
-        raise InputError(f"the command {program!r} is not found; give the path of a program, or a name on PATH")
+        raise InputError(
+            f"the command {program!r} is not found; give the path of a program, or a name on PATH"
+        )
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, setting.cores)  # of this thread only; what it starts inherits it
     try:
         return subprocess.Popen(
-            setting.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
+            setting.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -196,8 +216,8 @@ def _ended(pid: int) -> Iterator[Any]:
 
 
 def _written_since(folder: Path, since_s: float) -> int | None:
-    """Bytes of the files written since a Unix time; None where there are none. What was written before is an earlier
-    checkpoint."""
+    """Bytes of the files written since a Unix time; None where there are none. What was written
+    before is an earlier checkpoint."""
     sizes = []
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):

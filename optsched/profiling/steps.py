@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 WARM_UP = 0.2
-"""The share of the stepping time that is left out, the first interval at least: caches fill, kernels are tuned."""
+"""The share of the stepping time that is left out, the first interval at least: caches fill,
+kernels are tuned."""
 
 Mark = tuple[float, int]
 """A time in seconds, and how many steps were done by then."""
@@ -13,10 +14,11 @@ Mark = tuple[float, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """Seconds a step between `from_s` and `to_s`: over all `steps`, and of the median and slowest-but-10-% one.
+    """Seconds a step between `from_s` and `to_s`: over all `steps`, and of the median and
+    slowest-but-10-% one.
 
-    `per_mark` is the most steps that one interval covers: above 1 median and p90 are of means over so many. `warm` is
-    False where there were too few steps to leave any out.
+    `per_mark` is the most steps that one interval covers: above 1 median and p90 are of means over
+    so many. `warm` is False where there were too few steps to leave any out.
     """
 
     steps: int
@@ -30,7 +32,8 @@ class StepTimes:
 
 
 def step_times(marks: Sequence[Mark]) -> StepTimes | None:
-    """Step times after the warm-up; None where there are not two marks. Marks that go back are left out."""
+    """Step times after the warm-up; None where there are not two marks. Marks that go back are left
+    out."""
     rising: list[Mark] = []
     for mark in marks:
         if not rising or (mark[1] > rising[-1][1] and mark[0] > rising[-1][0]):
@@ -60,7 +63,8 @@ def step_times(marks: Sequence[Mark]) -> StepTimes | None:
 
 
 def quantile(weighted: Sequence[tuple[float, int]], level: float) -> float:
-    """The smallest value that at least a share `level` of the weight does not exceed, of sorted (value, weight)."""
+    """The smallest value that at least a share `level` of the weight does not exceed, of sorted
+    (value, weight)."""
     wanted = level * sum(weight for _, weight in weighted)
     reached = 0
     for value, weight in weighted:

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from ..errors import InputError
 from ..files import NOUNS, adapter, parse_file, plain, read_bytes, write_text
-from ..profile import Profile
-from ..quantity import PositiveCount
+from ..model.profile import Profile
+from ..model.quantity import PositiveCount
 from .learn import learned
 from .measured import Measured
 from .result import Result, six_digits
@@ -33,7 +33,8 @@ PROBE, BY_HAND, LEARNED = "measured by probe", "edited by hand", "learned from a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A profile as it was from a time on, where it came from, and what that changed, as a person reads it."""
+    """A profile as it was from a time on, where it came from, and what that changed, as a person
+    reads it."""
 
     version: PositiveCount
     at: str
@@ -52,9 +53,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A profile with its past. `profile` is the present one and may be edited in the file; fields edited by hand are
-    listed in `by_hand` and no run changes them until they are taken out of that list. `user` and `command` are those of
-    the first run and say which jobs are like it."""
+    """A profile with its past. `profile` is the present one and may be edited in the file; fields
+    edited by hand are listed in `by_hand` and no run changes them until they are taken out of that
+    list. `user` and `command` are those of the first run and say which jobs are like it."""
 
     format: Literal["optsched-profile/1"] = "optsched-profile/1"
     name: str
@@ -75,12 +76,16 @@ STORED_NOUNS = (*NOUNS, Measured, Version, Run, Stored)
 
 
 class Store:
-    """A folder of profiles. Files are written whole, under a lock that other processes keep to as well."""
+    """A folder of profiles. Files are written whole, under a lock that other processes keep to as
+    well."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"the profile store {folder} is not a directory; name one, it is made where there is none")
+            raise InputError(
+                f"the profile store {folder} is not a directory; name one, it is made where "
+                "there is none"
+            )
 
     def names(self) -> list[str]:
         """The names of the profiles, sorted; none where there is no folder yet."""
@@ -90,8 +95,9 @@ class Store:
         return sorted(name for name in found if NAME.fullmatch(name))
 
     def read(self, name: str) -> Stored:
-        """The profile of a name; one whose `profile` was edited in the file gets a version that says so, which the next
-        change writes. Raises InputError where there is none, or naming every fault of the file."""
+        """The profile of a name; one whose `profile` was edited in the file gets a version that
+        says so, which the next change writes. Raises InputError where there is none, or naming
+        every fault of the file."""
         check_name(name)
         path = self._path(name)
         if not path.is_file():
@@ -101,13 +107,13 @@ class Store:
         return _with_runs(_with_edit(found, path), self._noted(name), None)
 
     def add(self, name: str, result: Result) -> Stored:
-        """Keep what a probe measured: its profile is the present one, but for what was edited by hand. Raises
-        InputError."""
+        """Keep what a probe measured: its profile is the present one, but for what was edited by
+        hand. Raises InputError."""
         return self._change(name, PROBE, result.measured, result.profile)
 
     def learn(self, name: str, measured: Measured, attempt: str) -> Stored:
-        """Merge what was measured of a real run, `attempt` being its key, as `optsched:job:1`; the same attempt twice
-        counts once. Raises InputError."""
+        """Merge what was measured of a real run, `attempt` being its key, as `optsched:job:1`; the
+        same attempt twice counts once. Raises InputError."""
         return self._change(name, LEARNED + attempt, measured, None)
 
     def note(self, name: str, measured: Measured, attempt: str) -> None:
@@ -165,7 +171,12 @@ class Store:
             if self._path(name).is_file():
                 before = self.read(name)
             else:
-                before = Stored(name=name, user=measured.user, command=measured.command, profile=Profile(name=name))
+                before = Stored(
+                    name=name,
+                    user=measured.user,
+                    command=measured.command,
+                    profile=Profile(name=name),
+                )
             if probed is None and any(run.source == source for run in before.runs):
                 return before
             after = _with_runs(before, [Run(source=source, measured=measured)], probed)
@@ -182,7 +193,9 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            raise InputError(f"the profile store {self.folder} cannot be written: {error.strerror}") from None
+            raise InputError(
+                f"the profile store {self.folder} cannot be written: {error.strerror}"
+            ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -194,13 +207,15 @@ def check_name(name: str) -> None:
     """Raises InputError for what cannot be the name of a profile."""
     if not NAME.fullmatch(name):
         raise InputError(
-            f"{name!r} cannot name a profile; use up to 100 letters, digits, dots, dashes and underscores, a letter or "
+            f"{name!r} cannot name a profile; use up to 100 letters, digits, dots, dashes and "
+            "underscores, a letter or "
             "digit first and last"
         )
 
 
 def dump_stored(stored: Stored) -> str:
-    """The file's text: the present profile over several lines, to be edited; each version and run on one."""
+    """The file's text: the present profile over several lines, to be edited; each version and run
+    on one."""
     shown: dict[str, Any] = {"format": STORE_FORMAT, **plain(stored)}
     shown["versions"] = [json.dumps(version) for version in shown.get("versions", [])]
     shown["runs"] = [dump_run(run) for run in stored.runs]
@@ -255,7 +270,8 @@ def _given(profile: Profile) -> dict[str, Any]:
 
 
 def _with_edit(found: Stored, path: Path) -> Stored:
-    """The same where the present profile is the last version, else with one more that says who changed it."""
+    """The same where the present profile is the last version, else with one more that says who
+    changed it."""
     last = found.versions[-1].profile
     if found.profile == last:
         return found
@@ -265,10 +281,16 @@ def _with_edit(found: Stored, path: Path) -> Stored:
     return replace(
         found,
         by_hand=tuple(dict.fromkeys((*found.by_hand, *changed))),
-        versions=(*found.versions, Version(
-            version=found.version + 1, at=edited_at, source=BY_HAND, profile=found.profile,
-            notes=(f"changed: {', '.join(changed)}",),
-        )),
+        versions=(
+            *found.versions,
+            Version(
+                version=found.version + 1,
+                at=edited_at,
+                source=BY_HAND,
+                profile=found.profile,
+                notes=(f"changed: {', '.join(changed)}",),
+            ),
+        ),
     )
 
 
@@ -288,7 +310,8 @@ def _check(found: Stored, name: str, path: Path) -> None:
     for i, field_name in enumerate(found.by_hand):
         if field_name not in known:
             raise InputError(
-                f"{path}: by_hand[{i}] is {field_name!r}, which is no field of a profile; choose from "
+                f"{path}: by_hand[{i}] is {field_name!r}, which is no field of a profile; choose "
+                "from "
                 f"{', '.join(sorted(known))}"
             )
 

@@ -1,4 +1,5 @@
-"""Builds the round model of an instance: options, what they are worth, and the rows they draw on."""
+"""Builds the round model of an instance: options, what they are worth, and the rows they draw
+on."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -6,17 +7,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..cluster import Cluster
 from ..errors import InputError
-from ..instance import Instance, Placement, Running
-from ..job import Job
+from ..model.cluster import Cluster
+from ..model.instance import Instance, Placement, Running
+from ..model.job import Job
 from ..objectives import Objective, fastest_s, isolated_s
 from ..physics import placed_rate, power_w
 from .deadline import NEVER, Deadline
 from .facts import Facts, read_facts
 from .held import Held, held_by
 from .model import Bools, Floats, Ints, Kind, RoundModel, is_second
-from .patterns import Columns, NodeClass, Pattern, columns, joined, node_classes, without_fewer_cores
+from .patterns import (
+    Columns,
+    NodeClass,
+    Pattern,
+    columns,
+    joined,
+    node_classes,
+    without_fewer_cores,
+)
 from .rows import build_rows
 from .sharing import Pinned, pinned_options
 from .spare import SpareRoom
@@ -39,19 +48,21 @@ def build(
 ) -> RoundModel:
     """The round model of a checked instance at `now_s`.
 
-    `round_s` is the time until jobs are looked at again. With `refill`, GPUs that come free in between are given to
-    others at once (decisions are made at events); without, they stay idle (see `value`). `blocked` is held by jobs
-    that are being saved and come free during the round. `reserved` are places promised to a job some seconds from
-    now: until then others may use them if they are done by then (backfill); the rows do not see this, only packing.
-    `keep` are running jobs that must be kept for reasons of their own. Raises OutOfTimeError where the model is not
+    `round_s` is the time until jobs are looked at again. With `refill`, GPUs that come free in
+    between are given to others at once (decisions are made at events); without, they stay idle (see
+    `value`). `blocked` is held by jobs that are being saved and come free during the round.
+    `reserved` are places promised to a job some seconds from now: until then others may use them if
+    they are done by then (backfill); the rows do not see this, only packing. `keep` are running
+    jobs that must be kept for reasons of their own. Raises OutOfTimeError where the model is not
     ready by the `deadline`.
 
-    A running job must be kept where its own rules forbid its preemption, and where it would complete before it could
-    be saved. One that was preempted before must also be kept until it has run, since it came back, `facts.SETTLE`
-    times as long as a preemption costs it (checkpoint, restore, start-up and lost work), and a move to where it runs
-    faster must earn back its cost in the time that the job has had in peace. So whatever is decided, a job is
-    preempted at most 1 + t / (SETTLE c) times in t seconds of running if each time costs c, and loses at most
-    c + t / SETTLE.
+    A running job must be kept where its own rules forbid its preemption, and where it would
+    complete before it could be saved. One that was preempted before must also be kept until it has
+    run, since it came back, `facts.SETTLE` times as long as a preemption costs it (checkpoint,
+    restore, start-up and lost work), and a move to where it runs faster must earn back its cost in
+    the time that the job has had in peace. So whatever is decided, a job is preempted at most 1 + t
+    / (SETTLE c) times in t seconds of running if each time costs c, and loses at most c + t /
+    SETTLE.
     """
     facts = read_facts(instance, keep, deadline)
     deadline.check()
@@ -60,7 +71,8 @@ def build(
     running = [(facts.jobs[j], facts.entry(j)) for j in kept.tolist()]
     held = held_by(instance, class_of, running, blocked)
     pinned = [
-        one for one in pinned_options(instance, facts.jobs, facts.running, facts.patterns, deadline)
+        one
+        for one in pinned_options(instance, facts.jobs, facts.running, facts.patterns, deadline)
         if not must[one.job] and not (one.kind == Kind.ALONE and must[one.partner])
     ]
     flat, table, first_pattern, patterns_of = _flatten(
@@ -68,7 +80,8 @@ def build(
     )
     deadline.check()
 
-    # ---- options by job: keep, every pattern (unless the job must be kept), those on the GPUs of running jobs
+    # ---- options by job: keep, every pattern (unless the job must be kept), those on the GPUs of
+    # running jobs
     is_running = np.zeros(count, dtype=np.int64)
     is_running[kept] = 1
     patterns_of[must] = 0
@@ -92,13 +105,17 @@ def build(
     rate[keeps], rate[pins] = facts.rate[kept], [one.rate for one in pinned]
     stays = (kind == Kind.KEEP) | (kind == Kind.ALONE)
     begins_s = np.where(stays, facts.setup_left_s[job], (facts.save_s + facts.load_s)[job])
-    finish_s = begins_s + (facts.remaining_s[job] + np.where(stays, 0.0, facts.lost_work_s[job])) / rate
+    finish_s = (
+        begins_s + (facts.remaining_s[job] + np.where(stays, 0.0, facts.lost_work_s[job])) / rate
+    )
     swap_s = finish_s - facts.save_s[job]
     extra_s = SpareRoom(instance.cluster, classes, held).swap_costs(
         table, (facts.cost_s - facts.setup_left_s)[kept], ~must[kept], deadline
     )
     swap_s[fresh] += extra_s[pattern[fresh]]
-    swap_s[keeps[must[kept]]] = finish_s[keeps[must[kept]]]  # nothing is weighed against a job that must be kept
+    swap_s[keeps[must[kept]]] = finish_s[
+        keeps[must[kept]]
+    ]  # nothing is weighed against a job that must be kept
     finish_s, swap_s = np.maximum(finish_s, SHORTEST_S), np.maximum(swap_s, SHORTEST_S)
     deadline.check()
 
@@ -109,49 +126,99 @@ def build(
     value = np.zeros(0)
     if count:
         ways = Ways(
-            job=job, first=first, finish_s=finish_s, swap_s=swap_s,
+            job=job,
+            first=first,
+            finish_s=finish_s,
+            swap_s=swap_s,
             energy_kwh=_energy_kwh(facts, flat, pinned, job, pattern, finish_s)
-            if _asks(objective, "energy") else np.zeros(0),
+            if _asks(objective, "energy")
+            else np.zeros(0),
             price=_price(instance, facts, classes, flat, pinned, pattern, finish_s)
-            if _asks(objective, "cost") else np.zeros(0),
+            if _asks(objective, "cost")
+            else np.zeros(0),
             longest_s=_longest_s(swap_s, keeps[~must[kept]], first),
         )
-        value = option_values(objective, _jobs(instance, objective, facts), ways, round_s, refill=refill)
+        value = option_values(
+            objective, _jobs(instance, objective, facts), ways, round_s, refill=refill
+        )
         value[~_pays(facts, job, kind, rate)] = 0.0
         _charge_guests(instance, facts, pinned, pins, value, host, first, swap_s)
 
     if pinned:
         guests = {len(kept) + i for i, one in enumerate(pinned) if one.kind == Kind.BESIDE}
         entries = [
-            (facts.jobs[one.job],
-             Running(job=facts.jobs[one.job].id, mode=one.mode, placement=one.placement, remaining_s=1.0))
+            (
+                facts.jobs[one.job],
+                Running(
+                    job=facts.jobs[one.job].id,
+                    mode=one.mode,
+                    placement=one.placement,
+                    remaining_s=1.0,
+                ),
+            )
             for one in pinned
         ]
         held = held_by(instance, class_of, running + entries, blocked, guests)
     built = build_rows(instance, classes, flat, table, held, deadline)
     return RoundModel(
-        instance=instance, objective=objective, round_s=round_s, refill=refill, blocked=tuple(blocked),
-        reserved=tuple(reserved), classes=classes, class_of=class_of, jobs=tuple(facts.jobs),
-        never=tuple(facts.never), running=tuple(facts.running), must=must, patterns=tuple(flat), table=table,
-        kept=kept, pattern_gpus=np.concatenate([table.gpus.astype(float), held.gang]),
-        pattern_classes=_class_sets(table, held), first=first, job=job, kind=kind, pattern=pattern, host=host,
-        rival=rival, pinned=tuple(pinned), rate=rate, finish_s=finish_s, swap_s=swap_s, value=value, rows=built.rows,
-        capacity=np.array([row.capacity for row in built.rows], dtype=float), entry_row=built.entry_row,
-        entry_pattern=built.entry_pattern, entry_amount=built.entry_amount,
+        instance=instance,
+        objective=objective,
+        round_s=round_s,
+        refill=refill,
+        blocked=tuple(blocked),
+        reserved=tuple(reserved),
+        classes=classes,
+        class_of=class_of,
+        jobs=tuple(facts.jobs),
+        never=tuple(facts.never),
+        running=tuple(facts.running),
+        must=must,
+        patterns=tuple(flat),
+        table=table,
+        kept=kept,
+        pattern_gpus=np.concatenate([table.gpus.astype(float), held.gang]),
+        pattern_classes=_class_sets(table, held),
+        first=first,
+        job=job,
+        kind=kind,
+        pattern=pattern,
+        host=host,
+        rival=rival,
+        pinned=tuple(pinned),
+        rate=rate,
+        finish_s=finish_s,
+        swap_s=swap_s,
+        value=value,
+        rows=built.rows,
+        capacity=np.array([row.capacity for row in built.rows], dtype=float),
+        entry_row=built.entry_row,
+        entry_pattern=built.entry_pattern,
+        entry_amount=built.entry_amount,
     )
 
 
 def _flatten(
-    cluster: Cluster, classes: tuple[NodeClass, ...], facts: Facts, held: Held, deadline: Deadline, *, sharing: bool
+    cluster: Cluster,
+    classes: tuple[NodeClass, ...],
+    facts: Facts,
+    held: Held,
+    deadline: Deadline,
+    *,
+    sharing: bool,
 ) -> tuple[list[Pattern], Columns, Ints, Ints]:
-    """The patterns of all demands one after the other, also as columns; where those of each job begin, and how many
-    they are. Where no cores can run short, those that only take fewer cores are left out."""
+    """The patterns of all demands one after the other, also as columns; where those of each job
+    begin, and how many they are. Where no cores can run short, those that only take fewer cores are
+    left out."""
     demands = {id(own): own for own in facts.patterns}
     tables = {}
     for key, own in demands.items():
         deadline.check()
         tables[key] = columns(cluster, own)
-    if not sharing and not any(one.hungry for one in tables.values()) and _cores_to_spare(classes, held):
+    if (
+        not sharing
+        and not any(one.hungry for one in tables.values())
+        and _cores_to_spare(classes, held)
+    ):
         for key, own in demands.items():
             deadline.check()
             demands[key] = without_fewer_cores(cluster, own)
@@ -167,19 +234,31 @@ def _flatten(
 
 def _cores_to_spare(classes: tuple[NodeClass, ...], held: Held) -> bool:
     """Whether nobody holds more cores of a node for each GPU than it has for each."""
-    per_gpu = np.array([
-        np.inf if one.node.cpus is None else one.node.cpus / one.node.gpus if one.node.gpus else 0.0 for one in classes
-    ])
+    per_gpu = np.array(
+        [
+            np.inf
+            if one.node.cpus is None
+            else one.node.cpus / one.node.gpus
+            if one.node.gpus
+            else 0.0
+            for one in classes
+        ]
+    )
     taken = np.flatnonzero(held.taken_cpus)
     return bool(
         (held.cpus <= np.where(held.gpus, per_gpu[held.node_class], 0.0) * held.gpus + 1e-9).all()
-        and (held.taken_cpus[taken] <= np.where(held.taken_gpus[taken], per_gpu[held.class_of[taken]], 0.0)
-             * held.taken_gpus[taken] + 1e-9).all()
+        and (
+            held.taken_cpus[taken]
+            <= np.where(held.taken_gpus[taken], per_gpu[held.class_of[taken]], 0.0)
+            * held.taken_gpus[taken]
+            + 1e-9
+        ).all()
     )
 
 
 def _longest_s(swap_s: Floats, leaving: Ints, first: Ints) -> float:
-    """Time to completion of the longest of the jobs that could be preempted, or of all where none could."""
+    """Time to completion of the longest of the jobs that could be preempted, or of all where none
+    could."""
     if len(leaving):
         return float(swap_s[leaving].max())
     return float(np.minimum.reduceat(swap_s, first[:-1]).max())
@@ -191,12 +270,15 @@ def _class_sets(table: Columns, held: Held) -> Ints:
     for k, c in zip(held.owner.tolist(), held.node_class.tolist(), strict=True):
         masks[k] |= 1 << c
     number = {mask: i for i, mask in enumerate(table.masks)}
-    return np.concatenate([table.mask, [number.setdefault(mask, len(number)) for mask in masks]]).astype(np.int64)
+    return np.concatenate(
+        [table.mask, [number.setdefault(mask, len(number)) for mask in masks]]
+    ).astype(np.int64)
 
 
 def _pays(facts: Facts, job: Ints, kind: np.ndarray, rate: Floats) -> Bools:
-    """Which options are allowed to be worth anything: all but moves, of jobs that were preempted before, that would
-    not earn back their cost within as long as the job has been left in peace so far (it may be moved again as soon)."""
+    """Which options are allowed to be worth anything: all but moves, of jobs that were preempted
+    before, that would not earn back their cost within as long as the job has been left in peace so
+    far (it may be moved again as soon)."""
     moves = np.flatnonzero((kind == Kind.MOVE) & np.isfinite(facts.peace_s[job]))
     mover = job[moves]
     gain = rate[moves] / facts.rate[mover] - 1.0
@@ -206,21 +288,32 @@ def _pays(facts: Facts, job: Ints, kind: np.ndarray, rate: Floats) -> Bools:
 
 
 def _charge_guests(
-    instance: Instance, facts: Facts, pinned: list[Pinned], pins: Ints, value: Floats, host: Ints, first: Ints,
+    instance: Instance,
+    facts: Facts,
+    pinned: list[Pinned],
+    pins: Ints,
+    value: Floats,
+    host: Ints,
+    first: Ints,
     swap_s: Floats,
 ) -> None:
-    """A job that keeps its GPUs is worth what it is alone; whoever shares them is charged with the difference, by the
-    ratio of the times to completion. Changes `value`, and `host` for jobs that share already."""
+    """A job that keeps its GPUs is worth what it is alone; whoever shares them is charged with the
+    difference, by the ratio of the times to completion. Changes `value`, and `host` for jobs that
+    share already."""
 
     def slowed_s(j: int, rate: float) -> float:
-        return max(SHORTEST_S, float(facts.setup_left_s[j] + facts.remaining_s[j] / rate - facts.save_s[j]))
+        return max(
+            SHORTEST_S, float(facts.setup_left_s[j] + facts.remaining_s[j] / rate - facts.save_s[j])
+        )
 
     position = {job.id: j for j, job in enumerate(facts.jobs)}
     for j in facts.kept.tolist():
         entry = facts.entry(j)
         if entry.mode.share_with is None or is_second(entry):
             continue
-        alone = placed_rate(instance, facts.jobs[j], replace(entry.mode, share_with=None), entry.placement)
+        alone = placed_rate(
+            instance, facts.jobs[j], replace(entry.mode, share_with=None), entry.placement
+        )
         raised = value[first[j]] * max(1.0, swap_s[first[j]] / slowed_s(j, alone))
         guest = first[position[entry.mode.share_with]]
         host[guest] = j
@@ -245,9 +338,15 @@ def _jobs(instance: Instance, objective: Objective, facts: Facts) -> Jobs:
         now_s=instance.now_s,
         weight=np.array([job.weight for job in jobs], dtype=float),
         submit_s=np.array([job.submit_s for job in jobs], dtype=float),
-        deadline_s=np.array([math.inf if job.deadline_s is None else job.deadline_s for job in jobs], dtype=float),
-        fastest_s=np.array([_alone_s(fastest_s, instance, job) for job in jobs]) if asks_fastest else none,
-        isolated_s=np.array([_alone_s(isolated_s, instance, job) for job in jobs]) if asks_isolated else none,
+        deadline_s=np.array(
+            [math.inf if job.deadline_s is None else job.deadline_s for job in jobs], dtype=float
+        ),
+        fastest_s=np.array([_alone_s(fastest_s, instance, job) for job in jobs])
+        if asks_fastest
+        else none,
+        isolated_s=np.array([_alone_s(isolated_s, instance, job) for job in jobs])
+        if asks_isolated
+        else none,
     )
 
 
@@ -258,23 +357,37 @@ def _alone_s(run_s: Callable[[Instance, Job], float], instance: Instance, job: J
         return job.work_s
 
 
-def _energy_kwh(facts: Facts, flat: list[Pattern], pinned: list[Pinned], job: Ints, pattern: Ints, finish_s: Floats
-                ) -> Floats:
+def _energy_kwh(
+    facts: Facts,
+    flat: list[Pattern],
+    pinned: list[Pinned],
+    job: Ints,
+    pattern: Ints,
+    finish_s: Floats,
+) -> Floats:
     """Energy of each option until completion."""
     modes = [
-        *(one.option.mode for one in flat), *(facts.entry(j).mode for j in facts.kept.tolist()),
+        *(one.option.mode for one in flat),
+        *(facts.entry(j).mode for j in facts.kept.tolist()),
         *(one.mode for one in pinned),
     ]
-    watts = np.array([
-        power_w(facts.jobs[j], modes[p], modes[p].gpu_type, modes[p].gpus)
-        for j, p in zip(job.tolist(), pattern.tolist(), strict=True)
-    ])
+    watts = np.array(
+        [
+            power_w(facts.jobs[j], modes[p], modes[p].gpu_type, modes[p].gpus)
+            for j, p in zip(job.tolist(), pattern.tolist(), strict=True)
+        ]
+    )
     return watts * finish_s / 3.6e6
 
 
 def _price(
-    instance: Instance, facts: Facts, classes: tuple[NodeClass, ...], flat: list[Pattern], pinned: list[Pinned],
-    pattern: Ints, finish_s: Floats,
+    instance: Instance,
+    facts: Facts,
+    classes: tuple[NodeClass, ...],
+    flat: list[Pattern],
+    pinned: list[Pinned],
+    pattern: Ints,
+    finish_s: Floats,
 ) -> Floats:
     """Price of each option until completion, at the cheapest nodes it may use."""
     node = instance.cluster.node
@@ -282,10 +395,18 @@ def _price(
     def placed(placement: Placement) -> float:
         return math.fsum(node[slot.node].gpu_price_per_h * slot.gpus for slot in placement)
 
-    per_h = np.array([
-        *(one.gpus * min((kind.node.gpu_price_per_h for kind in classes if one.classes & kind.bit), default=0.0)
-          for one in flat),
-        *(placed(facts.entry(j).placement) for j in facts.kept.tolist()),
-        *(placed(one.placement) for one in pinned),
-    ])
+    per_h = np.array(
+        [
+            *(
+                one.gpus
+                * min(
+                    (kind.node.gpu_price_per_h for kind in classes if one.classes & kind.bit),
+                    default=0.0,
+                )
+                for one in flat
+            ),
+            *(placed(facts.entry(j).placement) for j in facts.kept.tolist()),
+            *(placed(one.placement) for one in pinned),
+        ]
+    )
     return per_h[pattern] * finish_s / 3600.0

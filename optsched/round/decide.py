@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .. import registry
 from ..errors import InputError, SolverUnavailable
-from ..instance import Instance, Placement
+from ..model.instance import Instance, Placement
+from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, parse
-from ..plan import CLOSED_GAP
-from ..solver import check_options
+from ..plugins import registry
+from ..plugins.solver import check_options
 from .model import Floats, RoundModel
 from .place import Packing, to_placement
 from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision
@@ -24,14 +24,16 @@ from .verify import verify_round
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
 CHECK_SHARE, CHECK_S = 0.5, 3e-5
-"""Time kept free for checking a plan: a share of what posing the problem took, and at most so long for each job."""
+"""Time kept free for checking a plan: a share of what posing the problem took, and at most so long
+for each job."""
 SAME = 1e-12
 """Values that differ by less than this fraction are equal, and the plan that came first stays."""
 
 
 @dataclass(slots=True)
 class _Best:
-    """The best packing and the best bound so far; `found` are the packings, each better than the one before."""
+    """The best packing and the best bound so far; `found` are the packings, each better than the
+    one before."""
 
     model: RoundModel
     found: list[tuple[float, Packing]] = field(default_factory=list)
@@ -45,7 +47,8 @@ class _Best:
     notes: list[str] = field(default_factory=list)
 
     def offer(self, packing: Packing) -> bool:
-        """Keep a packing if it is better than those before; True if it was kept. It is verified at the end."""
+        """Keep a packing if it is better than those before; True if it was kept. It is verified at
+        the end."""
         value = packing.worth()
         if value <= self.value + SAME * abs(value):
             return False
@@ -89,17 +92,19 @@ def decide(
     last: RoundSolution | None = None,
     options: dict[str, str] | None = None,
 ) -> RoundSolution:
-    """Decide which jobs of a checked instance run from `now_s` until the next round, about `round_s` later.
+    """Decide which jobs of a checked instance run from `now_s` until the next round, about
+    `round_s` later.
 
-    The plan that keeps every running job where it is always stands ready; `solver` (see `optsched list rounds`)
-    improves on it for at most `budget_s` seconds of wall clock, posing the problem included, or until the proven gap
-    is at most `gap`. Every plan is verified before it counts, for which some of the budget is kept free. `refill`,
-    `blocked`, `reserved` and `keep` are those of `build.build`;
-    `last` is the round before, whose prices are a good start. Where the budget is too short to pose the problem, all
-    running jobs go on, few waiting ones are looked at, nothing is proved, and `fallback` says so (see `pose`).
+    The plan that keeps every running job where it is always stands ready; `solver` (see `optsched
+    list rounds`) improves on it for at most `budget_s` seconds of wall clock, posing the problem
+    included, or until the proven gap is at most `gap`. Every plan is verified before it counts, for
+    which some of the budget is kept free. `refill`, `blocked`, `reserved` and `keep` are those of
+    `build.build`; `last` is the round before, whose prices are a good start. Where the budget is
+    too short to pose the problem, all running jobs go on, few waiting ones are looked at, nothing
+    is proved, and `fallback` says so (see `pose`).
 
-    Raises InputError for a faulty objective, solver name, option or limit, and where running jobs hold more than
-    there is and may not be preempted.
+    Raises InputError for a faulty objective, solver name, option or limit, and where running jobs
+    hold more than there is and may not be preempted.
     """
     started_s = time.monotonic()
     for what, amount in (("round", round_s), ("budget", budget_s)):
@@ -109,7 +114,14 @@ def decide(
     found = registry.round_solver(solver)
     check_options(f"round solver {solver}", found, options or {})
     posed = pose(
-        instance, goal, round_s, refill=refill, blocked=blocked, reserved=reserved, keep=keep, budget_s=budget_s
+        instance,
+        goal,
+        round_s,
+        refill=refill,
+        blocked=blocked,
+        reserved=reserved,
+        keep=keep,
+        budget_s=budget_s,
     )
     model, fallback = posed.model, posed.shortfall
     best = _Best(model)
@@ -123,10 +135,16 @@ def decide(
         else:
             checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(model.jobs))
             request = RoundRequest(
-                model=model, deadline_s=started_s + budget_s - checks_s, gap=gap, seed=seed,
-                report_packing=best.offer, report_bound=best.prove if fallback is None else _proves_nothing,
-                report_prices=best.priced, note=best.notes.append,
-                prices={} if last is None else {row.name: row.price for row in last.prices}, options=options or {},
+                model=model,
+                deadline_s=started_s + budget_s - checks_s,
+                gap=gap,
+                seed=seed,
+                report_packing=best.offer,
+                report_bound=best.prove if fallback is None else _proves_nothing,
+                report_prices=best.priced,
+                note=best.notes.append,
+                prices={} if last is None else {row.name: row.price for row in last.prices},
+                options=options or {},
             )
             try:
                 found.solve(request)
@@ -140,19 +158,37 @@ def decide(
         if model.jobs:
             fallback = fallback or f"{solver} found no plan in time"
     if best.rejected:
-        best.notes.append(f"the verifier rejected {len(best.rejected)} plans, the first for: {best.rejected[0]}")
+        best.notes.append(
+            f"the verifier rejected {len(best.rejected)} plans, the first for: {best.rejected[0]}"
+        )
     if best.packing is None:
-        raise InputError(f"running: these jobs cannot all go on, and some may not be preempted: {best.rejected[0]}")
+        raise InputError(
+            "running: these jobs cannot all go on, and some may not be preempted: "
+            f"{best.rejected[0]}"
+        )
     listed = {job.id: i for i, job in enumerate(instance.jobs)}
     return RoundSolution(
-        instance_name=instance.name, instance_hash=None, now_s=instance.now_s, round_s=round_s, refill=refill,
-        objective=goal.name, solver=solver, seed=seed,
-        jobs=tuple(sorted((*best.jobs, *posed.left_out), key=lambda one: listed[one.id])), value=best.value,
-        bound=max(best.bound, best.value), bound_source=best.source, prices=_row_prices(best),
-        never=tuple(job.id for job in model.never), wall_s=time.monotonic() - started_s, fallback=fallback,
+        instance_name=instance.name,
+        instance_hash=None,
+        now_s=instance.now_s,
+        round_s=round_s,
+        refill=refill,
+        objective=goal.name,
+        solver=solver,
+        seed=seed,
+        jobs=tuple(sorted((*best.jobs, *posed.left_out), key=lambda one: listed[one.id])),
+        value=best.value,
+        bound=max(best.bound, best.value),
+        bound_source=best.source,
+        prices=_row_prices(best),
+        never=tuple(job.id for job in model.never),
+        wall_s=time.monotonic() - started_s,
+        fallback=fallback,
         notes=tuple(best.notes),
-        # Relative to what capacity costs: one job that is worth a billion hides nothing about the others.
-        closed=best.bound - best.value <= CLOSED_GAP * max(0.0, alone - best.value) + SAME * abs(best.value),
+        # Relative to what capacity costs: one job that is worth a billion hides nothing about the
+        # others.
+        closed=best.bound - best.value
+        <= CLOSED_GAP * max(0.0, alone - best.value) + SAME * abs(best.value),
     )
 
 
@@ -183,15 +219,25 @@ def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
             partner = None if other is None else model.jobs[other].id
             if mode.share_with != partner:
                 mode = replace(mode, share_with=partner)
-            found.append(JobRound(
-                id=job.id, decision=decision(model.instance, job.id, mode, placement), mode=mode, placement=placement
-            ))
+            found.append(
+                JobRound(
+                    id=job.id,
+                    decision=decision(model.instance, job.id, mode, placement),
+                    mode=mode,
+                    placement=placement,
+                )
+            )
         else:
             mode = model.patterns[pattern[j]].option.mode
             placement = to_placement(model, packing.held[j])
-            found.append(JobRound(
-                id=job.id, decision=decision(model.instance, job.id, mode, placement), mode=mode, placement=placement
-            ))
+            found.append(
+                JobRound(
+                    id=job.id,
+                    decision=decision(model.instance, job.id, mode, placement),
+                    mode=mode,
+                    placement=placement,
+                )
+            )
     return tuple(found)
 
 

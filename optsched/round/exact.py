@@ -1,4 +1,5 @@
-"""The round as a mixed-integer program over some of its options, exact on the nodes that running jobs sit on."""
+"""The round as a mixed-integer program over some of its options, exact on the nodes that running
+jobs sit on."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from .model import Floats, Ints, Kind, RoundModel, is_second
 class Program:
     """max value x + offset  s.t.  low <= A x <= high, 0 <= x <= upper, x integer.
 
-    The first `len(options)` columns say whether an option is taken; the others count slots on nodes. A is given by
-    its entries (row, column, amount), sorted.
+    The first `len(options)` columns say whether an option is taken; the others count slots on
+    nodes. A is given by its entries (row, column, amount), sorted.
     """
 
     options: Ints
@@ -36,15 +37,24 @@ class Program:
         return chosen
 
 
-def program(model: RoundModel, open_options: Ints | None = None, fixed: Ints | None = None,
-            must_run: Ints | None = None, *, names: bool = False) -> Program:
-    """The program over `open_options` (default: all), given the jobs whose option is `fixed` (>= 0) already.
+def program(
+    model: RoundModel,
+    open_options: Ints | None = None,
+    fixed: Ints | None = None,
+    must_run: Ints | None = None,
+    *,
+    names: bool = False,
+) -> Program:
+    """The program over `open_options` (default: all), given the jobs whose option is `fixed` (>= 0)
+    already.
 
-    `must_run` are further jobs, besides the ones that must be kept, of which one of the open options is taken.
+    `must_run` are further jobs, besides the ones that must be kept, of which one of the open
+    options is taken.
 
-    Slots: on a node n of G GPUs with kept jobs of u GPUs, q[n, s] slots of s GPUs are left, s q + sum u keep <= G.
-    Where G and every u are multiples of s this is linear in keep and needs no q; else there is a row for each kept
-    job alone, q + (floor(G / s) - floor((G - u) / s)) keep <= floor(G / s), which the linear relaxation needs.
+    Slots: on a node n of G GPUs with kept jobs of u GPUs, q[n, s] slots of s GPUs are left, s q +
+    sum u keep <= G. Where G and every u are multiples of s this is linear in keep and needs no q;
+    else there is a row for each kept job alone, q + (floor(G / s) - floor((G - u) / s)) keep <=
+    floor(G / s), which the linear relaxation needs.
     """
     options = np.arange(len(model.value)) if open_options is None else open_options
     fixed = np.full(len(model.jobs), -1, dtype=np.int64) if fixed is None else fixed
@@ -76,7 +86,9 @@ def program(model: RoundModel, open_options: Ints | None = None, fixed: Ints | N
         row_number[r] = made.add(-np.inf, free, limit.name)
     keep_patterns = model.entry_pattern >= len(model.patterns)
     for k in np.flatnonzero(~(is_slot[model.entry_row] & keep_patterns)):
-        a, b = np.searchsorted(sorted_patterns, [model.entry_pattern[k], model.entry_pattern[k] + 1])
+        a, b = np.searchsorted(
+            sorted_patterns, [model.entry_pattern[k], model.entry_pattern[k] + 1]
+        )
         if a < b:
             which = order[a:b]
             entry_row.append(np.full(len(which), row_number[model.entry_row[k]]))
@@ -104,10 +116,13 @@ def program(model: RoundModel, open_options: Ints | None = None, fixed: Ints | N
             triples.append((row, q, float(slot)))
             triples.extend((row, column, float(gpus)) for column, gpus in users)
             for column, gpus in users:
-                row = made.add(-np.inf, float(room // slot), f"node {n} {slot} {column}" if names else "")
+                row = made.add(
+                    -np.inf, float(room // slot), f"node {n} {slot} {column}" if names else ""
+                )
                 triples.append((row, q, 1.0))
                 triples.append((row, column, float(room // slot - (room - gpus) // slot)))
-    # who shares the GPUs of another job needs it to be kept, and is its only guest; who stays alone needs it to leave
+    # who shares the GPUs of another job needs it to be kept, and is its only guest; who stays alone
+    # needs it to leave
     guests: dict[int, list[int]] = defaultdict(list)
     for o in options[(model.host[options] >= 0) | (model.rival[options] >= 0)].tolist():
         guest = int(model.host[o])
@@ -127,7 +142,9 @@ def program(model: RoundModel, open_options: Ints | None = None, fixed: Ints | N
                 triples.append((row, int(column_of[other]), 1.0))
     taken_by = {int(model.host[o]) for o in taken.tolist() if model.host[o] >= 0}
     for host, columns in guests.items():
-        row = made.add(-np.inf, 0.0 if host in taken_by else 1.0, f"guests of {host}" if names else "")
+        row = made.add(
+            -np.inf, 0.0 if host in taken_by else 1.0, f"guests of {host}" if names else ""
+        )
         triples.extend((row, column, 1.0) for column in columns)
     if triples:
         rows_, columns_, amounts_ = zip(*triples, strict=True)
@@ -135,18 +152,26 @@ def program(model: RoundModel, open_options: Ints | None = None, fixed: Ints | N
         entry_column.append(np.array(columns_, dtype=np.int64))
         entry_amount.append(np.array(amounts_, dtype=float))
     width = len(options) + len(extra_upper)
-    cells, where = np.unique(np.concatenate(entry_row) * width + np.concatenate(entry_column), return_inverse=True)
+    cells, where = np.unique(
+        np.concatenate(entry_row) * width + np.concatenate(entry_column), return_inverse=True
+    )
     return Program(
         options=options,
         value=np.concatenate([model.value[options], np.zeros(len(extra_upper))]),
         offset=float(model.value[taken].sum()),
         upper=np.concatenate([np.ones(len(options)), np.array(extra_upper, dtype=float)]),
-        low=np.array(made.low), high=np.array(made.high),
-        row=cells // width, column=cells % width,
-        amount=np.bincount(where, weights=np.concatenate(entry_amount), minlength=len(cells)).astype(float),
+        low=np.array(made.low),
+        high=np.array(made.high),
+        row=cells // width,
+        column=cells % width,
+        amount=np.bincount(
+            where, weights=np.concatenate(entry_amount), minlength=len(cells)
+        ).astype(float),
         column_names=tuple(
             [f"x_{o}_{model.jobs[int(model.job[o])].id}" for o in options.tolist()] + extra_names
-        ) if names else (),
+        )
+        if names
+        else (),
         row_names=tuple(made.names),
     )
 
@@ -180,10 +205,15 @@ class _Slots:
         fixed = np.zeros(len(model.value), dtype=bool)
         fixed[taken] = True
         stays = [(int(model.first[j]), model.running[j]) for j in model.kept]
-        placements = [(o, entry.placement) for o, entry in stays if entry is not None and not is_second(entry)]
+        placements = [
+            (o, entry.placement) for o, entry in stays if entry is not None and not is_second(entry)
+        ]
         alone = np.flatnonzero(model.kind == Kind.ALONE)
         pinned = model.pattern[alone] - len(model.patterns) - len(model.kept)
-        placements += [(o, model.pinned[p].placement) for o, p in zip(alone.tolist(), pinned.tolist(), strict=True)]
+        placements += [
+            (o, model.pinned[p].placement)
+            for o, p in zip(alone.tolist(), pinned.tolist(), strict=True)
+        ]
         for o, placement in placements:
             if fixed[o]:
                 for slot in placement:
@@ -195,18 +225,22 @@ class _Slots:
         self._size, self._open = size, open_users
 
     def open_nodes(self, r: int) -> list[tuple[int, int, list[tuple[int, int]]]]:
-        """(node, GPUs left, keep columns with their GPUs there) of the row's class, where some are open."""
+        """(node, GPUs left, keep columns with their GPUs there) of the row's class, where some are
+        open."""
         members = next(c for c in self._model.classes if c.bit == self._model.rows[r].classes).nodes
         return [(n, self._size[n], self._open[n]) for n in members if n in self._open]
 
     def capacity(self, r: int, taken: Ints) -> float:
-        """Slots of the row on nodes where nothing is open, and on those where kept jobs only take whole slots."""
+        """Slots of the row on nodes where nothing is open, and on those where kept jobs only take
+        whole slots."""
         model, slot = self._model, self._model.rows[r].slot
         members = next(c for c in model.classes if c.bit == model.rows[r].classes).nodes
         total = 0
         for n in members:
             users = self._open.get(n)
-            if not users or (self._size[n] % slot == 0 and all(gpus % slot == 0 for _, gpus in users)):
+            if not users or (
+                self._size[n] % slot == 0 and all(gpus % slot == 0 for _, gpus in users)
+            ):
                 total += self._size[n] // slot
         fresh = taken[model.pattern[taken] < len(model.patterns)]
         used = sum(

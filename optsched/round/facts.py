@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cluster import gpu_caps
-from ..instance import Instance, Running
-from ..job import Job, first_come
+from ..model.cluster import gpu_caps
+from ..model.instance import Instance, Running
+from ..model.job import Job, first_come
 from ..physics import (
     TIME_TOLERANCE_S,
     hold_to_save_s,
@@ -22,17 +22,20 @@ from .model import Bools, Floats, Ints, is_second
 from .patterns import Pattern, patterns
 
 SETTLE = 10.0
-"""A job that was preempted before is left alone until it has run this many times what a preemption costs it."""
+"""A job that was preempted before is left alone until it has run this many times what a preemption
+costs it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Facts:
-    """The active jobs in the order of the instance; `never` are those that could run but for what they ask.
+    """The active jobs in the order of the instance; `never` are those that could run but for what
+    they ask.
 
-    `kept` are the positions of the running ones. `save_s` is how long a preempted job holds its GPUs, `load_s` start-up
-    (and restore, for one that ran before), `lost_s` the productive seconds and `lost_work_s` the reference work that a
-    preemption would lose, `setup_left_s` start-up still to go, `rate` the present rate, `peace_s` how long a job that
-    was preempted before has run since (infinite for others). `must` says that the job must be kept (see `build`).
+    `kept` are the positions of the running ones. `save_s` is how long a preempted job holds its
+    GPUs, `load_s` start-up (and restore, for one that ran before), `lost_s` the productive seconds
+    and `lost_work_s` the reference work that a preemption would lose, `setup_left_s` start-up still
+    to go, `rate` the present rate, `peace_s` how long a job that was preempted before has run since
+    (infinite for others). `must` says that the job must be kept (see `build`).
     """
 
     jobs: list[Job]
@@ -63,7 +66,8 @@ class Facts:
 
 
 def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) -> Facts:
-    """Read them off an instance; `keep` are running jobs that must be kept for reasons of their own."""
+    """Read them off an instance; `keep` are running jobs that must be kept for reasons of their
+    own."""
     jobs, running, options, never = _active(instance, keep, deadline)
     count = len(jobs)
     kept = np.array([j for j, entry in enumerate(running) if entry is not None], dtype=np.int64)
@@ -71,16 +75,27 @@ def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) ->
     ran = np.array([job.id in suspended for job in jobs], dtype=bool)
     ran[kept] = True
     facts = Facts(
-        jobs=jobs, running=running, patterns=options, never=never, kept=kept,
-        remaining_s=np.array([
-            instance.remaining_s(job) if entry is None else entry.remaining_s
-            for job, entry in zip(jobs, running, strict=True)
-        ], dtype=float),
+        jobs=jobs,
+        running=running,
+        patterns=options,
+        never=never,
+        kept=kept,
+        remaining_s=np.array(
+            [
+                instance.remaining_s(job) if entry is None else entry.remaining_s
+                for job, entry in zip(jobs, running, strict=True)
+            ],
+            dtype=float,
+        ),
         save_s=np.zeros(count),
         load_s=np.array([job.profile.startup_s for job in jobs], dtype=float)
         + np.where(ran, np.array([job.profile.restore_s for job in jobs], dtype=float), 0.0),
-        lost_s=np.zeros(count), lost_work_s=np.zeros(count), setup_left_s=np.zeros(count), rate=np.ones(count),
-        peace_s=np.full(count, np.inf), must=np.zeros(count, dtype=bool),
+        lost_s=np.zeros(count),
+        lost_work_s=np.zeros(count),
+        setup_left_s=np.zeros(count),
+        rate=np.ones(count),
+        peace_s=np.full(count, np.inf),
+        must=np.zeros(count, dtype=bool),
     )
     rates = _rates(instance, [(jobs[j], facts.entry(j)) for j in kept.tolist()])
     for j, rate in zip(kept.tolist(), rates, strict=True):
@@ -106,16 +121,29 @@ def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) ->
 
 
 def _rates(instance: Instance, entries: list[tuple[Job, Running]]) -> list[float]:
-    """The present rates of running jobs. Those of the last round are known, as long as nothing has changed."""
+    """The present rates of running jobs. Those of the last round are known, as long as nothing has
+    changed."""
     memo = instance.cluster.memo
     known: dict[str, tuple[Job, Running, float]] = memo.get("rates", {})
     now: dict[str, tuple[Job, Running, float]] = {}
     memo["rates"] = now
     for job, entry in entries:
         last = known.get(entry.job)
-        if last is None or entry.mode.share_with is not None or not (
-            last[1].placement is entry.placement and last[1].mode is entry.mode
-            and (last[0] is job or (last[0].profile is job.profile and last[0].gpus == job.gpus and not job.modes))
+        if (
+            last is None
+            or entry.mode.share_with is not None
+            or not (
+                last[1].placement is entry.placement
+                and last[1].mode is entry.mode
+                and (
+                    last[0] is job
+                    or (
+                        last[0].profile is job.profile
+                        and last[0].gpus == job.gpus
+                        and not job.modes
+                    )
+                )
+            )
         ):
             last = job, entry, placed_rate(instance, job, entry.mode, entry.placement)
         now[entry.job] = last

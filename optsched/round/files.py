@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
-from ..faults import Fault
-from ..file_faults import FaultyFile
 from ..files import adapter, lines, number, parse_file, plain, read_bytes
-from ..instance import Slot
-from ..job import Mode
+from ..files.faults import Fault
+from ..files.shape_faults import FaultyFile
+from ..model.instance import Slot
+from ..model.job import Mode
+from ..model.quantity import Amount, Instant, Seconds
 from ..objectives import parse
-from ..quantity import Amount, Instant, Seconds
 from .plan import JobRound, RoundSolution, RowPrice
 
 ROUND_FORMAT = "optsched-round/1"
@@ -33,7 +33,8 @@ class RoundRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundValue:
-    """Value, which is maximised, proven bound and gap of a round; `gap` None where the value is 0 and the bound not."""
+    """Value, which is maximised, proven bound and gap of a round; `gap` None where the value is 0
+    and the bound not."""
 
     name: str
     value: float
@@ -79,29 +80,31 @@ NOUNS: tuple[type, ...] = (Mode, Slot, RoundRef, RoundValue, PriceEntry, JobRoun
 def dump_round(solution: RoundSolution) -> str:
     """The round as file text, one price or job a line."""
     gap = solution.gap
-    return lines({
-        "format": ROUND_FORMAT,
-        "instance": {"name": solution.instance_name, "hash": solution.instance_hash},
-        "solver": solution.solver,
-        "seed": solution.seed,
-        "now_s": number(solution.now_s),
-        "round_s": number(solution.round_s),
-        "refill": solution.refill,
-        "objective": {
-            "name": solution.objective,
-            "value": number(solution.value),
-            "bound": number(solution.bound),
-            "gap": number(gap) if math.isfinite(gap) else None,
-            "status": solution.status,
-            "bound_source": solution.bound_source,
-        },
-        "wall_s": number(solution.wall_s),
-        "fallback": solution.fallback,
-        **({"notes": list(solution.notes)} if solution.notes else {}),
-        **({"never": list(solution.never)} if solution.never else {}),
-        "prices": [plain(row) for row in solution.prices],
-        "jobs": [plain(entry) for entry in solution.jobs],
-    })
+    return lines(
+        {
+            "format": ROUND_FORMAT,
+            "instance": {"name": solution.instance_name, "hash": solution.instance_hash},
+            "solver": solution.solver,
+            "seed": solution.seed,
+            "now_s": number(solution.now_s),
+            "round_s": number(solution.round_s),
+            "refill": solution.refill,
+            "objective": {
+                "name": solution.objective,
+                "value": number(solution.value),
+                "bound": number(solution.bound),
+                "gap": number(gap) if math.isfinite(gap) else None,
+                "status": solution.status,
+                "bound_source": solution.bound_source,
+            },
+            "wall_s": number(solution.wall_s),
+            "fallback": solution.fallback,
+            **({"notes": list(solution.notes)} if solution.notes else {}),
+            **({"never": list(solution.never)} if solution.never else {}),
+            "prices": [plain(row) for row in solution.prices],
+            "jobs": [plain(entry) for entry in solution.jobs],
+        }
+    )
 
 
 def read_round(path: str | Path) -> RoundSolution:
@@ -117,13 +120,26 @@ def load_round(data: bytes | str, name: str = "round") -> RoundSolution:
         raise FaultyFile(name, faults)
     stated = parsed.objective
     return RoundSolution(
-        instance_name=parsed.instance.name, instance_hash=parsed.instance.hash, now_s=parsed.now_s,
-        round_s=parsed.round_s, refill=parsed.refill, objective=stated.name, solver=parsed.solver, seed=parsed.seed,
-        jobs=parsed.jobs, value=stated.value, bound=stated.bound, bound_source=stated.bound_source,
+        instance_name=parsed.instance.name,
+        instance_hash=parsed.instance.hash,
+        now_s=parsed.now_s,
+        round_s=parsed.round_s,
+        refill=parsed.refill,
+        objective=stated.name,
+        solver=parsed.solver,
+        seed=parsed.seed,
+        jobs=parsed.jobs,
+        value=stated.value,
+        bound=stated.bound,
+        bound_source=stated.bound_source,
         prices=tuple(
-            RowPrice(name=row.name, capacity=row.capacity, used=row.used, price=row.price) for row in parsed.prices
+            RowPrice(name=row.name, capacity=row.capacity, used=row.used, price=row.price)
+            for row in parsed.prices
         ),
-        never=parsed.never, wall_s=parsed.wall_s, fallback=parsed.fallback, notes=parsed.notes,
+        never=parsed.never,
+        wall_s=parsed.wall_s,
+        fallback=parsed.fallback,
+        notes=parsed.notes,
         closed=stated.status == "optimal",
     )
 
@@ -134,13 +150,19 @@ def _faults(parsed: RoundFile) -> Iterator[Fault]:
         yield Fault("round_s", "a round takes some time", "give its length in seconds")
     slack = ROUNDING * max(1.0, abs(stated.value))
     if stated.bound < stated.value - slack:
-        yield Fault("objective.bound", f"{stated.bound:.12g} lies below the value {stated.value:.12g}",
-                    "the value is maximised; correct one of the two")
+        yield Fault(
+            "objective.bound",
+            f"{stated.bound:.12g} lies below the value {stated.value:.12g}",
+            "the value is maximised; correct one of the two",
+        )
     elif stated.gap is not None and stated.value:
         gap = max(0.0, stated.bound - stated.value) / abs(stated.value)
         if abs(gap - stated.gap) > ROUNDING * max(1.0, gap):
-            yield Fault("objective.gap", f"is {stated.gap:.12g}, value and bound make it {gap:.12g}",
-                        "correct one of the three")
+            yield Fault(
+                "objective.gap",
+                f"is {stated.gap:.12g}, value and bound make it {gap:.12g}",
+                "correct one of the three",
+            )
     try:
         parse(stated.name)
     except InputError as error:

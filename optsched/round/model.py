@@ -1,4 +1,5 @@
-"""One scheduling round as sparse arrays: options, what each is worth, and the rows of capacity they draw on."""
+"""One scheduling round as sparse arrays: options, what each is worth, and the rows of capacity they
+draw on."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -7,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..instance import Instance, Placement, Running
-from ..job import Job
+from ..model.instance import Instance, Placement, Running
+from ..model.job import Job
 from ..objectives import Objective
 from .patterns import Columns, NodeClass, Pattern
 
@@ -24,8 +25,9 @@ NO_OPTION = -1
 
 
 class Kind(IntEnum):
-    """What an option does: leave a running job as it is, start (or resume) a waiting one, move a running one, start a
-    waiting one on the GPUs of a running one, or leave a running one where it is without its sharing partner."""
+    """What an option does: leave a running job as it is, start (or resume) a waiting one, move a
+    running one, start a waiting one on the GPUs of a running one, or leave a running one where it
+    is without its sharing partner."""
 
     KEEP = 0
     START = 1
@@ -41,8 +43,8 @@ def is_second(entry: Running) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One capacity: what it limits ("GPUs", "slots", "cores", "memory", a resource, a budget, a quota), where, and
-    how much there is. `slot` is the GPUs of each slot."""
+    """One capacity: what it limits ("GPUs", "slots", "cores", "memory", a resource, a budget, a
+    quota), where, and how much there is. `slot` is the GPUs of each slot."""
 
     what: str
     where: str
@@ -59,22 +61,25 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundModel:
-    """max sum value x  over x in {0,1}: one option a job at most, all rows respected, `must` jobs running.
+    """max sum value x  over x in {0,1}: one option a job at most, all rows respected, `must` jobs
+    running.
 
-    Jobs are the active ones: released, with no predecessor left, and able to run. `never` are those that can never
-    run. The options of job j are `first[j]` to `first[j + 1]`, a running job's first is to keep it. `pattern` is the
-    index of what the option takes: of `patterns` (as columns: `table`), or, from `len(patterns)` on, of what the
-    running jobs `kept` hold; `pattern_classes` numbers the sets of node classes they use.
-    After those come the patterns of `pinned` options. `host` is, for an option on GPUs that a running job goes on
-    holding, the position of that job, else -1: it is possible only if the host is kept, with one guest at most. Its
-    value is less by what the host loses by it, and it takes no GPUs. `rival` is, for a job that stays without its
+    Jobs are the active ones: released, with no predecessor left, and able to run. `never` are those
+    that can never run. The options of job j are `first[j]` to `first[j + 1]`, a running job's first
+    is to keep it. `pattern` is the index of what the option takes: of `patterns` (as columns:
+    `table`), or, from `len(patterns)` on, of what the running jobs `kept` hold; `pattern_classes`
+    numbers the sets of node classes they use. After those come the patterns of `pinned` options.
+    `host` is, for an option on GPUs that a running job goes on holding, the position of that job,
+    else -1: it is possible only if the host is kept, with one guest at most. Its value is less by
+    what the host loses by it, and it takes no GPUs. `rival` is, for a job that stays without its
     sharing partner, that partner, which must not be kept.
 
-    The matrix is kept by pattern: entry k says that pattern `entry_pattern[k]` takes `entry_amount[k]` of row
-    `entry_row[k]`. Capacities are those of the whole cluster less what `blocked` holds. `reserved` places go, on
-    real nodes, only to options that complete within the seconds beside them. Every set of choices that
-    fits on real nodes satisfies the rows; the other way round holds for gangs of powers of two on one node. `memo` is
-    for what is derived from all this once.
+    The matrix is kept by pattern: entry k says that pattern `entry_pattern[k]` takes
+    `entry_amount[k]` of row `entry_row[k]`. Capacities are those of the whole cluster less what
+    `blocked` holds. `reserved` places go, on real nodes, only to options that complete within the
+    seconds beside them. Every set of choices that fits on real nodes satisfies the rows; the other
+    way round holds for gangs of powers of two on one node. `memo` is for what is derived from all
+    this once.
     """
 
     instance: Instance
@@ -120,7 +125,9 @@ class RoundModel:
     def pattern_prices(self, prices: Floats) -> Floats:
         """What each pattern costs at the given prices of the rows."""
         weights = self.entry_amount * prices[self.entry_row]
-        return np.bincount(self.entry_pattern, weights=weights, minlength=len(self.pattern_gpus)).astype(float)
+        return np.bincount(
+            self.entry_pattern, weights=weights, minlength=len(self.pattern_gpus)
+        ).astype(float)
 
     def usage(self, options: Ints) -> Floats:
         """What the options take of each row together."""
@@ -138,8 +145,8 @@ class RoundModel:
         return np.where(self.must, best, np.maximum(best, 0.0))
 
     def bound(self, prices: Floats) -> float:
-        """A proven limit on the value of any choice, from prices >= 0 alone: priced capacity plus the best that each
-        job can earn at these prices (Lagrangian relaxation of the rows)."""
+        """A proven limit on the value of any choice, from prices >= 0 alone: priced capacity plus
+        the best that each job can earn at these prices (Lagrangian relaxation of the rows)."""
         return float(self.capacity @ prices + self.best_reduced(self.reduced_values(prices)).sum())
 
     def worth(self, chosen: Ints) -> float:

@@ -6,8 +6,8 @@ from itertools import islice
 
 import numpy as np
 
-from ..instance import Placement
-from ..job import Job, Mode
+from ..model.instance import Placement
+from ..model.job import Job, Mode
 from ..physics import memory_gib, node_counts
 from .model import Kind, RoundModel, is_second
 from .patterns import Pattern
@@ -23,15 +23,17 @@ Held = list[tuple[int, int, int]]
 
 
 class _Before:
-    """What every packing of a round starts from: nodes less what is blocked, and what running jobs hold. `plain` says
-    of each of these that it holds nothing but GPUs and cores."""
+    """What every packing of a round starts from: nodes less what is blocked, and what running jobs
+    hold. `plain` says of each of these that it holds nothing but GPUs and cores."""
 
     def __init__(self, model: RoundModel) -> None:
         nodes = model.instance.cluster.nodes
         inf = float("inf")
         self.gpus = [node.gpus for node in nodes]
         self.cpus: list[float] = [inf if node.cpus is None else node.cpus for node in nodes]
-        self.memory: list[float] = [inf if node.memory_gib is None else node.memory_gib for node in nodes]
+        self.memory: list[float] = [
+            inf if node.memory_gib is None else node.memory_gib for node in nodes
+        ]
         order = model.instance.cluster.node_order
         for placement in model.blocked:
             for slot in placement:
@@ -54,28 +56,40 @@ class _Before:
             if rack >= 0:
                 self.racks[rack].append(n)
         shared = [r for r, row in enumerate(model.rows) if row.what not in NODE_ROWS]
-        self.left = {r: float(model.capacity[r]) + SLACK * max(1.0, float(model.capacity[r])) for r in shared}
+        self.left = {
+            r: float(model.capacity[r]) + SLACK * max(1.0, float(model.capacity[r])) for r in shared
+        }
         self.takes: dict[int, list[tuple[int, float]]] = defaultdict(list)
         if shared:
             for r, p, amount in zip(
-                model.entry_row.tolist(), model.entry_pattern.tolist(), model.entry_amount.tolist(), strict=True
+                model.entry_row.tolist(),
+                model.entry_pattern.tolist(),
+                model.entry_amount.tolist(),
+                strict=True,
             ):
                 if r in self.left:
                     self.takes[p].append((r, amount))
 
-    def _add(self, model: RoundModel, j: int, mode: Mode, placement: Placement, shares: bool) -> None:
+    def _add(
+        self, model: RoundModel, j: int, mode: Mode, placement: Placement, shares: bool
+    ) -> None:
         """The GPUs of a pair count once: not with the one that `shares` them."""
         order, profile = model.instance.cluster.node_order, model.jobs[j].profile
-        self.kept_on.append([(order[slot.node], 0 if shares else slot.gpus, slot.cpus) for slot in placement])
+        self.kept_on.append(
+            [(order[slot.node], 0 if shares else slot.gpus, slot.cpus) for slot in placement]
+        )
         self.pinned.append((j, mode, placement))
-        self.plain.append(bool(mode.gpus) and not profile.memory_gib_per_gpu and not profile.network_gbps)
+        self.plain.append(
+            bool(mode.gpus) and not profile.memory_gib_per_gpu and not profile.network_gbps
+        )
 
 
 class Nodes:
-    """What is free on every node, and of what all nodes share, while options are put in place one by one.
+    """What is free on every node, and of what all nodes share, while options are put in place one
+    by one.
 
-    Nodes of a class are kept by their free GPUs, so that the fullest node that still fits is found without a scan;
-    the first of equals is the one that came first in the cluster.
+    Nodes of a class are kept by their free GPUs, so that the fullest node that still fits is found
+    without a scan; the first of equals is the one that came first in the cluster.
     """
 
     def __init__(self, model: RoundModel, fragments_first: bool = False) -> None:
@@ -84,7 +98,11 @@ class Nodes:
         if "before" not in model.memo:
             model.memo["before"] = _Before(model)
         before: _Before = model.memo["before"]
-        self.gpus, self.cpus, self.memory = list(before.gpus), list(before.cpus), list(before.memory)
+        self.gpus, self.cpus, self.memory = (
+            list(before.gpus),
+            list(before.cpus),
+            list(before.memory),
+        )
         self.kept_on = before.kept_on
         self._pinned = before.pinned
         self._plain = before.plain
@@ -94,11 +112,13 @@ class Nodes:
         self._uplinks = Uplinks(model.instance)
         self._indexed = False
 
-    # ------------------------------------------------------------------------------------------ bookkeeping
+    # ------------------------------------------------------------------------------------------
+    # bookkeeping
 
     def keep(self, kept: int) -> bool:
-        """A running job goes on where it is (`kept` is its position in `model.kept`), or from `len(model.kept)` on a
-        pinned option is taken; False if what all nodes share does not allow it."""
+        """A running job goes on where it is (`kept` is its position in `model.kept`), or from
+        `len(model.kept)` on a pinned option is taken; False if what all nodes share does not allow
+        it."""
         if self._plain[kept] and not self._indexed and not self._takes:
             for n, gpus, cpus in self.kept_on[kept]:
                 self.gpus[n] -= gpus
@@ -124,12 +144,15 @@ class Nodes:
         model = self._model
         j, mode, placement = self._pinned[kept]
         job = model.jobs[j]
-        return all(
-            self.gpus[n] >= gpus and self.cpus[n] >= cpus
-            and self.memory[n] * (1 + SLACK) >= memory_gib(job, mode, slot.gpus)
-            for (n, gpus, cpus), slot in zip(self.kept_on[kept], placement, strict=True)
-        ) and self._has_shared(len(model.patterns) + kept) and self._uplinks.hold(
-            self.kept_on[kept], job.profile.network_gbps
+        return (
+            all(
+                self.gpus[n] >= gpus
+                and self.cpus[n] >= cpus
+                and self.memory[n] * (1 + SLACK) >= memory_gib(job, mode, slot.gpus)
+                for (n, gpus, cpus), slot in zip(self.kept_on[kept], placement, strict=True)
+            )
+            and self._has_shared(len(model.patterns) + kept)
+            and self._uplinks.hold(self.kept_on[kept], job.profile.network_gbps)
         )
 
     def _change(self, n: int, gpus: int, cpus: int, memory: float) -> None:
@@ -159,7 +182,8 @@ class Nodes:
         self._indexed = True
 
     def reserve(self) -> None:
-        """Take what is promised to others out of reach, once the kept jobs are in and before anything is placed."""
+        """Take what is promised to others out of reach, once the kept jobs are in and before
+        anything is placed."""
         order = self._model.instance.cluster.node_order
         for placement, _ in self._model.reserved:
             for slot in placement:
@@ -176,13 +200,17 @@ class Nodes:
 
     def most_together(self) -> list[int]:
         """The most GPUs free on one node, by class."""
-        return [max((g for g, nodes in enumerate(buckets) if nodes), default=0) for buckets in self._buckets]
+        return [
+            max((g for g, nodes in enumerate(buckets) if nodes), default=0)
+            for buckets in self._buckets
+        ]
 
     def free_gpus(self) -> list[int]:
         """Free GPUs by class."""
         return self._free
 
-    # ---------------------------------------------------------------------------------------------- placing
+    # ----------------------------------------------------------------------------------------------
+    # placing
 
     def place(self, option: int) -> Held | None:
         """Take room for a fresh option, or None where there is none."""
@@ -227,7 +255,9 @@ class Nodes:
 
     def _in_a_rack(self, pattern: Pattern, job: Job) -> Held | None:
         """In the fullest rack that has room."""
-        total = sum(self._rack_free[c.number] for c in self._model.classes if c.bit & pattern.classes)
+        total = sum(
+            self._rack_free[c.number] for c in self._model.classes if c.bit & pattern.classes
+        )
         assert isinstance(total, np.ndarray)
         able = np.flatnonzero(total >= pattern.gpus)
         for rack in able[np.argsort(total[able], kind="stable")]:
@@ -266,14 +296,18 @@ class Nodes:
         if rack is None:
             largest = max(c.node.gpus for c in classes)
             candidates: Iterator[int] = (
-                n for g in (range(1, largest + 1) if self._fragments_first else range(largest, 0, -1))
-                for c in classes if g <= c.node.gpus
+                n
+                for g in (range(1, largest + 1) if self._fragments_first else range(largest, 0, -1))
+                for c in classes
+                if g <= c.node.gpus
                 for n in self._buckets[c.number][g]
             )
         else:
             inside = {c.number for c in classes}
             mine = [n for n in rack if self._model.class_of[n] in inside and self.gpus[n]]
-            candidates = iter(sorted(mine, key=lambda n: self.gpus[n] if self._fragments_first else -self.gpus[n]))
+            candidates = iter(
+                sorted(mine, key=lambda n: self.gpus[n] if self._fragments_first else -self.gpus[n])
+            )
         for n in candidates:
             can: int = self.gpus[n]
             if each:
@@ -289,7 +323,9 @@ class Nodes:
                 return sorted(held)
         return None
 
-    def _evenly(self, pattern: Pattern, job: Job, rack: list[int] | None, count: int) -> Held | None:
+    def _evenly(
+        self, pattern: Pattern, job: Job, rack: list[int] | None, count: int
+    ) -> Held | None:
         """Equal parts on `count` nodes, on the fullest that still hold one."""
         mode = pattern.option.mode
         part = mode.gpus // count
@@ -298,13 +334,18 @@ class Nodes:
         if rack is None:
             largest = max(c.node.gpus for c in classes)
             candidates: Iterator[int] = (
-                n for g in range(part, largest + 1) for c in classes if g <= c.node.gpus
+                n
+                for g in range(part, largest + 1)
+                for c in classes
+                if g <= c.node.gpus
                 for n in self._buckets[c.number][g]
             )
         else:
             inside = {c.number for c in classes}
             mine = [n for n in rack if self._model.class_of[n] in inside and self.gpus[n] >= part]
             candidates = iter(sorted(mine, key=lambda n: self.gpus[n]))
-        able = (n for n in candidates if self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory)
+        able = (
+            n for n in candidates if self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory
+        )
         held = [(n, part, cpus) for n in islice(able, count)]
         return sorted(held) if len(held) == count else None

@@ -1,4 +1,5 @@
-"""What an option takes of the cluster: derived once for each demand, shared by all jobs that ask for the same."""
+"""What an option takes of the cluster: derived once for each demand, shared by all jobs that ask
+for the same."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cluster import Cluster, Node
-from ..job import Job
-from ..modes import Option, options, room_on
+from ..model.cluster import Cluster, Node
+from ..model.job import Job
+from ..physics.modes import Option, options, room_on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,9 +28,9 @@ class NodeClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """An option on certain nodes: `classes` is a mask of node classes, of which one node holds it all if
-    `together`, else any of their nodes hold parts of it.
-    `quota` is the tenant whose GPU quota counts, if any.
+    """An option on certain nodes: `classes` is a mask of node classes, of which one node holds it
+    all if `together`, else any of their nodes hold parts of it. `quota` is the tenant whose GPU
+    quota counts, if any.
     """
 
     option: Option
@@ -51,8 +52,9 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Columns:
-    """Patterns as columns. `mask` numbers the sets of node classes (`masks`), `key` says what a pattern takes and
-    where. `hungry`: some pattern takes more cores for each GPU than a node that it may use has for each of its own.
+    """Patterns as columns. `mask` numbers the sets of node classes (`masks`), `key` says what a
+    pattern takes and where. `hungry`: some pattern takes more cores for each GPU than a node that
+    it may use has for each of its own.
     """
 
     gpus: NDArray[np.int64]
@@ -95,7 +97,9 @@ def _columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
         in_rack=np.array([one.option.spread == "rack" for one in own], dtype=bool),
         rate=np.array([one.option.rate for one in own], dtype=float),
         mask=np.array([number[one.classes] for one in own], dtype=np.int64),
-        key=tuple((number[one.classes], one.together, one.gpus, one.cpus, one.memory_gib) for one in own),
+        key=tuple(
+            (number[one.classes], one.together, one.gpus, one.cpus, one.memory_gib) for one in own
+        ),
         hungry=any(one.cpus > least[one.classes] * one.gpus + 1e-9 for one in own),
         masks=masks,
     )
@@ -103,36 +107,58 @@ def _columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
 
 def _least_cores(cluster: Cluster, mask: int) -> float:
     """The fewest cores that a node of a set of classes has for each of its GPUs."""
-    return min((
-        np.inf if one.node.cpus is None else one.node.cpus / one.node.gpus if one.node.gpus else 0.0
-        for one in node_classes(cluster)[0] if one.bit & mask
-    ), default=np.inf)
+    return min(
+        (
+            np.inf
+            if one.node.cpus is None
+            else one.node.cpus / one.node.gpus
+            if one.node.gpus
+            else 0.0
+            for one in node_classes(cluster)[0]
+            if one.bit & mask
+        ),
+        default=np.inf,
+    )
 
 
 def joined(cluster: Cluster, parts: Sequence[Columns]) -> Columns:
     """The columns of several demands one after the other."""
     parts = parts or [_columns(cluster, ())]
     return Columns(
-        gpus=np.concatenate([one.gpus for one in parts]), cpus=np.concatenate([one.cpus for one in parts]),
+        gpus=np.concatenate([one.gpus for one in parts]),
+        cpus=np.concatenate([one.cpus for one in parts]),
         memory_gib=np.concatenate([one.memory_gib for one in parts]),
-        slot=np.concatenate([one.slot for one in parts]), together=np.concatenate([one.together for one in parts]),
-        in_rack=np.concatenate([one.in_rack for one in parts]), rate=np.concatenate([one.rate for one in parts]),
-        mask=np.concatenate([one.mask for one in parts]), key=tuple(key for one in parts for key in one.key),
-        hungry=any(one.hungry for one in parts), masks=parts[0].masks,
+        slot=np.concatenate([one.slot for one in parts]),
+        together=np.concatenate([one.together for one in parts]),
+        in_rack=np.concatenate([one.in_rack for one in parts]),
+        rate=np.concatenate([one.rate for one in parts]),
+        mask=np.concatenate([one.mask for one in parts]),
+        key=tuple(key for one in parts for key in one.key),
+        hungry=any(one.hungry for one in parts),
+        masks=parts[0].masks,
     )
 
 
 def without_fewer_cores(cluster: Cluster, own: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-    """The patterns of one demand less those that differ from a faster one only in taking other cores: where cores
-    cannot run short, they are never better. Made once."""
-    known: dict[int, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = cluster.memo.setdefault("fastest cores", {})
+    """The patterns of one demand less those that differ from a faster one only in taking other
+    cores: where cores cannot run short, they are never better. Made once."""
+    known: dict[int, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = cluster.memo.setdefault(
+        "fastest cores", {}
+    )
     if id(own) not in known:
         best: dict[object, Pattern] = {}
         for one in own:
             mode = one.option.mode
             key = (
-                mode.gpu_type, mode.gpus, mode.cpus if not mode.gpus else 0, mode.clock_mhz, one.option.spread,
-                one.classes, one.together, one.memory_gib, tuple(sorted(mode.resources.items())),
+                mode.gpu_type,
+                mode.gpus,
+                mode.cpus if not mode.gpus else 0,
+                mode.clock_mhz,
+                one.option.spread,
+                one.classes,
+                one.together,
+                one.memory_gib,
+                tuple(sorted(mode.resources.items())),
                 tuple(sorted(mode.budgets.items())),
             )
             if key not in best or one.option.rate > best[key].option.rate:
@@ -143,12 +169,18 @@ def without_fewer_cores(cluster: Cluster, own: tuple[Pattern, ...]) -> tuple[Pat
 
 
 def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
-    """The node classes of a cluster in order of first appearance, and for each node the number of its own."""
+    """The node classes of a cluster in order of first appearance, and for each node the number of
+    its own."""
     if "node classes" not in cluster.memo:
         alike: dict[object, list[int]] = {}
         for i, node in enumerate(cluster.nodes):
             key = (
-                node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib, node.gpu_price_per_h,
+                node.gpu_type,
+                node.gpus,
+                node.gpu_memory_gib,
+                node.cpus,
+                node.memory_gib,
+                node.gpu_price_per_h,
             )
             alike.setdefault(key, []).append(i)
         firsts = [cluster.nodes[members[0]] for members in alike.values()]
@@ -168,7 +200,9 @@ def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
 def _name(node: Node, others: list[Node]) -> str:
     """GPU type and size, and what sets the class apart from others of the same type and size."""
     name = f"{node.gpu_type or 'GPU'} x {node.gpus}" if node.gpus else "nodes without GPUs"
-    twins = [other for other in others if (other.gpu_type, other.gpus) == (node.gpu_type, node.gpus)]
+    twins = [
+        other for other in others if (other.gpu_type, other.gpus) == (node.gpu_type, node.gpus)
+    ]
     apart = [
         text
         for values, text in (
@@ -183,16 +217,21 @@ def _name(node: Node, others: list[Node]) -> str:
 
 
 def patterns(cluster: Cluster, caps: Mapping[str, int], job: Job) -> tuple[Pattern, ...]:
-    """Every way to run `job` on the empty cluster within its tenant's cap; empty where it can never run. `caps` are
-    `cluster.gpu_caps`."""
+    """Every way to run `job` on the empty cluster within its tenant's cap; empty where it can never
+    run. `caps` are `cluster.gpu_caps`."""
     every = options(cluster, job)
     quota = job.tenant if job.tenant in caps else None
     cap = caps[quota] if quota is not None else None
-    budgets = tuple(cluster.budgets.values())  # copies of a cluster with other budgets share its memo
+    budgets = tuple(
+        cluster.budgets.values()
+    )  # copies of a cluster with other budgets share its memo
     demands = job.profile.memory_gib_per_gpu, job.memory_gib, job.profile.gpu_memory_gib
     key = ("patterns", id(every), quota, cap, budgets, demands)
     if key not in cluster.memo:
-        cluster.memo[key] = every, _patterns(cluster, job, every, quota, cap)  # `every` kept for its id
+        cluster.memo[key] = (
+            every,
+            _patterns(cluster, job, every, quota, cap),
+        )  # `every` kept for its id
     found: tuple[Pattern, ...] = cluster.memo[key][1]
     return found
 
@@ -206,12 +245,19 @@ def _patterns(
         mode = option.mode
         if (
             (cap is not None and mode.gpus > cap)
-            or (mode.resources and any(
-                amount > cluster.resources.get(name, 0.0) for name, amount in mode.resources.items()
-            ))
-            or (mode.budgets and any(
-                amount > cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items()
-            ))
+            or (
+                mode.resources
+                and any(
+                    amount > cluster.resources.get(name, 0.0)
+                    for name, amount in mode.resources.items()
+                )
+            )
+            or (
+                mode.budgets
+                and any(
+                    amount > cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items()
+                )
+            )
         ):
             continue
         cpus = mode.cpus_per_gpu * mode.gpus if mode.gpus else mode.cpus
@@ -221,12 +267,15 @@ def _patterns(
         elif option.spread == "node" and mode.gpus:
             found.extend(
                 Pattern(option, one.bit, True, cpus, memory_gib, quota)
-                for one in classes if one.node.gpu_type == mode.gpu_type and room_on(one.node, job, mode) >= mode.gpus
+                for one in classes
+                if one.node.gpu_type == mode.gpu_type and room_on(one.node, job, mode) >= mode.gpus
             )
         else:
             mask = sum(
-                one.bit for one in classes
-                if (not mode.gpus or one.node.gpu_type == mode.gpu_type) and room_on(one.node, job, mode)
+                one.bit
+                for one in classes
+                if (not mode.gpus or one.node.gpu_type == mode.gpu_type)
+                and room_on(one.node, job, mode)
             )
             found.append(Pattern(option, mask, mode.gpus == 0, cpus, memory_gib, quota))
     return tuple(found)

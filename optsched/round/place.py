@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..instance import Placement, Slot
+from ..model.instance import Placement, Slot
 from .model import Bools, Floats, Ints, Kind, RoundModel
 from .nodes import Held, Nodes
 from .patterns import Columns
@@ -17,17 +17,20 @@ def to_placement(model: RoundModel, held: Held) -> Placement:
 
 
 class Packing:
-    """A choice of options put on real nodes: `chosen` is the option of each job or -1, `held` what fresh ones got,
-    `guest` who shares the GPUs of which running job.
+    """A choice of options put on real nodes: `chosen` is the option of each job or -1, `held` what
+    fresh ones got, `guest` who shares the GPUs of which running job.
 
-    `place_all` follows a wish as far as the nodes allow: kept jobs stay first; then gangs that must lie within a
-    rack, gangs on one node, gangs anywhere, single GPUs, the largest first and of equals those that would lose most
-    elsewhere; what does not fit tries its job's other options in the order of `reduced`. With `slots_first` gangs on
-    one node come before those in a rack, and with `fragments_first` split gangs take the fullest nodes, not the
-    emptiest: which of the orders serves best depends on what is scarce.
+    `place_all` follows a wish as far as the nodes allow: kept jobs stay first; then gangs that must
+    lie within a rack, gangs on one node, gangs anywhere, single GPUs, the largest first and of
+    equals those that would lose most elsewhere; what does not fit tries its job's other options in
+    the order of `reduced`. With `slots_first` gangs on one node come before those in a rack, and
+    with `fragments_first` split gangs take the fullest nodes, not the emptiest: which of the orders
+    serves best depends on what is scarce.
     """
 
-    def __init__(self, model: RoundModel, *, slots_first: bool = False, fragments_first: bool = False) -> None:
+    def __init__(
+        self, model: RoundModel, *, slots_first: bool = False, fragments_first: bool = False
+    ) -> None:
         self.model = model
         self._slots_first = slots_first
         self.nodes = Nodes(model, fragments_first)
@@ -39,8 +42,9 @@ class Packing:
         self._kept_number: dict[int, int] = model.memo["kept number"]
 
     def place_all(self, wish: Ints, reduced: np.ndarray, urgent: Sequence[int] = ()) -> None:
-        """`wish` is an option or -1 for each job; running jobs that must be kept are, whatever it says. `urgent` jobs
-        come before all that need not be kept, in their order; what is reserved is then not looked at."""
+        """`wish` is an option or -1 for each job; running jobs that must be kept are, whatever it
+        says. `urgent` jobs come before all that need not be kept, in their order; what is reserved
+        is then not looked at."""
         model = self.model
         keeps = model.first[model.kept]
         must = model.must[model.kept]
@@ -67,7 +71,8 @@ class Packing:
                 self.put_otherwise(j, reduced)
 
     def _keep(self, which: Ints) -> None:
-        """Leave running jobs (positions in `model.kept`) where they are, hosts before their guests."""
+        """Leave running jobs (positions in `model.kept`) where they are, hosts before their
+        guests."""
         model = self.model
         keeps = model.first[model.kept[which]]
         hosted = model.host[keeps] >= 0
@@ -131,11 +136,14 @@ class Packing:
         return False
 
     def _is_hosted(self, option: int) -> bool:
-        """Whether an option on GPUs of another job is possible: that job is kept and has no guest, or is gone."""
+        """Whether an option on GPUs of another job is possible: that job is kept and has no guest,
+        or is gone."""
         host, rival = int(self.model.host[option]), int(self.model.rival[option])
         if rival >= 0:
             return bool(self.chosen[rival] != self.model.first[rival])
-        return host < 0 or bool(self.chosen[host] == self.model.first[host] and host not in self.guest)
+        return host < 0 or bool(
+            self.chosen[host] == self.model.first[host] and host not in self.guest
+        )
 
     def _take(self, j: int, option: int) -> None:
         self.chosen[j] = option
@@ -143,8 +151,8 @@ class Packing:
             self.guest[int(self.model.host[option])] = j
 
     def fill(self) -> None:
-        """Give what is left to jobs that do not run, the most valuable for each GPU first; and what is reserved to
-        those of them that will be done in time."""
+        """Give what is left to jobs that do not run, the most valuable for each GPU first; and what
+        is reserved to those of them that will be done in time."""
         self._fill(np.inf)
         if self.model.reserved:
             self.nodes.open_reserved()
@@ -167,7 +175,10 @@ class Packing:
         done: set[int] = set()
         full: set[int] = set()  # patterns for which there is no room; there only gets less
         for option, j, p, fresh_one in zip(
-            options.tolist(), model.job[options].tolist(), model.pattern[options].tolist(), fresh[options].tolist(),
+            options.tolist(),
+            model.job[options].tolist(),
+            model.pattern[options].tolist(),
+            fresh[options].tolist(),
             strict=True,
         ):
             if j in done or p in full:
@@ -182,7 +193,9 @@ class Packing:
         table = self.model.table
         together, free = self.nodes.most_together(), self.nodes.free_gpus()
         bits = [[c for c in range(len(free)) if mask >> c & 1] for mask in table.masks]
-        most = np.array([max((together[c] for c in own), default=0) for own in bits], dtype=np.int64)
+        most = np.array(
+            [max((together[c] for c in own), default=0) for own in bits], dtype=np.int64
+        )
         total = np.array([sum(free[c] for c in own) for own in bits], dtype=np.int64)
         anywhere = np.array([bool(own) for own in bits], dtype=bool)[table.mask]
         room = np.where(table.together, most[table.mask], total[table.mask])
@@ -194,7 +207,8 @@ class Packing:
 
 
 def regret(model: RoundModel, options: Ints, reduced: Floats) -> Floats:
-    """How much worse the job of each of `options` (its best) would do on other nodes, or not running at all."""
+    """How much worse the job of each of `options` (its best) would do on other nodes, or not
+    running at all."""
     classes = model.pattern_classes[model.pattern]
     mine = np.full(len(model.jobs), -1, dtype=np.int64)
     mine[model.job[options]] = classes[options]
@@ -204,7 +218,8 @@ def regret(model: RoundModel, options: Ints, reduced: Floats) -> Floats:
 
 
 def _ranks(table: Columns, slots_first: bool) -> Ints:
-    """Which come first: rack gangs, gangs on one node, gangs anywhere, then singles and jobs without GPUs."""
+    """Which come first: rack gangs, gangs on one node, gangs anywhere, then singles and jobs
+    without GPUs."""
     together, in_rack = (0, 1) if slots_first else (1, 0)
     gangs = np.where(table.together, together, np.where(table.in_rack, in_rack, 2))
     return np.where(table.gpus <= 1, 3, gangs)

@@ -3,9 +3,9 @@
 import sys
 from dataclasses import dataclass
 
-from ..instance import Instance, Placement
-from ..job import Mode
-from ..plan import CLOSED_GAP, Decision, Status
+from ..model.instance import Instance, Placement
+from ..model.job import Mode
+from ..model.plan import CLOSED_GAP, Decision, Status
 
 UNPROVED = sys.float_info.max
 """The bound where nothing is proved: no value is larger."""
@@ -33,11 +33,13 @@ class RowPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSolution:
-    """A verified round with its value, the proven limit on any round's value, and the prices that prove it.
+    """A verified round with its value, the proven limit on any round's value, and the prices that
+    prove it.
 
-    The value is maximised (see `value`), so `bound` is at least `value` and gap = (bound - value) / |value|.
-    `bound_source` names what proved the bound. `never` has the jobs that no node can ever run. `closed` says whether
-    the bound proves the value, where that is known better than from the gap.
+    The value is maximised (see `value`), so `bound` is at least `value` and gap = (bound - value) /
+    |value|. `bound_source` names what proved the bound. `never` has the jobs that no node can ever
+    run. `closed` says whether the bound proves the value, where that is known better than from the
+    gap.
     """
 
     instance_name: str

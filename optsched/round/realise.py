@@ -17,12 +17,17 @@ NEARLY = 0.5
 
 
 def realise(
-    request: RoundRequest, wish: Ints, reduced: Floats, *, enough: float = np.inf, tries: int = 2 * len(ORDERS)
+    request: RoundRequest,
+    wish: Ints,
+    reduced: Floats,
+    *,
+    enough: float = np.inf,
+    tries: int = 2 * len(ORDERS),
 ) -> float:
     """Put a choice on nodes in several orders and report each; the best value found.
 
-    Ends when nothing of the choice is lost, when the value is `enough`, or after so many `tries`. A job whose option
-    does not fit takes another by `reduced`, or in a second turn by value.
+    Ends when nothing of the choice is lost, when the value is `enough`, or after so many `tries`. A
+    job whose option does not fit takes another by `reduced`, or in a second turn by value.
     """
     model = request.model
     target = _target(model, wish, enough)
@@ -42,12 +47,15 @@ def realise(
     return best
 
 
-def realise_losers_first(request: RoundRequest, wish: Ints, reduced: Floats, *, enough: float = np.inf) -> float:
-    """Put a choice on nodes again and again, each time first what found no room the time before and would be the
-    greatest loss: the rows know nothing of the cores and the memory of single nodes, of racks and of uplinks. The best
-    value found.
+def realise_losers_first(
+    request: RoundRequest, wish: Ints, reduced: Floats, *, enough: float = np.inf
+) -> float:
+    """Put a choice on nodes again and again, each time first what found no room the time before and
+    would be the greatest loss: the rows know nothing of the cores and the memory of single nodes,
+    of racks and of uplinks. The best value found.
 
-    After Joslin and Clements, "Squeaky wheel" optimization, Journal of Artificial Intelligence Research 10, 1999.
+    After Joslin and Clements, "Squeaky wheel" optimization, Journal of Artificial Intelligence
+    Research 10, 1999.
     """
     model = request.model
     target = _target(model, wish, enough)

@@ -1,12 +1,13 @@
-"""The rows of a round: GPUs, slots, cores and memory of node classes, cluster resources, budgets, quotas."""
+"""The rows of a round: GPUs, slots, cores and memory of node classes, cluster resources, budgets,
+quotas."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..cluster import gpu_caps, quota_pool
-from ..instance import Instance
+from ..model.cluster import gpu_caps, quota_pool
+from ..model.instance import Instance
 from .deadline import Deadline
 from .held import Held
 from .model import Bools, Floats, Ints, Row
@@ -35,10 +36,17 @@ class _Entries:
         self.amount: list[Floats] = []
 
     def add(
-        self, row: Row, fresh: Sequence[int] | Ints, amounts: Sequence[float] | Floats | Ints, kept: Floats
+        self,
+        row: Row,
+        fresh: Sequence[int] | Ints,
+        amounts: Sequence[float] | Floats | Ints,
+        kept: Floats,
     ) -> None:
-        """A row with what `fresh` patterns and each running job take, unless nothing takes from it."""
-        pattern = np.concatenate([np.asarray(fresh, dtype=np.int64), self._fresh + np.arange(len(kept))])
+        """A row with what `fresh` patterns and each running job take, unless nothing takes from
+        it."""
+        pattern = np.concatenate(
+            [np.asarray(fresh, dtype=np.int64), self._fresh + np.arange(len(kept))]
+        )
         amount = np.concatenate([np.asarray(amounts, dtype=float), kept])
         used = np.flatnonzero(amount)
         if len(used):
@@ -49,11 +57,15 @@ class _Entries:
 
 
 def build_rows(
-    instance: Instance, classes: tuple[NodeClass, ...], flat: Sequence[Pattern], table: Columns, held: Held,
+    instance: Instance,
+    classes: tuple[NodeClass, ...],
+    flat: Sequence[Pattern],
+    table: Columns,
+    held: Held,
     deadline: Deadline,
 ) -> BuiltRows:
-    """All rows. Patterns (`flat`, `table`) that may use several classes count in the rows of the sets that contain all
-    of them."""
+    """All rows. Patterns (`flat`, `table`) that may use several classes count in the rows of the
+    sets that contain all of them."""
     entries = _Entries(len(flat))
     masks = table.masks
     in_order = table.mask.tolist()
@@ -66,14 +78,20 @@ def build_rows(
     for mask in dict.fromkeys((*gpu_sets, *all_sets)):
         deadline.check()
         within = np.array([bool(other) and not other & ~mask for other in masks], dtype=bool)
-        inside[mask] = np.flatnonzero(within[table.mask]) if len(masks) else np.zeros(0, dtype=np.int64)
+        inside[mask] = (
+            np.flatnonzero(within[table.mask]) if len(masks) else np.zeros(0, dtype=np.int64)
+        )
         where[mask] = np.array([bool(one.bit & mask) for one in classes], dtype=bool)[held.class_of]
 
     for mask in gpu_sets:
         own, on, nodes = inside[mask], [one for one in classes if one.bit & mask], where[mask]
         free = sum(one.node.gpus * len(one.nodes) for one in on) - int(held.taken_gpus[nodes].sum())
-        entries.add(Row("GPUs", _name(on), float(free), mask, 1), own, table.gpus[own],
-                    held.total(held.gpus, nodes[held.node]))
+        entries.add(
+            Row("GPUs", _name(on), float(free), mask, 1),
+            own,
+            table.gpus[own],
+            held.total(held.gpus, nodes[held.node]),
+        )
     numbers = {mask: i for i, mask in enumerate(masks)}
     for kind in classes:
         deadline.check()
@@ -84,23 +102,35 @@ def build_rows(
     for mask in all_sets:
         deadline.check()
         own, on, nodes = inside[mask], [one for one in classes if one.bit & mask], where[mask]
-        if any(one.node.cpus is None for one in on) and any(one.node.memory_gib is None for one in on):
+        if any(one.node.cpus is None for one in on) and any(
+            one.node.memory_gib is None for one in on
+        ):
             continue
         holds = nodes[held.node]
         gpus, held_gpus = table.gpus[own], held.total(held.gpus, holds)
         cpus, held_cpus = table.cpus[own], held.total(held.cpus, holds)
         if all(one.node.cpus is not None for one in on) and _binds(
-            cpus, gpus, held_cpus, held_gpus,
+            cpus,
+            gpus,
+            held_cpus,
+            held_gpus,
             min((one.node.cpus or 0) / one.node.gpus if one.node.gpus else 0.0 for one in on),
         ):
-            free = sum((one.node.cpus or 0) * len(one.nodes) for one in on) - int(held.taken_cpus[nodes].sum())
+            free = sum((one.node.cpus or 0) * len(one.nodes) for one in on) - int(
+                held.taken_cpus[nodes].sum()
+            )
             entries.add(Row("cores", _name(on), float(free), mask), own, cpus, held_cpus)
         if any(one.node.memory_gib is None for one in on):
             continue
         memory, held_memory = table.memory_gib[own], held.total(held.memory_gib, holds)
         if _binds(
-            memory, gpus, held_memory, held_gpus,
-            min((one.node.memory_gib or 0.0) / one.node.gpus if one.node.gpus else 0.0 for one in on),
+            memory,
+            gpus,
+            held_memory,
+            held_gpus,
+            min(
+                (one.node.memory_gib or 0.0) / one.node.gpus if one.node.gpus else 0.0 for one in on
+            ),
         ):
             total = sum((one.node.memory_gib or 0.0) * len(one.nodes) for one in on)
             entries.add(Row("memory", _name(on), total, mask), own, memory, held_memory)
@@ -129,10 +159,14 @@ def _name(members: list[NodeClass]) -> str:
     return " + ".join(one.name for one in members)
 
 
-def _binds(fresh: Floats | Ints, fresh_gpus: Floats | Ints, kept: Floats, kept_gpus: Floats, per_gpu: float) -> bool:
-    """Whether the amounts could run short although the GPUs do not: some job takes more for each of its GPUs than the
-    nodes have for each of theirs."""
-    return bool((fresh > per_gpu * fresh_gpus + 1e-9).any() or (kept > per_gpu * kept_gpus + 1e-9).any())
+def _binds(
+    fresh: Floats | Ints, fresh_gpus: Floats | Ints, kept: Floats, kept_gpus: Floats, per_gpu: float
+) -> bool:
+    """Whether the amounts could run short although the GPUs do not: some job takes more for each of
+    its GPUs than the nodes have for each of theirs."""
+    return bool(
+        (fresh > per_gpu * fresh_gpus + 1e-9).any() or (kept > per_gpu * kept_gpus + 1e-9).any()
+    )
 
 
 def _slot_rows(
@@ -140,8 +174,9 @@ def _slot_rows(
 ) -> None:
     """Slots of each size left on the nodes of a class (nested: a slot of 8 holds two of 4).
 
-    A kept job with u GPUs on a node takes floor(u / s) slots of s GPUs, and its share of one more where the rest of
-    all kept jobs on that node breaks into it. For every subset of them that is at most what they really take.
+    A kept job with u GPUs on a node takes floor(u / s) slots of s GPUs, and its share of one more
+    where the rest of all kept jobs on that node breaks into it. For every subset of them that is at
+    most what they really take.
     """
     here = np.flatnonzero((held.node_class == one.number) & (held.gpus > 0))
     node, gpus = held.node[here], held.gpus[here]
@@ -155,44 +190,62 @@ def _slot_rows(
         with np.errstate(divide="ignore"):
             share = np.where(pressure[node] <= slot, 1.0 / np.maximum(broken[node], 1), rest / slot)
         share = np.where((rest > 0) & (room[node] % slot == 0), share, 0.0)
-        kept = np.bincount(held.owner[here], weights=gpus // slot + share, minlength=len(held.gang)).astype(float)
+        kept = np.bincount(
+            held.owner[here], weights=gpus // slot + share, minlength=len(held.gang)
+        ).astype(float)
         entries.add(
-            Row("slots", one.name, float((room[nodes] // slot).sum()), one.bit, slot), together,
-            (slots // slot).astype(float), kept,
+            Row("slots", one.name, float((room[nodes] // slot).sum()), one.bit, slot),
+            together,
+            (slots // slot).astype(float),
+            kept,
         )
 
 
 def _shared_rows(
     entries: _Entries, instance: Instance, flat: Sequence[Pattern], held: Held, deadline: Deadline
 ) -> None:
-    """Cluster resources, budgets, quotas (each tenant's own with what it may borrow, and all together)."""
+    """Cluster resources, budgets, quotas (each tenant's own with what it may borrow, and all
+    together)."""
     cluster = instance.cluster
     every = range(len(flat))
     modes = [one.option.mode for one in flat] if cluster.resources or cluster.budgets else []
     for name, amount in cluster.resources.items():
         entries.add(
-            Row(name, "", amount), every, [mode.resources.get(name, 0.0) for mode in modes],
+            Row(name, "", amount),
+            every,
+            [mode.resources.get(name, 0.0) for mode in modes],
             np.array([used.get(name, 0.0) for used in held.resources], dtype=float),
         )
     for name, amount in cluster.budgets.items():
         entries.add(
-            Row(f"budget {name}", "", amount), every, [mode.budgets.get(name, 0.0) for mode in modes],
+            Row(f"budget {name}", "", amount),
+            every,
+            [mode.budgets.get(name, 0.0) for mode in modes],
             np.array([used.get(name, 0.0) for used in held.budgets], dtype=float),
         )
     caps = gpu_caps(instance.tenants)
     if not caps:
         return
     number = {tenant: i for i, tenant in enumerate(caps)}
-    tenant_of = np.array([-1 if one.quota is None else number[one.quota] for one in flat], dtype=np.int64)
+    tenant_of = np.array(
+        [-1 if one.quota is None else number[one.quota] for one in flat], dtype=np.int64
+    )
     gpus = np.array([one.gpus for one in flat], dtype=float)
     holder = np.array([-1 if name is None else number[name] for name in held.quota], dtype=np.int64)
     by_tenant = np.argsort(tenant_of, kind="stable")
     ends = np.searchsorted(tenant_of[by_tenant], np.arange(len(caps) + 1))
     for tenant, i in number.items():
         deadline.check()
-        own = by_tenant[ends[i]:ends[i + 1]]
-        entries.add(Row("quota", f"tenant {tenant}", float(caps[tenant])), own, gpus[own], held.gang * (holder == i))
+        own = by_tenant[ends[i] : ends[i + 1]]
+        entries.add(
+            Row("quota", f"tenant {tenant}", float(caps[tenant])),
+            own,
+            gpus[own],
+            held.gang * (holder == i),
+        )
     pool = quota_pool(instance.tenants)
     if pool is not None:
         own = np.flatnonzero(tenant_of >= 0)
-        entries.add(Row("quota", "all tenants", float(pool)), own, gpus[own], held.gang * (holder >= 0))
+        entries.add(
+            Row("quota", "all tenants", float(pool)), own, gpus[own], held.gang * (holder >= 0)
+        )

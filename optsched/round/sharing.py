@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..instance import Instance, Placement, Running
-from ..job import Job, Mode
-from ..modes import Option
+from ..model.instance import Instance, Placement, Running
+from ..model.job import Job, Mode
 from ..physics import cpus, gpus_by_type, memory_gib, node_counts, placed_rate, sharing_rate, span
+from ..physics.modes import Option
 from .deadline import Deadline
 from .model import Kind, is_second
 from .patterns import Pattern, node_classes
@@ -14,15 +14,16 @@ from .patterns import Pattern, node_classes
 MOST_HOSTS = 3
 """Running jobs beside which a waiting job may start: those where both together run fastest."""
 MOST_PAIRS = 20_000
-"""Pairs of kinds of jobs that are looked at; beyond, only the first waiting jobs have such options."""
+"""Pairs of kinds of jobs that are looked at; beyond, only the first waiting jobs have such
+options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
     """An option on given nodes. `job` and `partner` are positions of active jobs.
 
-    BESIDE: start on the GPUs of the running job `partner`, which goes on at `partner_rate`. ALONE: of two that share
-    GPUs the second one stays (the first is `partner`, and leaves).
+    BESIDE: start on the GPUs of the running job `partner`, which goes on at `partner_rate`. ALONE:
+    of two that share GPUs the second one stays (the first is `partner`, and leaves).
     """
 
     job: int
@@ -35,10 +36,14 @@ class Pinned:
 
 
 def pinned_options(
-    instance: Instance, jobs: Sequence[Job], running: Sequence[Running | None],
-    patterns: Sequence[tuple[Pattern, ...]], deadline: Deadline,
+    instance: Instance,
+    jobs: Sequence[Job],
+    running: Sequence[Running | None],
+    patterns: Sequence[tuple[Pattern, ...]],
+    deadline: Deadline,
 ) -> list[Pinned]:
-    """All such options, by job. Hosts that are alike take turns, so that not all guests are sent to the same few."""
+    """All such options, by job. Hosts that are alike take turns, so that not all guests are sent to
+    the same few."""
     position = {job.id: j for j, job in enumerate(jobs)}
     found: list[Pinned] = []
     hosts: dict[object, list[tuple[int, Running]]] = {}
@@ -50,8 +55,22 @@ def pinned_options(
             assert entry.mode.share_with is not None
             mode = replace(entry.mode, share_with=None)
             alone = placed_rate(instance, jobs[j], mode, entry.placement)
-            found.append(Pinned(j, Kind.ALONE, position[entry.mode.share_with], mode, entry.placement, alone, 0.0))
-        elif entry.mode.share_with is None and entry.mode.gpus and jobs[j].profile.sharing is not None:
+            found.append(
+                Pinned(
+                    j,
+                    Kind.ALONE,
+                    position[entry.mode.share_with],
+                    mode,
+                    entry.placement,
+                    alone,
+                    0.0,
+                )
+            )
+        elif (
+            entry.mode.share_with is None
+            and entry.mode.gpus
+            and jobs[j].profile.sharing is not None
+        ):
             hosts.setdefault(kinds.of_host(jobs[j], entry), []).append((j, entry))
     alike = list(hosts.values())
     pairs_left = MOST_PAIRS
@@ -80,7 +99,8 @@ def pinned_options(
 
 
 class _Kinds:
-    """Keys that are equal for jobs, and for what running jobs hold, which cannot be told apart by any rate or room."""
+    """Keys that are equal for jobs, and for what running jobs hold, which cannot be told apart by
+    any rate or room."""
 
     def __init__(self, instance: Instance) -> None:
         self._cluster = instance.cluster
@@ -92,10 +112,18 @@ class _Kinds:
 
     def of_host(self, job: Job, entry: Running) -> object:
         mode, order = entry.mode, self._cluster.node_order
-        held = sorted((self._class_of[order[slot.node]], slot.gpus, slot.cpus) for slot in entry.placement)
+        held = sorted(
+            (self._class_of[order[slot.node]], slot.gpus, slot.cpus) for slot in entry.placement
+        )
         return (
-            self._job(job), mode.gpus, mode.gpu_type, mode.cpus_per_gpu, mode.clock_mhz, mode.duration_s,
-            span(self._cluster, entry.placement), tuple(held),
+            self._job(job),
+            mode.gpus,
+            mode.gpu_type,
+            mode.cpus_per_gpu,
+            mode.clock_mhz,
+            mode.duration_s,
+            span(self._cluster, entry.placement),
+            tuple(held),
         )
 
     def _job(self, job: Job) -> object:
@@ -117,7 +145,10 @@ class _Offer:
 
 
 def _offers(
-    instance: Instance, jobs: Sequence[Job], j: int, patterns: tuple[Pattern, ...],
+    instance: Instance,
+    jobs: Sequence[Job],
+    j: int,
+    patterns: tuple[Pattern, ...],
     alike: Sequence[Sequence[tuple[int, Running]]],
 ) -> list[_Offer]:
     """The kinds of hosts beside which a job can run, first where both together run fastest."""
@@ -129,13 +160,17 @@ def _offers(
         if entry.mode.gpus not in sizes:
             continue
         host = jobs[h]
-        if not sharing_rate(job.profile, host.profile) or not sharing_rate(host.profile, job.profile):
+        if not sharing_rate(job.profile, host.profile) or not sharing_rate(
+            host.profile, job.profile
+        ):
             continue
         option = _fitting(instance, job, patterns, host, entry)
         if option is None:
             continue
         own = placed_rate(instance, job, replace(option.mode, share_with=host.id), entry.placement)
-        theirs = placed_rate(instance, host, replace(entry.mode, share_with=job.id), entry.placement)
+        theirs = placed_rate(
+            instance, host, replace(entry.mode, share_with=job.id), entry.placement
+        )
         if own > 0 and theirs > 0:
             alone = placed_rate(instance, host, entry.mode, entry.placement)
             found.append((own / option.rate + theirs / alone, _Offer(kind, option, own, theirs)))
@@ -150,7 +185,8 @@ def _pinned(j: int, offer: _Offer, h: int, entry: Running) -> Pinned:
 
 
 def _may_be_split(job: Job, placement: Placement) -> bool:
-    """Whether a job may take the very GPUs of `placement`, as far as the number of its nodes goes."""
+    """Whether a job may take the very GPUs of `placement`, as far as the number of its nodes
+    goes."""
     parts = [slot.gpus for slot in placement]
     counts = node_counts(job, sum(parts))
     return counts is None or (len(parts) in counts and len(set(parts)) == 1)
@@ -172,12 +208,19 @@ def _fitting(
     gpu_type = next(iter(held))
     for pattern in patterns:
         mode = pattern.option.mode
-        if mode.gpus != entry.mode.gpus or mode.gpu_type != gpu_type or mode.clock_mhz != entry.mode.clock_mhz:
+        if (
+            mode.gpus != entry.mode.gpus
+            or mode.gpu_type != gpu_type
+            or mode.clock_mhz != entry.mode.clock_mhz
+        ):
             continue
         if not _may_be_split(job, entry.placement):
             continue
         fits = all(
-            (node[slot.node].cpus is None or slot.cpus + cpus(mode, slot.gpus) <= (node[slot.node].cpus or 0))
+            (
+                node[slot.node].cpus is None
+                or slot.cpus + cpus(mode, slot.gpus) <= (node[slot.node].cpus or 0)
+            )
             and (
                 node[slot.node].memory_gib is None
                 or memory_gib(job, mode, slot.gpus) + memory_gib(host, entry.mode, slot.gpus)

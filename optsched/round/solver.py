@@ -1,4 +1,5 @@
-"""What a round solver is: the contract between `decide` and its plug-ins (entry points `optsched.rounds`)."""
+"""What a round solver is: the contract between `decide` and its plug-ins (entry points
+`optsched.rounds`)."""
 
 import time
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from .place import Packing
 
 @dataclass(slots=True)
 class RoundRequest:
-    """One round. `deadline_s` is an instant of `time.monotonic`; `gap` the relative gap at which to stop.
+    """One round. `deadline_s` is an instant of `time.monotonic`; `gap` the relative gap at which to
+    stop.
 
-    `prices` are those of the last round by row name, where there was one. A solver reports each packing
-    it finds and each bound it proves as soon as it has them; only the best count.
+    `prices` are those of the last round by row name, where there was one. A solver reports each
+    packing it finds and each bound it proves as soon as it has them; only the best count.
     """
 
     model: RoundModel
@@ -34,8 +36,8 @@ class RoundRequest:
 
 
 class RoundSolver(Protocol):
-    """Decides a round. Heavy libraries are imported inside `solve`. One that takes options has a method
-    `check_options` (see `solver.Solver`)."""
+    """Decides a round. Heavy libraries are imported inside `solve`. One that takes options has a
+    method `check_options` (see `solver.Solver`)."""
 
     name: str
     title: str

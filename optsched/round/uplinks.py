@@ -1,21 +1,24 @@
 """What is left of the uplinks of racks while gangs are put in place."""
 
-from ..contention import planned_uplinks_gbps
-from ..instance import Instance
+from ..model.instance import Instance
+from ..physics.contention import planned_uplinks_gbps
 
 SLACK = 1e-7
 """Relative excess that is taken for rounding."""
 
 
 class Uplinks:
-    """The uplinks that have a limit; a gang within one rack or on one node uses none (see `physics.uplinks`).
+    """The uplinks that have a limit; a gang within one rack or on one node uses none (see
+    `physics.uplinks`).
 
     `held` lists (node, GPUs, cores), as in `place`.
     """
 
     def __init__(self, instance: Instance) -> None:
         self._rack = [node.rack for node in instance.cluster.nodes]
-        self._left = {rack: gbps * (1 + SLACK) for rack, gbps in planned_uplinks_gbps(instance).items()}
+        self._left = {
+            rack: gbps * (1 + SLACK) for rack, gbps in planned_uplinks_gbps(instance).items()
+        }
 
     def crossed(self, held: list[tuple[int, int, int]]) -> list[str]:
         """The racks whose uplink a placement uses."""
@@ -38,4 +41,8 @@ class Uplinks:
 
     def open_nodes(self, gbps: float) -> list[int]:
         """The nodes that a gang over several racks may use."""
-        return [n for n, rack in enumerate(self._rack) if rack is None or self._left.get(rack, gbps) >= gbps]
+        return [
+            n
+            for n, rack in enumerate(self._rack)
+            if rack is None or self._left.get(rack, gbps) >= gbps
+        ]

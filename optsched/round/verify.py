@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ..contention import planned_uplinks_gbps
-from ..instance import Instance, Placement
+from ..model.instance import Instance, Placement
+from ..model.plan import Segment
 from ..physics import TIME_TOLERANCE_S, may_preempt, memory_gib, placed_rate, uplinks
-from ..plan import Segment
+from ..physics.contention import planned_uplinks_gbps
 from ..verify.segments import check_segment, same_hold, same_place
 from ..verify.violation import Violation
 from .plan import JobRound, decision
@@ -18,7 +18,8 @@ AMOUNT_TOLERANCE = 1e-6
 def verify_round(
     instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement] = ()
 ) -> tuple[Violation, ...]:
-    """Every rule of DESIGN 4 and 5 that can be broken at `now_s`. Jobs that are not listed hold nothing.
+    """Every rule of DESIGN 4 and 5 that can be broken at `now_s`. Jobs that are not listed hold
+    nothing.
 
     `blocked` is held by jobs that are being saved.
     """
@@ -26,7 +27,9 @@ def verify_round(
     seen: set[str] = set()
     for entry in jobs:
         if entry.id not in instance.job:
-            found.append(Violation("unknown job", f"job {entry.id} is not in the instance", entry.id))
+            found.append(
+                Violation("unknown job", f"job {entry.id} is not in the instance", entry.id)
+            )
         elif entry.id in seen:
             found.append(Violation("duplicate job", f"job {entry.id} is decided twice", entry.id))
         else:
@@ -35,7 +38,9 @@ def verify_round(
     if not found:
         for running in instance.running:
             if running.job not in seen and not may_preempt(instance, running):
-                found.append(Violation("preemption", f"job {running.job} may not be preempted", running.job))
+                found.append(
+                    Violation("preemption", f"job {running.job} may not be preempted", running.job)
+                )
         found.extend(_together(instance, jobs, blocked))
     return tuple(found)
 
@@ -45,31 +50,53 @@ def _job(instance: Instance, entry: JobRound) -> Iterator[Violation]:
     job = instance.job[entry.id]
     running = instance.running_job.get(entry.id)
     if (
-        running is not None and entry.mode is running.mode and entry.placement is running.placement
+        running is not None
+        and entry.mode is running.mode
+        and entry.placement is running.placement
         and entry.decision == "continue"
     ):
         return  # what it holds already was checked with the instance
     expected = decision(instance, entry.id, entry.mode, entry.placement)
     if entry.decision != expected:
-        yield Violation("decision", f"job {entry.id} is said to {entry.decision}, what it holds says {expected}",
-                        entry.id, None, now_s)
+        yield Violation(
+            "decision",
+            f"job {entry.id} is said to {entry.decision}, what it holds says {expected}",
+            entry.id,
+            None,
+            now_s,
+        )
     goes_on = (
-        running is not None and entry.mode is not None and same_place(entry.placement, running.placement)
+        running is not None
+        and entry.mode is not None
+        and same_place(entry.placement, running.placement)
         and same_hold(entry.mode, running.mode)
     )
     if running is not None and not goes_on and not may_preempt(instance, running):
-        yield Violation("preemption", f"job {entry.id} may not be preempted at {now_s:.12g} s", entry.id, None, now_s)
+        yield Violation(
+            "preemption",
+            f"job {entry.id} may not be preempted at {now_s:.12g} s",
+            entry.id,
+            None,
+            now_s,
+        )
     if entry.mode is None:
         if entry.placement:
             yield Violation("placement", f"job {entry.id} has a placement but no mode", entry.id)
         return
     for slot in entry.placement:
         if slot.node not in instance.cluster.node:
-            yield Violation("unknown node", f"job {entry.id} is placed on node {slot.node}, which does not exist",
-                            entry.id, slot.node, now_s)
+            yield Violation(
+                "unknown node",
+                f"job {entry.id} is placed on node {slot.node}, which does not exist",
+                entry.id,
+                slot.node,
+                now_s,
+            )
             return
     if running is None and job.after:
-        yield Violation("precedence", f"job {entry.id} starts before {job.after[0]} has completed", entry.id)
+        yield Violation(
+            "precedence", f"job {entry.id} starts before {job.after[0]} has completed", entry.id
+        )
     now = Segment(start_s=now_s, end_s=now_s + 1.0, mode=entry.mode, placement=entry.placement)
     wrong = False
     for violation in check_segment(instance, job, now, now_s - TIME_TOLERANCE_S, goes_on):
@@ -81,7 +108,9 @@ def _job(instance: Instance, entry: JobRound) -> Iterator[Violation]:
         yield Violation("progress", f"job {entry.id} would make no progress", entry.id, None, now_s)
 
 
-def _together(instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement]) -> Iterator[Violation]:
+def _together(
+    instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement]
+) -> Iterator[Violation]:
     cluster = instance.cluster
     gpus: dict[str, int] = defaultdict(int)
     cores: dict[str, int] = defaultdict(int)
@@ -128,7 +157,12 @@ def _together(instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Pl
             ("memory", "GiB of memory", memory.get(node.name, 0.0), node.memory_gib),
         ):
             if most is not None and used > most + AMOUNT_TOLERANCE * max(1.0, most):
-                yield Violation(rule, f"node {node.name} would hold {used:.12g} {unit} of {most:.12g}", None, node.name)
+                yield Violation(
+                    rule,
+                    f"node {node.name} would hold {used:.12g} {unit} of {most:.12g}",
+                    None,
+                    node.name,
+                )
     for rule, what, held, capacity in (
         ("resource", "", resources, cluster.resources),
         ("budget", "budget ", budgets, cluster.budgets),
@@ -137,16 +171,27 @@ def _together(instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Pl
         for name, amount in held.items():
             most = capacity.get(name, float("inf") if rule == "uplink" else 0.0)
             if amount > most + AMOUNT_TOLERANCE * max(1.0, most):
-                yield Violation(rule, f"the round would hold {amount:.12g} of {what}{name}, there is {most:.12g}")
+                yield Violation(
+                    rule,
+                    f"the round would hold {amount:.12g} of {what}{name}, there is {most:.12g}",
+                )
     capped = [tenant for tenant in instance.tenants if tenant.gpu_quota is not None]
     for tenant in capped:
         limit = (tenant.gpu_quota or 0) + tenant.borrow_gpus
         used = tenants[tenant.name]
         if used > limit:
-            yield Violation("quota", f"tenant {tenant.name} would hold {used} GPUs, it may hold {limit}")
-    total, quotas = sum(tenants[one.name] for one in capped), sum(one.gpu_quota or 0 for one in capped)
+            yield Violation(
+                "quota", f"tenant {tenant.name} would hold {used} GPUs, it may hold {limit}"
+            )
+    total, quotas = (
+        sum(tenants[one.name] for one in capped),
+        sum(one.gpu_quota or 0 for one in capped),
+    )
     if total > quotas:
-        yield Violation("borrowing", f"tenants with quotas would hold {total} GPUs together, their quotas are {quotas}")
+        yield Violation(
+            "borrowing",
+            f"tenants with quotas would hold {total} GPUs together, their quotas are {quotas}",
+        )
 
 
 def _pair(instance: Instance, entry: JobRound, partner: JobRound | None) -> Violation | None:
@@ -154,17 +199,36 @@ def _pair(instance: Instance, entry: JobRound, partner: JobRound | None) -> Viol
     name = entry.mode.share_with
     gpus = sorted((slot.node, slot.gpus) for slot in entry.placement)
     if (
-        partner is None or partner is entry or partner.mode is None or partner.mode.share_with != entry.id
+        partner is None
+        or partner is entry
+        or partner.mode is None
+        or partner.mode.share_with != entry.id
         or gpus != sorted((slot.node, slot.gpus) for slot in partner.placement)
     ):
-        return Violation("sharing", f"job {entry.id} shares GPUs with {name}, but they do not name each other on the "
-                         "same GPUs", entry.id)
+        return Violation(
+            "sharing",
+            f"job {entry.id} shares GPUs with {name}, but they do not name each other on the "
+            "same GPUs",
+            entry.id,
+        )
     if partner.mode.clock_mhz != entry.mode.clock_mhz:
-        return Violation("sharing", f"job {entry.id} shares GPUs with {name}, but they set different clocks", entry.id)
-    both = instance.job[entry.id].profile.gpu_memory_gib + instance.job[partner.id].profile.gpu_memory_gib
+        return Violation(
+            "sharing",
+            f"job {entry.id} shares GPUs with {name}, but they set different clocks",
+            entry.id,
+        )
+    both = (
+        instance.job[entry.id].profile.gpu_memory_gib
+        + instance.job[partner.id].profile.gpu_memory_gib
+    )
     for slot in entry.placement:
         most = instance.cluster.node[slot.node].gpu_memory_gib
         if most is not None and both > most * (1 + AMOUNT_TOLERANCE):
-            return Violation("GPU memory", f"jobs {entry.id} and {name} need {both:.12g} GiB of each GPU of node "
-                             f"{slot.node}, there are {most:.12g}", entry.id, slot.node)
+            return Violation(
+                "GPU memory",
+                f"jobs {entry.id} and {name} need {both:.12g} GiB of each GPU of node "
+                f"{slot.node}, there are {most:.12g}",
+                entry.id,
+                slot.node,
+            )
     return None

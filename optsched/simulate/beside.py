@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..instance import Placement, Slot
-from ..modes import Option
+from ..model.instance import Placement, Slot
 from ..physics import beyond_gpu_memory, placed_rate, sharing_rate
+from ..physics.modes import Option
 from .layout import Need
 from .placement import Room
 from .state import JobState
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 def placement_beside(option: Option, partner: Placement) -> Placement:
     """The GPUs of the partner, with the job's own cores beside them."""
     return tuple(
-        Slot(node=slot.node, gpus=slot.gpus, cpus=slot.gpus * option.mode.cpus_per_gpu) for slot in partner
+        Slot(node=slot.node, gpus=slot.gpus, cpus=slot.gpus * option.mode.cpus_per_gpu)
+        for slot in partner
     )
 
 
 def refusal(
     view: "View", state: JobState, option: Option, partner: JobState, *, heedless: bool = False
 ) -> str | None:
-    """Why a waiting job may not start now under `option` beside a running one, in one clause, or None; `heedless` of
-    the memory of the GPUs."""
+    """Why a waiting job may not start now under `option` beside a running one, in one clause, or
+    None; `heedless` of the memory of the GPUs."""
     job, other, run, mode = state.job, partner.job, partner.run, option.mode
     assert run is not None
     if run.partner is not None:
@@ -34,12 +35,18 @@ def refusal(
         return f"it would take {mode.gpus} GPUs, {other.id} holds {run.mode.gpus}"
     if mode.clock_mhz != run.mode.clock_mhz:
         return f"{other.id} has set another clock"
-    if sharing_rate(job.profile, other.profile) <= 0 or sharing_rate(other.profile, job.profile) <= 0:
+    if (
+        sharing_rate(job.profile, other.profile) <= 0
+        or sharing_rate(other.profile, job.profile) <= 0
+    ):
         return "it is not known how fast the two would run"
     need, layout = view.need(job.id, option), view.free.layout
     if not all(need.nodes >> layout.order[slot.node] & 1 for slot in run.placement):
         return f"the GPUs of {other.id} do not serve its mode"
-    if not heedless and (node := beyond_gpu_memory(view.cluster, job, other, run.placement)) is not None:
+    if (
+        not heedless
+        and (node := beyond_gpu_memory(view.cluster, job, other, run.placement)) is not None
+    ):
         both_gib = job.profile.gpu_memory_gib + other.profile.gpu_memory_gib
         gib = view.cluster.node[node].gpu_memory_gib or 0.0
         return f"both need {both_gib:g} GiB of each GPU, those of {node} have {gib:g}"
@@ -57,6 +64,9 @@ def _is_free(room: Room, need: Need, placement: Placement) -> bool:
     if not room.holds(need, without_gpus):
         return False
     return not need.memory_gib_per_gpu or all(
-        room.holds(replace(need, gpus=0, memory_gib=need.memory_gib_per_gpu * slot.gpus), (Slot(node=slot.node),))
+        room.holds(
+            replace(need, gpus=0, memory_gib=need.memory_gib_per_gpu * slot.gpus),
+            (Slot(node=slot.node),),
+        )
         for slot in placement
     )

@@ -3,18 +3,20 @@
 import math
 from collections.abc import Mapping
 
-from ..cluster import Cluster
-from ..contention import Channel, channel_gbps, slowdown
-from ..profile import Profile
+from ..model.cluster import Cluster
+from ..model.profile import Profile
+from ..physics.contention import Channel, channel_gbps, slowdown
 
 Loads = Mapping[Channel, float]
 """What one job takes of each channel, in Gbit/s."""
 
 
 class Channels:
-    """The jobs on each channel, by their position in the instance, whether they work, set up or save.
+    """The jobs on each channel, by their position in the instance, whether they work, set up or
+    save.
 
-    Loads are sums without rounding, so that they do not depend on the order in which jobs came and went.
+    Loads are sums without rounding, so that they do not depend on the order in which jobs came and
+    went.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -24,7 +26,8 @@ class Channels:
         self._on: dict[int, Loads] = {}
 
     def join(self, index: int, loads: Loads) -> dict[int, None]:
-        """A job begins to take `loads`. Returns who else is now slowed down more than before, perhaps."""
+        """A job begins to take `loads`. Returns who else is now slowed down more than before,
+        perhaps."""
         if not loads:
             return {}
         self._on[index] = loads
@@ -64,11 +67,17 @@ class Channels:
         return slowdown(profile, {channel: self._crowding.get(channel, 1.0) for channel in loads})
 
     def slowdown_with(self, profile: Profile, own: Loads, more: Loads) -> float:
-        """By how much a job that takes `own` would be slowed down if `more` were taken besides what is taken now."""
+        """By how much a job that takes `own` would be slowed down if `more` were taken besides what
+        is taken now."""
         if not own:
             return 1.0
-        return slowdown(profile, {channel: self._ratio(channel, self.gbps(channel) + more.get(channel, 0.0))
-                                  for channel in own})
+        return slowdown(
+            profile,
+            {
+                channel: self._ratio(channel, self.gbps(channel) + more.get(channel, 0.0))
+                for channel in own
+            },
+        )
 
     def gbps(self, channel: Channel) -> float:
         """What is taken of a channel now."""

@@ -1,13 +1,13 @@
-"""What jobs ask for: the options of a job in the order of preference, shared by all jobs that ask for the
-same."""
+"""What jobs ask for: the options of a job in the order of preference, shared by all jobs that ask
+for the same."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from ..instance import Instance, Placement
-from ..job import Job, Mode
-from ..modes import Option, options, room
+from ..model.instance import Instance, Placement
+from ..model.job import Job, Mode
 from ..physics import Span, node_counts
+from ..physics.modes import Option, options, room
 from .layout import NO_GPUS, Layout, Need
 from .placement import Room
 
@@ -16,7 +16,8 @@ SPREADS: tuple[Span, ...] = ("node", "rack", "cluster")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """Needs in order of preference. Jobs of one demand fit at the same instants, all of them or none."""
+    """Needs in order of preference. Jobs of one demand fit at the same instants, all of them or
+    none."""
 
     number: int
     needs: tuple[Need, ...]
@@ -48,8 +49,8 @@ class Demands:
         return {**self.__dict__, "_by_options": {}, "_of_plain": {}}
 
     def of(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
-        """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU type),
-        and the demand whose needs go with them one by one."""
+        """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU
+        type), and the demand whose needs go with them one by one."""
         if job.modes or job.resources or job.budgets:
             return self._find(job)
         plain = (id(job.profile), job.gpus, job.cpus, job.memory_gib, job.tenant)
@@ -73,8 +74,8 @@ class Demands:
         }
 
     def need(self, job: Job, mode: Mode, spread: Span, among: tuple[Option, ...]) -> Need:
-        """What `job` takes in `mode`; `among` are its options, which say what it needs of budgets at
-        least."""
+        """What `job` takes in `mode`; `among` are its options, which say what it needs of budgets
+        at least."""
         cluster = self._instance.cluster
         least = self.least_budgets(job, among)
         nodes = 0
@@ -91,7 +92,9 @@ class Demands:
             memory_gib_per_gpu=job.profile.memory_gib_per_gpu if mode.gpus else 0.0,
             cpus=mode.cpus,
             memory_gib=job.memory_gib,
-            resources=tuple((name, amount) for name, amount in sorted(mode.resources.items()) if amount),
+            resources=tuple(
+                (name, amount) for name, amount in sorted(mode.resources.items()) if amount
+            ),
             budgets=tuple(
                 (name, max(0.0, amount - least[name]))
                 for name, amount in sorted(mode.budgets.items())
@@ -114,19 +117,32 @@ class Demands:
             sorted(
                 (option for option in every if self._ever(job, option.mode)),
                 key=lambda option: (
-                    -option.rate, option.mode.gpus, types.get(option.mode.gpu_type, 0),
-                    option.mode.cpus_per_gpu, option.mode.cpus, SPREADS.index(option.spread),
+                    -option.rate,
+                    option.mode.gpus,
+                    types.get(option.mode.gpu_type, 0),
+                    option.mode.cpus_per_gpu,
+                    option.mode.cpus,
+                    SPREADS.index(option.spread),
                     option.mode.clock_mhz or 0,
                 ),
             )
         )
         signature = (
-            self._quota(job), job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu, job.memory_gib,
-            self._traffic(job), job.min_nodes, job.max_nodes,
+            self._quota(job),
+            job.profile.gpu_memory_gib,
+            job.profile.memory_gib_per_gpu,
+            job.memory_gib,
+            self._traffic(job),
+            job.min_nodes,
+            job.max_nodes,
             tuple(
                 (
-                    option.mode.gpu_type, option.mode.gpus, option.mode.cpus_per_gpu, option.mode.cpus,
-                    option.spread, tuple(sorted(option.mode.resources.items())),
+                    option.mode.gpu_type,
+                    option.mode.gpus,
+                    option.mode.cpus_per_gpu,
+                    option.mode.cpus,
+                    option.spread,
+                    tuple(sorted(option.mode.resources.items())),
                     tuple(sorted(option.mode.budgets.items())),
                 )
                 for option in able
@@ -138,11 +154,17 @@ class Demands:
         return able, self._by_signature[signature]
 
     def _ever(self, job: Job, mode: Mode) -> bool:
-        """Whether quota, resources and budgets would allow the mode with nothing else in the cluster."""
+        """Whether quota, resources and budgets would allow the mode with nothing else in the
+        cluster."""
         cluster = self._instance.cluster
         quota = None if job.tenant is None else self._instance.gpu_cap.get(job.tenant)
         return (
             (quota is None or mode.gpus <= quota)
-            and all(amount <= cluster.resources.get(name, 0.0) for name, amount in mode.resources.items())
-            and all(amount <= cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items())
+            and all(
+                amount <= cluster.resources.get(name, 0.0)
+                for name, amount in mode.resources.items()
+            )
+            and all(
+                amount <= cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items()
+            )
         )

@@ -6,7 +6,8 @@ from heapq import heappop, heappush
 
 
 class Kind(IntEnum):
-    """What happens; at one instant, in this order, so that what ends makes room for what arrives."""
+    """What happens; at one instant, in this order, so that what ends makes room for what
+    arrives."""
 
     ENDED = 0
     SAVED = 1
@@ -17,14 +18,16 @@ class Kind(IntEnum):
 
 
 Event = tuple[float, int, int, int, int]
-"""time_s, kind, sequence, index of the job or node, run number. Sequence is unique within a kind, so the order is
-total."""
+"""time_s, kind, sequence, index of the job or node, run number. Sequence is unique within a kind,
+so the order is total."""
 
 
 def first_round_s(start_s: float, round_s: float, time_s: float) -> float:
     """The first of start, start + round, start + 2 rounds ... that is not before `time_s`."""
     rounds = math.ceil((time_s - start_s) / round_s)
-    while start_s + rounds * round_s < time_s:  # the division may be off by its rounding, either way
+    while (
+        start_s + rounds * round_s < time_s
+    ):  # the division may be off by its rounding, either way
         rounds += 1
     while start_s + (rounds - 1) * round_s >= time_s:
         rounds -= 1
@@ -32,19 +35,23 @@ def first_round_s(start_s: float, round_s: float, time_s: float) -> float:
 
 
 class Events:
-    """A heap of events, beside the arrivals, which are known from the start and only need sorting once.
+    """A heap of events, beside the arrivals, which are known from the start and only need sorting
+    once.
 
     Arrivals are (time, rank, position of the job in the instance), in this order.
     """
 
     def __init__(self, arrivals: list[tuple[float, int, int]]) -> None:
-        self._arrivals: list[Event] = [(time_s, Kind.ARRIVED, rank, index, 0) for time_s, rank, index in arrivals]
+        self._arrivals: list[Event] = [
+            (time_s, Kind.ARRIVED, rank, index, 0) for time_s, rank, index in arrivals
+        ]
         self._arrivals.sort(reverse=True)
         self._heap: list[Event] = []
         self._sequence = 0
 
     def push(self, time_s: float, kind: Kind, index: int = -1, run: int = 0) -> None:
-        """Add an event; those of one kind at one instant come in the order in which they were added."""
+        """Add an event; those of one kind at one instant come in the order in which they were
+        added."""
         self._sequence += 1
         heappush(self._heap, (time_s, kind, self._sequence, index, run))
 

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 
-from ..cluster import Cluster
-from ..instance import Placement, Slot
+from ..model.cluster import Cluster
+from ..model.instance import Placement, Slot
 from ..physics import Span
 
 UNLIMITED = 1 << 60
-"""Cores of a node on which they are not modelled; GPUs of all quotas together where nobody borrows."""
+"""Cores of a node on which they are not modelled; GPUs of all quotas together where nobody
+borrows."""
 SLACK = 1e-7
-"""Relative excess of a fractional amount that is taken for rounding; the verifier allows ten times as
-much."""
+"""Relative excess of a fractional amount that is taken for rounding; the verifier allows ten times
+as much."""
 NO_GPUS = "no GPUs"
 """Key of the pool of nodes without GPUs; a pool of GPUs is keyed by (gpu_type,)."""
 
@@ -19,11 +20,12 @@ NO_GPUS = "no GPUs"
 class Need:
     """What a job takes when it starts in one mode.
 
-    `nodes` is a mask of the nodes that can serve the mode at all (node i is bit i), `pool` the number of its
-    GPU type in the layout. `cpus` and `memory_gib` are those of a CPU-only job. `budgets` is what the mode
-    uses beyond the least that the job needs of each budget. `quota` is the tenant whose GPU quota counts, if
-    it has one. `network_gbps` is what a gang over several racks takes of their uplinks, 0 where these have no limit.
-    `counts` are the numbers of nodes over which it may be split equally, None where it may be in any way.
+    `nodes` is a mask of the nodes that can serve the mode at all (node i is bit i), `pool` the
+    number of its GPU type in the layout. `cpus` and `memory_gib` are those of a CPU-only job.
+    `budgets` is what the mode uses beyond the least that the job needs of each budget. `quota` is
+    the tenant whose GPU quota counts, if it has one. `network_gbps` is what a gang over several
+    racks takes of their uplinks, 0 where these have no limit. `counts` are the numbers of nodes
+    over which it may be split equally, None where it may be in any way.
     """
 
     gpus: int
@@ -70,7 +72,9 @@ class Layout:
         self.uplinks = {rack: racks.get(rack, 0) for rack in cluster.rack_uplink_gbps}
         self.gpus = [node.gpus for node in cluster.nodes]
         self.cpus = [UNLIMITED if node.cpus is None else node.cpus for node in cluster.nodes]
-        self.memory = [float("inf") if node.memory_gib is None else node.memory_gib for node in cluster.nodes]
+        self.memory = [
+            float("inf") if node.memory_gib is None else node.memory_gib for node in cluster.nodes
+        ]
         self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
 
     def alone(self, i: int, gpus: int, cpus: int) -> Placement:

@@ -1,27 +1,33 @@
-"""Running a job on GPUs of several types: no list of options has that, whoever wants it builds it for a placement."""
+"""Running a job on GPUs of several types: no list of options has that, whoever wants it builds it
+for a placement."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..cluster import Cluster
-from ..instance import Placement, Slot
-from ..job import Mode
-from ..modes import Option
+from ..model.cluster import Cluster
+from ..model.instance import Placement, Slot
+from ..model.job import Mode
 from ..physics import cpus, fits_type, gang_sizes, placed_rate, placed_resources, span
+from ..physics.modes import Option
 from .view import PolicyFault, View
 
 
-def mixed_option(view: View, job_id: str, like: Option, gpus_on: Mapping[str, int]) -> tuple[Option, Placement]:
-    """The way to run a job on so many GPUs of each node, whatever their types, and the placement, for which alone it
-    holds: `View` and `World.start` take both as any other option.
+def mixed_option(
+    view: View, job_id: str, like: Option, gpus_on: Mapping[str, int]
+) -> tuple[Option, Placement]:
+    """The way to run a job on so many GPUs of each node, whatever their types, and the placement,
+    for which alone it holds: `View` and `World.start` take both as any other option.
 
-    `like` is one of the job's options, which has the cores of each GPU and the clock, of a job that lists its modes
-    also the duration. Raises PolicyFault where the job may not run on as many GPUs or not on these nodes.
+    `like` is one of the job's options, which has the cores of each GPU and the clock, of a job that
+    lists its modes also the duration. Raises PolicyFault where the job may not run on as many GPUs
+    or not on these nodes.
     """
     job, cluster = view.job(job_id), view.cluster
     gpus = sum(gpus_on.values())
     mode = replace(like.mode, gpu_type=None, gpus=gpus)
-    if not may_mix(view, job_id, like) or gpus not in ((like.mode.gpus,) if job.modes else gang_sizes(job)):
+    if not may_mix(view, job_id, like) or gpus not in (
+        (like.mode.gpus,) if job.modes else gang_sizes(job)
+    ):
         raise PolicyFault(f"job {job_id} has no mode with {gpus} GPUs of any type")
     for name in gpus_on:
         if not fits_type(job, mode, cluster.node[name]):
@@ -32,7 +38,9 @@ def mixed_option(view: View, job_id: str, like: Option, gpus_on: Mapping[str, in
     if not job.modes:
         mode = replace(mode, resources=placed_resources(cluster, job, mode, placement))
     speed = placed_rate(view.instance, job, mode, placement)
-    return Option(mode=mode, spread=span(cluster, placement), rate=speed, needs_node=True), placement
+    return Option(
+        mode=mode, spread=span(cluster, placement), rate=speed, needs_node=True
+    ), placement
 
 
 def placement_on(cluster: Cluster, gpus_on: Mapping[str, int], mode: Mode) -> Placement:
@@ -44,10 +52,15 @@ def placement_on(cluster: Cluster, gpus_on: Mapping[str, int], mode: Mode) -> Pl
 
 
 def may_mix(view: View, job_id: str, like: Option) -> bool:
-    """Whether the job may run like that on GPUs of any type: not where it lists its modes, and for one type only."""
+    """Whether the job may run like that on GPUs of any type: not where it lists its modes, and for
+    one type only."""
     mode, listed = like.mode, view.job(job_id).modes
     return mode.gpus > 0 and (not listed or any(_is_of(one, mode) for one in listed))
 
 
 def _is_of(listed: Mode, mode: Mode) -> bool:
-    return listed.gpu_type is None and listed.duration_s == mode.duration_s and listed.size == mode.size
+    return (
+        listed.gpu_type is None
+        and listed.duration_s == mode.duration_s
+        and listed.size == mode.size
+    )

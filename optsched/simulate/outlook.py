@@ -1,5 +1,5 @@
-"""What would be free once some jobs have given back what they hold: for reservations and for choosing
-victims."""
+"""What would be free once some jobs have given back what they hold: for reservations and for
+choosing victims."""
 
 from .world import World
 
@@ -13,7 +13,8 @@ class Outlook:
         self.room = world.free.copy()
 
     def release(self, job_id: str, *, finished: bool = False) -> None:
-        """Suppose that the job has given back what it holds, because it is done or will come back later."""
+        """Suppose that the job has given back what it holds, because it is done or will come back
+        later."""
         hold = self._world.hold(job_id)
         with_gpus = hold.partner is None or hold.partner in self._gone
         self._gone.add(job_id)

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import files
 from ..errors import InputError
-from ..plan import Solution
+from ..model.plan import Solution
 from .metrics import Metrics
 from .metrics.table import as_csv, as_parquet, columns
 from .record import Record
@@ -21,7 +21,15 @@ from .saved import STATE
 
 SUMMARY_FORMAT = "optsched-simulation/1"
 SUMMARY = "summary.json"
-OTHERS = (STATE, "plan.json", "plan.json.gz", "jobs.csv", "jobs.parquet", "rounds.csv", "report.html")
+OTHERS = (
+    STATE,
+    "plan.json",
+    "plan.json.gz",
+    "jobs.csv",
+    "jobs.parquet",
+    "rounds.csv",
+    "report.html",
+)
 """What may stand beside the summary; everything else in a directory is foreign."""
 LARGE = 10_000_000
 """Characters of a plan from which on it is packed."""
@@ -30,12 +38,15 @@ OF_RECORD = ("now_s", "wall_s")
 
 
 def check_directory(path: Path) -> None:
-    """Make sure before any work that a simulation can be written to `path` and overwrites nothing but another one.
+    """Make sure before any work that a simulation can be written to `path` and overwrites nothing
+    but another one.
 
     Raises InputError saying why not, and what would be right.
     """
     if path.exists() and not path.is_dir():
-        raise InputError(f"-o {path} is a file; name a directory for summary, jobs, plan and report")
+        raise InputError(
+            f"-o {path} is a file; name a directory for summary, jobs, plan and report"
+        )
     if not path.exists():
         folder = Path(os.path.realpath(path)).parent
         if not folder.is_dir():
@@ -50,11 +61,13 @@ def check_directory(path: Path) -> None:
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise InputError(
-            f"-o {path} holds {foreign[0]}{more}, which no simulation wrote; name a new or an empty directory"
+            f"-o {path} holds {foreign[0]}{more}, which no simulation wrote; name a new or an "
+            "empty directory"
         )
     if there and there != [STATE] and not _is_summary(path / SUMMARY):
         raise InputError(
-            f"-o {path} holds {there[0]}, but no {SUMMARY} of a simulation; name a new or an empty directory"
+            f"-o {path} holds {there[0]}, but no {SUMMARY} of a simulation; name a new or an "
+            "empty directory"
         )
 
 
@@ -66,12 +79,15 @@ def _is_summary(path: Path) -> bool:
     return isinstance(found, dict) and found.get("format") == SUMMARY_FORMAT
 
 
-def write(path: Path, found: Metrics, total: dict[str, Any], solution: Solution, rounds: list[Any]) -> list[str]:
-    """Write summary, jobs, plan, rounds and, where plotly is there, the page; what an earlier simulation left goes.
+def write(
+    path: Path, found: Metrics, total: dict[str, Any], solution: Solution, rounds: list[Any]
+) -> list[str]:
+    """Write summary, jobs, plan, rounds and, where plotly is there, the page; what an earlier
+    simulation left goes.
 
-    `total` is the summary with what else `summary.json` says; `rounds` is what the policy recorded of its decisions, if
-    anything. Each file is written whole or not at all. Returns what is worth saying about it. Raises InputError naming
-    the file that cannot be written.
+    `total` is the summary with what else `summary.json` says; `rounds` is what the policy recorded
+    of its decisions, if anything. Each file is written whole or not at all. Returns what is worth
+    saying about it. Raises InputError naming the file that cannot be written.
     """
     assert solution.plan is not None
     try:
@@ -80,7 +96,8 @@ def write(path: Path, found: Metrics, total: dict[str, Any], solution: Solution,
             (path / name).unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    # The summary comes first: it says whose directory this is, should a later file find the disk full.
+    # The summary comes first: it says whose directory this is, should a later file find the disk
+    # full.
     files.write_text(path / SUMMARY, json.dumps(total, indent=1, allow_nan=False) + "\n")
     table = columns(found)
     files.write_text(path / "jobs.csv", as_csv(table))
@@ -102,7 +119,8 @@ def write(path: Path, found: Metrics, total: dict[str, Any], solution: Solution,
 
 
 def rounds_csv(record: Record, rounds: list[Any]) -> str:
-    """Each decision: when, how long it took on the machine's clock, and what the policy recorded of it."""
+    """Each decision: when, how long it took on the machine's clock, and what the policy recorded of
+    it."""
     own: dict[float, list[dict[str, Any]]] = defaultdict(list)
     names: list[str] = []
     for one in rounds:
@@ -113,15 +131,22 @@ def rounds_csv(record: Record, rounds: list[Any]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["time_s", "wall_s", *names])
-    for time_s, wall_s in zip(record.decision_s.tolist(), record.decision_wall_s.tolist(), strict=True):
+    for time_s, wall_s in zip(
+        record.decision_s.tolist(), record.decision_wall_s.tolist(), strict=True
+    ):
         fields = own[time_s].pop(0) if own.get(time_s) else {}
         writer.writerow([time_s, round(wall_s, 6), *(fields.get(name) for name in names)])
     return out.getvalue()
 
 
 def rounds_total(rounds: list[Any]) -> dict[str, Any] | None:
-    """How many rounds a policy solved and how far they were from their bounds; None where it recorded no gaps."""
-    gaps = [gap for one in rounds if (gap := getattr(one, "gap", None)) is not None and math.isfinite(gap)]
+    """How many rounds a policy solved and how far they were from their bounds; None where it
+    recorded no gaps."""
+    gaps = [
+        gap
+        for one in rounds
+        if (gap := getattr(one, "gap", None)) is not None and math.isfinite(gap)
+    ]
     if not gaps:
         return None
     return {"count": len(gaps), "gap_mean": sum(gaps) / len(gaps), "gap_max": max(gaps)}

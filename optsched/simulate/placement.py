@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from ..cluster import Cluster, Tenant, gpu_caps, quota_pool
-from ..instance import Placement
+from ..model.cluster import Cluster, Tenant, gpu_caps, quota_pool
+from ..model.instance import Placement
 from ..physics import crossed_uplinks
 from .layout import SLACK, UNLIMITED, Layout, Need
 
@@ -15,7 +15,8 @@ MANY_FREED = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aside:
-    """What `Room.set_aside` took of each node, and what there was before of memory and of what all share."""
+    """What `Room.set_aside` took of each node, and what there was before of memory and of what all
+    share."""
 
     nodes: list[tuple[str, int, int]]
     memory_gib: list[tuple[int, float]]
@@ -25,10 +26,12 @@ class Aside:
 
 
 class Room:
-    """What is free: GPUs, cores and memory by node, cluster resources, uplinks, budgets, and GPUs within quotas.
+    """What is free: GPUs, cores and memory by node, cluster resources, uplinks, budgets, and GPUs
+    within quotas.
 
-    Nodes of one GPU type are kept in a mask for each count of free GPUs, so that the fullest node that still
-    fits is found without a scan, and the first of equals is always the one that comes first in the cluster.
+    Nodes of one GPU type are kept in a mask for each count of free GPUs, so that the fullest node
+    that still fits is found without a scan, and the first of equals is always the one that comes
+    first in the cluster.
     """
 
     def __init__(self, layout: Layout, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
@@ -40,9 +43,13 @@ class Room:
         pool = quota_pool(tenants)
         self.quota_pool = UNLIMITED if pool is None else pool
         self._slack = {name: SLACK * max(1.0, amount) for name, amount in cluster.resources.items()}
-        self._budget_slack = {name: SLACK * max(1.0, amount) for name, amount in cluster.budgets.items()}
+        self._budget_slack = {
+            name: SLACK * max(1.0, amount) for name, amount in cluster.budgets.items()
+        }
         self._widest = dict(cluster.rack_uplink_gbps) if cluster.uplinks == "shared" else None
-        self._uplink_slack = {rack: SLACK * max(1.0, gbps) for rack, gbps in cluster.rack_uplink_gbps.items()}
+        self._uplink_slack = {
+            rack: SLACK * max(1.0, gbps) for rack, gbps in cluster.rack_uplink_gbps.items()
+        }
         self._set_nodes(list(layout.gpus), list(layout.cpus), list(layout.memory))
 
     def _set_nodes(self, gpus: list[int], cpus: list[int], memory: list[float]) -> None:
@@ -50,7 +57,9 @@ class Room:
         self._gpus, self._cpus, self._memory = gpus, cpus, memory
         self._nodes = [[0] * (most + 1) for most in layout.most_gpus]
         self.pool_gpus = [0] * len(layout.most_gpus)
-        self._rack_gpus = [[0] * (len(layout.racks) + 1) for _ in layout.most_gpus]  # the last: nodes without a rack
+        self._rack_gpus = [
+            [0] * (len(layout.racks) + 1) for _ in layout.most_gpus
+        ]  # the last: nodes without a rack
         self._forget()
         for i, count in enumerate(gpus):
             self._nodes[layout.pool[i]][count] |= 1 << i
@@ -60,7 +69,11 @@ class Room:
     def copy(self) -> "Room":
         """The same room, to try things in."""
         new = self._bare()
-        new.resources, new.budgets, new.quotas = dict(self.resources), dict(self.budgets), dict(self.quotas)
+        new.resources, new.budgets, new.quotas = (
+            dict(self.resources),
+            dict(self.budgets),
+            dict(self.quotas),
+        )
         new.uplinks, new.quota_pool = dict(self.uplinks), self.quota_pool
         new._gpus, new._cpus, new._memory = list(self._gpus), list(self._cpus), list(self._memory)
         new._nodes = [list(masks) for masks in self._nodes]
@@ -70,8 +83,9 @@ class Room:
         return new
 
     def _forget(self) -> None:
-        """Nothing is known yet of what did not fit: `_freed` are nodes on which something came free, in the order in
-        which it did, `_failed` says how many of these a need had seen when it last did not fit."""
+        """Nothing is known yet of what did not fit: `_freed` are nodes on which something came
+        free, in the order in which it did, `_failed` says how many of these a need had seen when it
+        last did not fit."""
         self.changes = 0
         self._freed: list[int] = []
         self._failed: dict[Need, int] = {}
@@ -79,8 +93,12 @@ class Room:
     def overlap(self, other: "Room") -> "Room":
         """What is free in both: of everything the smaller amount. O(nodes)."""
         new = self._bare()
-        new.resources = {name: min(amount, other.resources[name]) for name, amount in self.resources.items()}
-        new.budgets = {name: min(amount, other.budgets[name]) for name, amount in self.budgets.items()}
+        new.resources = {
+            name: min(amount, other.resources[name]) for name, amount in self.resources.items()
+        }
+        new.budgets = {
+            name: min(amount, other.budgets[name]) for name, amount in self.budgets.items()
+        }
         new.quotas = {name: min(count, other.quotas[name]) for name, count in self.quotas.items()}
         new.uplinks = {rack: min(gbps, other.uplinks[rack]) for rack, gbps in self.uplinks.items()}
         new.quota_pool = min(self.quota_pool, other.quota_pool)
@@ -92,10 +110,15 @@ class Room:
         return new
 
     def meet(self, one: "Room", other: "Room", placement: Placement) -> None:
-        """What is free in both rooms, on the nodes of `placement` and of what all share; O(nodes of it)."""
+        """What is free in both rooms, on the nodes of `placement` and of what all share; O(nodes of
+        it)."""
         self.changes += 1
-        self.resources = {name: min(amount, other.resources[name]) for name, amount in one.resources.items()}
-        self.budgets = {name: min(amount, other.budgets[name]) for name, amount in one.budgets.items()}
+        self.resources = {
+            name: min(amount, other.resources[name]) for name, amount in one.resources.items()
+        }
+        self.budgets = {
+            name: min(amount, other.budgets[name]) for name, amount in one.budgets.items()
+        }
         self.quotas = {name: min(count, other.quotas[name]) for name, count in one.quotas.items()}
         self.uplinks = {rack: min(gbps, other.uplinks[rack]) for rack, gbps in one.uplinks.items()}
         self.quota_pool = min(one.quota_pool, other.quota_pool)
@@ -114,18 +137,21 @@ class Room:
         new._widest = self._widest
         return new
 
-    # -------------------------------------------------------------------------------------------- bookkeeping
+    # --------------------------------------------------------------------------------------------
+    # bookkeeping
 
     def take(self, need: Need, placement: Placement, *, with_gpus: bool = True) -> None:
-        """Hold what `need` takes on `placement`; `with_gpus` false where its sharing partner holds the
-        GPUs."""
+        """Hold what `need` takes on `placement`; `with_gpus` false where its sharing partner holds
+        the GPUs."""
         self._change(need, placement, -1, with_gpus)
         for name, amount in need.budgets:
             self.budgets[name] -= amount
 
-    def give(self, need: Need, placement: Placement, *, finished: bool, with_gpus: bool = True) -> None:
-        """Free it again. A job that has finished has used up its budgets; one that will come back may choose
-        anew."""
+    def give(
+        self, need: Need, placement: Placement, *, finished: bool, with_gpus: bool = True
+    ) -> None:
+        """Free it again. A job that has finished has used up its budgets; one that will come back
+        may choose anew."""
         self._change(need, placement, 1, with_gpus)
         if not finished:
             for name, amount in need.budgets:
@@ -184,11 +210,15 @@ class Room:
         self._cpus[i] += cpus
 
     def set_aside(self, need: Need, placement: Placement) -> Aside:
-        """Take what `need` takes on `placement` as far as it is free; what it was, for `take_back`."""
+        """Take what `need` takes on `placement` as far as it is free; what it was, for
+        `take_back`."""
         order = self.layout.order
         aside = Aside(
             nodes=[(slot.node, *self.seize(slot.node, slot.gpus, slot.cpus)) for slot in placement],
-            memory_gib=[], resources=dict(self.resources), quotas=dict(self.quotas), quota_pool=self.quota_pool,
+            memory_gib=[],
+            resources=dict(self.resources),
+            quotas=dict(self.quotas),
+            quota_pool=self.quota_pool,
         )
         for slot in placement:
             i = order[slot.node]
@@ -207,7 +237,11 @@ class Room:
             self.let_go(node, gpus, cpus)
         for i, gib in aside.memory_gib:
             self._memory[i] = gib
-        self.resources, self.quotas, self.quota_pool = aside.resources, aside.quotas, aside.quota_pool
+        self.resources, self.quotas, self.quota_pool = (
+            aside.resources,
+            aside.quotas,
+            aside.quota_pool,
+        )
 
     def lose(self, node: str) -> None:
         """Take an empty node away."""
@@ -233,7 +267,8 @@ class Room:
         return self._cpus[self.layout.order[node]]
 
     def memory_gib_on(self, node: str) -> float:
-        """Free host memory of a node, with what is allowed for rounding; infinite where it is not modelled."""
+        """Free host memory of a node, with what is allowed for rounding; infinite where it is not
+        modelled."""
         i = self.layout.order[node]
         return self._memory[i] + self.layout.memory_slack[i]
 
@@ -242,11 +277,13 @@ class Room:
         return [name for name, gpus in zip(self.layout.names, self._gpus, strict=True) if gpus]
 
     def usable_of_any_type(self, need: Need, node: str) -> int:
-        """Free GPUs of a node, whatever their type, that have the cores and memory beside them that `need` takes."""
+        """Free GPUs of a node, whatever their type, that have the cores and memory beside them that
+        `need` takes."""
         return self._usable(need, self.layout.order[node])
 
     def usable(self, need: Need, node: str) -> int:
-        """GPUs of a node that a gang could take, with their cores and memory; 0 where the node cannot serve it."""
+        """GPUs of a node that a gang could take, with their cores and memory; 0 where the node
+        cannot serve it."""
         i = self.layout.order[node]
         return self._usable(need, i) if need.nodes >> i & 1 else 0
 
@@ -270,29 +307,35 @@ class Room:
 
     def within_budgets(self, need: Need) -> bool:
         """Whether the budgets allow it and leave every other job the least it needs."""
-        return all(amount <= self.budgets[name] + self._budget_slack[name] for name, amount in need.budgets)
+        return all(
+            amount <= self.budgets[name] + self._budget_slack[name] for name, amount in need.budgets
+        )
 
     def _is_slow(self, rack: str, need: Need) -> bool:
-        """Whether too little is free of the rack's uplink, or a shared one is too slow even for the gang alone."""
+        """Whether too little is free of the rack's uplink, or a shared one is too slow even for the
+        gang alone."""
         left = self.uplinks[rack] if self._widest is None else self._widest[rack]
         return need.network_gbps > left + self._uplink_slack[rack]
 
     def _shared(self, need: Need) -> bool:
-        if need.quota is not None and (need.gpus > self.quotas[need.quota] or need.gpus > self.quota_pool):
+        if need.quota is not None and (
+            need.gpus > self.quotas[need.quota] or need.gpus > self.quota_pool
+        ):
             return False
         for name, amount in need.resources:
             if amount > self.resources[name] + self._slack[name]:
                 return False
         return not need.budgets or self.within_budgets(need)
 
-    # ---------------------------------------------------------------------------------------------- best fit
+    # ----------------------------------------------------------------------------------------------
+    # best fit
 
     def place(self, need: Need) -> Placement | None:
-        """Best fit: the one node with the fewest GPUs left over, else the fewest nodes that the spread
-        allows.
+        """Best fit: the one node with the fewest GPUs left over, else the fewest nodes that the
+        spread allows.
 
-        Of equal nodes or racks the first in the cluster. Where uplinks have a limit, a gang with traffic is spread
-        over racks only if it fits into none. None where it does not fit.
+        Of equal nodes or racks the first in the cluster. Where uplinks have a limit, a gang with
+        traffic is spread over racks only if it fits into none. None where it does not fit.
         """
         if (need.quota is not None or need.resources or need.budgets) and not self._shared(need):
             return None
@@ -329,8 +372,8 @@ class Room:
         return parts
 
     def _freed_since_it_failed(self, need: Need) -> int:
-        """The only nodes on which a need that did not fit may now fit alone, and whose racks may hold it; all where
-        there are too many of them."""
+        """The only nodes on which a need that did not fit may now fit alone, and whose racks may
+        hold it; all where there are too many of them."""
         seen = self._failed[need]
         if len(self._freed) - seen > MANY_FREED:
             return -1
@@ -361,8 +404,8 @@ class Room:
         return nodes
 
     def _one(self, need: Need, gpus: int, nodes: int) -> int | None:
-        """The first of the nodes with the fewest free GPUs that still has `gpus`, with their cores and
-        memory."""
+        """The first of the nodes with the fewest free GPUs that still has `gpus`, with their cores
+        and memory."""
         masks = self._nodes[need.pool]
         if not need.cpus_per_gpu and not need.memory_gib_per_gpu:
             for count in range(gpus, len(masks)):
@@ -378,8 +421,8 @@ class Room:
         return None
 
     def _one_for_cpus(self, need: Need) -> int | None:
-        """The first node with cores and memory among those with the fewest free GPUs, to keep cores beside
-        GPUs."""
+        """The first node with cores and memory among those with the fewest free GPUs, to keep cores
+        beside GPUs."""
         for count in range(max(self.layout.most_gpus, default=0) + 1):
             here = 0
             for masks in self._nodes:
@@ -395,7 +438,10 @@ class Room:
         while nodes:
             bit = nodes & -nodes
             i = bit.bit_length() - 1
-            if cpus <= self._cpus[i] and memory_gib <= self._memory[i] + self.layout.memory_slack[i]:
+            if (
+                cpus <= self._cpus[i]
+                and memory_gib <= self._memory[i] + self.layout.memory_slack[i]
+            ):
                 return i
             nodes ^= bit
         return None
@@ -418,7 +464,8 @@ class Room:
         return None
 
     def _several(self, need: Need, nodes: int) -> list[tuple[int, int]] | None:
-        """Fewest of `nodes` for the gang: the roomiest first, for the rest the fullest that holds it."""
+        """Fewest of `nodes` for the gang: the roomiest first, for the rest the fullest that holds
+        it."""
         if need.counts is not None:
             return self._evenly(need, nodes)
         left = need.gpus
@@ -434,10 +481,13 @@ class Room:
         return None
 
     def _roomiest(self, need: Need, nodes: int) -> Iterator[tuple[int, int]]:
-        """(GPUs usable with their cores and memory, node), most first, then in the order of the cluster."""
+        """(GPUs usable with their cores and memory, node), most first, then in the order of the
+        cluster."""
         masks = self._nodes[need.pool]
         bare = not need.cpus_per_gpu and not need.memory_gib_per_gpu
-        short: list[list[int]] = [[] for _ in masks]  # by usable GPUs, nodes that have more of them free
+        short: list[list[int]] = [
+            [] for _ in masks
+        ]  # by usable GPUs, nodes that have more of them free
         for count in range(len(masks) - 1, 0, -1):
             here, passed = masks[count] & nodes, iter(sorted(short[count]))
             other = next(passed, -1)

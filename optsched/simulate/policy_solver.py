@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 
-from .. import registry
 from ..errors import OptschedError
-from ..instance import Instance
+from ..model.instance import Instance
 from ..objectives import Objective
-from ..solver import Guarantee, Report, Request
+from ..plugins import registry
+from ..plugins.solver import Guarantee, Report, Request
 from .run import simulate
 
 
 class PolicySolver:
-    """Plans by simulating the policy of that name, which is given the objective and the options if it takes them;
-    it proves nothing.
+    """Plans by simulating the policy of that name, which is given the objective and the options if
+    it takes them; it proves nothing.
 
     Raises InputError for an unknown policy, SolverUnavailable for a broken one.
     """
@@ -32,8 +32,8 @@ class PolicySolver:
         registry.policy(self.name, None, options)
 
     def solve(self, request: Request, report: Report) -> None:
-        """Simulate a fresh policy. Where it leaves jobs waiting for ever there is no plan, and a note says
-        why. Raises InputError for options that the policy does not take."""
+        """Simulate a fresh policy. Where it leaves jobs waiting for ever there is no plan, and a
+        note says why. Raises InputError for options that the policy does not take."""
         policy = registry.policy(self.name, request.objective, request.options)
         try:
             plan = simulate(request.instance, policy)

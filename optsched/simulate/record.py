@@ -1,4 +1,5 @@
-"""What happened in a simulation, in columns: one row for each stretch in which a job held the same GPUs."""
+"""What happened in a simulation, in columns: one row for each stretch in which a job held the same
+GPUs."""
 
 from array import array
 from dataclasses import dataclass, replace
@@ -8,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cluster import Cluster
-from ..instance import Instance, Placement
-from ..job import Mode
+from ..model.cluster import Cluster
+from ..model.instance import Instance, Placement
+from ..model.job import Mode
+from ..model.plan import Decision, Incident, JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, gpus_by_type
-from ..plan import Decision, Incident, JobPlan, Plan, Segment
 from ..verify import decision_now
 
 Floats = NDArray[np.float64]
@@ -40,7 +41,9 @@ class Ending(IntEnum):
 
 
 INCIDENTS: dict[int, Incident] = {
-    Ending.FAILED: "failure", Ending.NODE_LOST: "outage", Ending.OUT_OF_MEMORY: "out_of_memory",
+    Ending.FAILED: "failure",
+    Ending.NODE_LOST: "outage",
+    Ending.OUT_OF_MEMORY: "out_of_memory",
 }
 
 
@@ -48,11 +51,12 @@ INCIDENTS: dict[int, Incident] = {
 class Record:
     """Rows in the order in which they ended. All columns have one entry a row.
 
-    `job` is the position in `instance.jobs`; `mode` that in `modes` (without partners); `placements` has one entry a
-    row; `partner` is the position of the job on the same GPUs or -1. `gpu_type` is the position in
-    `instance.cluster.gpu_types`, -1 without GPUs, `SEVERAL_TYPES` where only the placement tells; `gpus` and `cpus` are
-    counted over all nodes. `overhead_s` are the seconds of the row spent on start-up, restore and checkpoint; `work_s`
-    the reference work done in it, `lost_s` the reference work of this stay and row that counts for nothing because of
+    `job` is the position in `instance.jobs`; `mode` that in `modes` (without partners);
+    `placements` has one entry a row; `partner` is the position of the job on the same GPUs or -1.
+    `gpu_type` is the position in `instance.cluster.gpu_types`, -1 without GPUs, `SEVERAL_TYPES`
+    where only the placement tells; `gpus` and `cpus` are counted over all nodes. `overhead_s` are
+    the seconds of the row spent on start-up, restore and checkpoint; `work_s` the reference work
+    done in it, `lost_s` the reference work of this stay and row that counts for nothing because of
     how the row ended. A job's work is the sum of its `work_s` less its `lost_s`.
     """
 
@@ -74,7 +78,8 @@ class Record:
     decision_s: Floats
     """When the policy decided."""
     decision_wall_s: Floats
-    """How long each of these decisions took, on the machine's clock; the only column that is not deterministic."""
+    """How long each of these decisions took, on the machine's clock; the only column that is not
+    deterministic."""
 
     @property
     def rows(self) -> int:
@@ -91,9 +96,15 @@ class Record:
             mode = self.modes[m]
             if partner >= 0:
                 mode = replace(mode, share_with=ids[partner])
-            segments[j].append(Segment(
-                start_s=start_s, end_s=end_s, mode=mode, placement=placement, stopped_by=INCIDENTS.get(ending)
-            ))
+            segments[j].append(
+                Segment(
+                    start_s=start_s,
+                    end_s=end_s,
+                    mode=mode,
+                    placement=placement,
+                    stopped_by=INCIDENTS.get(ending),
+                )
+            )
         entries = []
         for job, found in zip(self.instance.jobs, segments, strict=True):
             if len(found) == 1 and job.id not in self.instance.running_job:
@@ -111,7 +122,12 @@ class Rows:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.job, self.mode, self.partner, self.ending = array("q"), array("q"), array("q"), array("q")
+        self.job, self.mode, self.partner, self.ending = (
+            array("q"),
+            array("q"),
+            array("q"),
+            array("q"),
+        )
         self.start_s, self.end_s, self.overhead_s = array("d"), array("d"), array("d")
         self.work_s, self.lost_s = array("d"), array("d")
         self.placements: list[Placement] = []
@@ -126,8 +142,17 @@ class Rows:
         self._number_of = {id(mode): i for i, mode in enumerate(self._modes)}
 
     def add(
-        self, job: int, start_s: float, end_s: float, mode: Mode, placement: Placement, partner: int,
-        overhead_s: float, work_s: float, lost_s: float, ending: Ending,
+        self,
+        job: int,
+        start_s: float,
+        end_s: float,
+        mode: Mode,
+        placement: Placement,
+        partner: int,
+        overhead_s: float,
+        work_s: float,
+        lost_s: float,
+        ending: Ending,
     ) -> None:
         """Write one row."""
         self.job.append(job)
@@ -143,7 +168,8 @@ class Rows:
         self.ending.append(ending)
 
     def amend(self, job: int, end_s: float, lost_s: float, ending: Ending) -> None:
-        """The job's stay ends at the instant at which its last row was to go on: that row ends so instead."""
+        """The job's stay ends at the instant at which its last row was to go on: that row ends so
+        instead."""
         row = len(self.job) - 1
         while row >= 0 and self.end_s[row] >= end_s:
             if self.job[row] == job:
@@ -174,11 +200,21 @@ class Rows:
             return np.array(values, dtype=np.int64)[mode] if modes else mode
 
         return Record(
-            instance=instance, job=np.array(self.job, dtype=np.int64), start_s=np.array(self.start_s),
-            end_s=np.array(self.end_s), mode=mode, partner=np.array(self.partner, dtype=np.int64),
-            gpu_type=of_mode(self._gpu_types), gpus=of_mode([one.gpus for one in modes]),
+            instance=instance,
+            job=np.array(self.job, dtype=np.int64),
+            start_s=np.array(self.start_s),
+            end_s=np.array(self.end_s),
+            mode=mode,
+            partner=np.array(self.partner, dtype=np.int64),
+            gpu_type=of_mode(self._gpu_types),
+            gpus=of_mode([one.gpus for one in modes]),
             cpus=of_mode([one.gpus * one.cpus_per_gpu if one.gpus else one.cpus for one in modes]),
-            overhead_s=np.array(self.overhead_s), work_s=np.array(self.work_s), lost_s=np.array(self.lost_s),
-            ending=np.array(self.ending, dtype=np.int64), modes=tuple(modes), placements=tuple(self.placements),
-            decision_s=np.array(self.decision_s), decision_wall_s=np.array(self.decision_wall_s),
+            overhead_s=np.array(self.overhead_s),
+            work_s=np.array(self.work_s),
+            lost_s=np.array(self.lost_s),
+            ending=np.array(self.ending, dtype=np.int64),
+            modes=tuple(modes),
+            placements=tuple(self.placements),
+            decision_s=np.array(self.decision_s),
+            decision_wall_s=np.array(self.decision_wall_s),
         )

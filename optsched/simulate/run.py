@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..errors import InputError, OptschedError
-from ..instance import Instance
+from ..estimates import Estimates
+from ..model.instance import Instance
+from ..model.plan import Plan
 from ..physics import TIME_TOLERANCE_S
-from ..plan import Plan
-from ..policy import Policy
-from .estimates import Estimates
+from ..plugins.policy import Policy
 from .record import Record
 from .world import World
 
@@ -22,14 +22,16 @@ class Stalled(OptschedError):
 
 
 class Simulation:
-    """A policy at work on a checked instance in virtual time, from its `now_s` until every job is done.
+    """A policy at work on a checked instance in virtual time, from its `now_s` until every job is
+    done.
 
-    Progress is exact between events, so the same instance always gives the same record. The policy decides at every
-    event, with `spacing_s` not sooner than that after its last decision, or with `round_s` only at multiples of it
-    after `Instance.now_s`: jobs still end, arrive and come free in between, but what they leave or ask for waits for
-    the next decision. Rounds before which nothing has happened are skipped. With `charge_solver_time` the world goes
-    on while the policy thinks: a decision comes as much later as the one before it took on the machine's clock;
-    only then do results depend on the machine.
+    Progress is exact between events, so the same instance always gives the same record. The policy
+    decides at every event, with `spacing_s` not sooner than that after its last decision, or with
+    `round_s` only at multiples of it after `Instance.now_s`: jobs still end, arrive and come free
+    in between, but what they leave or ask for waits for the next decision. Rounds before which
+    nothing has happened are skipped. With `charge_solver_time` the world goes on while the policy
+    thinks: a decision comes as much later as the one before it took on the machine's clock; only
+    then do results depend on the machine.
 
     `estimates` is what the policy may know of the length of jobs; None is all.
 
@@ -47,7 +49,9 @@ class Simulation:
         charge_solver_time: bool = False,
     ) -> None:
         if round_s is not None and not (math.isfinite(round_s) and round_s >= TIME_TOLERANCE_S):
-            raise InputError(f"round of {round_s} s: must be a length of time of at least {TIME_TOLERANCE_S:g} s")
+            raise InputError(
+                f"round of {round_s} s: must be a length of time of at least {TIME_TOLERANCE_S:g} s"
+            )
         if not (math.isfinite(spacing_s) and spacing_s >= 0):
             raise InputError(f"spacing of {spacing_s} s: must be a length of time")
         self.instance = instance
@@ -66,17 +70,22 @@ class Simulation:
         return len(self.instance.jobs) - self.world.unfinished
 
     def run(
-        self, on_progress: Callable[[int], None] | None = None, until: Callable[[], bool] | None = None
+        self,
+        on_progress: Callable[[int], None] | None = None,
+        until: Callable[[], bool] | None = None,
     ) -> bool:
-        """Go on until every job is done, or until `until`, asked after each decision, says so; whether all are done.
+        """Go on until every job is done, or until `until`, asked after each decision, says so;
+        whether all are done.
 
-        `on_progress` is told after each decision how many jobs are done. Raises Stalled where the policy leaves jobs
-        waiting for ever, PolicyFault where it asks for what cannot be.
+        `on_progress` is told after each decision how many jobs are done. Raises Stalled where the
+        policy leaves jobs waiting for ever, PolicyFault where it asks for what cannot be.
         """
         with _rare_collections():
             return self._run(on_progress, until)
 
-    def _run(self, on_progress: Callable[[int], None] | None, until: Callable[[], bool] | None) -> bool:
+    def _run(
+        self, on_progress: Callable[[int], None] | None, until: Callable[[], bool] | None
+    ) -> bool:
         world, policy = self.world, self.policy
         while world.unfinished:
             if not world.advance(self._round_s, not_before_s=self._next_s):
@@ -99,13 +108,14 @@ class Simulation:
         return self.world.rows.record(self.instance)
 
     def save(self) -> bytes:
-        """The simulation as it stands, to be taken up again by `restored`; only by the same version of the code."""
+        """The simulation as it stands, to be taken up again by `restored`; only by the same version
+        of the code."""
         return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
 
     @staticmethod
     def restored(saved: bytes) -> "Simulation":
-        """A simulation as it stood when it was saved. What is saved is code as well as data: never take it from
-        strangers."""
+        """A simulation as it stood when it was saved. What is saved is code as well as data: never
+        take it from strangers."""
         found: Simulation = pickle.loads(saved)
         return found
 
@@ -117,7 +127,8 @@ def simulate(
     round_s: float | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Plan:
-    """The plan that `policy` makes of a checked instance, with every job run to its end. See `Simulation`."""
+    """The plan that `policy` makes of a checked instance, with every job run to its end. See
+    `Simulation`."""
     simulation = Simulation(instance, policy, round_s=round_s)
     simulation.run(on_progress)
     return simulation.record().plan()
@@ -125,8 +136,8 @@ def simulate(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Jobs and events are many and live long: looking for cycles among them again and again takes a quarter of a
-    run."""
+    """Jobs and events are many and live long: looking for cycles among them again and again takes a
+    quarter of a run."""
     usual = gc.get_threshold()
     gc.set_threshold(max(usual[0], 100_000), 50, 100)
     try:
@@ -137,7 +148,7 @@ def _rare_collections() -> Iterator[None]:
 
 def _why_stalled(world: World, policy: Policy) -> str:
     waiting = list(world.waiting)
-    where = f"{policy.name} stops at {world.now_s:g} s, nothing runs or is to come, {len(waiting)} jobs wait"
+    where = f"{policy.name} stops at {world.now_s:g} s, nothing runs or is to come, {len(waiting)} jobs wait"  # noqa: E501
     if not waiting:
         return f"{where}: {world.unfinished} jobs wait for jobs that never complete"
     first = waiting[0]

@@ -1,4 +1,5 @@
-"""A simulation that can be interrupted: its state on disk while it runs, and how it is taken up again."""
+"""A simulation that can be interrupted: its state on disk while it runs, and how it is taken up
+again."""
 
 import json
 import signal
@@ -26,19 +27,25 @@ class Interrupted(Exception):
     """Ctrl-C or a polite kill; the state is on disk."""
 
 
-def run_saving(simulation: Simulation, path: Path, asked: dict[str, Any], tell: Callable[[int], None] | None) -> None:
-    """Run to the end, writing the state to `path` now and then, so that a run that dies loses little.
+def run_saving(
+    simulation: Simulation, path: Path, asked: dict[str, Any], tell: Callable[[int], None] | None
+) -> None:
+    """Run to the end, writing the state to `path` now and then, so that a run that dies loses
+    little.
 
-    `asked` is what makes a simulation what it is (instance, policy, options). Ctrl-C and SIGTERM end the run after the
-    decision it is at, with the state written. The file goes when the simulation is complete. Raises Interrupted, and
-    what `Simulation.run` raises; InputError where the state cannot be written.
+    `asked` is what makes a simulation what it is (instance, policy, options). Ctrl-C and SIGTERM
+    end the run after the decision it is at, with the state written. The file goes when the
+    simulation is complete. Raises Interrupted, and what `Simulation.run` raises; InputError where
+    the state cannot be written.
     """
     begun_s = time.monotonic()
     spent_s, last_s = 0.0, begun_s
 
     def due() -> bool:
         now_s = time.monotonic()
-        return stop.is_set() or (now_s - last_s >= EVERY_S and spent_s <= MOST_OF_TIME * (now_s - begun_s))
+        return stop.is_set() or (
+            now_s - last_s >= EVERY_S and spent_s <= MOST_OF_TIME * (now_s - begun_s)
+        )
 
     with _polite_stop() as stop:
         while not simulation.run(tell, until=due):
@@ -52,7 +59,8 @@ def run_saving(simulation: Simulation, path: Path, asked: dict[str, Any], tell: 
 
 
 def save(simulation: Simulation, path: Path, asked: dict[str, Any]) -> None:
-    """Write the state, whole or not at all, making its directory. Raises InputError where it cannot be written."""
+    """Write the state, whole or not at all, making its directory. Raises InputError where it cannot
+    be written."""
     try:
         path.parent.mkdir(exist_ok=True)
     except OSError as error:
@@ -62,26 +70,34 @@ def save(simulation: Simulation, path: Path, asked: dict[str, Any]) -> None:
 
 
 def take_up(path: Path, asked: dict[str, Any]) -> Simulation:
-    """The simulation that was saved. Raises InputError where there is none, or it is not the one asked for."""
+    """The simulation that was saved. Raises InputError where there is none, or it is not the one
+    asked for."""
     try:
         head, _, state = path.read_bytes().partition(b"\n")
         found = json.loads(head)
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no interrupted simulation; leave --resume out to begin one") from None
+        raise InputError(
+            f"{path}: there is no interrupted simulation; leave --resume out to begin one"
+        ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {error}; leave --resume out to begin anew") from None
+        raise InputError(
+            f"{path}: cannot be read: {error}; leave --resume out to begin anew"
+        ) from None
     wanted = {"format": STATE_FORMAT, "version": __version__, **json.loads(json.dumps(asked))}
     for name, value in wanted.items():
         if not isinstance(found, dict) or found.get(name) != value:
             was = found.get(name) if isinstance(found, dict) else None
             raise InputError(
-                f"{path}: the interrupted simulation had {name} {json.dumps(was)}, this is {json.dumps(value)}; "
+                f"{path}: the interrupted simulation had {name} {json.dumps(was)}, this is "
+                f"{json.dumps(value)}; "
                 "ask for the same, or leave --resume out to begin anew"
             )
     try:
         return Simulation.restored(state)
     except Exception as error:  # a truncated pickle can raise anything
-        raise InputError(f"{path}: is damaged ({type(error).__name__}); leave --resume out to begin anew") from None
+        raise InputError(
+            f"{path}: is damaged ({type(error).__name__}); leave --resume out to begin anew"
+        ) from None
 
 
 @contextmanager

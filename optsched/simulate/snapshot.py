@@ -4,20 +4,22 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ..cluster import Cluster
-from ..faults import REMAINING_TOLERANCE
-from ..instance import Instance, Placement, Running, Slot, Suspended
-from ..job import Job, first_come
+from ..files.faults import REMAINING_TOLERANCE
+from ..model.cluster import Cluster
+from ..model.instance import Instance, Placement, Running, Slot, Suspended
+from ..model.job import Job, first_come
 from .view import PolicyFault
 from .world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The present, and what jobs that are being preempted still block: (job, what it holds, until when).
+    """The present, and what jobs that are being preempted still block: (job, what it holds, until
+    when).
 
-    Those are not among the jobs of `instance`. GPUs that two jobs share are named only once: not with a saving
-    job whose partner is in `instance`, and of two saving ones with the one that leaves later.
+    Those are not among the jobs of `instance`. GPUs that two jobs share are named only once: not
+    with a saving job whose partner is in `instance`, and of two saving ones with the one that
+    leaves later.
     """
 
     instance: Instance
@@ -27,29 +29,45 @@ class Snapshot:
 def snapshot(
     world: World, *, jobs: Iterable[str] | None = None, known: dict[str, Job] | None = None
 ) -> Snapshot:
-    """The running and the waiting jobs (of these only `jobs`, if given) as an instance whose `now_s` is the
-    present. O(jobs), with the cluster, the tenants and most job objects of the simulation's own instance.
+    """The running and the waiting jobs (of these only `jobs`, if given) as an instance whose
+    `now_s` is the present. O(jobs), with the cluster, the tenants and most job objects of the
+    simulation's own instance.
 
     - The work of a job and what is left of it is what the policy may know (`World.believed_work_s`,
       `World.remaining_work_s`): a job believed to be longer or shorter than it is has that length.
     - `after` is empty: predecessors have completed. Jobs still to arrive are not there.
-    - A budget is what is left of it for these jobs once those not among them have the least they need. The cluster
-      is the simulation's own object unless it has budgets; then it is a copy that shares its memo.
+    - A budget is what is left of it for these jobs once those not among them have the least they
+      need. The cluster is the simulation's own object unless it has budgets; then it is a copy that
+      shares its memo.
     - A job whose partner is saving appears as if it were alone already.
-    - `known` are the jobs as they were in snapshots before; those whose length still fits what they have left are the
-      same objects again, so that what was derived from them can be, too.
+    - `known` are the jobs as they were in snapshots before; those whose length still fits what they
+      have left are the same objects again, so that what was derived from them can be, too.
 
     Raises PolicyFault where one of `jobs` neither waits nor runs.
     """
-    wanted = [*world.waiting] if jobs is None else [job_id for job_id in jobs if job_id not in world.running]
+    wanted = (
+        [*world.waiting]
+        if jobs is None
+        else [job_id for job_id in jobs if job_id not in world.running]
+    )
     for job_id in wanted:
         if job_id not in world.waiting:
-            raise PolicyFault(f"no snapshot with job {job_id} at {world.now_s:g} s: it neither waits nor runs")
-    chosen = sorted(dict.fromkeys([*wanted, *world.running]), key=lambda job_id: first_come(world.job(job_id)))
+            raise PolicyFault(
+                f"no snapshot with job {job_id} at {world.now_s:g} s: it neither waits nor runs"
+            )
+    chosen = sorted(
+        dict.fromkeys([*wanted, *world.running]), key=lambda job_id: first_come(world.job(job_id))
+    )
     entries = [world.entry(job_id) for job_id in chosen]
     before = {} if known is None else known
-    now_known = [_as_known(world, job_id, entry, before) for job_id, entry in zip(chosen, entries, strict=True)]
-    entries = [_with_its_length(entry, job, world.job(job.id)) for entry, job in zip(entries, now_known, strict=True)]
+    now_known = [
+        _as_known(world, job_id, entry, before)
+        for job_id, entry in zip(chosen, entries, strict=True)
+    ]
+    entries = [
+        _with_its_length(entry, job, world.job(job.id))
+        for entry, job in zip(entries, now_known, strict=True)
+    ]
     instance = Instance(
         name=f"{world.instance.name} at {world.now_s:.12g}",
         now_s=world.now_s,
@@ -62,7 +80,9 @@ def snapshot(
     return Snapshot(instance, tuple(_blocked(world, job_id) for job_id in world.saving))
 
 
-def _as_known(world: World, job_id: str, entry: Running | Suspended | None, known: dict[str, Job]) -> Job:
+def _as_known(
+    world: World, job_id: str, entry: Running | Suspended | None, known: dict[str, Job]
+) -> Job:
     """The job without its predecessors, as long as it is believed to be."""
     job = known.get(job_id)
     if job is None:
@@ -76,7 +96,9 @@ def _as_known(world: World, job_id: str, entry: Running | Suspended | None, know
     return known[job_id]
 
 
-def _with_its_length(entry: Running | Suspended | None, job: Job, own: Job) -> Running | Suspended | None:
+def _with_its_length(
+    entry: Running | Suspended | None, job: Job, own: Job
+) -> Running | Suspended | None:
     """The entry of a job that is known to be longer or shorter than its `own` listed modes say."""
     if not isinstance(entry, Running) or entry.mode.duration_s is None or job.work_s == own.work_s:
         return entry
@@ -106,7 +128,9 @@ def _with_budgets_left(world: World, jobs: list[str]) -> Cluster:
         if job_id in world.running:
             for name, amount in world.hold(job_id).need.budgets:
                 left[name] += amount
-    budgets = {name: max(amount, most_needed[name]) for name, amount in left.items()}  # whatever the rounding
+    budgets = {
+        name: max(amount, most_needed[name]) for name, amount in left.items()
+    }  # whatever the rounding
     memo = cluster.memo
     new = replace(cluster, budgets=budgets)
     vars(new)["memo"] = memo
@@ -117,7 +141,9 @@ def _blocked(world: World, job_id: str) -> tuple[str, Placement, float]:
     hold, until_s = world.hold(job_id), world.expected_release_s(job_id)
     placement = hold.placement
     if hold.partner is not None:
-        theirs_s = math.inf if hold.partner in world.running else world.expected_release_s(hold.partner)
+        theirs_s = (
+            math.inf if hold.partner in world.running else world.expected_release_s(hold.partner)
+        )
         if (theirs_s, hold.partner) > (until_s, job_id):
             placement = tuple(Slot(node=slot.node, cpus=slot.cpus) for slot in placement)
     return job_id, placement, until_s

@@ -3,10 +3,10 @@
 import math
 from dataclasses import replace
 
-from ..instance import Instance, Placement, Running, Suspended
-from ..job import Job, Mode
-from ..modes import Option
+from ..model.instance import Instance, Placement, Running, Suspended
+from ..model.job import Job, Mode
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, placed_rate, run_s, setup_s
+from ..physics.modes import Option
 from .demand import Demand
 from .layout import Need
 
@@ -17,26 +17,56 @@ UNSAVED_WORK = tuple[tuple[float, float], ...]
 class Run:
     """One stay on GPUs, from a start to its end.
 
-    `started_s` begins the stay, `held_from_s` the part of it that is simulated, `row_s` its current row of the record.
-    Work goes on from `work_from_s`, when start-up and restore are over, with `work_s` of reference
-    work of this attempt to do then; `unsaved` has the (seconds, rate) worked since the last checkpoint until then.
-    `stopped_s` and `stops_s` are set once the job is being preempted: when it was, and when it gives back what it
-    holds; `left_s` is what was left of the attempt when it stopped working. `base` is the mode without the sharing
-    partner. `dies_s` is when the job runs out of GPU memory if it has not completed and its partner is still there.
-    `rate` is `full_rate`, that on channels of its own, divided by the `slowdown` on those it shares; it may change
-    within a row, which begins with `row_work_s` of the attempt to do, and at `ready_s` the set-up is over.
+    `started_s` begins the stay, `held_from_s` the part of it that is simulated, `row_s` its current
+    row of the record. Work goes on from `work_from_s`, when start-up and restore are over, with
+    `work_s` of reference work of this attempt to do then; `unsaved` has the (seconds, rate) worked
+    since the last checkpoint until then. `stopped_s` and `stops_s` are set once the job is being
+    preempted: when it was, and when it gives back what it holds; `left_s` is what was left of the
+    attempt when it stopped working. `base` is the mode without the sharing partner. `dies_s` is
+    when the job runs out of GPU memory if it has not completed and its partner is still there.
+    `rate` is `full_rate`, that on channels of its own, divided by the `slowdown` on those it
+    shares; it may change within a row, which begins with `row_work_s` of the attempt to do, and at
+    `ready_s` the set-up is over.
     """
 
     __slots__ = (
-        "base", "dies_s", "end_s", "full_rate", "held_from_s", "left_s", "mode", "need", "partner", "placement", "rate",
-        "ready_s", "row_s", "row_work_s", "slowdown", "started_s", "stopped_s", "stops_s", "unsaved", "was_running",
-        "work_from_s", "work_s",
+        "base",
+        "dies_s",
+        "end_s",
+        "full_rate",
+        "held_from_s",
+        "left_s",
+        "mode",
+        "need",
+        "partner",
+        "placement",
+        "rate",
+        "ready_s",
+        "row_s",
+        "row_work_s",
+        "slowdown",
+        "started_s",
+        "stopped_s",
+        "stops_s",
+        "unsaved",
+        "was_running",
+        "work_from_s",
+        "work_s",
     )
 
     def __init__(
-        self, mode: Mode, placement: Placement, need: Need, rate: float, started_s: float,
-        row_s: float, work_from_s: float, work_s: float, end_s: float,
-        unsaved: UNSAVED_WORK = (), was_running: bool = False,
+        self,
+        mode: Mode,
+        placement: Placement,
+        need: Need,
+        rate: float,
+        started_s: float,
+        row_s: float,
+        work_from_s: float,
+        work_s: float,
+        end_s: float,
+        unsaved: UNSAVED_WORK = (),
+        was_running: bool = False,
     ) -> None:
         self.mode = self.base = mode
         self.placement = placement
@@ -65,17 +95,37 @@ class Run:
 class JobState:
     """One job: what is left of it, whether it runs, and how it got there.
 
-    The work of an attempt is `attempt_s`, of which `work_s` is left when no run says otherwise; `failures` are the
-    (work, kept) of the attempts that fail, `attempt` says how many have. `past_s` is the work of earlier attempts,
-    `rest_s` that of later ones, `kept_s` what counts of the earlier ones. `believed_s` is how much work the job is
-    believed to be, None where that is known. `waited_s` are its waits that are over; of one that waits, `waits_from_s`
-    is since when.
+    The work of an attempt is `attempt_s`, of which `work_s` is left when no run says otherwise;
+    `failures` are the (work, kept) of the attempts that fail, `attempt` says how many have.
+    `past_s` is the work of earlier attempts, `rest_s` that of later ones, `kept_s` what counts of
+    the earlier ones. `believed_s` is how much work the job is believed to be, None where that is
+    known. `waited_s` are its waits that are over; of one that waits, `waits_from_s` is since when.
     """
 
     __slots__ = (
-        "attained_gpu_s", "attempt", "attempt_s", "believed_s", "demand", "failures", "index", "job", "kept_s",
-        "left_at", "options", "past_s", "preemptions", "ran_before", "rank", "released", "rest_s", "run",
-        "run_number", "waited_s", "waits_for", "waits_from_s", "work_s",
+        "attained_gpu_s",
+        "attempt",
+        "attempt_s",
+        "believed_s",
+        "demand",
+        "failures",
+        "index",
+        "job",
+        "kept_s",
+        "left_at",
+        "options",
+        "past_s",
+        "preemptions",
+        "ran_before",
+        "rank",
+        "released",
+        "rest_s",
+        "run",
+        "run_number",
+        "waited_s",
+        "waits_for",
+        "waits_from_s",
+        "work_s",
     )
 
     def __init__(
@@ -110,7 +160,8 @@ class JobState:
         self.attempt_s = self.work_s = attempts[0][0]
 
     def next_attempt(self) -> float:
-        """The attempt has failed at the end of its work. Returns how much of that counts for nothing."""
+        """The attempt has failed at the end of its work. Returns how much of that counts for
+        nothing."""
         work_s, kept_s = self.failures[self.attempt]
         self.attempt += 1
         self.past_s += work_s
@@ -125,20 +176,31 @@ class JobState:
         return work_s - kept_s
 
     def begin(
-        self, begin_s: float, mode: Mode, placement: Placement, need: Need, rate: float, slowdown: float = 1.0,
+        self,
+        begin_s: float,
+        mode: Mode,
+        placement: Placement,
+        need: Need,
+        rate: float,
+        slowdown: float = 1.0,
         fetch_s: float = 0.0,
     ) -> Run:
-        """Start on `placement`: set-up first, with `fetch_s` for the model, then work to the end unless preempted."""
+        """Start on `placement`: set-up first, with `fetch_s` for the model, then work to the end
+        unless preempted."""
         full_rate = rate
         if slowdown > 1.0:
             rate /= slowdown
         setup = setup_s(self.job, self.ran_before) + fetch_s
         work_s = self.work_s
-        length_s = setup + (work_s / rate if mode.duration_s is None else run_s(self.job, mode, work_s, rate))
+        length_s = setup + (
+            work_s / rate if mode.duration_s is None else run_s(self.job, mode, work_s, rate)
+        )
         end_s = begin_s + length_s
         if not end_s > begin_s:
             end_s = math.nextafter(begin_s, math.inf)
-        self.run = run = Run(mode, placement, need, rate, begin_s, begin_s, begin_s + setup, work_s, end_s)
+        self.run = run = Run(
+            mode, placement, need, rate, begin_s, begin_s, begin_s + setup, work_s, end_s
+        )
         if slowdown > 1.0:
             run.full_rate, run.slowdown = full_rate, slowdown
         self.run_number += 1
@@ -155,7 +217,8 @@ class JobState:
         return max(0.0, run.work_s - (now_s - run.work_from_s) * run.rate)
 
     def remaining_s(self, now_s: float) -> float:
-        """Reference work that the job is believed to have left; exact where nothing else is believed.
+        """Reference work that the job is believed to have left; exact where nothing else is
+        believed.
 
         A job that has outrun its belief is believed to be twice as long, as often as it takes.
         """
@@ -168,7 +231,8 @@ class JobState:
         return self.believed_s - done_s
 
     def stop(self, now_s: float) -> float:
-        """Preempt: what was not saved is lost. Returns when the GPUs come free, the checkpoint taken."""
+        """Preempt: what was not saved is lost. Returns when the GPUs come free, the checkpoint
+        taken."""
         run = self.run
         assert run is not None
         run.left_s = left_s = self.attempt_left_s(now_s)
@@ -202,7 +266,8 @@ class JobState:
         return min(lost, max(0.0, self.attempt_s - left_s))
 
     def share(self, instance: Instance, partner: "JobState | None", now_s: float) -> None:
-        """Hold the GPUs beside `partner` (None: alone) from now on, at another rate; the row has been written."""
+        """Hold the GPUs beside `partner` (None: alone) from now on, at another rate; the row has
+        been written."""
         run = self.run
         assert run is not None
         now_s = max(now_s, run.row_s)  # a start may be a hair's breadth in the future
@@ -226,7 +291,9 @@ class JobState:
 
     def _change_rate(self, run: Run, now_s: float) -> None:
         run.unsaved = unsaved = self._unsaved(now_s)
-        if len(unsaved) > 1 and self.job.profile.checkpoint_every_s is None:  # it is lost as a whole, or not at all
+        if (
+            len(unsaved) > 1 and self.job.profile.checkpoint_every_s is None
+        ):  # it is lost as a whole, or not at all
             seconds = math.fsum(part for part, _ in unsaved)
             run.unsaved = ((seconds, math.fsum(part * rate for part, rate in unsaved) / seconds),)
         run.work_s = self.attempt_left_s(now_s)
@@ -241,7 +308,8 @@ class JobState:
             return False
         end_s, last_mode, last_placement = self.left_at
         return (
-            begin_s - end_s <= 2 * TIME_TOLERANCE_S and {*last_placement} == {*placement}
+            begin_s - end_s <= 2 * TIME_TOLERANCE_S
+            and {*last_placement} == {*placement}
             and replace(last_mode, gpu_type=mode.gpu_type) == mode
         )
 
@@ -256,11 +324,15 @@ class JobState:
         return run
 
     def entry(self, now_s: float, left_s: float) -> Running | Suspended | None:
-        """What an instance of the present says of the job if `left_s` of its work is left; None for one that
-        never ran."""
+        """What an instance of the present says of the job if `left_s` of its work is left; None for
+        one that never ran."""
         run, job = self.run, self.job
         if run is None:
-            return Suspended(job=job.id, remaining_s=left_s, preemptions=self.preemptions) if self.ran_before else None
+            return (
+                Suspended(job=job.id, remaining_s=left_s, preemptions=self.preemptions)
+                if self.ran_before
+                else None
+            )
         mode, partner = run.mode, run.partner
         if partner is not None and partner.run is not None and partner.run.stops_s is not None:
             mode = run.base
@@ -268,9 +340,14 @@ class JobState:
         if job.profile.checkpoint_every_s is not None and now_s >= run.work_from_s:
             saved_s = now_s - lost_s(job, math.fsum(seconds for seconds, _ in self._unsaved(now_s)))
         return Running(
-            job=job.id, mode=mode, placement=run.placement, started_s=min(run.started_s, now_s),
-            remaining_s=left_s or (run.end_s - now_s) * run.rate, setup_s=max(0.0, run.work_from_s - now_s),
-            last_checkpoint_s=saved_s, preemptions=self.preemptions,
+            job=job.id,
+            mode=mode,
+            placement=run.placement,
+            started_s=min(run.started_s, now_s),
+            remaining_s=left_s or (run.end_s - now_s) * run.rate,
+            setup_s=max(0.0, run.work_from_s - now_s),
+            last_checkpoint_s=saved_s,
+            preemptions=self.preemptions,
         )
 
     def _unsaved(self, now_s: float) -> UNSAVED_WORK:
@@ -286,7 +363,8 @@ def gpus_counted(mode: Mode) -> int:
 
 
 def _lost_work_s(job: Job, unsaved: UNSAVED_WORK) -> float:
-    """Reference work lost by a preemption: that of the last of the unsaved seconds, each at its rate."""
+    """Reference work lost by a preemption: that of the last of the unsaved seconds, each at its
+    rate."""
     lost = lost_s(job, math.fsum(seconds for seconds, _ in unsaved))
     work = 0.0
     for seconds, rate in reversed(unsaved):

@@ -3,17 +3,17 @@
 import math
 from dataclasses import dataclass
 
-from ..contention import channel_loads, may_contend
 from ..errors import OptschedError
-from ..instance import Instance, Placement, Running, Suspended
-from ..job import Job, Mode, first_come
-from ..model_caches import model_caches
-from ..modes import Option
+from ..estimates import Estimates
+from ..model.instance import Instance, Placement, Running, Suspended
+from ..model.job import Job, Mode, first_come
 from ..physics import TIME_TOLERANCE_S, placed_rate, run_s, setup_s
+from ..physics.contention import channel_loads, may_contend
+from ..physics.model_caches import model_caches
+from ..physics.modes import Option
 from .beside import refusal
 from .contention import Channels
 from .demand import Demand, Demands
-from .estimates import Estimates
 from .layout import Layout, Need
 from .placement import Room
 from .state import JobState, Run, gpus_counted
@@ -38,9 +38,10 @@ class Hold:
 class View:
     """State of a simulation between events.
 
-    `waiting` are the jobs that could start, in the order in which they came to wait: released, their
-    predecessors done, not running. `running` are those that hold GPUs and will go on, `saving` those that are
-    being preempted and still hold theirs. `free` is what nobody holds; a policy tries things in copies of it.
+    `waiting` are the jobs that could start, in the order in which they came to wait: released,
+    their predecessors done, not running. `running` are those that hold GPUs and will go on,
+    `saving` those that are being preempted and still hold theirs. `free` is what nobody holds; a
+    policy tries things in copies of it.
     """
 
     def __init__(self, instance: Instance, estimates: Estimates | None = None) -> None:
@@ -67,7 +68,8 @@ class View:
         self._channels = Channels(instance.cluster) if may_contend(instance) else None
 
     def job(self, job_id: str) -> Job:
-        """The job as it was submitted. A policy asks `remaining_work_s` for its length, never the job."""
+        """The job as it was submitted. A policy asks `remaining_work_s` for its length, never the
+        job."""
         return self._state[job_id].job
 
     def order(self, job_id: str) -> tuple[float, int]:
@@ -76,21 +78,25 @@ class View:
         return state.job.submit_s, state.rank
 
     def remaining_work_s(self, job_id: str) -> float:
-        """Reference work that a policy believes a job has left; the only thing it may know of it. Exact without
-        estimates, and then with all attempts that will fail."""
+        """Reference work that a policy believes a job has left; the only thing it may know of it.
+        Exact without estimates, and then with all attempts that will fail."""
         return self._state[job_id].remaining_s(self.now_s)
 
     def believed_work_s(self, job_id: str) -> float:
-        """Reference work that a policy believes the whole job to be, with what it has lost to failures."""
+        """Reference work that a policy believes the whole job to be, with what it has lost to
+        failures."""
         state = self._state[job_id]
         if state.believed_s is not None:
-            state.remaining_s(self.now_s)  # a job that has outrun its belief is believed to be longer
+            state.remaining_s(
+                self.now_s
+            )  # a job that has outrun its belief is believed to be longer
             return state.believed_s
         return state.past_s + state.attempt_s + state.rest_s if state.failures else state.job.work_s
 
     def belief_rises_s(self, job_id: str) -> float:
-        """When a running job, should it not have ended by then, is believed to be longer than it is now; infinite
-        where beliefs are exact. Until then what is believed to be left falls as the job works."""
+        """When a running job, should it not have ended by then, is believed to be longer than it is
+        now; infinite where beliefs are exact. Until then what is believed to be left falls as the
+        job works."""
         state = self._state[job_id]
         run = state.run
         if state.believed_s is None or run is None or run.stops_s is not None:
@@ -98,8 +104,8 @@ class View:
         return max(self.now_s, run.work_from_s) + state.remaining_s(self.now_s) / run.rate
 
     def entry(self, job_id: str) -> Running | Suspended | None:
-        """What an instance whose `now_s` is the present says of a job that runs, or that ran before and waits;
-        None for one that never ran."""
+        """What an instance whose `now_s` is the present says of a job that runs, or that ran before
+        and waits; None for one that never ran."""
         return self._state[job_id].entry(self.now_s, self.remaining_work_s(job_id))
 
     def options(self, job_id: str) -> tuple[Option, ...]:
@@ -114,12 +120,14 @@ class View:
         """The fastest option. Raises PolicyFault for a job that fits nowhere."""
         state = self._state[job_id]
         if not state.options:
-            raise PolicyFault(f"job {job_id} fits nowhere within its tenant's quota and the budgets")
+            raise PolicyFault(
+                f"job {job_id} fits nowhere within its tenant's quota and the budgets"
+            )
         return state.options[0]
 
     def fastest_finish_s(self, job_id: str) -> float:
-        """Seconds from now to completion in the fastest option, with the start-up and restore still to
-        pay."""
+        """Seconds from now to completion in the fastest option, with the start-up and restore still
+        to pay."""
         state = self._state[job_id]
         run = state.run
         if run is None or run.stops_s is not None:
@@ -130,8 +138,8 @@ class View:
         return setup + state.remaining_s(self.now_s) / best
 
     def service_gpus(self, job_id: str) -> int:
-        """GPUs by which the service still to give is measured: those of the fastest option; at least one, so
-        that CPU-only jobs count."""
+        """GPUs by which the service still to give is measured: those of the fastest option; at
+        least one, so that CPU-only jobs count."""
         state = self._state[job_id]
         running = state.run is not None and not state.options
         return self.held_gpus(job_id) if running else gpus_counted(self.fastest(job_id).mode)
@@ -141,18 +149,19 @@ class View:
         return min((option.mode.gpus for option in self._state[job_id].options), default=0)
 
     def held_gpus(self, job_id: str) -> int:
-        """GPUs by which the service that a running or saving job is getting is measured; at least one."""
+        """GPUs by which the service that a running or saving job is getting is measured; at least
+        one."""
         return gpus_counted(self._held(job_id).mode)
 
     def waited_s(self, job_id: str) -> float:
-        """How long the job has waited in all, not for others to complete; what it waited before it last ran before
-        `Instance.now_s` is not known and does not count."""
+        """How long the job has waited in all, not for others to complete; what it waited before it
+        last ran before `Instance.now_s` is not known and does not count."""
         state = self._state[job_id]
         return state.waited_s + (self.now_s - state.waits_from_s if job_id in self.waiting else 0.0)
 
     def attained_gpu_s(self, job_id: str) -> float:
-        """GPU-seconds the job has held so far, overheads included. What it held before `Instance.now_s` is
-        taken from the work it has done."""
+        """GPU-seconds the job has held so far, overheads included. What it held before
+        `Instance.now_s` is taken from the work it has done."""
         state = self._state[job_id]
         if state.run is None:
             return state.attained_gpu_s
@@ -160,23 +169,34 @@ class View:
         return state.attained_gpu_s + held_s * gpus_counted(state.run.mode)
 
     def expected_run_s(self, job_id: str, option: Option, placement: Placement) -> float:
-        """Seconds that a waiting job would hold `placement`, start-up, restore and fetch included, if shared channels
-        stayed as crowded as they would be now."""
+        """Seconds that a waiting job would hold `placement`, start-up, restore and fetch included,
+        if shared channels stayed as crowded as they would be now."""
         state = self._state[job_id]
         speed = self._rate(state.job, option, placement)
         if self._channels is not None:
             speed /= self.slowdown_on(job_id, option, placement)
-        return setup_s(state.job, state.ran_before) + self.fetch_s(job_id, placement) + run_s(
-            state.job, option.mode, self.remaining_work_s(job_id), speed
+        return (
+            setup_s(state.job, state.ran_before)
+            + self.fetch_s(job_id, placement)
+            + run_s(state.job, option.mode, self.remaining_work_s(job_id), speed)
         )
 
     def fetch_s(self, job_id: str, placement: Placement) -> float:
         """Seconds for which a job started now on `placement` would fetch its model."""
-        return 0.0 if self._caches is None else self._caches.fetch_s(self._state[job_id].job, placement, self.now_s)
+        return (
+            0.0
+            if self._caches is None
+            else self._caches.fetch_s(self._state[job_id].job, placement, self.now_s)
+        )
 
     def evicted_by(self, job_id: str, node: str) -> list[str]:
-        """The models (`profile.name`) that would leave the cache of `node` if the job started there now."""
-        return [] if self._caches is None else self._caches.evicted_by(self._state[job_id].job, node, self.now_s)
+        """The models (`profile.name`) that would leave the cache of `node` if the job started there
+        now."""
+        return (
+            []
+            if self._caches is None
+            else self._caches.evicted_by(self._state[job_id].job, node, self.now_s)
+        )
 
     def expected_release_s(self, job_id: str) -> float:
         """When a running or saving job is expected to give back what it holds."""
@@ -192,11 +212,13 @@ class View:
         return self.cluster.rack_uplink_gbps[rack] - self.free.uplinks[rack]
 
     def memory_load_gbps(self, node: str) -> float:
-        """What running and saving jobs take now of the memory bandwidth of a node that has a limit."""
+        """What running and saving jobs take now of the memory bandwidth of a node that has a
+        limit."""
         return 0.0 if self._channels is None else self._channels.gbps(("memory", node))
 
     def uplink_users(self, rack: str) -> list[str]:
-        """The running and saving jobs that are on the shared uplink of a rack; none where uplinks are reserved."""
+        """The running and saving jobs that are on the shared uplink of a rack; none where uplinks
+        are reserved."""
         if self._channels is None:
             return []
         return [self._states[index].job.id for index in self._channels.users(("uplink", rack))]
@@ -206,11 +228,13 @@ class View:
         return self._held(job_id).mode
 
     def rate_now(self, job_id: str) -> float:
-        """Reference work per second of a running job, once it has set up, beside those that hold things now."""
+        """Reference work per second of a running job, once it has set up, beside those that hold
+        things now."""
         return self._held(job_id).rate
 
     def slowdown(self, job_id: str) -> float:
-        """By how much others on its shared channels slow a running job down now; 1 where they do not."""
+        """By how much others on its shared channels slow a running job down now; 1 where they do
+        not."""
         return self._held(job_id).slowdown
 
     def slowdown_on(self, job_id: str, option: Option, placement: Placement) -> float:
@@ -222,8 +246,8 @@ class View:
         return self._channels.slowdown_with(job.profile, loads, loads)
 
     def slowed_by(self, job_id: str, option: Option, placement: Placement) -> dict[str, float]:
-        """How many times as long as now each running job would take that a start of a waiting job there slowed
-        down."""
+        """How many times as long as now each running job would take that a start of a waiting job
+        there slowed down."""
         found: dict[str, float] = {}
         if self._channels is None:
             return found
@@ -232,7 +256,9 @@ class View:
             state = self._states[index]
             if state.run is not None and state.job.id in self.running:
                 profile, own = state.job.profile, self._channels.on(index)
-                times = self._channels.slowdown_with(profile, own, loads) / self._channels.slowdown(index, profile)
+                times = self._channels.slowdown_with(profile, own, loads) / self._channels.slowdown(
+                    index, profile
+                )
                 if times > 1.0:
                     found[state.job.id] = times
         return found
@@ -243,7 +269,8 @@ class View:
         return Hold(run.need, run.placement, None if run.partner is None else run.partner.job.id)
 
     def fit(self, job_id: str, room: Room | None = None) -> tuple[Option, Placement] | None:
-        """The fastest option that fits `room` (default: what is free now), and the best-fit place for it."""
+        """The fastest option that fits `room` (default: what is free now), and the best-fit place
+        for it."""
         state = self._state[job_id]
         if room is None:
             room = self.free
@@ -263,12 +290,16 @@ class View:
                 return need
         return self._demands.need(state.job, option.mode, option.spread, state.options)
 
-    def may_share(self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False) -> bool:
-        """Whether a waiting job may start now under `option` on the very GPUs of a running one; `heedless` of whether
-        their memory holds both."""
+    def may_share(
+        self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False
+    ) -> bool:
+        """Whether a waiting job may start now under `option` on the very GPUs of a running one;
+        `heedless` of whether their memory holds both."""
         return self._why_not_beside(job_id, option, partner_id, heedless) is None
 
-    def _why_not_beside(self, job_id: str, option: Option, partner_id: str, heedless: bool) -> str | None:
+    def _why_not_beside(
+        self, job_id: str, option: Option, partner_id: str, heedless: bool
+    ) -> str | None:
         if job_id not in self.waiting:
             return "it does not wait"
         if partner_id not in self.running:
@@ -278,18 +309,23 @@ class View:
             at_s = max(self.now_s, run.row_s)
             if self._caches.begin_s(run.placement, at_s) > at_s:
                 return "another job has only just started there"
-        return refusal(self, self._state[job_id], option, self._state[partner_id], heedless=heedless)
+        return refusal(
+            self, self._state[job_id], option, self._state[partner_id], heedless=heedless
+        )
 
     def _just_fitted(self, job_id: str, option: Option, placement: Placement) -> Need | None:
         """What the job takes, if `fit` has just said of all this that it is free."""
         if self._fitted is None:
             return None
         job, way, place, changes, need = self._fitted
-        same = place is placement and way is option and job == job_id and changes == self.free.changes
+        same = (
+            place is placement and way is option and job == job_id and changes == self.free.changes
+        )
         return need if same else None
 
     def least_budgets(self, job_id: str) -> dict[str, float]:
-        """The least that the job uses of each budget; `free` has set it aside for every unfinished job."""
+        """The least that the job uses of each budget; `free` has set it aside for every unfinished
+        job."""
         state = self._state[job_id]
         return self._demands.least_budgets(state.job, state.options)
 
@@ -301,7 +337,11 @@ class View:
         state = self._state[job_id]
         run, job = state.run, state.job
         if (
-            run is None or run.stops_s is not None or run.dies_s is not None or not job.preemptible or not state.options
+            run is None
+            or run.stops_s is not None
+            or run.dies_s is not None
+            or not job.preemptible
+            or not state.options
             or (job.max_preemptions is not None and state.preemptions >= job.max_preemptions)
         ):
             return math.inf
@@ -322,7 +362,8 @@ class View:
         return self.preemptible_at_s(job_id) <= self.now_s + TIME_TOLERANCE_S
 
     def seems_to_stay(self, state: JobState, mode: Mode, placement: Placement) -> bool:
-        """Whether a job that starts now without a pause would seem, in a plan, never to have stopped."""
+        """Whether a job that starts now without a pause would seem, in a plan, never to have
+        stopped."""
         if state.reads_as_going_on(self.now_s, mode, placement):
             return True
         at_start = state.ran_before and self.now_s == self.instance.now_s

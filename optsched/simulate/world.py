@@ -3,13 +3,19 @@
 import math
 from dataclasses import replace
 
-from ..contention import channel_loads
-from ..instance import Instance, Placement, Running
-from ..job import Mode
-from ..modes import Option
-from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, placed_rate, runs_out_of_memory_s, unsaved_s
+from ..estimates import Estimates
+from ..model.instance import Instance, Placement, Running
+from ..model.job import Mode
+from ..physics import (
+    TIME_TOLERANCE_S,
+    beyond_gpu_memory,
+    placed_rate,
+    runs_out_of_memory_s,
+    unsaved_s,
+)
+from ..physics.contention import channel_loads
+from ..physics.modes import Option
 from .beside import placement_beside
-from .estimates import Estimates
 from .events import Event, Events, Kind, first_round_s
 from .layout import Need
 from .record import Ending, Rows
@@ -21,7 +27,8 @@ ARRIVED, ENDED = Kind.ARRIVED, Kind.ENDED
 
 
 class World(View):
-    """The view, with what a policy may do and the course of events. See `View` for what may be seen."""
+    """The view, with what a policy may do and the course of events. See `View` for what may be
+    seen."""
 
     def __init__(self, instance: Instance, estimates: Estimates | None = None) -> None:
         super().__init__(instance, estimates)
@@ -36,10 +43,13 @@ class World(View):
                 self._followers.setdefault(before, []).append(state)
                 state.waits_for += 1
         now_s, runs = self.now_s, instance.running_job
-        self._events = Events([
-            (max(state.job.submit_s, now_s), state.rank, state.index) for state in self._states
-            if state.job.id not in runs
-        ])
+        self._events = Events(
+            [
+                (max(state.job.submit_s, now_s), state.rank, state.index)
+                for state in self._states
+                if state.job.id not in runs
+            ]
+        )
         self._events.push(now_s, Kind.WAKE)
         if instance.cluster.budgets:
             self._set_least_budgets_aside()
@@ -65,7 +75,8 @@ class World(View):
     # ----------------------------------------------------------------------------- what may be done
 
     def take_arrived(self) -> list[str]:
-        """Jobs that came to wait since this was last asked: newly released, or preempted and saved."""
+        """Jobs that came to wait since this was last asked: newly released, or preempted and
+        saved."""
         found, self._arrived = self._arrived, []
         return found
 
@@ -74,12 +85,14 @@ class World(View):
         return job_id in self._arrived
 
     def take_released(self) -> list[str]:
-        """Jobs that gave back what they held since this was last asked, and nodes that came back."""
+        """Jobs that gave back what they held since this was last asked, and nodes that came
+        back."""
         found, self._released = self._released, []
         return found
 
     def start(self, job_id: str, option: Option, placement: Placement) -> None:
-        """Start a waiting job, or resume one that was preempted. Raises PolicyFault where it cannot be."""
+        """Start a waiting job, or resume one that was preempted. Raises PolicyFault where it cannot
+        be."""
         if job_id not in self.waiting:
             raise PolicyFault(f"job {job_id} cannot start at {self.now_s:g} s: it does not wait")
         state = self._state[job_id]
@@ -87,10 +100,14 @@ class World(View):
         need = fitted or self.need(job_id, option)
         speed = self._rate(state.job, option, placement)
         if speed <= 0:
-            raise PolicyFault(f"job {job_id} cannot start at {self.now_s:g} s: it would make no progress")
+            raise PolicyFault(
+                f"job {job_id} cannot start at {self.now_s:g} s: it would make no progress"
+            )
         if fitted is None and not self.free.holds(need, placement):
             where = ", ".join(slot.node for slot in placement) or "the cluster"
-            raise PolicyFault(f"job {job_id} cannot start on {where} at {self.now_s:g} s: not enough room")
+            raise PolicyFault(
+                f"job {job_id} cannot start on {where} at {self.now_s:g} s: not enough room"
+            )
         begin_s = self.now_s
         if state.ran_before and self.seems_to_stay(state, option.mode, placement):
             begin_s += 2 * TIME_TOLERANCE_S  # a plan tells a new start from going on by the pause
@@ -99,17 +116,22 @@ class World(View):
         self.free.take(need, placement)
         self._begin(state, begin_s, option.mode, placement, need, speed)
 
-    def start_beside(self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False) -> None:
+    def start_beside(
+        self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False
+    ) -> None:
         """Start or resume a waiting job on the very GPUs of a running one that does not share yet.
 
-        Both then run at the rate of such pairs; the partner goes on without a set-up, and whichever leaves first
-        leaves the other alone. The job takes its own cores and host memory. With `heedless` it is started even where
-        the GPUs do not have the memory of both: it then runs out of memory when its set-up is over, has gained
-        nothing and waits again, unless its partner leaves before. Raises PolicyFault where `may_share` is false.
+        Both then run at the rate of such pairs; the partner goes on without a set-up, and whichever
+        leaves first leaves the other alone. The job takes its own cores and host memory. With
+        `heedless` it is started even where the GPUs do not have the memory of both: it then runs
+        out of memory when its set-up is over, has gained nothing and waits again, unless its
+        partner leaves before. Raises PolicyFault where `may_share` is false.
         """
         reason = self._why_not_beside(job_id, option, partner_id, heedless)
         if reason is not None:
-            raise PolicyFault(f"job {job_id} cannot start beside {partner_id} at {self.now_s:g} s: {reason}")
+            raise PolicyFault(
+                f"job {job_id} cannot start beside {partner_id} at {self.now_s:g} s: {reason}"
+            )
         state, partner = self._state[job_id], self._state[partner_id]
         assert partner.run is not None
         placement = placement_beside(option, partner.run.placement)
@@ -119,13 +141,22 @@ class World(View):
         speed = placed_rate(self.instance, state.job, mode, placement)
         begin_s = max(self.now_s, partner.run.row_s)
         dies_s = None
-        if heedless and beyond_gpu_memory(self.cluster, state.job, partner.job, placement) is not None:
+        if (
+            heedless
+            and beyond_gpu_memory(self.cluster, state.job, partner.job, placement) is not None
+        ):
             dies_s = begin_s + runs_out_of_memory_s(state.job, state.ran_before)
         self._begin(state, begin_s, mode, placement, need, speed, dies_s).partner = partner
         self._share(partner, state)
 
     def _begin(
-        self, state: JobState, begin_s: float, mode: Mode, placement: Placement, need: Need, speed: float,
+        self,
+        state: JobState,
+        begin_s: float,
+        mode: Mode,
+        placement: Placement,
+        need: Need,
+        speed: float,
         dies_s: float | None = None,
     ) -> Run:
         fetch_s = 0.0
@@ -136,7 +167,9 @@ class World(View):
         if self._channels is None:
             run = state.begin(begin_s, mode, placement, need, speed, fetch_s=fetch_s)
         else:
-            slower = self._channels.join(state.index, channel_loads(self.cluster, state.job, mode, placement))
+            slower = self._channels.join(
+                state.index, channel_loads(self.cluster, state.job, mode, placement)
+            )
             slowdown = self._channels.slowdown(state.index, state.job.profile)
             run = state.begin(begin_s, mode, placement, need, speed, slowdown, fetch_s)
         ends_s = run.end_s
@@ -153,7 +186,8 @@ class World(View):
         return run
 
     def _slow_down(self, crowd: dict[int, None]) -> None:
-        """Let those work on at another rate for whom their channels have become more crowded, or less."""
+        """Let those work on at another rate for whom their channels have become more crowded, or
+        less."""
         assert self._channels is not None
         for index in crowd:
             state = self._states[index]
@@ -174,7 +208,8 @@ class World(View):
             self._events.push(state.run.ends_s, Kind.ENDED, state.index, state.run_number)
 
     def preempt(self, job_id: str) -> None:
-        """Preempt a running job: it saves, then waits again. Raises PolicyFault where its rules forbid it."""
+        """Preempt a running job: it saves, then waits again. Raises PolicyFault where its rules
+        forbid it."""
         if not self.may_preempt(job_id):
             raise PolicyFault(f"job {job_id} may not be preempted at {self.now_s:g} s")
         state = self._state[job_id]
@@ -187,8 +222,8 @@ class World(View):
             self._saved(state)
 
     def wake_at(self, time_s: float) -> None:
-        """Ask for a decision at `time_s` even if nothing happens then. Raises PolicyFault for a time not to
-        come."""
+        """Ask for a decision at `time_s` even if nothing happens then. Raises PolicyFault for a
+        time not to come."""
         if not time_s > self.now_s:
             raise PolicyFault(f"a policy asked at {self.now_s:g} s to be woken at {time_s:g} s")
         if time_s not in self._wakes:
@@ -198,9 +233,9 @@ class World(View):
     # ----------------------------------------------------------------------------------- the course
 
     def advance(self, round_s: float | None = None, *, not_before_s: float = -math.inf) -> bool:
-        """Go to the next instant at which something happens, and let it happen; False when nothing is to
-        come. With `round_s` go on to the first round then or later, else if need be to `not_before_s`, letting happen
-        what comes until it."""
+        """Go to the next instant at which something happens, and let it happen; False when nothing
+        is to come. With `round_s` go on to the first round then or later, else if need be to
+        `not_before_s`, letting happen what comes until it."""
         while batch := self._events.pop_instant():
             if self._happen(batch):
                 if round_s is not None:
@@ -290,7 +325,8 @@ class World(View):
         self._wait(state)
 
     def _out_of_memory(self, state: JobState) -> None:
-        """The GPUs do not have the memory that a job needs beside its partner; it waits as it did before the start."""
+        """The GPUs do not have the memory that a job needs beside its partner; it waits as it did
+        before the start."""
         del self.running[state.job.id]
         state.run_number += 1
         self._release(state, Ending.OUT_OF_MEMORY)
@@ -306,7 +342,8 @@ class World(View):
     def _lose(self, node: str) -> None:
         """A node is lost, with all that runs or saves there."""
         hit = [
-            self._state[job_id] for job_id in (*self.running, *self.saving)
+            self._state[job_id]
+            for job_id in (*self.running, *self.saving)
             if any(slot.node == node for slot in self.hold(job_id).placement)
         ]
         for state in hit:
@@ -330,7 +367,12 @@ class World(View):
 
     def _give_back(self, state: JobState, ending: Ending) -> None:
         run = state.leave(self.now_s)
-        self.free.give(run.need, run.placement, finished=ending == Ending.COMPLETED, with_gpus=run.partner is None)
+        self.free.give(
+            run.need,
+            run.placement,
+            finished=ending == Ending.COMPLETED,
+            with_gpus=run.partner is None,
+        )
         self._released.append(state.job.id)
         if self._channels is not None and (faster := self._channels.leave(state.index)):
             self._slow_down(faster)
@@ -368,7 +410,15 @@ class World(View):
         overhead_s = end_s - stopped_s + max(0.0, min(run.ready_s, stopped_s) - start_s)
         partner = -1 if run.partner is None else run.partner.index
         self.rows.add(
-            state.index, start_s, end_s, run.base, run.placement, partner, overhead_s, run.row_work_s - left_s, lost_s,
+            state.index,
+            start_s,
+            end_s,
+            run.base,
+            run.placement,
+            partner,
+            overhead_s,
+            run.row_work_s - left_s,
+            lost_s,
             ending,
         )
         if run.stopped_s is not None:
@@ -387,10 +437,17 @@ class World(View):
         state.ran_before, state.preemptions = True, entry.preemptions
         state.attained_gpu_s = _service_of_work(state, mode)
         state.run = run = Run(
-            replace(mode, share_with=None), entry.placement, need, speed, entry.started_s, now_s,
-            now_s + entry.setup_s, entry.remaining_s,
+            replace(mode, share_with=None),
+            entry.placement,
+            need,
+            speed,
+            entry.started_s,
+            now_s,
+            now_s + entry.setup_s,
+            entry.remaining_s,
             max(math.nextafter(now_s, math.inf), now_s + entry.setup_s + entry.remaining_s / speed),
-            unsaved=((unsaved_s(entry, now_s), speed),), was_running=True,
+            unsaved=((unsaved_s(entry, now_s), speed),),
+            was_running=True,
         )
         run.mode = mode
         if self.estimates is not None:
@@ -403,7 +460,9 @@ class World(View):
         self.running[entry.job] = state.job
         self._events.push(run.end_s, Kind.ENDED, state.index, state.run_number)
         if self._channels is not None:
-            crowd = self._channels.join(state.index, channel_loads(self.cluster, state.job, mode, entry.placement))
+            crowd = self._channels.join(
+                state.index, channel_loads(self.cluster, state.job, mode, entry.placement)
+            )
             self._slow_down({**crowd, state.index: None})
 
     def _partner(self, entry: Running) -> JobState | None:
@@ -414,14 +473,15 @@ class World(View):
         return self._state[name]
 
     def _set_least_budgets_aside(self) -> None:
-        """Every job will use the least it needs of each budget; only what is beyond is free to choose
-        with."""
+        """Every job will use the least it needs of each budget; only what is beyond is free to
+        choose with."""
         for job in self.instance.jobs:
             for name, amount in self.least_budgets(job.id).items():
                 self.free.budgets[name] -= amount
 
 
 def _service_of_work(state: JobState, mode: Mode) -> float:
-    """GPU-seconds that the work done so far took, as if it had all been done in the fastest option."""
+    """GPU-seconds that the work done so far took, as if it had all been done in the fastest
+    option."""
     best = state.options[0].rate if state.options else 1.0
     return max(0.0, state.job.work_s - state.work_s) / best * gpus_counted(mode)

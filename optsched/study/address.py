@@ -1,4 +1,5 @@
-"""What a result depends on, as one digest: the instance, the command, and the code that answers it."""
+"""What a result depends on, as one digest: the instance, the command, and the code that answers
+it."""
 
 import hashlib
 import json
@@ -10,8 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
-from .. import __version__, registry
+from .. import __version__
 from ..engine import AUTO, HEURISTICS
+from ..plugins import registry
 
 OWN = ("optsched", "optsched_solvers")
 
@@ -26,8 +28,9 @@ def digest(*parts: object) -> str:
 
 
 def code_version(command: str = "", *, anew: bool = False) -> str:
-    """The version of optsched, and a digest of the code that makes plans, the libraries it solves with, and the
-    packages plugged in of which `command` names a solver or policy; with `anew` read again where it is known."""
+    """The version of optsched, and a digest of the code that makes plans, the libraries it solves
+    with, and the packages plugged in of which `command` names a solver or policy; with `anew` read
+    again where it is known."""
     plugged = _plugged_in(command)
     return (_version.__wrapped__ if anew else _version)(plugged)
 
@@ -49,7 +52,8 @@ def _version(plugged: tuple[tuple[str, str], ...]) -> str:
 
 
 def _plugged_in(command: str) -> tuple[tuple[str, str], ...]:
-    """The packages other than our own, with their versions, whose entry points a command names or uses unasked."""
+    """The packages other than our own, with their versions, whose entry points a command names or
+    uses unasked."""
     names = {*re.split(r"[\s=,:;'\"]+", command), *HEURISTICS, *(name for name, _ in AUTO)}
     found = {}
     for group in get_args(registry.Group):

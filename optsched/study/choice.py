@@ -1,4 +1,5 @@
-"""Which instances and values of a study file are run: files found, values put in place of the file's, a small part."""
+"""Which instances and values of a study file are run: files found, values put in place of the
+file's, a small part."""
 
 import glob
 import os
@@ -12,9 +13,12 @@ from .design import DATA, InstanceSpec, Scalar, Study, arguments
 from .optima import OptimumSpec, optima_in, without_ending
 
 
-def chosen(study: Study, *, settings: Sequence[tuple[str, str]] = (), limit: int | None = None) -> Study:
-    """The study with one instance for each of its `files`, at most `limit` of a pattern, evenly taken, and with values
-    in place of the file's: pairs of a parameter (or `seed`) and values between commas.
+def chosen(
+    study: Study, *, settings: Sequence[tuple[str, str]] = (), limit: int | None = None
+) -> Study:
+    """The study with one instance for each of its `files`, at most `limit` of a pattern, evenly
+    taken, and with values in place of the file's: pairs of a parameter (or `seed`) and values
+    between commas.
 
     Raises InputError for a pattern that no file matches, an unknown parameter and a bad seed.
     """
@@ -25,7 +29,9 @@ def chosen(study: Study, *, settings: Sequence[tuple[str, str]] = (), limit: int
             try:
                 seeds = tuple(int(one) for one in values)
             except ValueError:
-                raise InputError(f"--set seed={text}: seeds are whole numbers with commas between them") from None
+                raise InputError(
+                    f"--set seed={text}: seeds are whole numbers with commas between them"
+                ) from None
         elif name in parameters:
             parameters[name] = tuple(_like(parameters[name], one) for one in values)
         else:
@@ -35,12 +41,18 @@ def chosen(study: Study, *, settings: Sequence[tuple[str, str]] = (), limit: int
     names = [one.name for one in instances]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise InputError(f"instance {twice} is there twice; files of a pattern need different names without endings")
-    return study.model_copy(update={"parameters": parameters, "seeds": seeds, "instances": tuple(instances)})
+        raise InputError(
+            f"instance {twice} is there twice; files of a pattern need different names without "
+            "endings"
+        )
+    return study.model_copy(
+        update={"parameters": parameters, "seeds": seeds, "instances": tuple(instances)}
+    )
 
 
 def _like(values: Sequence[Scalar], text: str) -> Scalar:
-    """The text as a value of the kind that the file has, so that it is written in commands in the same way."""
+    """The text as a value of the kind that the file has, so that it is written in commands in the
+    same way."""
     for value in values:
         if str(value) == text:
             return value
@@ -53,7 +65,9 @@ def _expanded(spec: InstanceSpec, limit: int | None) -> list[InstanceSpec]:
     data = os.environ.get("OPTSCHED_DATA", "../shared/data")
     found = sorted(glob.glob(spec.files.replace("{" + DATA + "}", data)), key=_natural)
     if not found:
-        raise InputError(f"instance {spec.name}: no file matches {arguments(shlex.quote(spec.files))[0]}")
+        raise InputError(
+            f"instance {spec.name}: no file matches {arguments(shlex.quote(spec.files))[0]}"
+        )
     if limit is not None and len(found) > limit:
         found = [found[i * len(found) // limit] for i in range(limit)]
     group = spec.group or spec.name
@@ -61,7 +75,9 @@ def _expanded(spec: InstanceSpec, limit: int | None) -> list[InstanceSpec]:
     made = []
     for path in found:
         optimum = optima.get(without_ending(path))
-        name = re.sub(r"[^A-Za-z0-9 ._+:-]", "-", f"{spec.name} {Path(path).name.split('.')[0]}")[:80]
+        name = re.sub(r"[^A-Za-z0-9 ._+:-]", "-", f"{spec.name} {Path(path).name.split('.')[0]}")[
+            :80
+        ]
         if spec.command is None:
             made.append(InstanceSpec(name=name, file=path, group=group, optimum=optimum))
         else:
@@ -78,9 +94,13 @@ def _optima(spec: OptimumSpec | None, paths: Sequence[str], data: str) -> dict[s
     known = optima_in(spec, table)
     found = {name: known[name] for path in paths if (name := without_ending(path)) in known}
     if not found:
-        raise InputError(f"optima {table}: none is of any of the {len(paths)} instances; "
-                         f"column {spec.instance} needs their file names")
-    return {name: OptimumSpec(objective=one.objective, value=one.value) for name, one in found.items()}
+        raise InputError(
+            f"optima {table}: none is of any of the {len(paths)} instances; "
+            f"column {spec.instance} needs their file names"
+        )
+    return {
+        name: OptimumSpec(objective=one.objective, value=one.value) for name, one in found.items()
+    }
 
 
 def _with_file(command: str, path: str) -> str:
@@ -91,4 +111,6 @@ def _with_file(command: str, path: str) -> str:
 
 def _natural(path: str) -> list[tuple[int, int | str]]:
     """Numbers in names are ordered as numbers."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", path) if part]
+    return [
+        (0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", path) if part
+    ]

@@ -14,8 +14,11 @@ CONNECT_S = 30
 EMPTY_S = 120.0
 """How long a cluster may be without any worker."""
 LOOK_S = 5.0
-ADDRESSES = ("ray://HOST:PORT of a Ray Client server, HOST:PORT of a Ray cluster that this machine is part of, "
-             "ray://local, or tcp://HOST:PORT of a Dask scheduler")
+ADDRESSES = (
+    "ray://HOST:PORT of a Ray Client server, HOST:PORT of a Ray cluster that this machine is "
+    "part of, "
+    "ray://local, or tcp://HOST:PORT of a Dask scheduler"
+)
 
 Carried = Callable[[dict[str, Any], bytes], dict[str, Any]]
 
@@ -27,13 +30,16 @@ class Cluster(Protocol):
     def share(self, data: bytes) -> Any:
         """Bytes that many tasks take, sent once."""
         ...
+
     def submit(self, errand: dict[str, Any], shared: Any) -> Any: ...
     def next_done(self, pending: Sequence[Any]) -> Any:
         """Wait for a task of these; None where none ended for some seconds."""
         ...
+
     def result(self, task: Any) -> dict[str, Any]:
         """What a task that ended returned; raises whatever became of it otherwise."""
         ...
+
     def cancel(self, pending: Sequence[Any]) -> None: ...
 
 
@@ -51,12 +57,16 @@ class Watch:
         elif self._empty_since_s is None:
             self._empty_since_s = now_s
         elif now_s - self._empty_since_s > EMPTY_S:
-            raise InputError(f"the cluster has had no worker for {EMPTY_S:.0f} s; what is finished is kept, and the "
-                             "same command goes on")
+            raise InputError(
+                f"the cluster has had no worker for {EMPTY_S:.0f} s; what is finished is kept, "
+                "and the "
+                "same command goes on"
+            )
 
 
 def carried() -> Carried:
-    """What a worker executes. It is sent whole, not by name, so that a worker without optsched can say so."""
+    """What a worker executes. It is sent whole, not by name, so that a worker without optsched can
+    say so."""
 
     def run(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
         try:
@@ -64,8 +74,11 @@ def carried() -> Carried:
         except ImportError as error:
             import socket
 
-            return {"unfit": f"worker {socket.gethostname()} has no optsched that runs studies ({error}); "
-                             "install there what is installed here"}
+            return {
+                "unfit": f"worker {socket.gethostname()} has no optsched that runs studies "
+                f"({error}); "
+                "install there what is installed here"
+            }
         return run_errand(errand, instance)
 
     return run
@@ -73,13 +86,16 @@ def carried() -> Carried:
 
 @contextlib.contextmanager
 def connected(on: str) -> Iterator[Cluster]:
-    """The cluster at `ray://HOST:PORT` (a Ray Client server), `HOST:PORT` (of Ray, from one of its machines), `ray://local`
-    or `tcp://HOST:PORT` (a Dask scheduler; `tls://` too).
+    """The cluster at `ray://HOST:PORT` (a Ray Client server), `HOST:PORT` (of Ray, from one of its
+    machines), `ray://local` or `tcp://HOST:PORT` (a Dask scheduler; `tls://` too).
 
     Raises InputError for another address, a missing library, and a cluster that cannot be reached.
     """
     scheme, _, place = on.rpartition("://")
-    if not (re.fullmatch(r".+:\d+", place) and scheme in ("", "ray", "tcp", "tls")) and on != "ray://local":
+    if (
+        not (re.fullmatch(r".+:\d+", place) and scheme in ("", "ray", "tcp", "tls"))
+        and on != "ray://local"
+    ):
         raise InputError(f"--on {on}: is {ADDRESSES}")
     open_cluster = ray_cluster if scheme in ("", "ray") else dask_cluster
     with open_cluster(on) as cluster:
@@ -134,7 +150,8 @@ class DaskCluster:
         return sum(self._client.ncores().values())
 
     def share(self, data: bytes) -> Any:
-        # A task, not scattered: what is scattered is lost with its worker, and cannot be where there is none just now.
+        # A task, not scattered: what is scattered is lost with its worker, and cannot be where
+        # there is none just now.
         return self._client.submit(bytes, data, pure=False)
 
     def submit(self, errand: dict[str, Any], shared: Any) -> Any:
@@ -146,7 +163,9 @@ class DaskCluster:
         with contextlib.suppress(queue.Empty):
             return self._done.get(timeout=LOOK_S)
         if self._client.status not in ("running", "connecting"):
-            raise InputError("the Dask scheduler is gone; what is finished is kept, and the same command goes on")
+            raise InputError(
+                "the Dask scheduler is gone; what is finished is kept, and the same command goes on"
+            )
         self._watch.see(self.cores())
         return None
 
@@ -161,8 +180,11 @@ class DaskCluster:
 
 @contextlib.contextmanager
 def ray_cluster(on: str) -> Iterator[RayCluster]:
-    """The Ray cluster at `ray://HOST:PORT`; `ray://local` is that of this machine, started where there is none."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports its use to its makers unless told otherwise
+    """The Ray cluster at `ray://HOST:PORT`; `ray://local` is that of this machine, started where
+    there is none."""
+    os.environ.setdefault(
+        "RAY_USAGE_STATS_ENABLED", "0"
+    )  # Ray reports its use to its makers unless told otherwise
     try:
         import ray
     except ImportError:
@@ -191,9 +213,11 @@ def _ray_fault(error: BaseException) -> str:
         causes.append(str(one))
         one = one.__cause__ or one.__context__
     if any("InvalidAuthToken" in text for text in causes):
-        return "it asks for a token; set RAY_AUTH_MODE=token, with the token in RAY_AUTH_TOKEN or ~/.ray/auth_token"
+        return "it asks for a token; set RAY_AUTH_MODE=token, with the token in RAY_AUTH_TOKEN or ~/.ray/auth_token"  # noqa: E501
     if "ray client connection timeout" in causes[0]:
-        return "no answer of a Ray Client server; where it asks for a token, set RAY_AUTH_MODE=token"
+        return (
+            "no answer of a Ray Client server; where it asks for a token, set RAY_AUTH_MODE=token"
+        )
     return causes[0].strip().splitlines()[0]
 
 
@@ -203,10 +227,14 @@ def dask_cluster(on: str) -> Iterator[DaskCluster]:
     try:
         from distributed import Client
     except ImportError:
-        raise InputError(f"--on {on}: Dask is not installed; pip install 'optsched[dask]'") from None
+        raise InputError(
+            f"--on {on}: Dask is not installed; pip install 'optsched[dask]'"
+        ) from None
     try:
         client = Client(on, timeout=CONNECT_S, set_as_default=False)
     except Exception as error:
-        raise InputError(f"--on {on}: cannot be reached: {str(error).strip().splitlines()[0]}") from None
+        raise InputError(
+            f"--on {on}: cannot be reached: {str(error).strip().splitlines()[0]}"
+        ) from None
     with client:
         yield DaskCluster(client)

@@ -1,4 +1,5 @@
-"""What a study file says: instances, methods, seeds and limits; read from TOML, every fault in one sentence."""
+"""What a study file says: instances, methods, seeds and limits; read from TOML, every fault in one
+sentence."""
 
 import itertools
 import os
@@ -41,9 +42,10 @@ class Part(BaseModel):
 class InstanceSpec(Part):
     """An instance: a `file`, or the `command` that makes it (`generate ...` or `import ...`).
 
-    With `files`, a pattern as of the shell, it stands for one instance a file: the file itself, or what `command`, an
-    `import FORMAT` to which the file is added, makes of it. Instances of one `group` are summarised together; those of
-    `files` are a group with the name of the pattern. `optimum` states the known optimal value.
+    With `files`, a pattern as of the shell, it stands for one instance a file: the file itself, or
+    what `command`, an `import FORMAT` to which the file is added, makes of it. Instances of one
+    `group` are summarised together; those of `files` are a group with the name of the pattern.
+    `optimum` states the known optimal value.
     """
 
     name: Name
@@ -70,9 +72,9 @@ class InstanceSpec(Part):
 
 
 class Method(Part):
-    """What is run over each instance: a `command` (`simulate ...`, `solve ...`), `{name}` standing for parameters.
-    `note` is a sentence for the reader of the tables; `against` another method to which it is compared there; `only`
-    names the instances it is meant for."""
+    """What is run over each instance: a `command` (`simulate ...`, `solve ...`), `{name}` standing
+    for parameters. `note` is a sentence for the reader of the tables; `against` another method to
+    which it is compared there; `only` names the instances it is meant for."""
 
     name: Name
     command: str
@@ -87,7 +89,8 @@ class Method(Part):
 
 
 class Across(Part):
-    """A table in which the values of a `parameter` are the columns, for a `column` of the tables."""
+    """A table in which the values of a `parameter` are the columns, for a `column` of the
+    tables."""
 
     parameter: str
     column: Literal["mean JCT", "p99 JCT", "makespan", "value", "bound", "gap", "run"] = "mean JCT"
@@ -96,10 +99,11 @@ class Across(Part):
 class Study(Part):
     """A study file, checked.
 
-    `parameters` are lists of values by name: every command that names one in braces is run once for each of its values.
-    `seeds` is the parameter `seed`. `time_limit` and `memory_gib` bound one run. `policies` is short for methods that
-    simulate one each. `across` asks for tables over the values of a parameter. With `plans` the plan of every run is
-    kept, and the report links to its picture.
+    `parameters` are lists of values by name: every command that names one in braces is run once for
+    each of its values. `seeds` is the parameter `seed`. `time_limit` and `memory_gib` bound one
+    run. `policies` is short for methods that simulate one each. `across` asks for tables over the
+    values of a parameter. With `plans` the plan of every run is kept, and the report links to its
+    picture.
     """
 
     format: Literal["optsched-study/1"]
@@ -131,31 +135,48 @@ class Study(Part):
         for one in self.across:
             if one.parameter not in self.parameters:
                 raise ValueError(f"across names {one.parameter}, which is no parameter here")
-        texts = [(one.name, f"{one.command or ''} {one.file or one.files or ''}") for one in self.instances]
+        texts = [
+            (one.name, f"{one.command or ''} {one.file or one.files or ''}")
+            for one in self.instances
+        ]
         for owner, text in (*texts, *((one.name, one.command) for one in self.methods)):
             for name in placeholders(text):
                 if name not in known:
-                    raise ValueError(f"{owner}: {{{name}}} is no parameter; known are {', '.join(sorted(known))}")
+                    raise ValueError(
+                        f"{owner}: {{{name}}} is no parameter; known are {', '.join(sorted(known))}"
+                    )
         for method in self.methods:
-            if method.against is not None and method.against not in {one.name for one in self.all_methods}:
-                raise ValueError(f"method {method.name}: against names {method.against}, which is no method here")
+            if method.against is not None and method.against not in {
+                one.name for one in self.all_methods
+            }:
+                raise ValueError(
+                    f"method {method.name}: against names {method.against}, which is no method here"
+                )
             for name in method.only or ():
                 if name not in {known for one in self.instances for known in (one.name, one.group)}:
-                    raise ValueError(f"method {method.name}: only names {name}, which is no instance of this study")
+                    raise ValueError(
+                        f"method {method.name}: only names {name}, which is no instance of this "
+                        "study"
+                    )
         return self
 
     @property
     def all_methods(self) -> tuple[Method, ...]:
         """The methods, those of `policies` first."""
-        simulated = (Method(name=name, command=f"simulate --policy {name} --timing") for name in self.policies)
+        simulated = (
+            Method(name=name, command=f"simulate --policy {name} --timing")
+            for name in self.policies
+        )
         return (*simulated, *self.methods)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One command line of a study: `method` over `instance`, with the values of the parameters that either names.
+    """One command line of a study: `method` over `instance`, with the values of the parameters that
+    either names.
 
-    `make` is the command that makes the instance, or None with `file`; `optimum` is its known optimal value.
+    `make` is the command that makes the instance, or None with `file`; `optimum` is its known
+    optimal value.
     """
 
     instance: str
@@ -206,16 +227,22 @@ def _runs(study: Study) -> Iterator[Run]:
                 given = dict(zip(names, chosen, strict=True))
                 made = fill(source, given)
                 yield Run(
-                    instance=spec.name, method=method.name, parameters=tuple(given.items()),
-                    make=made if spec.command else None, file=None if spec.command else made,
-                    command=fill(method.command, given), group=spec.group,
+                    instance=spec.name,
+                    method=method.name,
+                    parameters=tuple(given.items()),
+                    make=made if spec.command else None,
+                    file=None if spec.command else made,
+                    command=fill(method.command, given),
+                    group=spec.group,
                     optimum=spec.optimum.stated() if spec.optimum is not None else None,
                 )
 
 
 def fill(text: str, given: dict[str, Scalar]) -> str:
     """`text` with the parameters in braces put in; the folder of data stays as it is written."""
-    return re.sub(r"\{([a-z][a-z0-9_]*)\}", lambda m: m[0] if m[1] == DATA else str(given[m[1]]), text)
+    return re.sub(
+        r"\{([a-z][a-z0-9_]*)\}", lambda m: m[0] if m[1] == DATA else str(given[m[1]]), text
+    )
 
 
 def arguments(command: str) -> list[str]:

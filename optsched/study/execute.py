@@ -19,10 +19,10 @@ TRACE, PLAN = "trace.csv", "plan.json.gz"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run left: `answer` is what the command printed, or None where it failed; `reason` then says why.
-    `wall_s` and `cpu_s` are the run's own, start of Python not included; `memory_gib` is the most it held. `made_on`
-    says with which versions and machine; `kept` holds files that are kept beside the answer, by the ending of their
-    name."""
+    """What a run left: `answer` is what the command printed, or None where it failed; `reason` then
+    says why. `wall_s` and `cpu_s` are the run's own, start of Python not included; `memory_gib` is
+    the most it held. `made_on` says with which versions and machine; `kept` holds files that are
+    kept beside the answer, by the ending of their name."""
 
     answer: dict[str, Any] | None
     reason: str | None
@@ -37,10 +37,19 @@ class Outcome:
         return {name: value for name, value in asdict(self).items() if name != "kept"}
 
 
-def run_command(command: str, instance: Path | None, *, warm: Warm, time_limit_s: float, memory_gib: float,
-                output: Path | None = None, plans: bool = False) -> Outcome:
-    """Run `optsched COMMAND [INSTANCE]` as a fork of a warm process; with `output` it writes an instance there, else
-    its JSON is the answer, without the plan that it may hold. With `plans` the plan is kept as a file."""
+def run_command(
+    command: str,
+    instance: Path | None,
+    *,
+    warm: Warm,
+    time_limit_s: float,
+    memory_gib: float,
+    output: Path | None = None,
+    plans: bool = False,
+) -> Outcome:
+    """Run `optsched COMMAND [INSTANCE]` as a fork of a warm process; with `output` it writes an
+    instance there, else its JSON is the answer, without the plan that it may hold. With `plans` the
+    plan is kept as a file."""
     words = arguments(command)
     line = [words[0]]
     if instance is not None:
@@ -52,12 +61,19 @@ def run_command(command: str, instance: Path | None, *, warm: Warm, time_limit_s
         line.append("--json")
         if words[0] == "solve" and "--workers" not in words:
             line += ["--workers", "1"]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryDirectory() as beside:
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        tempfile.TemporaryDirectory() as beside,
+    ):
         line += extras(words, Path(beside), plans)
         ended = warm.run(line, out, err, time_limit_s=time_limit_s, memory_gib=memory_gib)
         status = ended.status
         spent: dict[str, Any] = {
-            "wall_s": ended.wall_s, "cpu_s": ended.cpu_s, "memory_gib": ended.memory_gib, "made_on": made_on(),
+            "wall_s": ended.wall_s,
+            "cpu_s": ended.cpu_s,
+            "memory_gib": ended.memory_gib,
+            "made_on": made_on(),
         }
         for file in (out, err):
             file.seek(0)
@@ -111,8 +127,14 @@ def _why(status: int, err: bytes, memory_gib: float) -> str:
 
 
 def _as_object(answer: Any) -> dict[str, Any]:
-    """What a command printed as one object: the list that `bound` prints becomes the best bound of each level."""
+    """What a command printed as one object: the list that `bound` prints becomes the best bound of
+    each level."""
     if isinstance(answer, dict):
         return answer
     best = [one for one in answer if one.get("best")]
-    return {"levels": [{"name": one["objective"], "value": None, "bound": one["value"], "gap": None} for one in best]}
+    return {
+        "levels": [
+            {"name": one["objective"], "value": None, "bound": one["value"], "gap": None}
+            for one in best
+        ]
+    }

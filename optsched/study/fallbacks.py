@@ -16,11 +16,16 @@ def fallbacks(results: Sequence[Result]) -> list[str]:
             reasons[one.run.method][str(reason)] += 1
     return [
         f"`{method}`: in {count:,} of {runs[method]:,} runs a heuristic answered: {reason}"
-        for method, found in reasons.items() for reason, count in found.most_common()
+        for method, found in reasons.items()
+        for reason, count in found.most_common()
     ]
 
 
 def fallbacks_markdown(results: Sequence[Result]) -> str:
     """The sentences under a heading, nothing where there are none."""
     found = fallbacks(results)
-    return "\n".join(["### Answers of heuristics", "", *(f"- {one}" for one in found), ""]) if found else ""
+    return (
+        "\n".join(["### Answers of heuristics", "", *(f"- {one}" for one in found), ""])
+        if found
+        else ""
+    )

@@ -4,8 +4,12 @@ from collections.abc import Sequence
 
 from .table import COLUMNS, Row, number, used_columns
 
-SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-           **{one: "\\" + one for one in "&%$#_{}"}}
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{one: "\\" + one for one in "&%$#_{}"},
+}
 
 
 def as_latex(found: Sequence[Row]) -> str:
@@ -18,16 +22,25 @@ def as_latex(found: Sequence[Row]) -> str:
         names = [*(COLUMNS[i].name for i in shown)]
         units = [*(f"({COLUMNS[i].unit})" if COLUMNS[i].unit else "" for i in shown)]
         parts += [
-            f"% {instance}", r"\begin{tabular}{" + "l" * (1 + len(extra)) + "r" * len(shown) + "}", r"\toprule",
-            _line(["method", *extra, *names]), _line([""] * (1 + len(extra)) + units), r"\midrule",
+            f"% {instance}",
+            r"\begin{tabular}{" + "l" * (1 + len(extra)) + "r" * len(shown) + "}",
+            r"\toprule",
+            _line(["method", *extra, *names]),
+            _line([""] * (1 + len(extra)) + units),
+            r"\midrule",
         ]
         for row in here:
             own = dict(row.parameters)
             first = [row.method, *(str(own.get(name, "")) for name in extra)]
             if row.failed:
-                parts.append(" & ".join(map(escape, first)) + rf" & \multicolumn{{{len(shown)}}}{{l}}{{failed}} \\")
+                parts.append(
+                    " & ".join(map(escape, first))
+                    + rf" & \multicolumn{{{len(shown)}}}{{l}}{{failed}} \\"
+                )
             else:
-                parts.append(_line([*first, *(number(row.means[i], COLUMNS[i].digits) for i in shown)]))
+                parts.append(
+                    _line([*first, *(number(row.means[i], COLUMNS[i].digits) for i in shown)])
+                )
         parts += [r"\bottomrule", r"\end{tabular}", ""]
     return "\n".join(parts)
 

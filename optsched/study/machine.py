@@ -1,4 +1,5 @@
-"""What a run was made on and with: processor, memory, and the versions of the libraries that matter to it."""
+"""What a run was made on and with: processor, memory, and the versions of the libraries that matter
+to it."""
 
 import os
 import platform
@@ -20,7 +21,10 @@ def made_on() -> dict[str, str]:
             found[library] = version(library)
         except PackageNotFoundError:
             continue
-    return {**found, "machine": f"{_processor()}, {os.cpu_count() or 1} cores, {_memory_gib():.0f} GiB"}
+    return {
+        **found,
+        "machine": f"{_processor()}, {os.cpu_count() or 1} cores, {_memory_gib():.0f} GiB",
+    }
 
 
 def _processor() -> str:

@@ -1,4 +1,5 @@
-"""Known optimal values of a study's instances: read from its file or a table, and held against what runs say."""
+"""Known optimal values of a study's instances: read from its file or a table, and held against what
+runs say."""
 
 import csv
 import math
@@ -19,8 +20,9 @@ EQUAL = 1e-6
 
 
 class OptimumSpec(BaseModel):
-    """The optimal value of an instance in `objective`: `value`, a number; or, for `files`, a column of that name in
-    `file`, a table (CSV with a head) whose column `instance` has the names of the files, with or without endings."""
+    """The optimal value of an instance in `objective`: `value`, a number; or, for `files`, a column
+    of that name in `file`, a table (CSV with a head) whose column `instance` has the names of the
+    files, with or without endings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,7 +36,9 @@ class OptimumSpec(BaseModel):
         if self.file is None and isinstance(self.value, str):
             raise ValueError("optimum: give value, a number, or the file of a table")
         if self.file is not None and not isinstance(self.value, str):
-            raise ValueError("optimum: value names a column of the file; leave the number or the file out")
+            raise ValueError(
+                "optimum: value names a column of the file; leave the number or the file out"
+            )
         return self
 
     def stated(self) -> "Optimum":
@@ -53,7 +57,8 @@ class Optimum:
 def optima_in(spec: OptimumSpec, path: Path) -> dict[str, Optimum]:
     """Optima by name of instance, without ending; lines without a value are left out.
 
-    Raises InputError naming the table and what is wrong in it: unreadable, a column missing, no number, two values.
+    Raises InputError naming the table and what is wrong in it: unreadable, a column missing, no
+    number, two values.
     """
     assert isinstance(spec.value, str)
     try:
@@ -66,7 +71,9 @@ def optima_in(spec: OptimumSpec, path: Path) -> dict[str, Optimum]:
     for number, line in enumerate(lines, 2):
         for column in (spec.instance, spec.value):
             if column not in line:
-                raise InputError(f"optima {path}: has no column {column}; its columns are {', '.join(line)}")
+                raise InputError(
+                    f"optima {path}: has no column {column}; its columns are {', '.join(line)}"
+                )
         name, text = without_ending(line[spec.instance] or ""), (line[spec.value] or "").strip()
         if not text:
             continue
@@ -75,7 +82,9 @@ def optima_in(spec: OptimumSpec, path: Path) -> dict[str, Optimum]:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"optima {path}: line {number}: {spec.value} of {name} is {text!r}, no number")
+            raise InputError(
+                f"optima {path}: line {number}: {spec.value} of {name} is {text!r}, no number"
+            )
         if found.get(name, Optimum(spec.objective, value)).value != value:
             raise InputError(f"optima {path}: line {number}: {name} is there with two values")
         found[name] = Optimum(spec.objective, value)
@@ -90,7 +99,11 @@ def without_ending(name: str) -> str:
 def optimum_of(result: "Result") -> float | None:
     """The known optimum of what a run minimised first; None where none is known."""
     known, first = result.run.optimum, _first_level(result)
-    return known.value if known is not None and first and first.get("name") == known.objective else None
+    return (
+        known.value
+        if known is not None and first and first.get("name") == known.objective
+        else None
+    )
 
 
 def is_reached(result: "Result") -> bool:
@@ -100,8 +113,9 @@ def is_reached(result: "Result") -> bool:
 
 
 def held_against(result: "Result") -> "Result":
-    """The result, or one that failed, with the reason, where it contradicts the known optimum: a value below it, a
-    bound above it, or another value said to be optimal. Such a value, bound or optimum is wrong."""
+    """The result, or one that failed, with the reason, where it contradicts the known optimum: a
+    value below it, a bound above it, or another value said to be optimal. Such a value, bound or
+    optimum is wrong."""
     optimum, said = optimum_of(result), _first_level(result)
     if optimum is None:
         return result
@@ -122,7 +136,9 @@ def held_against(result: "Result") -> "Result":
 def _first_level(result: "Result") -> dict[str, Any]:
     answer = result.answer or {}
     goal = answer.get("objective")
-    levels = answer.get("levels") or (goal.get("levels") or [goal] if isinstance(goal, dict) else [])
+    levels = answer.get("levels") or (
+        goal.get("levels") or [goal] if isinstance(goal, dict) else []
+    )
     return levels[0] if levels else {}
 
 

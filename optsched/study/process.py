@@ -1,4 +1,5 @@
-"""Processes for runs: one that is warm is kept and forks each run, limited in time and memory, on one thread."""
+"""Processes for runs: one that is warm is kept and forks each run, limited in time and memory, on
+one thread."""
 
 import json
 import os
@@ -15,15 +16,23 @@ from typing import IO, Any
 from ..errors import InputError
 from .warm import MOST_BYTES, kill_run
 
-ONE_THREAD = {name: "1" for name in (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS",
-)}
+ONE_THREAD = {
+    name: "1"
+    for name in (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+        "POLARS_MAX_THREADS",
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a run: its exit status, negative for a signal, None where it had to be stopped; its times, start
-    of Python not included, and the most memory it held, its children included."""
+    """What became of a run: its exit status, negative for a signal, None where it had to be
+    stopped; its times, start of Python not included, and the most memory it held, its children
+    included."""
 
     status: int | None
     wall_s: float
@@ -32,26 +41,45 @@ class Ended:
 
 
 class Warm:
-    """A warm process, for one run at a time; a context manager. A run dies with it, and it with this process."""
+    """A warm process, for one run at a time; a context manager. A run dies with it, and it with
+    this process."""
 
     def __init__(self) -> None:
         self._control, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
-            # In a session of its own, so that Ctrl-C reaches this process, which then closes the other.
+            # In a session of its own, so that Ctrl-C reaches this process, which then closes the
+            # other.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "optsched.study.warm", str(there.fileno())], pass_fds=(there.fileno(),),
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                start_new_session=True, env={**os.environ, **ONE_THREAD},
+                [sys.executable, "-m", "optsched.study.warm", str(there.fileno())],
+                pass_fds=(there.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, **ONE_THREAD},
             )
         self._ready = False
 
     def __enter__(self) -> "Warm":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
-    def run(self, words: list[str], out: IO[bytes], err: IO[bytes], *, time_limit_s: float, memory_gib: float) -> Ended:
+    def run(
+        self,
+        words: list[str],
+        out: IO[bytes],
+        err: IO[bytes],
+        *,
+        time_limit_s: float,
+        memory_gib: float,
+    ) -> Ended:
         """Run `optsched WORDS` with its output in these files, and wait for its end.
 
         Raises InputError where Python here cannot start optsched.
@@ -100,7 +128,8 @@ class Warm:
 
 
 class WarmProcesses:
-    """Warm processes for threads that run at the same time; a context manager that ends them all."""
+    """Warm processes for threads that run at the same time; a context manager that ends them
+    all."""
 
     def __init__(self) -> None:
         self._all: list[Warm] = []
@@ -109,7 +138,12 @@ class WarmProcesses:
     def __enter__(self) -> "WarmProcesses":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         for one in self._all:
             one.close()
 

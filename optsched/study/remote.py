@@ -1,7 +1,7 @@
 """Runs of a study on a Ray or Dask cluster that is already there.
 
-Each run is a task of one core. joblib's Ray back end hands results over only when all are there, and a study keeps each
-as soon as it is: so the clusters' own futures are used.
+Each run is a task of one core. joblib's Ray back end hands results over only when all are there,
+and a study keeps each as soon as it is: so the clusters' own futures are used.
 """
 
 from collections.abc import Generator, Sequence
@@ -16,7 +16,8 @@ from .execute import Outcome
 from .worker import Errand
 
 QUEUED = 64
-"""At least so many tasks are with the cluster at a time, so that one that grows sees what there is to do."""
+"""At least so many tasks are with the cluster at a time, so that one that grows sees what there is
+to do."""
 PER_CORE = 4
 TRIES = 2
 MOST_LOST = 20
@@ -28,8 +29,8 @@ Task = tuple[int, str, Path, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A run that the cluster lost each time it was tried: it says nothing of the run, and is tried anew by the next
-    study."""
+    """A run that the cluster lost each time it was tried: it says nothing of the run, and is tried
+    anew by the next study."""
 
     reason: str
 
@@ -37,11 +38,11 @@ class Lost:
 def run_on(
     cluster: Cluster, tasks: Sequence[Task], workers: int | None, *, plans: bool
 ) -> Generator[tuple[int, Outcome | Lost]]:
-    """Outcomes as they come, at most `workers` runs at a time, else as many as the cluster has cores. A run that is
-    lost, as with its worker, is tried once more.
+    """Outcomes as they come, at most `workers` runs at a time, else as many as the cluster has
+    cores. A run that is lost, as with its worker, is tried once more.
 
-    Raises InputError where a worker has no optsched or another one, where the cluster is gone or stays without workers,
-    and where it loses one run after another; what was finished stays.
+    Raises InputError where a worker has no optsched or another one, where the cluster is gone or
+    stays without workers, and where it loses one run after another; what was finished stays.
     """
     at_once = workers or max(QUEUED, PER_CORE * cluster.cores())
     shared: dict[Path, Any] = {}
@@ -54,7 +55,11 @@ def run_on(
         if path not in shared:
             shared[path] = cluster.share(path.read_bytes())
         errand = Errand(
-            command=command, instance=str(path), time_limit_s=time_limit_s, memory_gib=memory_gib, plans=plans,
+            command=command,
+            instance=str(path),
+            time_limit_s=time_limit_s,
+            memory_gib=memory_gib,
+            plans=plans,
             version=code_version(command),
         )
         pending[cluster.submit(asdict(errand), shared[path])] = task, tries
@@ -78,9 +83,11 @@ def run_on(
                     continue
                 lost_in_a_row += 1
                 if lost_in_a_row >= MOST_LOST:
-                    raise InputError(f"the cluster lost {MOST_LOST} runs one after another, the last one so: "
-                                     f"{_last_line(error)}; what is finished is kept, and the same command goes on"
-                                     ) from error
+                    raise InputError(
+                        f"the cluster lost {MOST_LOST} runs one after another, the last one so: "
+                        f"{_last_line(error)}; what is finished is kept, and the same command "
+                        "goes on"
+                    ) from error
                 yield task[0], Lost(f"the cluster lost it {TRIES} times: {_last_line(error)}")
                 continue
             lost_in_a_row = 0

@@ -1,4 +1,5 @@
-"""The folder of a study: instances it made, one file a finished run, each written whole or not at all."""
+"""The folder of a study: instances it made, one file a finished run, each written whole or not at
+all."""
 
 import json
 from dataclasses import dataclass, field
@@ -16,8 +17,9 @@ KIND = "optsched-study-results/1"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A run with what it left; `answer` is None where it failed. `address` names its files in the folder, and is empty
-    where it was not run because it has no instance; `made_on` has versions and machine."""
+    """A run with what it left; `answer` is None where it failed. `address` names its files in the
+    folder, and is empty where it was not run because it has no instance; `made_on` has versions and
+    machine."""
 
     run: Run
     answer: dict[str, Any] | None
@@ -30,7 +32,8 @@ class Result:
 
 
 class Results:
-    """Finished runs by what they depend on, so that none is ever repeated and a changed one always is.
+    """Finished runs by what they depend on, so that none is ever repeated and a changed one always
+    is.
 
     Raises InputError for a folder that holds something else.
     """
@@ -41,7 +44,9 @@ class Results:
         if folder.exists() and not folder.is_dir():
             raise InputError(f"-o {folder} is a file; name a directory")
         if folder.exists() and any(folder.iterdir()) and not mark.exists():
-            raise InputError(f"-o {folder} holds other files and no study; name a new or an empty directory")
+            raise InputError(
+                f"-o {folder} holds other files and no study; name a new or an empty directory"
+            )
         try:
             for name in ("runs", "instances"):
                 (folder / name).mkdir(parents=True, exist_ok=True)
@@ -50,15 +55,22 @@ class Results:
         files.write_text(mark, json.dumps({"format": KIND}) + "\n")
 
     def instance_path(self, make: str) -> Path:
-        """Where the instance that a command makes is kept: it is made anew when the command, the code, or a file that
-        the command reads changes."""
+        """Where the instance that a command makes is kept: it is made anew when the command, the
+        code, or a file that the command reads changes."""
         reads = _read_by(make)
         return self.folder / "instances" / f"{digest(make, reads, code_version(make))}.json.gz"
 
-    def address(self, run: Run, instance_hash: str, limits: tuple[float, float], plans: bool = False) -> str:
-        """What the result of a run depends on, as one name; runs that keep their plans have names of their own."""
+    def address(
+        self, run: Run, instance_hash: str, limits: tuple[float, float], plans: bool = False
+    ) -> str:
+        """What the result of a run depends on, as one name; runs that keep their plans have names
+        of their own."""
         return digest(
-            instance_hash, run.command, limits, code_version(run.command), *_read_by(run.command),
+            instance_hash,
+            run.command,
+            limits,
+            code_version(run.command),
+            *_read_by(run.command),
             *(["plans"] if plans else []),
         )
 
@@ -76,21 +88,35 @@ class Results:
         return Result(run=run, **said, made_on=found.get("made_on", {}), address=address)
 
     def keep(self, result: Result, kept: dict[str, bytes]) -> None:
-        """Write a result down, the files beside it first. Raises InputError naming the file that cannot be written."""
+        """Write a result down, the files beside it first. Raises InputError naming the file that
+        cannot be written."""
         run, address = result.run, result.address
         for name, data in kept.items():
             files.write_bytes(self.beside(address, name), data)
-        files.write_text(self.folder / "runs" / f"{address}.json", json.dumps({
-            "instance": run.instance, "method": run.method, "parameters": dict(run.parameters),
-            "command": run.command, "version": code_version(run.command),
-            "answer": result.answer, "reason": result.reason,
-            "wall_s": result.wall_s, "cpu_s": result.cpu_s, "memory_gib": result.memory_gib,
-            "made_on": result.made_on,
-        }) + "\n")
+        files.write_text(
+            self.folder / "runs" / f"{address}.json",
+            json.dumps(
+                {
+                    "instance": run.instance,
+                    "method": run.method,
+                    "parameters": dict(run.parameters),
+                    "command": run.command,
+                    "version": code_version(run.command),
+                    "answer": result.answer,
+                    "reason": result.reason,
+                    "wall_s": result.wall_s,
+                    "cpu_s": result.cpu_s,
+                    "memory_gib": result.memory_gib,
+                    "made_on": result.made_on,
+                }
+            )
+            + "\n",
+        )
 
 
 def _read_by(command: str) -> list[tuple[str, int, int]]:
-    """The files that a command names, also as the value of an option (`weights=FILE`), as they are now."""
+    """The files that a command names, also as the value of an option (`weights=FILE`), as they are
+    now."""
     reads = []
     for word in arguments(command):
         for name in dict.fromkeys((word, word.rpartition("=")[2])):

@@ -1,4 +1,5 @@
-"""Runs what a study has not run yet, several at a time, and keeps each result as soon as it is there."""
+"""Runs what a study has not run yet, several at a time, and keeps each result as soon as it is
+there."""
 
 import hashlib
 from collections.abc import Callable, Generator, Iterator
@@ -21,13 +22,20 @@ MAKE_LIMIT_S = 3600.0
 
 
 def run_study(
-    study: Study, results: Results, *, workers: int | None = None, on: str | None = None,
-    on_start: Callable[[int, int], None] | None = None, on_result: Callable[[Result], None] | None = None,
+    study: Study,
+    results: Results,
+    *,
+    workers: int | None = None,
+    on: str | None = None,
+    on_start: Callable[[int, int], None] | None = None,
+    on_result: Callable[[Result], None] | None = None,
 ) -> list[Result]:
-    """Every run of the study with its result, in the order of the file. What was finished before is not run again.
+    """Every run of the study with its result, in the order of the file. What was finished before is
+    not run again.
 
-    `workers` runs go at a time: one unless given, on the cluster `on` as many as it has cores. Instances are made here.
-    `on_start` is told how many runs there are and how many are done; `on_result` is told each new result.
+    `workers` runs go at a time: one unless given, on the cluster `on` as many as it has cores.
+    Instances are made here. `on_start` is told how many runs there are and how many are done;
+    `on_result` is told each new result.
     """
     study = chosen(study)
     with connected(on) if on is not None else nullcontext() as cluster:
@@ -35,8 +43,12 @@ def run_study(
 
 
 def _run_study(
-    study: Study, results: Results, workers: int | None, cluster: Cluster | None,
-    on_start: Callable[[int, int], None] | None, on_result: Callable[[Result], None] | None,
+    study: Study,
+    results: Results,
+    workers: int | None,
+    cluster: Cluster | None,
+    on_start: Callable[[int, int], None] | None,
+    on_result: Callable[[Result], None] | None,
 ) -> list[Result]:
     todo = runs(study)
     limits = (parse_duration(study.time_limit), study.memory_gib)
@@ -66,7 +78,8 @@ def _run_study(
     tasks = [(i, run.command, path, limits) for i, run, path, _ in open_runs]
     addresses = {i: (run, address) for i, run, _, address in open_runs}
     with closing(
-        _in_parallel(tasks, workers or 1, plans=study.plans) if cluster is None
+        _in_parallel(tasks, workers or 1, plans=study.plans)
+        if cluster is None
         else run_on(cluster, tasks, workers, plans=study.plans)
     ) as outcomes:
         for i, ended in outcomes:
@@ -100,31 +113,48 @@ def _make(
                 raise InputError(f"instance {run.instance}: {file} is no file")
             yield run.file or "", file, None
     sources = list(wanted)
-    tasks = [(i, source, wanted[source], (MAKE_LIMIT_S, limits[1])) for i, source in enumerate(sources)]
+    tasks = [
+        (i, source, wanted[source], (MAKE_LIMIT_S, limits[1])) for i, source in enumerate(sources)
+    ]
     for i, outcome in _in_parallel(tasks, workers, makes=True):
         yield sources[i], wanted[sources[i]], outcome
 
 
 def _in_parallel(
-    tasks: list[tuple[int, str, Path, tuple[float, float]]], workers: int, *, makes: bool = False, plans: bool = False
+    tasks: list[tuple[int, str, Path, tuple[float, float]]],
+    workers: int,
+    *,
+    makes: bool = False,
+    plans: bool = False,
 ) -> Generator[tuple[int, Outcome]]:
-    """Outcomes as they come: each run is a process of its own, so threads suffice to wait for them."""
+    """Outcomes as they come: each run is a process of its own, so threads suffice to wait for
+    them."""
     from joblib import Parallel, delayed
 
-    parallel: Any = Parallel(n_jobs=workers, backend="threading", return_as="generator_unordered", batch_size=1)
+    parallel: Any = Parallel(
+        n_jobs=workers, backend="threading", return_as="generator_unordered", batch_size=1
+    )
     with WarmProcesses() as processes:
         yield from parallel(delayed(_one)(task, makes, plans, processes) for task in tasks)
 
 
 def _one(
-    task: tuple[int, str, Path, tuple[float, float]], makes: bool, plans: bool, processes: WarmProcesses
+    task: tuple[int, str, Path, tuple[float, float]],
+    makes: bool,
+    plans: bool,
+    processes: WarmProcesses,
 ) -> tuple[int, Outcome]:
     i, command, path, (time_limit_s, memory_gib) = task
     warm = processes.take()
     try:
         return i, run_command(
-            command, None if makes else path, warm=warm, time_limit_s=time_limit_s, memory_gib=memory_gib,
-            output=path if makes else None, plans=plans,
+            command,
+            None if makes else path,
+            warm=warm,
+            time_limit_s=time_limit_s,
+            memory_gib=memory_gib,
+            output=path if makes else None,
+            plans=plans,
         )
     finally:
         processes.give_back(warm)

@@ -1,4 +1,5 @@
-"""Tables over many instances: what each method proves and takes, and how a number goes with a parameter."""
+"""Tables over many instances: what each method proves and takes, and how a number goes with a
+parameter."""
 
 import math
 import statistics
@@ -17,9 +18,10 @@ ALL = "all instances"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Runs of a method with given parameters (without the seed and what the instance is made with) over a group of
-    instances; gaps are fractions, times processor seconds of the runs that did not fail. Of the runs, `known` have an
-    instance whose optimum is known, and `reached` found it; `wrong` are the reasons of those that contradict it."""
+    """Runs of a method with given parameters (without the seed and what the instance is made with)
+    over a group of instances; gaps are fractions, times processor seconds of the runs that did not
+    fail. Of the runs, `known` have an instance whose optimum is known, and `reached` found it;
+    `wrong` are the reasons of those that contradict it."""
 
     group: str
     method: str
@@ -35,9 +37,13 @@ class Summary:
 
 
 def summaries(results: Sequence[Result]) -> list[Summary]:
-    """A summary of each method over each group of instances; in a study of `solve`, those of no group together where
-    they are several."""
-    alone = {one.run.instance for one in results if one.run.group is None and one.run.command.startswith("solve")}
+    """A summary of each method over each group of instances; in a study of `solve`, those of no
+    group together where they are several."""
+    alone = {
+        one.run.instance
+        for one in results
+        if one.run.group is None and one.run.command.startswith("solve")
+    }
     members: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for one in results:
         if one.run.group is not None or len(alone) > 1:
@@ -47,12 +53,25 @@ def summaries(results: Sequence[Result]) -> list[Summary]:
     for (group, method, rest), runs in members.items():
         done = [one for one in runs if one.answer is not None]
         gaps = [gap for one in done if (gap := level("gap")(one)) is not None]
-        found.append(Summary(
-            group, method, rest, len(runs), len(runs) - len(done), sum(map(is_proved, done)), tuple(gaps),
-            tuple(one.cpu_s for one in done), sum(one.run.optimum is not None for one in runs),
-            sum(map(is_reached, done)),
-            tuple(f"{one.run.instance}: {one.reason}" for one in runs if (one.reason or "").startswith(CONTRADICTS)),
-        ))
+        found.append(
+            Summary(
+                group,
+                method,
+                rest,
+                len(runs),
+                len(runs) - len(done),
+                sum(map(is_proved, done)),
+                tuple(gaps),
+                tuple(one.cpu_s for one in done),
+                sum(one.run.optimum is not None for one in runs),
+                sum(map(is_reached, done)),
+                tuple(
+                    f"{one.run.instance}: {one.reason}"
+                    for one in runs
+                    if (one.reason or "").startswith(CONTRADICTS)
+                ),
+            )
+        )
     return found
 
 
@@ -61,24 +80,43 @@ def is_proved(result: Result) -> bool:
     answer = result.answer or {}
     levels = answer.get("levels") or [answer.get("objective")]
     states = [one.get("status") for one in levels if isinstance(one, dict) and "status" in one]
-    return all(state == "optimal" for state in states) if states else answer.get("status") == "optimal"
+    return (
+        all(state == "optimal" for state in states) if states else answer.get("status") == "optimal"
+    )
 
 
 def summary_table(here: Sequence[Summary]) -> tuple[list[str], list[list[str]], int]:
     """The summaries of one group: heads, lines of cells, and how many columns are words."""
     extra = list(dict.fromkeys(name for one in here for name, _ in one.parameters))
     optima = any(one.known for one in here)
-    heads = ["method", *extra, "runs", "failed", "proved optimal", *(["known optimum found"] if optima else []),
-             "gap %: mean", "median", "max", "CPU s: median", "worst"]
+    heads = [
+        "method",
+        *extra,
+        "runs",
+        "failed",
+        "proved optimal",
+        *(["known optimum found"] if optima else []),
+        "gap %: mean",
+        "median",
+        "max",
+        "CPU s: median",
+        "worst",
+    ]
     lines = []
     for one in here:
         own = dict(one.parameters)
-        lines.append([
-            one.method, *(str(own.get(name, "")) for name in extra), f"{one.runs:,}", f"{one.failed:,}",
-            f"{one.proved:,} ({100 * one.proved / one.runs:.1f} %)",
-            *([f"{one.reached:,} of {one.known:,}"] if optima else []),
-            *_spread(one.gaps, 100.0, 2, ("mean", "median", "max")), *_spread(one.seconds, 1.0, 1, ("median", "max")),
-        ])
+        lines.append(
+            [
+                one.method,
+                *(str(own.get(name, "")) for name in extra),
+                f"{one.runs:,}",
+                f"{one.failed:,}",
+                f"{one.proved:,} ({100 * one.proved / one.runs:.1f} %)",
+                *([f"{one.reached:,} of {one.known:,}"] if optima else []),
+                *_spread(one.gaps, 100.0, 2, ("mean", "median", "max")),
+                *_spread(one.seconds, 1.0, 1, ("median", "max")),
+            ]
+        )
     return heads, lines, 1 + len(extra)
 
 
@@ -88,8 +126,12 @@ def summary_markdown(found: Sequence[Summary]) -> str:
     for group in dict.fromkeys(one.group for one in found):
         here = [one for one in found if one.group == group]
         heads, lines, words = summary_table(here)
-        parts += [f"### {group}", "", f"| {' | '.join(heads)} |", "|---|" + "---|" * (words - 1)
-                  + "--:|" * (len(heads) - words)]
+        parts += [
+            f"### {group}",
+            "",
+            f"| {' | '.join(heads)} |",
+            "|---|" + "---|" * (words - 1) + "--:|" * (len(heads) - words),
+        ]
         parts += [f"| `{name}` | {' | '.join(cells)} |" for name, *cells in lines]
         parts.append("")
         wrong = [f"- **Error**: `{one.method}`, {said}" for one in here for said in one.wrong]
@@ -98,8 +140,9 @@ def summary_markdown(found: Sequence[Summary]) -> str:
 
 
 def across_markdown(results: Sequence[Result], across: Across) -> str:
-    """A table for each instance: a row a method (and the other parameters), a column for each value of the parameter,
-    the best of each column in bold; means over seeds, "failed" where a run failed."""
+    """A table for each instance: a row a method (and the other parameters), a column for each value
+    of the parameter, the best of each column in bold; means over seeds, "failed" where a run
+    failed."""
     column = next(one for one in COLUMNS if one.name == across.column)
     lines = []
     for instance in dict.fromkeys(one.run.group or one.run.instance for one in results):
@@ -107,17 +150,25 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
         for one in results:
             given = dict(one.run.parameters)
             if (one.run.group or one.run.instance) == instance and across.parameter in given:
-                rest = tuple((name, value) for name, value in given.items() if name not in ("seed", across.parameter))
+                rest = tuple(
+                    (name, value)
+                    for name, value in given.items()
+                    if name not in ("seed", across.parameter)
+                )
                 row = cells.setdefault((one.run.method, rest), {})
                 row.setdefault(given[across.parameter], []).append(one)
         if not cells:
             continue
         heads = list(dict.fromkeys(value for row in cells.values() for value in row))
         extra = list(dict.fromkeys(name for _, rest in cells for name, _ in rest))
-        means = {key: {head: _mean(column, row.get(head, [])) for head in heads} for key, row in cells.items()}
+        means = {
+            key: {head: _mean(column, row.get(head, [])) for head in heads}
+            for key, row in cells.items()
+        }
         unit = f", {column.unit}" if column.unit else ""
         lines += [
-            f"### {instance}: {column.name}{unit} by {across.parameter}", "",
+            f"### {instance}: {column.name}{unit} by {across.parameter}",
+            "",
             "| " + " | ".join(["method", *extra, *map(str, heads)]) + " |",
             "|---|" + "---|" * len(extra) + "--:|" * len(heads),
         ]
@@ -131,7 +182,9 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
     return "\n".join(lines)
 
 
-def _cell(mean: float | None, peers: Sequence[float | None], column: Column, runs: Sequence[Result]) -> str:
+def _cell(
+    mean: float | None, peers: Sequence[float | None], column: Column, runs: Sequence[Result]
+) -> str:
     if mean is None:
         return "failed" if any(one.answer is None for one in runs) else "-"
     text = number(mean, column.digits)
@@ -148,5 +201,9 @@ def _mean(column: Column, runs: Sequence[Result]) -> float | None:
 def _spread(values: Sequence[float], factor: float, digits: int, which: Sequence[str]) -> list[str]:
     if not values:
         return ["-"] * len(which)
-    said = {"mean": statistics.fmean(values), "median": statistics.median(values), "max": max(values)}
+    said = {
+        "mean": statistics.fmean(values),
+        "median": statistics.median(values),
+        "max": max(values),
+    }
     return [number(factor * said[one], digits) for one in which]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..registry import listed
+from ..plugins.registry import listed
 from .design import Method, arguments
 from .optima import optimum_of
 from .results import Result
@@ -31,7 +31,9 @@ def at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
         found: Any = result.answer
         for name in path:
             found = found.get(name) if isinstance(found, dict) else None
-        return found / over if isinstance(found, int | float) and not isinstance(found, bool) else None
+        return (
+            found / over if isinstance(found, int | float) and not isinstance(found, bool) else None
+        )
 
     return value
 
@@ -39,7 +41,9 @@ def at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
 def level(name: str) -> Callable[[Result], float | None]:
     def value(result: Result) -> float | None:
         answer = result.answer or {}
-        levels = answer.get("levels") or ([answer["objective"]] if isinstance(answer.get("objective"), dict) else [])
+        levels = answer.get("levels") or (
+            [answer["objective"]] if isinstance(answer.get("objective"), dict) else []
+        )
         found = levels[0].get(name) if levels else None
         return float(found) if found is not None else None
 
@@ -47,7 +51,8 @@ def level(name: str) -> Callable[[Result], float | None]:
 
 
 def _lost_gpu_h(result: Result) -> float | None:
-    """GPU-hours that were held without counting: overheads of every restart, and work that was lost."""
+    """GPU-hours that were held without counting: overheads of every restart, and work that was
+    lost."""
     found = (result.answer or {}).get("gpu_h")
     if not found:
         return None
@@ -88,8 +93,8 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A method over an instance with given parameters (without the seed): the mean of each column over the seeds, and
-    the reasons of the runs that failed."""
+    """A method over an instance with given parameters (without the seed): the mean of each column
+    over the seeds, and the reasons of the runs that failed."""
 
     instance: str
     method: str
@@ -109,10 +114,17 @@ def rows(results: Sequence[Result]) -> list[Row]:
     found = []
     for (instance, method, rest), members in groups.items():
         done = [one for one in members if one.answer is not None]
-        found.append(Row(
-            instance, method, rest, tuple(_mean(column, done) for column in COLUMNS), len(members),
-            tuple(dict.fromkeys(one.reason or "" for one in members if one.answer is None)), members[0].run.group,
-        ))
+        found.append(
+            Row(
+                instance,
+                method,
+                rest,
+                tuple(_mean(column, done) for column in COLUMNS),
+                len(members),
+                tuple(dict.fromkeys(one.reason or "" for one in members if one.answer is None)),
+                members[0].run.group,
+            )
+        )
     return found
 
 
@@ -124,29 +136,37 @@ def _mean(column: Column, results: Sequence[Result]) -> float | None:
 
 
 def used_columns(found: Sequence[Row]) -> list[int]:
-    """Positions of the columns that say anything: some row has a value, and not all are 0. The value of the objective
-    and its bound are left out where completion times are there; the gap stays."""
+    """Positions of the columns that say anything: some row has a value, and not all are 0. The
+    value of the objective and its bound are left out where completion times are there; the gap
+    stays."""
     used = [i for i in range(len(COLUMNS)) if any(row.means[i] for row in found)]
     simulated = any(COLUMNS[i].name == "mean JCT" for i in used)
     return [i for i in used if not (simulated and COLUMNS[i].name in ("value", "bound"))]
 
 
 def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
-    """A table for each instance of no group, methods as rows; then what was published of a method, what is seen here
-    against the method it names, and its note."""
+    """A table for each instance of no group, methods as rows; then what was published of a method,
+    what is seen here against the method it names, and its note."""
     lines: list[str] = []
     for instance in dict.fromkeys(row.instance for row in found if row.group is None):
         here = [row for row in found if row.instance == instance]
         shown = used_columns(here)
         extra = list(dict.fromkeys(name for row in here for name, _ in row.parameters))
         heads = ["method", *extra, *(_head(COLUMNS[i]) for i in shown)]
-        lines += [f"### {instance}", "", f"| {' | '.join(heads)} |",
-                  "|---|" + "---|" * len(extra) + "--:|" * len(shown)]
+        lines += [
+            f"### {instance}",
+            "",
+            f"| {' | '.join(heads)} |",
+            "|---|" + "---|" * len(extra) + "--:|" * len(shown),
+        ]
         for row in here:
             own = dict(row.parameters)
             cells = [f"`{row.method}`", *(str(own.get(name, "")) for name in extra)]
             if row.failed:
-                cells.append(f"failed: {'; '.join(row.failed)}" + (f" ({row.runs} runs)" if row.runs > 1 else ""))
+                cells.append(
+                    f"failed: {'; '.join(row.failed)}"
+                    + (f" ({row.runs} runs)" if row.runs > 1 else "")
+                )
                 cells += [""] * (len(shown) - 1)
             else:
                 cells += [number(row.means[i], COLUMNS[i].digits) for i in shown]
@@ -165,14 +185,21 @@ def _remark(found: Sequence[Row], method: Method) -> str | None:
     if published:
         parts.append(f"published: {published}.")
     if method.against is not None:
-        parts.append(f"Mean JCT here against `{method.against}`: {', '.join(_changes(found, method)) or 'no run'}.")
+        parts.append(
+            f"Mean JCT here against `{method.against}`: "
+            f"{', '.join(_changes(found, method)) or 'no run'}."
+        )
     if method.note is not None:
         parts.append(method.note)
     return f"- `{method.name}`: {' '.join(parts)}"
 
 
 def _changes(found: Sequence[Row], method: Method) -> list[str]:
-    other = {(row.instance, row.parameters): row.means[0] for row in found if row.method == method.against}
+    other = {
+        (row.instance, row.parameters): row.means[0]
+        for row in found
+        if row.method == method.against
+    }
     changes = []
     for row in found:
         base = other.get((row.instance, row.parameters))
@@ -187,7 +214,10 @@ def published_of(method: Method) -> str | None:
     if "--policy" not in words[:-1]:
         return None
     name = words[words.index("--policy") + 1]
-    return next((one.source.published for one in listed("policies") if one.name == name and one.source), None)
+    return next(
+        (one.source.published for one in listed("policies") if one.name == name and one.source),
+        None,
+    )
 
 
 def as_csv(results: Sequence[Result]) -> str:
@@ -199,8 +229,15 @@ def as_csv(results: Sequence[Result]) -> str:
     for one in results:
         own = dict(one.run.parameters)
         values = [column.value(one) if one.answer is not None else None for column in COLUMNS]
-        writer.writerow([one.run.instance, one.run.method, *(own.get(name, "") for name in names), *values,
-                         one.reason or ""])
+        writer.writerow(
+            [
+                one.run.instance,
+                one.run.method,
+                *(own.get(name, "") for name in names),
+                *values,
+                one.reason or "",
+            ]
+        )
     return out.getvalue()
 
 

@@ -1,8 +1,10 @@
-"""A process that has imported optsched and forks a run whenever it is asked: most of a short run is imports.
+"""A process that has imported optsched and forks a run whenever it is asked: most of a short run is
+imports.
 
-`python -m optsched.study.warm FD` serves the socket FD: a request is a command line with two files, the output and the
-errors of the run; the answers are the process of the run, and then what became of it. When the asking process ends,
-however it does, the socket is closed: then the run is killed, and this process ends.
+`python -m optsched.study.warm FD` serves the socket FD: a request is a command line with two files,
+the output and the errors of the run; the answers are the process of the run, and then what became
+of it. When the asking process ends, however it does, the socket is closed: then the run is killed,
+and this process ends.
 """
 
 import ctypes
@@ -21,10 +23,20 @@ MOST_BYTES = 1 << 17
 PR_SET_PDEATHSIG = 1
 GIB = 1 << 30
 IMPORTED = (
-    "optsched.bounds", "optsched.cli.bound", "optsched.cli.generate", "optsched.cli.import_", "optsched.cli.simulate",
-    "optsched.cli.solve", "optsched.engine", "optsched.picture.page", "optsched.simulate.estimates.history",
-    "optsched.simulate.estimates.parse", "optsched.simulate.output", "optsched.simulate.report.page",
-    "optsched.traces.like", "optsched.traces.synth",
+    "optsched.bounds",
+    "optsched.cli.bound",
+    "optsched.cli.generate",
+    "optsched.cli.import_",
+    "optsched.cli.simulate",
+    "optsched.cli.solve",
+    "optsched.engine",
+    "optsched.picture.page",
+    "optsched.estimates.history",
+    "optsched.estimates.parse",
+    "optsched.simulate.output",
+    "optsched.simulate.report.page",
+    "optsched.traces.generate.like",
+    "optsched.traces.generate.synth",
 )
 """What runs need; no library that solves, as some of those must not be together in one process."""
 
@@ -52,10 +64,15 @@ def serve(control: socket.socket) -> list[str] | None:
         if control.fileno() in there:
             kill_run(pid)
         _, status, used = os.wait4(pid, 0)
-        control.send(json.dumps({
-            "status": os.waitstatus_to_exitcode(status), "cpu_s": used.ru_utime + used.ru_stime,
-            "memory_gib": used.ru_maxrss * 1024 / GIB,
-        }).encode())
+        control.send(
+            json.dumps(
+                {
+                    "status": os.waitstatus_to_exitcode(status),
+                    "cpu_s": used.ru_utime + used.ru_stime,
+                    "memory_gib": used.ru_maxrss * 1024 / GIB,
+                }
+            ).encode()
+        )
 
 
 def kill_run(pid: int) -> None:
@@ -68,7 +85,8 @@ def kill_run(pid: int) -> None:
 
 
 def _become(memory_gib: float, files: list[int]) -> None:
-    """In the run: a group of its own that dies with its parent, its outputs, and no more memory than allowed."""
+    """In the run: a group of its own that dies with its parent, its outputs, and no more memory
+    than allowed."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for file, target in zip(files, (1, 2), strict=True):
@@ -79,7 +97,8 @@ def _become(memory_gib: float, files: list[int]) -> None:
 
 
 def _warm_up() -> None:
-    from .. import files, registry
+    from .. import files
+    from ..plugins import registry
 
     for name in IMPORTED:
         importlib.import_module(name)

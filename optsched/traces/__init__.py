@@ -1,7 +1,21 @@
 """Trace formats that become instances, one file a format, and the generators of synthetic ones."""
 
-from . import acme, gavel, helios, muri, openb, pai, philly, pollux, psplib, shockwave, swf, synergy, tiresias
 from .imported import Format, Imported
+from .readers import (
+    acme,
+    gavel,
+    helios,
+    muri,
+    openb,
+    pai,
+    philly,
+    pollux,
+    psplib,
+    shockwave,
+    swf,
+    synergy,
+    tiresias,
+)
 
 __all__ = ["FORMATS", "Format", "Imported"]
 

@@ -1,4 +1,5 @@
-"""What every trace reader shares: how a source is opened, what comes out, and how a fault is worded."""
+"""What every trace reader shares: how a source is opened, what comes out, and how a fault is
+worded."""
 
 import gzip
 import math
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from ..errors import InputError
-from ..instance import Instance
+from ..model.instance import Instance
 
 Track = Callable[[Sequence[str]], Iterable[str]]
 """Goes through the lines of a source one by one, showing progress on the way."""
@@ -20,10 +21,11 @@ MAX_NUMBER = 1e10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """What `optsched import` lets a user set for some formats: `--flag`, passed to `read` as `name`.
+    """What `optsched import` lets a user set for some formats: `--flag`, passed to `read` as
+    `name`.
 
-    Kinds: `path` a file, `text`, `count` a whole number of at least 1, `off` a flag that passes False. Formats that
-    take the same option share one object.
+    Kinds: `path` a file, `text`, `count` a whole number of at least 1, `off` a flag that passes
+    False. Formats that take the same option share one object.
     """
 
     name: str
@@ -34,24 +36,41 @@ class Option:
 
 
 CLUSTER = Option(
-    name="cluster", flag="--cluster", kind="text", metavar="SPEC",
+    name="cluster",
+    flag="--cluster",
+    kind="text",
+    metavar="SPEC",
     help="GPUs by type, as v100=288,p100=96; gavel: also 36:36:36 or a cluster_specs.json.",
 )
 GPUS_PER_NODE = Option(
-    name="gpus_per_node", flag="--gpus-per-node", kind="count", metavar="N", help="GPUs of each node.",
+    name="gpus_per_node",
+    flag="--gpus-per-node",
+    kind="count",
+    metavar="N",
+    help="GPUs of each node.",
 )
-START = Option(name="start", flag="--from", kind="text", metavar="DATE",
-               help="Leave out jobs submitted before, as 2017-10-03 or 2017-10-03T12:00.")
-END = Option(name="end", flag="--until", kind="text", metavar="DATE",
-             help="Leave out jobs submitted then or later.")
+START = Option(
+    name="start",
+    flag="--from",
+    kind="text",
+    metavar="DATE",
+    help="Leave out jobs submitted before, as 2017-10-03 or 2017-10-03T12:00.",
+)
+END = Option(
+    name="end",
+    flag="--until",
+    kind="text",
+    metavar="DATE",
+    help="Leave out jobs submitted then or later.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One trace format: `read(source, jobs=, track=, **options)`.
 
-    `profiled` formats come with measured profiles (or need none); to jobs of the others `optsched import` attaches
-    measured ones.
+    `profiled` formats come with measured profiles (or need none); to jobs of the others `optsched
+    import` attaches measured ones.
     """
 
     title: str
@@ -83,7 +102,9 @@ def read_text(path: str | Path) -> str:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: is not a sound gzip file: {error}") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -7,16 +7,21 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-from ..cluster import Cluster, Tenant
 from ..errors import InputError
-from ..instance import Failure, Instance
-from ..job import Job
-from ..profile import UNMEASURED, Profile
+from ..model.cluster import Cluster, Tenant
+from ..model.instance import Failure, Instance
+from ..model.job import Job
+from ..model.profile import UNMEASURED, Profile
 from .imported import Imported, Option
 from .usable import NEVER, window
 
-TENANT = Option(name="tenant", flag="--tenant", kind="text", metavar="NAME",
-                help="Keep the jobs of this virtual cluster only.")
+TENANT = Option(
+    name="tenant",
+    flag="--tenant",
+    kind="text",
+    metavar="NAME",
+    help="Keep the jobs of this virtual cluster only.",
+)
 
 NO_SUBMISSION = "no time of submission"
 NEVER_RAN = "never ran: no start or no end"
@@ -31,8 +36,8 @@ SHOWN_TENANTS = 20
 class Submitted(NamedTuple):
     """A job in a trace.
 
-    `submit_s` is Unix time. `failed_s` are the run times of its attempts that failed, in order; the one that counts
-    came after them and took `duration_s`.
+    `submit_s` is Unix time. `failed_s` are the run times of its attempts that failed, in order; the
+    one that counts came after them and took `duration_s`.
     """
 
     id: str
@@ -50,7 +55,8 @@ class Submitted(NamedTuple):
 
 @cache
 def held_beside(gpus: int, cpus: int, memory_gib: float = 0.0) -> Profile:
-    """The profile of a gang that holds these cores and this host memory in all, of which nothing else is known.
+    """The profile of a gang that holds these cores and this host memory in all, of which nothing
+    else is known.
 
     Gangs with the same demands for each GPU share one object.
     """
@@ -75,12 +81,17 @@ def ran_s(start_s: float | None, end_s: float | None) -> float | str:
 
 
 def chosen(
-    submitted: Iterable[Submitted], dropped: Counter[str], *, start: str | None, end: str | None,
+    submitted: Iterable[Submitted],
+    dropped: Counter[str],
+    *,
+    start: str | None,
+    end: str | None,
     tenant: str | None = None,
 ) -> list[Submitted]:
     """The jobs of `tenant` submitted from `start` on and before `end`, in order of submission.
 
-    The others are counted in `dropped`. Raises InputError for what is no date, and for a tenant without jobs.
+    The others are counted in `dropped`. Raises InputError for what is no date, and for a tenant
+    without jobs.
     """
     span = window(start, end, 0.0)
     kept = []
@@ -96,21 +107,34 @@ def chosen(
     if tenant is not None and tenant not in tenants:
         names = sorted(name for name in tenants if name is not None)
         more = ", ..." if len(names) > SHOWN_TENANTS else ""
-        known = f"the tenants are {', '.join(names[:SHOWN_TENANTS])}{more}" if names else "the trace names no tenant"
+        known = (
+            f"the tenants are {', '.join(names[:SHOWN_TENANTS])}{more}"
+            if names
+            else "the trace names no tenant"
+        )
         raise InputError(f"{TENANT.flag} {tenant!r}: no usable job is of it; {known}")
     kept.sort(key=lambda job: job.submit_s)
     return kept
 
 
 def instance_of(
-    path: Path, name: str, cluster: Cluster, submitted: Iterable[Submitted], dropped: Counter[str], *, read: int,
-    jobs: int | None, quotas: Mapping[str, int] | None = None,
+    path: Path,
+    name: str,
+    cluster: Cluster,
+    submitted: Iterable[Submitted],
+    dropped: Counter[str],
+    *,
+    read: int,
+    jobs: int | None,
+    quotas: Mapping[str, int] | None = None,
 ) -> Imported:
-    """The instance of the first `jobs` of `submitted` that can run on the cluster; its clock starts with the first.
+    """The instance of the first `jobs` of `submitted` that can run on the cluster; its clock starts
+    with the first.
 
-    `quotas` are GPUs by tenant. The others are counted in `dropped`. Raises InputError where no job is left.
+    `quotas` are GPUs by tenant. The others are counted in `dropped`. Raises InputError where no job
+    is left.
     """
-    from ..never import why_never
+    from ..physics.unschedulable import why_never
 
     quotas = quotas or {}
     with_quota = tuple(Tenant(name=tenant, gpu_quota=quota) for tenant, quota in quotas.items())
@@ -121,7 +145,13 @@ def instance_of(
     origin_s, never, example = 0.0, 0, ""
     for entry in submitted:
         # jobs of equal demands share their profile, so that there are few keys
-        key = entry.gpus, entry.cpus, entry.memory_gib, id(entry.profile), entry.tenant if quotas else None
+        key = (
+            entry.gpus,
+            entry.cpus,
+            entry.memory_gib,
+            id(entry.profile),
+            entry.tenant if quotas else None,
+        )
         if key not in known:
             known[key] = why_never(cluster, with_quota, _job(entry, 0.0))
         if (reason := known[key]) is not None:
@@ -135,15 +165,23 @@ def instance_of(
             origin_s = origin_s if kept else entry.submit_s
             ids.add(entry.id)
             kept.append(_job(entry, origin_s))
-            failures += [Failure(job=entry.id, work_s=work_s, kind=FAILED_ATTEMPT) for work_s in entry.failed_s]
+            failures += [
+                Failure(job=entry.id, work_s=work_s, kind=FAILED_ATTEMPT)
+                for work_s in entry.failed_s
+            ]
     if never:
         dropped[example] = never
     if not kept:
         why = "; ".join(f"{reason}: {count}" for reason, count in dropped.items())
-        raise InputError(f"{path}: none of the {read} jobs can be used" + (f" ({why})" if why else ""))
+        raise InputError(
+            f"{path}: none of the {read} jobs can be used" + (f" ({why})" if why else "")
+        )
     used = sorted({job.tenant for job in kept if job.tenant is not None})
     instance = Instance(
-        name=name, cluster=cluster, jobs=tuple(kept), failures=tuple(failures),
+        name=name,
+        cluster=cluster,
+        jobs=tuple(kept),
+        failures=tuple(failures),
         tenants=tuple(Tenant(name=tenant, gpu_quota=quotas.get(tenant)) for tenant in used),
     )
     return Imported(instance=instance, read=read, dropped=dict(dropped))
@@ -151,7 +189,14 @@ def instance_of(
 
 def _job(entry: Submitted, origin_s: float) -> Job:
     return Job(
-        id=entry.id, submit_s=round(entry.submit_s - origin_s, 3), tenant=entry.tenant, user=entry.user,
-        command=entry.command, gpus=entry.gpus, cpus=0 if entry.gpus else entry.cpus,
-        memory_gib=0.0 if entry.gpus else entry.memory_gib, duration_s=entry.duration_s, profile=entry.profile,
+        id=entry.id,
+        submit_s=round(entry.submit_s - origin_s, 3),
+        tenant=entry.tenant,
+        user=entry.user,
+        command=entry.command,
+        gpus=entry.gpus,
+        cpus=0 if entry.gpus else entry.cpus,
+        memory_gib=0.0 if entry.gpus else entry.memory_gib,
+        duration_s=entry.duration_s,
+        profile=entry.profile,
     )

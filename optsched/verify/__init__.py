@@ -1,11 +1,12 @@
-"""The independent checker of plans: plain loops over nouns and physics, nothing shared with any solver."""
+"""The independent checker of plans: plain loops over nouns and physics, nothing shared with any
+solver."""
 
 import math
 from dataclasses import dataclass
 
-from ..instance import Instance
+from ..model.instance import Instance
+from ..model.plan import JobPlan, Plan, Segment
 from ..objectives import Objective, values
-from ..plan import JobPlan, Plan, Segment
 from .capacity import node_capacity, shared_capacity, sharing
 from .contention import Crowding
 from .fetches import fetches
@@ -19,7 +20,8 @@ __all__ = ["Report", "Violation", "decision_now", "held_faults", "running_faults
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the verifier found. `values` (one for each level of the objective) is None for a rejected plan."""
+    """What the verifier found. `values` (one for each level of the objective) is None for a
+    rejected plan."""
 
     violations: tuple[Violation, ...]
     values: tuple[float, ...] | None
@@ -33,7 +35,8 @@ def verify(instance: Instance, plan: Plan, objective: Objective, *, replay: bool
     """Check every rule of DESIGN 4 and 5 and recompute the objective from the plan alone.
 
     `replay` says that the plan is what happened: jobs may have run out of GPU memory beside others.
-    O(S log S) for S segment pieces. Rules: see `docs/concepts.md`; each violation names job, node and time.
+    O(S log S) for S segment pieces. Rules: see `docs/concepts.md`; each violation names job, node
+    and time.
     """
     found = list(structure(instance, plan))
     if not found:
@@ -53,7 +56,8 @@ def verify(instance: Instance, plan: Plan, objective: Objective, *, replay: bool
 
 
 def held_faults(instance: Instance) -> list[str]:
-    """What is wrong with all running jobs together: nodes that hold too much, sharing without a partner.
+    """What is wrong with all running jobs together: nodes that hold too much, sharing without a
+    partner.
 
     Each entry must be without `running_faults`.
     """
@@ -63,11 +67,19 @@ def held_faults(instance: Instance) -> list[str]:
                 id=entry.job,
                 decision="continue",
                 segments=(
-                    Segment(start_s=instance.now_s, end_s=instance.now_s + 1.0, mode=entry.mode,
-                            placement=entry.placement),
+                    Segment(
+                        start_s=instance.now_s,
+                        end_s=instance.now_s + 1.0,
+                        mode=entry.mode,
+                        placement=entry.placement,
+                    ),
                 ),
             )
             for entry in instance.running
         )
     )
-    return [violation.message for check in (node_capacity, sharing) for violation in check(instance.undisturbed, now)]
+    return [
+        violation.message
+        for check in (node_capacity, sharing)
+        for violation in check(instance.undisturbed, now)
+    ]

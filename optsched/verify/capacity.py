@@ -1,11 +1,12 @@
-"""What all jobs hold together: nodes, cluster resources, uplinks, budgets, quotas, and GPUs shared by pairs."""
+"""What all jobs hold together: nodes, cluster resources, uplinks, budgets, quotas, and GPUs shared
+by pairs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from ..instance import Instance
+from ..model.instance import Instance
+from ..model.plan import JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, memory_gib, uplinks
-from ..plan import JobPlan, Plan, Segment
 from .progress import fills_memory_s, goes_on_at_once
 from .violation import Violation
 
@@ -44,10 +45,19 @@ def node_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
         where = f"node {node.name}"
         for outage in instance.node_outages.get(node.name, ()):
             for segment, entry, _, _ in here:
-                from_s, until_s = max(segment.start_s, outage.start_s), min(segment.end_s, outage.end_s)
+                from_s, until_s = (
+                    max(segment.start_s, outage.start_s),
+                    min(segment.end_s, outage.end_s),
+                )
                 if until_s - from_s > TIME_TOLERANCE_S:
-                    yield Violation("outage", f"job {entry.id} is on node {node.name} at {from_s:.12g} s, which is "
-                                    f"lost until {outage.end_s:.12g} s", entry.id, node.name, from_s)
+                    yield Violation(
+                        "outage",
+                        f"job {entry.id} is on node {node.name} at {from_s:.12g} s, which is "
+                        f"lost until {outage.end_s:.12g} s",
+                        entry.id,
+                        node.name,
+                        from_s,
+                    )
         gpus = [_gpu_piece(segment, entry, count) for segment, entry, count, _ in here if count]
         yield from _overfull(gpus, float(node.gpus), "GPUs", "GPUs", where, node.name)
         if node.cpus is not None:
@@ -58,11 +68,18 @@ def node_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
                 _piece(segment, entry, memory_gib(instance.job[entry.id], segment.mode, count))
                 for segment, entry, count, _ in here
             ]
-            yield from _overfull(memory, node.memory_gib, "memory", "GiB of memory", where, node.name)
+            yield from _overfull(
+                memory, node.memory_gib, "memory", "GiB of memory", where, node.name
+            )
 
 
 def _overfull(
-    pieces: Iterable[Piece], capacity: float, rule: str, unit: str, where: str, node: str | None = None
+    pieces: Iterable[Piece],
+    capacity: float,
+    rule: str,
+    unit: str,
+    where: str,
+    node: str | None = None,
 ) -> Iterator[Violation]:
     """Sweep over time; report the first instant of each stretch above capacity."""
     events: list[tuple[float, int, Holder, str, float]] = []
@@ -89,15 +106,19 @@ def _overfull(
             names = ", ".join(sorted({name for jobs in held.values() for name in jobs}))
             yield Violation(
                 rule,
-                f"job {job} at {time_s:.12g} s: {where} would hold {used:.12g} {unit} of {capacity:.12g} "
+                f"job {job} at {time_s:.12g} s: {where} would hold {used:.12g} {unit} of "
+                f"{capacity:.12g} "
                 f"({names})",
-                job, node, time_s,
+                job,
+                node,
+                time_s,
             )
         above = used > limit
 
 
 def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Cluster resources, rack uplinks and tenants' GPU quotas at every instant, and budgets over the whole plan.
+    """Cluster resources, rack uplinks and tenants' GPU quotas at every instant, and budgets over
+    the whole plan.
 
     A job uses the budgets of the mode in which it completes.
     """
@@ -122,7 +143,9 @@ def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield from _overfull(pieces, capacity, "resource", name, "the cluster")
     for rack, pieces in sorted(traffic.items()):
         capacity = instance.cluster.rack_uplink_gbps[rack]
-        shared = instance.cluster.uplinks == "shared"  # then each gang must find room, but only for itself
+        shared = (
+            instance.cluster.uplinks == "shared"
+        )  # then each gang must find room, but only for itself
         for part in [[piece] for piece in pieces] if shared else [pieces]:
             yield from _overfull(part, capacity, "uplink", "Gbit/s", f"the uplink of rack {rack}")
     yield from _quotas(instance, quota)
@@ -136,12 +159,15 @@ def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
                 "budget",
                 f"the plan uses {used:.12g} of budget {name}, there is {budget:.12g}; "
                 f"job {user.id} at {start_s:.12g} s uses most ({most:.12g})",
-                user.id, None, start_s,
+                user.id,
+                None,
+                start_s,
             )
 
 
 def _quotas(instance: Instance, held: dict[str, list[Piece]]) -> Iterator[Violation]:
-    """Each tenant with a quota holds no more than that and what it may borrow; together no more than all quotas."""
+    """Each tenant with a quota holds no more than that and what it may borrow; together no more
+    than all quotas."""
     together: list[Piece] = []
     borrow = False
     for name, pieces in sorted(held.items()):
@@ -154,11 +180,14 @@ def _quotas(instance: Instance, held: dict[str, list[Piece]]) -> Iterator[Violat
             yield from _overfull(pieces, limit, "quota", unit, f"tenant {name}")
     if borrow:
         every = float(sum(tenant.gpu_quota or 0 for tenant in instance.tenants))
-        yield from _overfull(together, every, "borrowing", "GPUs of all quotas", "the tenants with a quota")
+        yield from _overfull(
+            together, every, "borrowing", "GPUs of all quotas", "the tenants with a quota"
+        )
 
 
 def sharing(instance: Instance, plan: Plan, *, replay: bool = False) -> Iterator[Violation]:
-    """Jobs that share GPUs name each other, sit on the same GPUs at one clock all the while, and fit their memory.
+    """Jobs that share GPUs name each other, sit on the same GPUs at one clock all the while, and
+    fit their memory.
 
     In a replay they may exceed it while one of them, just started, fills it.
     """
@@ -166,7 +195,9 @@ def sharing(instance: Instance, plan: Plan, *, replay: bool = False) -> Iterator
     for entry in plan.jobs:
         for segment in entry.segments:
             if segment.mode.share_with is not None:
-                yield from _shared_segment(instance, entry, segment, entries.get(segment.mode.share_with), replay)
+                yield from _shared_segment(
+                    instance, entry, segment, entries.get(segment.mode.share_with), replay
+                )
 
 
 def _gpus(segment: Segment) -> list[tuple[str, int]]:
@@ -186,21 +217,33 @@ def _shared_segment(
             continue
         if other.mode.share_with != entry.id or _gpus(other) != _gpus(segment):
             yield Violation(
-                "sharing", f"{where} {at_s:.12g} s, but they do not name each other on the same GPUs",
-                entry.id, node, at_s,
+                "sharing",
+                f"{where} {at_s:.12g} s, but they do not name each other on the same GPUs",
+                entry.id,
+                node,
+                at_s,
             )
             return
         if other.mode.clock_mhz != segment.mode.clock_mhz:
             yield Violation(
-                "sharing", f"{where} {at_s:.12g} s, but they set different clocks", entry.id, node, at_s,
+                "sharing",
+                f"{where} {at_s:.12g} s, but they set different clocks",
+                entry.id,
+                node,
+                at_s,
             )
             return
         if at_s > beside_s + TIME_TOLERANCE_S:
             break
         beside_s = other.end_s
     if beside_s < segment.end_s - TIME_TOLERANCE_S:
-        yield Violation("sharing", f"{where} {beside_s:.12g} s, but {name} does not run then",
-                        entry.id, node, beside_s)
+        yield Violation(
+            "sharing",
+            f"{where} {beside_s:.12g} s, but {name} does not run then",
+            entry.id,
+            node,
+            beside_s,
+        )
     elif partner is not None and name is not None:
         job, other_job = instance.job[entry.id], instance.job[name]
         short = beyond_gpu_memory(instance.cluster, job, other_job, segment.placement)
@@ -211,27 +254,34 @@ def _shared_segment(
                 "GPU memory",
                 f"job {entry.id} and {name} need {both:.12g} GiB together on each GPU of "
                 f"node {short} at {segment.start_s:.12g} s, there are {memory:.12g}",
-                entry.id, short, segment.start_s,
+                entry.id,
+                short,
+                segment.start_s,
             )
 
 
 def _is_filling(instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan) -> bool:
     """Whether throughout a segment one of the pair, just started, fills the memory of the GPUs."""
     return any(
-        _fills(instance, entry, segment, partner, other) or _fills(instance, partner, other, entry, segment)
-        for other in partner.segments if _spans(other, segment)
+        _fills(instance, entry, segment, partner, other)
+        or _fills(instance, partner, other, entry, segment)
+        for other in partner.segments
+        if _spans(other, segment)
     )
 
 
 def _spans(other: Segment, segment: Segment) -> bool:
     return (
-        other.start_s <= segment.start_s + TIME_TOLERANCE_S and other.end_s >= segment.end_s - TIME_TOLERANCE_S
+        other.start_s <= segment.start_s + TIME_TOLERANCE_S
+        and other.end_s >= segment.end_s - TIME_TOLERANCE_S
     )
 
 
-def _fills(instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan, other: Segment) -> bool:
-    """A job that has just been started fills the memory until it runs out of it, unless something else ends that
-    before; its preemption does not, where the partner stays."""
+def _fills(
+    instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan, other: Segment
+) -> bool:
+    """A job that has just been started fills the memory until it runs out of it, unless something
+    else ends that before; its preemption does not, where the partner stays."""
     may_last_s = fills_memory_s(instance, entry, segment)
     if may_last_s is None or segment.end_s - segment.start_s > may_last_s + TIME_TOLERANCE_S:
         return False

@@ -4,18 +4,18 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import pairwise
 
-from ..contention import Channel, channel_gbps, channel_loads, may_contend, slowdown
-from ..instance import Instance
-from ..job import Job
-from ..plan import Plan, Segment
+from ..model.instance import Instance
+from ..model.job import Job
+from ..model.plan import Plan, Segment
+from ..physics.contention import Channel, channel_gbps, channel_loads, may_contend, slowdown
 
 Piece = tuple[float, float]
 """Seconds, and by how much the job is slowed down in them."""
 
 
 class Crowding:
-    """For each channel that is ever overfull, the instants at which its load changes, and load / capacity from then
-    on. O(S log S) for S pieces of segments."""
+    """For each channel that is ever overfull, the instants at which its load changes, and load /
+    capacity from then on. O(S log S) for S pieces of segments."""
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
         self._instance = instance
@@ -50,7 +50,8 @@ class Crowding:
             self._from_s[channel], self._ratio[channel] = from_s, ratio
 
     def pieces(self, job: Job, segment: Segment, from_s: float, until_s: float) -> list[Piece]:
-        """The part of `segment` between two instants, in order, cut wherever the job's slow-down may change."""
+        """The part of `segment` between two instants, in order, cut wherever the job's slow-down
+        may change."""
         if until_s <= from_s or not self._from_s:
             return [(max(0.0, until_s - from_s), 1.0)]
         loads = channel_loads(self._instance.cluster, job, segment.mode, segment.placement)
@@ -58,7 +59,7 @@ class Crowding:
         cuts = {from_s, until_s}
         for channel in crowded:
             times = self._from_s[channel]
-            cuts.update(times[bisect_right(times, from_s):bisect_left(times, until_s)])
+            cuts.update(times[bisect_right(times, from_s) : bisect_left(times, until_s)])
         order = sorted(cuts)
         found: list[Piece] = []
         for start_s, end_s in pairwise(order):

@@ -3,9 +3,9 @@
 import math
 from itertools import groupby
 
-from ..instance import Instance, Placement
-from ..job import Job
-from ..plan import JobPlan, Plan
+from ..model.instance import Instance, Placement
+from ..model.job import Job
+from ..model.plan import JobPlan, Plan
 
 Fetches = dict[tuple[str, float], float]
 """Seconds of fetching by job and start; starts without are left out."""
@@ -14,20 +14,25 @@ Fetches = dict[tuple[str, float], float]
 def fetches(instance: Instance, plan: Plan) -> Fetches:
     """The seconds that each start spends on its model, after the rules of `docs/concepts.md`.
 
-    All starts in time order. Those of one instant see the caches as they were before it, then their models enter in the
-    order of the jobs, the one used longest ago leaving first. A lost node loses its cache. O(starts) x models held.
+    All starts in time order. Those of one instant see the caches as they were before it, then their
+    models enter in the order of the jobs, the one used longest ago leaving first. A lost node loses
+    its cache. O(starts) x models held.
     """
     from .progress import starts
 
     if not any(job.profile.fetch_s for job in instance.jobs):
         return {}
     index = {job.id: i for i, job in enumerate(instance.jobs)}
-    held: dict[str, list[tuple[str, float]]] = {node.name: [] for node in instance.cluster.nodes}  # oldest first
+    held: dict[str, list[tuple[str, float]]] = {
+        node.name: [] for node in instance.cluster.nodes
+    }  # oldest first
     for entry in sorted(instance.running, key=lambda one: (one.started_s, index[one.job])):
         _enter(instance, held, instance.job[entry.job], entry.placement)
     events: list[tuple[float, int, JobPlan | str, Placement]] = [
         (segment.start_s, index[entry.id], entry, segment.placement)
-        for entry in plan.jobs if instance.job[entry.id].profile.fetch_s for segment in starts(instance, entry)
+        for entry in plan.jobs
+        if instance.job[entry.id].profile.fetch_s
+        for segment in starts(instance, entry)
     ]
     events += [(outage.start_s, -1, outage.node, ()) for outage in instance.outages]
     events.sort(key=lambda event: event[:2])
@@ -37,7 +42,9 @@ def fetches(instance: Instance, plan: Plan) -> Fetches:
         for _, _, what, placement in now:
             if isinstance(what, JobPlan):
                 profile = instance.job[what.id].profile
-                lacks = [profile.name not in [name for name, _ in held[slot.node]] for slot in placement]
+                lacks = [
+                    profile.name not in [name for name, _ in held[slot.node]] for slot in placement
+                ]
                 if not placement or any(lacks):
                     found[what.id, start_s] = profile.fetch_s
         for _, _, what, placement in now:
@@ -48,7 +55,9 @@ def fetches(instance: Instance, plan: Plan) -> Fetches:
     return found
 
 
-def _enter(instance: Instance, held: dict[str, list[tuple[str, float]]], job: Job, placement: Placement) -> None:
+def _enter(
+    instance: Instance, held: dict[str, list[tuple[str, float]]], job: Job, placement: Placement
+) -> None:
     name, gib = job.profile.name, job.profile.model_gib
     if name is None or not job.profile.fetch_s:
         return

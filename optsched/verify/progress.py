@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from ..instance import Instance, Running
-from ..job import Job
+from ..model.instance import Instance, Running
+from ..model.job import Job
+from ..model.plan import Decision, JobPlan, Segment
 from ..physics import (
     TIME_TOLERANCE_S,
     beyond_gpu_memory,
@@ -17,7 +18,6 @@ from ..physics import (
     setup_s,
     unsaved_s,
 )
-from ..plan import Decision, JobPlan, Segment
 from .contention import Crowding
 from .fetches import Fetches
 from .segments import check_segment, same_hold, same_place, same_size
@@ -30,7 +30,8 @@ End = Literal["completes", "preempted", "failure", "outage", "out_of_memory"]
 _AN = {"failure": "a failure", "outage": "an outage", "out_of_memory": "want of GPU memory"}
 
 Stretch = list[Segment]
-"""Segments in which a job goes on without stopping: only its sharing partner changes between them."""
+"""Segments in which a job goes on without stopping: only its sharing partner changes between
+them."""
 
 
 def check_job(
@@ -56,7 +57,9 @@ def check_job(
             "decision",
             f"job {job.id} is said to {entry.decision} at {instance.now_s:.12g} s, "
             f"its segments say {expected}",
-            job.id, None, instance.now_s,
+            job.id,
+            None,
+            instance.now_s,
         )
 
 
@@ -111,7 +114,7 @@ def starts(instance: Instance, entry: JobPlan) -> list[Segment]:
     """The segments with which a job starts or comes back."""
     running = instance.running_job.get(entry.id)
     stays = running is not None and _stays(instance, running, entry.segments[0])
-    return [stretch[0] for stretch in _stretches(entry.segments)[1 if stays else 0:]]
+    return [stretch[0] for stretch in _stretches(entry.segments)[1 if stays else 0 :]]
 
 
 def goes_on_at_once(entry: JobPlan, segment: Segment) -> bool:
@@ -120,7 +123,8 @@ def goes_on_at_once(entry: JobPlan, segment: Segment) -> bool:
 
 
 def _only_saves(job: Job, stretches: list[Stretch]) -> bool:
-    """Whether the first stretch of a running job is nothing but the checkpoint before its preemption."""
+    """Whether the first stretch of a running job is nothing but the checkpoint before its
+    preemption."""
     length_s = stretches[0][-1].end_s - stretches[0][0].start_s
     planned = len(stretches) > 1 and stretches[0][-1].stopped_by is None
     return planned and length_s <= hold_to_save_s(job) + TIME_TOLERANCE_S
@@ -135,8 +139,8 @@ def _on(node: str | None) -> str:
 
 
 def fills_memory_s(instance: Instance, entry: JobPlan, segment: Segment) -> float | None:
-    """How long `segment` may last beside a job with which it needs more memory than its GPUs have; None where it does
-    not begin a stay, whose memory was filled before."""
+    """How long `segment` may last beside a job with which it needs more memory than its GPUs have;
+    None where it does not begin a stay, whose memory was filled before."""
     running = instance.running_job.get(entry.id)
     first = entry.segments[0]
     ran_before = segment is not first or running is not None or entry.id in instance.suspended_job
@@ -155,7 +159,9 @@ def _progress(
     past = running.preemptions if running else suspended.preemptions if suspended else 0
     preemptions = past
     stretches = _stretches(entry.segments)
-    goes_on = running if running is not None and _stays(instance, running, entry.segments[0]) else None
+    goes_on = (
+        running if running is not None and _stays(instance, running, entry.segments[0]) else None
+    )
     if running is not None and (goes_on is None or _only_saves(job, stretches)):
         saves_s = 0.0 if goes_on is None else stretches[0][-1].end_s - stretches[0][0].start_s
         yield from _preempted_now(instance, job, running, saves_s)
@@ -173,7 +179,9 @@ def _progress(
         ends: End = "completes" if last else stretch[-1].stopped_by or "preempted"
         started_s = stretch[0].start_s
         overhead_s = setup_s(job, ran_before) + fetches.get((job.id, started_s), 0.0)
-        worked: list[tuple[float, float]] = []  # seconds and rate since the last checkpoint or start
+        worked: list[
+            tuple[float, float]
+        ] = []  # seconds and rate since the last checkpoint or start
         if goes_on is not None:
             started_s, overhead_s = goes_on.started_s, goes_on.setup_s
             rate = placed_rate(instance, job, goes_on.mode, goes_on.placement)
@@ -194,7 +202,11 @@ def _progress(
         remaining -= math.fsum(seconds * rate for seconds, rate in worked[before:])
         if ends == "failure":
             failing.pop(0)
-            kept_s = math.fsum(failed.kept_s for failed in instance.attempts[job.id]) if not failing else 0.0
+            kept_s = (
+                math.fsum(failed.kept_s for failed in instance.attempts[job.id])
+                if not failing
+                else 0.0
+            )
             remaining = whole_s = failing[0].work_s if failing else job.work_s - kept_s
         elif ends == "outage":
             remaining += min(_lost_in_outage_s(job, worked), whole_s - remaining)
@@ -202,16 +214,24 @@ def _progress(
             preemptions += 1
             yield from _may_stop(job, stretch[-1], started_s)
             remaining += min(_lost_work_s(job, worked), whole_s - remaining)
-    # What is past counts, but no plan can undo it: a job that was stopped too often only must not be stopped again.
+    # What is past counts, but no plan can undo it: a job that was stopped too often only must not
+    # be stopped again.
     if job.max_preemptions is not None and preemptions > max(past, job.max_preemptions):
         yield Violation(
-            "preemptions", f"job {job.id} is preempted {preemptions} times by {entry.completion_s:.12g} s, "
-            f"{job.max_preemptions} are allowed", job.id, None, entry.completion_s,
+            "preemptions",
+            f"job {job.id} is preempted {preemptions} times by {entry.completion_s:.12g} s, "
+            f"{job.max_preemptions} are allowed",
+            job.id,
+            None,
+            entry.completion_s,
         )
 
 
-def _incident(instance: Instance, job: Job, stretch: Stretch, last: bool, fails: bool) -> Iterator[Violation]:
-    """What ended a stretch unplanned is an incident of the instance, and none of those is missing."""
+def _incident(
+    instance: Instance, job: Job, stretch: Stretch, last: bool, fails: bool
+) -> Iterator[Violation]:
+    """What ended a stretch unplanned is an incident of the instance, and none of those is
+    missing."""
     end, node = stretch[-1], _node(stretch[-1])
     what = None
     if any(segment.stopped_by is not None for segment in stretch[:-1]):
@@ -224,30 +244,48 @@ def _incident(instance: Instance, job: Job, stretch: Stretch, last: bool, fails:
         what = "is stopped by a failure that the instance does not have"
     elif end.stopped_by == "outage" and not any(
         abs(outage.start_s - end.end_s) <= TIME_TOLERANCE_S
-        for slot in end.placement for outage in instance.node_outages.get(slot.node, ())
+        for slot in end.placement
+        for outage in instance.node_outages.get(slot.node, ())
     ):
         what = "is stopped by an outage, but none of its nodes is lost then"
     if what is not None:
-        yield Violation("incident", f"job {job.id}{_on(node)} {what} at {end.end_s:.12g} s", job.id, node, end.end_s)
+        yield Violation(
+            "incident",
+            f"job {job.id}{_on(node)} {what} at {end.end_s:.12g} s",
+            job.id,
+            node,
+            end.end_s,
+        )
 
 
-def _out_of_memory(instance: Instance, entry: JobPlan, end: Segment, replay: bool) -> Iterator[Violation]:
-    """A start that was stopped by want of GPU memory: what it did counts for nothing, so nothing else is checked."""
+def _out_of_memory(
+    instance: Instance, entry: JobPlan, end: Segment, replay: bool
+) -> Iterator[Violation]:
+    """A start that was stopped by want of GPU memory: what it did counts for nothing, so nothing
+    else is checked."""
     job, node = instance.job[entry.id], _node(end)
     partner = None if end.mode.share_with is None else instance.job[end.mode.share_with]
     after_s = fills_memory_s(instance, entry, end)
     what = None
     if not replay:
         what = "is stopped by want of GPU memory, which no plan may intend,"
-    elif partner is None or beyond_gpu_memory(instance.cluster, job, partner, end.placement) is None:
+    elif (
+        partner is None or beyond_gpu_memory(instance.cluster, job, partner, end.placement) is None
+    ):
         what = "is stopped by want of GPU memory, but that suffices"
     elif after_s is None:
         what = "is stopped by want of GPU memory, which it had filled before,"
     elif abs(end.end_s - end.start_s - after_s) > TIME_TOLERANCE_S:
         ran_s = end.end_s - end.start_s
-        what = f"is stopped by want of GPU memory {ran_s:.12g} s after its start, not {after_s:.12g} s,"
+        what = f"is stopped by want of GPU memory {ran_s:.12g} s after its start, not {after_s:.12g} s,"  # noqa: E501
     if what is not None:
-        yield Violation("incident", f"job {job.id}{_on(node)} {what} at {end.end_s:.12g} s", job.id, node, end.end_s)
+        yield Violation(
+            "incident",
+            f"job {job.id}{_on(node)} {what} at {end.end_s:.12g} s",
+            job.id,
+            node,
+            end.end_s,
+        )
 
 
 def _stretch(
@@ -263,24 +301,37 @@ def _stretch(
 ) -> Iterator[Violation]:
     """Work done in a stretch, added to `worked` piece by piece; ends at its first violation."""
     start_s, end_s = stretch[0].start_s, stretch[-1].end_s
-    from_s, until_s = start_s + overhead_s, end_s - (hold_to_save_s(job) if ends == "preempted" else 0.0)
+    from_s, until_s = (
+        start_s + overhead_s,
+        end_s - (hold_to_save_s(job) if ends == "preempted" else 0.0),
+    )
     if until_s - from_s < -TIME_TOLERANCE_S and ends != "outage":
         yield Violation(
             "overhead",
             f"job {job.id}{_on(_node(stretch[0]))} holds its resources from {start_s:.12g} to "
             f"{end_s:.12g} s, which is shorter than its start-up, restore and checkpoint",
-            job.id, _node(stretch[0]), start_s,
+            job.id,
+            _node(stretch[0]),
+            start_s,
         )
         return
-    others = 0.0  # rounding of the instants at which jobs on the same channels start, two tolerances each
+    # rounding of the instants at which jobs on the same channels start, two tolerances each
+    others = 0.0
     for segment in stretch:
         node = _node(segment)
         rate = placed_rate(instance, job, segment.mode, segment.placement)
         if rate <= 0:
-            yield Violation("rate", f"job {job.id} makes no progress{_on(node)} at {segment.start_s:.12g} s",
-                            job.id, node, segment.start_s)
+            yield Violation(
+                "rate",
+                f"job {job.id} makes no progress{_on(node)} at {segment.start_s:.12g} s",
+                job.id,
+                node,
+                segment.start_s,
+            )
             return
-        pieces = crowding.pieces(job, segment, max(segment.start_s, from_s), min(segment.end_s, until_s))
+        pieces = crowding.pieces(
+            job, segment, max(segment.start_s, from_s), min(segment.end_s, until_s)
+        )
         for seconds, slower in pieces:
             worked.append((seconds, rate / slower))
             remaining -= seconds * rate / slower
@@ -292,26 +343,30 @@ def _stretch(
         finishes = ends in ("completes", "failure")
         what = None
         if remaining < -rounding - saving - others:
-            what = f"still holds its resources{_on(node)} at {segment.end_s:.12g} s although its work is done"
+            what = f"still holds its resources{_on(node)} at {segment.end_s:.12g} s although its work is done"  # noqa: E501
         elif at_end and ends == "preempted" and remaining <= rounding:
-            what = f"stops{_on(node)} at {segment.end_s:.12g} s and starts again although its work is done"
+            what = f"stops{_on(node)} at {segment.end_s:.12g} s and starts again although its work is done"  # noqa: E501
         elif at_end and finishes and remaining > rounding + others:
-            what = (f"ends{_on(node)} at {segment.end_s:.12g} s with {remaining:.6g} s of its "
-                    f"{whole_s:.12g} s of reference work left")
+            what = (
+                f"ends{_on(node)} at {segment.end_s:.12g} s with {remaining:.6g} s of its "
+                f"{whole_s:.12g} s of reference work left"
+            )
         if what is not None:
             yield Violation("work", f"job {job.id} {what}", job.id, node, segment.end_s)
             return
 
 
 def _lost_in_outage_s(job: Job, worked: list[tuple[float, float]]) -> float:
-    """Reference work lost with a node: what no checkpoint holds, on demand there is none in a stay."""
+    """Reference work lost with a node: what no checkpoint holds, on demand there is none in a
+    stay."""
     if job.profile.checkpoint_every_s is not None:
         return _lost_work_s(job, worked)
     return math.fsum(seconds * rate for seconds, rate in worked)
 
 
 def _lost_work_s(job: Job, worked: list[tuple[float, float]]) -> float:
-    """Reference work lost by a stop: that of the last seconds, which no periodic checkpoint holds."""
+    """Reference work lost by a stop: that of the last seconds, which no periodic checkpoint
+    holds."""
     lost = lost_s(job, math.fsum(seconds for seconds, _ in worked))
     work = 0.0
     for seconds, rate in reversed(worked):
@@ -321,8 +376,11 @@ def _lost_work_s(job: Job, worked: list[tuple[float, float]]) -> float:
     return work
 
 
-def _preempted_now(instance: Instance, job: Job, running: Running, saves_s: float) -> Iterator[Violation]:
-    """A running job that does not continue: allowed to stop, and saving on its GPUs for `saves_s` first."""
+def _preempted_now(
+    instance: Instance, job: Job, running: Running, saves_s: float
+) -> Iterator[Violation]:
+    """A running job that does not continue: allowed to stop, and saving on its GPUs for `saves_s`
+    first."""
     node = running.placement[0].node if running.placement else None
     now_s = instance.now_s
     if not job.preemptible:
@@ -335,7 +393,9 @@ def _preempted_now(instance: Instance, job: Job, running: Running, saves_s: floa
             "checkpoint",
             f"job {job.id} gives up its resources{_on(node)} at {now_s + saves_s:.12g} s, "
             f"its checkpoint takes until {now_s + hold_s:.12g} s",
-            job.id, node, now_s + saves_s,
+            job.id,
+            node,
+            now_s + saves_s,
         )
 
 
@@ -350,8 +410,11 @@ def _may_stop(job: Job, segment: Segment, started_s: float) -> Iterator[Violatio
 
 def _forbidden(job: Job, node: str | None, stopped_s: float) -> Violation:
     return Violation(
-        "preemption", f"job {job.id}{_on(node)} is preempted at {stopped_s:.12g} s, it is not preemptible",
-        job.id, node, stopped_s,
+        "preemption",
+        f"job {job.id}{_on(node)} is preempted at {stopped_s:.12g} s, it is not preemptible",
+        job.id,
+        node,
+        stopped_s,
     )
 
 
@@ -360,5 +423,7 @@ def _too_short(job: Job, node: str | None, stopped_s: float, ran_s: float) -> Vi
         "minimum run",
         f"job {job.id}{_on(node)} is preempted at {stopped_s:.12g} s after {ran_s:.12g} s, "
         f"its minimum run is {job.min_run_s:.12g} s",
-        job.id, node, stopped_s,
+        job.id,
+        node,
+        stopped_s,
     )

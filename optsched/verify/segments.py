@@ -3,11 +3,19 @@
 import math
 from collections.abc import Iterator
 
-from ..cluster import Node
-from ..instance import Instance, Placement, Running
-from ..job import Elastic, Job, Mode
-from ..physics import TIME_TOLERANCE_S, core_levels, cpus, fits_type, gang_sizes, placed_rate, placed_resources
-from ..plan import Segment
+from ..model.cluster import Node
+from ..model.instance import Instance, Placement, Running
+from ..model.job import Elastic, Job, Mode
+from ..model.plan import Segment
+from ..physics import (
+    TIME_TOLERANCE_S,
+    core_levels,
+    cpus,
+    fits_type,
+    gang_sizes,
+    placed_rate,
+    placed_resources,
+)
 from .violation import Violation
 
 
@@ -32,11 +40,14 @@ def same_place(a: Placement, b: Placement) -> bool:
 
 
 def running_faults(instance: Instance, entry: Running) -> list[str]:
-    """What is wrong with the mode and placement a running job is said to have; empty when nothing is."""
+    """What is wrong with the mode and placement a running job is said to have; empty when nothing
+    is."""
     job = instance.job[entry.job]
     start_s = max(instance.now_s, job.submit_s)
     now = Segment(start_s=start_s, end_s=math.inf, mode=entry.mode, placement=entry.placement)
-    found = [violation.message for violation in check_segment(instance, job, now, -math.inf, kept=True)]
+    found = [
+        violation.message for violation in check_segment(instance, job, now, -math.inf, kept=True)
+    ]
     if not found and placed_rate(instance, job, entry.mode, entry.placement) <= 0:
         found.append(f"job {job.id} makes no progress where it runs")
     return found
@@ -45,28 +56,44 @@ def running_faults(instance: Instance, entry: Running) -> list[str]:
 def check_segment(
     instance: Instance, job: Job, segment: Segment, before_s: float, kept: bool
 ) -> Iterator[Violation]:
-    """Everything about a segment whose predecessor ended at `before_s`, except how much work it does.
+    """Everything about a segment whose predecessor ended at `before_s`, except how much work it
+    does.
 
     `kept` says that the job has run like this since before now.
     """
     start_s = segment.start_s
     at = f"at {start_s:.12g} s"
     if segment.end_s <= start_s:
-        yield Violation("time", f"job {job.id} has a segment {at} that does not end after it starts",
-                        job.id, None, start_s)
+        yield Violation(
+            "time",
+            f"job {job.id} has a segment {at} that does not end after it starts",
+            job.id,
+            None,
+            start_s,
+        )
     if start_s < before_s - TIME_TOLERANCE_S:
         yield Violation(
-            "overlap", f"job {job.id} starts a segment {at} before the last one ended at {before_s:.12g} s",
-            job.id, None, start_s,
+            "overlap",
+            f"job {job.id} starts a segment {at} before the last one ended at {before_s:.12g} s",
+            job.id,
+            None,
+            start_s,
         )
     if start_s < instance.now_s - TIME_TOLERANCE_S:
         yield Violation(
-            "past", f"job {job.id} runs {at}, before now ({instance.now_s:.12g} s)", job.id, None, start_s
+            "past",
+            f"job {job.id} runs {at}, before now ({instance.now_s:.12g} s)",
+            job.id,
+            None,
+            start_s,
         )
     if start_s < job.submit_s - TIME_TOLERANCE_S:
         yield Violation(
-            "release date", f"job {job.id} runs {at}, before its submission at {job.submit_s:.12g} s",
-            job.id, None, start_s,
+            "release date",
+            f"job {job.id} runs {at}, before its submission at {job.submit_s:.12g} s",
+            job.id,
+            None,
+            start_s,
         )
     wrong = _wrong_mode(instance, job, segment, kept)
     if wrong is not None:
@@ -76,7 +103,8 @@ def check_segment(
 
 
 def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> str | None:
-    """Why a mode is none of the job's, or None; a kept one need not be one in which it could be started."""
+    """Why a mode is none of the job's, or None; a kept one need not be one in which it could be
+    started."""
     mode = segment.mode
     if job.modes:
         if any(_is_listed(job, listed, mode) for listed in job.modes):
@@ -88,11 +116,11 @@ def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> s
         if not job.gpus.min <= mode.gpus <= job.gpus.max:
             return f"it runs on {mode.gpus} GPUs, its gang is {job.gpus.min} to {job.gpus.max}"
         if not kept and mode.gpus not in gang_sizes(job):
-            return f"it runs on {mode.gpus} GPUs, it may be started on {', '.join(map(str, gang_sizes(job)))}"
+            return f"it runs on {mode.gpus} GPUs, it may be started on {', '.join(map(str, gang_sizes(job)))}"  # noqa: E501
     elif mode.gpus != job.gpus:
         return f"it runs on {mode.gpus} GPUs, its gang is {job.gpus}"
     if mode.gpus and not kept and mode.cpus_per_gpu not in core_levels(job):
-        return f"it takes {mode.cpus_per_gpu} cores per GPU, measured are {', '.join(map(str, core_levels(job)))}"
+        return f"it takes {mode.cpus_per_gpu} cores per GPU, measured are {', '.join(map(str, core_levels(job)))}"  # noqa: E501
     if mode.clock_mhz is not None and not (mode.gpus and mode.clock_mhz in job.profile.clocks):
         measured = ", ".join(map(str, sorted(job.profile.clocks))) if mode.gpus else ""
         return f"it runs at a clock of {mode.clock_mhz} MHz, measured are {measured or 'none'}"
@@ -107,7 +135,8 @@ def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> s
 
 
 def _is_listed(job: Job, listed: Mode, mode: Mode) -> bool:
-    """Whether `mode` is `listed` plus the job's own resources and budgets, on a type that `listed` allows."""
+    """Whether `mode` is `listed` plus the job's own resources and budgets, on a type that `listed`
+    allows."""
 
     def merged(own: dict[str, float], more: dict[str, float]) -> dict[str, float]:
         return {name: own.get(name, 0.0) + more.get(name, 0.0) for name in {**own, **more}}
@@ -130,38 +159,72 @@ def _placement(instance: Instance, job: Job, segment: Segment) -> Iterator[Viola
     on = ", ".join(names) or "no node"
     first = names[0] if names else None
     if len(set(names)) < len(names):
-        yield Violation("placement", f"job {job.id} {at} names a node twice ({on})", job.id, first, start_s)
+        yield Violation(
+            "placement", f"job {job.id} {at} names a node twice ({on})", job.id, first, start_s
+        )
         return
     needs_node = mode.gpus > 0 or mode.cpus > 0 or job.memory_gib > 0
     if needs_node != bool(names) or (mode.gpus == 0 and len(names) > 1):
         what = "one node" if mode.gpus == 0 and needs_node else "nodes" if needs_node else "no node"
-        yield Violation("placement", f"job {job.id} {at} is on {on}, it needs {what}", job.id, first, start_s)
+        yield Violation(
+            "placement", f"job {job.id} {at} is on {on}, it needs {what}", job.id, first, start_s
+        )
         return
     placed = sum(slot.gpus for slot in segment.placement)
     if placed != mode.gpus:
-        yield Violation("gang", f"job {job.id} {at} holds {placed} GPUs on {on}, its gang is {mode.gpus}",
-                        job.id, first, start_s)
+        yield Violation(
+            "gang",
+            f"job {job.id} {at} holds {placed} GPUs on {on}, its gang is {mode.gpus}",
+            job.id,
+            first,
+            start_s,
+        )
     if mode.gpus and mode.gpu_type is not None and len({node[name].gpu_type for name in names}) > 1:
-        yield Violation("gpu type", f"job {job.id} {at} mixes GPU types on {on}, its mode is for {mode.gpu_type}",
-                        job.id, first, start_s)
+        yield Violation(
+            "gpu type",
+            f"job {job.id} {at} mixes GPU types on {on}, its mode is for {mode.gpu_type}",
+            job.id,
+            first,
+            start_s,
+        )
         return
     if mode.gpus and job.max_nodes is not None:
         if not job.min_nodes <= len(names) <= job.max_nodes:
-            yield Violation("nodes", f"job {job.id} {at} is on {len(names)} nodes ({on}), it may be on {job.min_nodes} "
-                            f"to {job.max_nodes}", job.id, first, start_s)
+            yield Violation(
+                "nodes",
+                f"job {job.id} {at} is on {len(names)} nodes ({on}), it may be on {job.min_nodes} "
+                f"to {job.max_nodes}",
+                job.id,
+                first,
+                start_s,
+            )
         if len({slot.gpus for slot in segment.placement}) > 1:
-            yield Violation("nodes", f"job {job.id} {at} has different numbers of GPUs on its nodes ({on}), it takes "
-                            "equally many on each", job.id, first, start_s)
+            yield Violation(
+                "nodes",
+                f"job {job.id} {at} has different numbers of GPUs on its nodes ({on}), it takes "
+                "equally many on each",
+                job.id,
+                first,
+                start_s,
+            )
     for slot in segment.placement:
         if mode.gpus and slot.gpus < 1:
-            yield Violation("placement", f"job {job.id} {at} is on node {slot.node} without a GPU there",
-                            job.id, slot.node, start_s)
+            yield Violation(
+                "placement",
+                f"job {job.id} {at} is on node {slot.node} without a GPU there",
+                job.id,
+                slot.node,
+                start_s,
+            )
         wanted = cpus(mode, slot.gpus)
         if slot.cpus != wanted:
             yield Violation(
                 "cores",
-                f"job {job.id} {at} holds {slot.cpus} cores on node {slot.node}, its mode takes {wanted}",
-                job.id, slot.node, start_s,
+                f"job {job.id} {at} holds {slot.cpus} cores on node {slot.node}, its mode takes "
+                f"{wanted}",
+                job.id,
+                slot.node,
+                start_s,
             )
         if not fits_type(job, mode, node[slot.node]):
             yield _wrong_gpu(job, node[slot.node], start_s)
@@ -172,11 +235,17 @@ def _wrong_gpu(job: Job, node: Node, start_s: float) -> Violation:
     if memory is not None and job.profile.gpu_memory_gib > memory:
         return Violation(
             "GPU memory",
-            f"job {job.id} at {start_s:.12g} s needs {job.profile.gpu_memory_gib:.12g} GiB of each GPU, "
+            f"job {job.id} at {start_s:.12g} s needs {job.profile.gpu_memory_gib:.12g} GiB of "
+            "each GPU, "
             f"those of node {node.name} have {memory:.12g}",
-            job.id, node.name, start_s,
+            job.id,
+            node.name,
+            start_s,
         )
     return Violation(
-        "gpu type", f"job {job.id} at {start_s:.12g} s cannot run its mode on the GPUs of node {node.name}",
-        job.id, node.name, start_s,
+        "gpu type",
+        f"job {job.id} at {start_s:.12g} s cannot run its mode on the GPUs of node {node.name}",
+        job.id,
+        node.name,
+        start_s,
     )

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator
 
-from ..instance import Instance
+from ..model.instance import Instance
+from ..model.plan import JobPlan, Plan
 from ..physics import TIME_TOLERANCE_S
-from ..plan import JobPlan, Plan
 from .violation import Violation
 
 
@@ -16,14 +16,20 @@ def structure(instance: Instance, plan: Plan) -> Iterator[Violation]:
         if entry.id not in instance.job:
             yield Violation("unknown job", f"job {entry.id} is not in the instance", entry.id)
         elif entry.id in seen:
-            yield Violation("duplicate job", f"job {entry.id} has two entries in the plan", entry.id)
+            yield Violation(
+                "duplicate job", f"job {entry.id} has two entries in the plan", entry.id
+            )
         seen.add(entry.id)
         if not entry.segments:
-            yield Violation("no segments", f"job {entry.id} has no segments, so it never runs", entry.id)
+            yield Violation(
+                "no segments", f"job {entry.id} has no segments, so it never runs", entry.id
+            )
         yield from _segments(instance, entry)
     for job in instance.jobs:
         if job.id not in seen:
-            yield Violation("no segments", f"job {job.id} is missing from the plan, so it never runs", job.id)
+            yield Violation(
+                "no segments", f"job {job.id} is missing from the plan, so it never runs", job.id
+            )
 
 
 def _segments(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
@@ -33,7 +39,9 @@ def _segments(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
                 "time",
                 f"job {entry.id}: segment {i + 1} goes from {segment.start_s:.12g} s to "
                 f"{segment.end_s:.12g} s, which are not both finite",
-                entry.id, None, segment.start_s,
+                entry.id,
+                None,
+                segment.start_s,
             )
         for slot in segment.placement:
             if slot.node not in instance.cluster.node:
@@ -41,14 +49,19 @@ def _segments(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
                     "unknown node",
                     f"job {entry.id} is placed at {segment.start_s:.12g} s on node {slot.node}, "
                     "which does not exist",
-                    entry.id, slot.node, segment.start_s,
+                    entry.id,
+                    slot.node,
+                    segment.start_s,
                 )
         partner = segment.mode.share_with
         if partner is not None and (partner not in instance.job or partner == entry.id):
             why = "which is itself" if partner == entry.id else "which is not in the instance"
             yield Violation(
-                "sharing", f"job {entry.id} shares GPUs at {segment.start_s:.12g} s with {partner}, {why}",
-                entry.id, None, segment.start_s,
+                "sharing",
+                f"job {entry.id} shares GPUs at {segment.start_s:.12g} s with {partner}, {why}",
+                entry.id,
+                None,
+                segment.start_s,
             )
 
 
@@ -63,5 +76,7 @@ def precedence(instance: Instance, plan: Plan) -> Iterator[Violation]:
                     "precedence",
                     f"job {job.id} starts at {start_s:.12g} s, before {before} completes at "
                     f"{entries[before].completion_s:.12g} s",
-                    job.id, None, start_s,
+                    job.id,
+                    None,
+                    start_s,
                 )

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: `rule` names it; job, node and time say where; `message` is the whole sentence."""
+    """One broken rule: `rule` names it; job, node and time say where; `message` is the whole
+    sentence."""
 
     rule: str
     message: str

@@ -1,7 +1,8 @@
 """Checks the certificate of a bound from the instance and the certificate alone.
 
-Shares nothing with what makes certificates (`optsched.bounds`), nor with the physics and modes that it uses: the way
-from the instance to each job's ways, and from prices to a bound, is gone here a second time.
+Shares nothing with what makes certificates (`optsched.bounds`), nor with the physics and modes that
+it uses: the way from the instance to each job's ways, and from prices to a bound, is gone here a
+second time.
 """
 
 from collections import Counter
@@ -10,31 +11,35 @@ from math import isfinite
 
 import numpy as np
 
-from ..certificate import Certificate
+from ..bounds.certificate import Certificate
 from ..files import instance_hash
-from ..instance import Instance
+from ..model.instance import Instance
 from .jobs import FitsNowhereError, Task, isolated_s, tasks
 from .prices import Tariff, bound, refutes
 from .site import Site
 
 TOLERANCE = 1e-9
-"""A stated bound may lie above the recomputed one by this much relative to it: the rounding of numbers in files."""
+"""A stated bound may lie above the recomputed one by this much relative to it: the rounding of
+numbers in files."""
 
 
 def recomputed(instance: Instance, certificate: Certificate) -> tuple[float | None, list[str]]:
-    """The bound that the prices of a certificate prove for a sound instance, None if they do not prove any, and what
-    is wrong with the certificate."""
+    """The bound that the prices of a certificate prove for a sound instance, None if they do not
+    prove any, and what is wrong with the certificate."""
     wrong = []
     own_hash = instance_hash(instance)
     if certificate.instance.hash != own_hash:
         wrong.append(
-            f"the bound was made for instance {certificate.instance.name} with content {certificate.instance.hash}, "
+            f"the bound was made for instance {certificate.instance.name} with content "
+            f"{certificate.instance.hash}, "
             f"this is {instance.name} with content {own_hash}"
         )
     stated = [own.gpu_type for own in certificate.prices]
     types = instance.cluster.gpu_types
     if instance.jobs and Counter(stated) != Counter(types):
-        wrong.append(f"it has prices of GPU types {_names(stated)}, the cluster has {_names(types)}")
+        wrong.append(
+            f"it has prices of GPU types {_names(stated)}, the cluster has {_names(types)}"
+        )
         return None, wrong
     with np.errstate(all="ignore"):  # what is no number proves nothing
         try:
@@ -57,21 +62,30 @@ def _proved(instance: Instance, certificate: Certificate) -> float | None:
     todo = tasks(instance, site)
     own = {one.gpu_type: one.per_gpu_s for one in certificate.prices}
     grid = np.array(certificate.grid_s, dtype=np.float64)
-    prices = np.array([own[name] for name in site.types], dtype=np.float64).reshape(len(site.types), len(grid) - 1)
+    prices = np.array([own[name] for name in site.types], dtype=np.float64).reshape(
+        len(site.types), len(grid) - 1
+    )
     tariff = Tariff(np.array(site.gpus, dtype=np.float64), grid, prices)
     if certificate.objective == "wct":
-        return bound(tariff, todo, sum(job.weight * (instance.now_s - job.submit_s) for job in instance.jobs))
+        return bound(
+            tariff, todo, sum(job.weight * (instance.now_s - job.submit_s) for job in instance.jobs)
+        )
     value = certificate.value
-    if value <= 0 or refutes(tariff, todo, _due_s(instance, site, todo, certificate.objective, value)):
+    if value <= 0 or refutes(
+        tariff, todo, _due_s(instance, site, todo, certificate.objective, value)
+    ):
         return value
     return None
 
 
-def _due_s(instance: Instance, site: Site, todo: list[Task], objective: str, value: float) -> list[float]:
-    """When each job must be done, in seconds after now, for no cost to exceed `value` and for those after it to be in
-    time."""
+def _due_s(
+    instance: Instance, site: Site, todo: list[Task], objective: str, value: float
+) -> list[float]:
+    """When each job must be done, in seconds after now, for no cost to exceed `value` and for those
+    after it to be in time."""
     due = {
-        job.id: value if objective == "makespan"
+        job.id: value
+        if objective == "makespan"
         else job.submit_s - instance.now_s + value * isolated_s(instance, site, job)
         for job in instance.jobs
     }

@@ -1,13 +1,14 @@
 """What each job must do at least, in any plan: read off the instance by arithmetic of its own.
 
-A job may be started in any size and with any cores per GPU that its files list, on GPUs of one type or, where it may
-mix them, of several; whatever the gang, while it works
+A job may be started in any size and with any cores per GPU that its files list, on GPUs of one type
+or, where it may mix them, of several; whatever the gang, while it works
 
-- its GPUs of type t are part of a gang that holds a GPU of that type, whose fastest one and whose thriftiest one are
-  the way of type t: it works no faster, and holds no fewer GPUs for a second of work;
-- a gang on several types that is as fast as its slowest one does no more than the way of the type among them whose GPUs
-  are cheapest, for no less; one as fast as all its GPUs together does in a second what the ways of its types do in
-  their shares of that second;
+- its GPUs of type t are part of a gang that holds a GPU of that type, whose fastest one and whose
+  thriftiest one are the way of type t: it works no faster, and holds no fewer GPUs for a second of
+  work;
+- a gang on several types that is as fast as its slowest one does no more than the way of the type
+  among them whose GPUs are cheapest, for no less; one as fast as all its GPUs together does in a
+  second what the ways of its types do in their shares of that second;
 - two jobs that share GPUs hold them once: each is charged half.
 
 What contention, preemptions, fetched models and failures cost comes on top and is left out.
@@ -19,10 +20,10 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
-from ..cluster import POWER_CAP
-from ..instance import Instance, Running
-from ..job import Elastic, Job, Mode
-from ..profile import Locality, Profile
+from ..model.cluster import POWER_CAP
+from ..model.instance import Instance, Running
+from ..model.job import Elastic, Job, Mode
+from ..model.profile import Locality, Profile
 from .site import Counts, Site
 
 NO_GPU = -1
@@ -32,8 +33,8 @@ SAME = 1 + 1e-12
 
 @dataclass(frozen=True, slots=True, order=True)
 class Way:
-    """One way to work: `gpus` of type `gpu_type` (by its position) are charged for each second, at so many seconds of
-    reference work a second."""
+    """One way to work: `gpus` of type `gpu_type` (by its position) are charged for each second, at
+    so many seconds of reference work a second."""
 
     gpu_type: int
     gpus: float
@@ -42,8 +43,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is left of a job: `work` to do from `head_s` after now on, in its `ways`; `alone_s` is the least time from
-    its first second to its last."""
+    """What is left of a job: `work` to do from `head_s` after now on, in its `ways`; `alone_s` is
+    the least time from its first second to its last."""
 
     weight: float
     head_s: float
@@ -63,7 +64,9 @@ def tasks(instance: Instance, site: Site) -> list[Task]:
     ready_s: dict[str, float] = {}
     for name in TopologicalSorter(before).static_order():
         own_s = max(0.0, instance.job[name].submit_s - instance.now_s)
-        ready_s[name] = max([own_s, *(ready_s[other] + by_id[other].alone_s for other in before[name])])
+        ready_s[name] = max(
+            [own_s, *(ready_s[other] + by_id[other].alone_s for other in before[name])]
+        )
     return [by_id[job.id].task(ready_s[job.id]) for job in instance.jobs]
 
 
@@ -90,17 +93,20 @@ class _Alone:
             here = self.stays[0].rate
             lengths_s.append(entry.setup_s + self.work / here)
             if fastest:  # it saves before it leaves
-                saves_s = job.profile.checkpoint_s if job.profile.checkpoint_every_s is None else 0.0
+                saves_s = (
+                    job.profile.checkpoint_s if job.profile.checkpoint_every_s is None else 0.0
+                )
                 lengths_s.append(saves_s + self.setup_s + self.work / max(fastest, here))
         self.alone_s = min(lengths_s)
 
     def task(self, ready_s: float) -> Task:
-        """With one place and size alone the set-up is work like any other, as all its GPUs are held for it; else it
-        only delays the first work, as nobody knows where it is paid."""
+        """With one place and size alone the set-up is work like any other, as all its GPUs are held
+        for it; else it only delays the first work, as nobody knows where it is paid."""
         charged = 1.0 if self.job.profile.sharing is None else 0.5
         ways = [
             Way(gpu_type, charged * min(one.gpus / one.rate for one in own) * rate, rate)
-            for gpu_type, own in self.starts.items() for rate in [max(one.rate for one in own)]
+            for gpu_type, own in self.starts.items()
+            for rate in [max(one.rate for one in own)]
         ]
         fewest = min((one.gpus for own in self.starts.values() for one in own), default=0.0)
         stays = [Way(way.gpu_type, charged * way.gpus, way.rate) for way in self.stays]
@@ -108,18 +114,25 @@ class _Alone:
         if self.entry is not None:
             setups_s.append(self.entry.setup_s)
         work, delay_s = self.work, min(setups_s)
-        one_place = not ways or (not stays and len(ways) == 1 and ways[0].gpus <= charged * fewest * SAME)
+        one_place = not ways or (
+            not stays and len(ways) == 1 and ways[0].gpus <= charged * fewest * SAME
+        )
         if one_place:
             work, delay_s = work + delay_s * (ways or stays)[0].rate, 0.0
-        return Task(self.job.weight, ready_s + delay_s, work, tuple(sorted({*ways, *stays})), self.alone_s)
+        return Task(
+            self.job.weight, ready_s + delay_s, work, tuple(sorted({*ways, *stays})), self.alone_s
+        )
 
 
 def _may_leave(job: Job, entry: Running) -> bool:
-    return job.preemptible and (job.max_preemptions is None or entry.preemptions < job.max_preemptions)
+    return job.preemptible and (
+        job.max_preemptions is None or entry.preemptions < job.max_preemptions
+    )
 
 
 def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Way]:
-    """Every gang in which a job may be started, by each GPU type that it may hold a GPU of, with all its GPUs."""
+    """Every gang in which a job may be started, by each GPU type that it may hold a GPU of, with
+    all its GPUs."""
     beside = _beside_others(job.profile)
     for mode, paces, speed in _started(site, job):
         if mode.gpus == 0:
@@ -128,14 +141,21 @@ def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Way]:
             continue
         if quota is not None and mode.gpus > quota:
             continue
-        room, racks = site.room(job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu, mode.cpus_per_gpu)
+        room, racks = site.room(
+            job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu, mode.cpus_per_gpu
+        )
         for t, own in paces.items():
             if not site.has(_held(site, job, mode, t, paces)):
                 continue
-            reached = [(own if room.on_node[t] >= mode.gpus else 0.0) * _spread(job.profile.locality, "node")]
+            reached = [
+                (own if room.on_node[t] >= mode.gpus else 0.0)
+                * _spread(job.profile.locality, "node")
+            ]
             if mode.gpus > 1:
                 for spread, where in (("rack", racks), ("cluster", {room.anywhere})):
-                    pace = max((_pace(job.profile, one, paces, t, mode.gpus) for one in where), default=0.0)
+                    pace = max(
+                        (_pace(job.profile, one, paces, t, mode.gpus) for one in where), default=0.0
+                    )
                     reached.append(pace * _spread(job.profile.locality, spread))
             rate = speed * beside * max(reached)
             if rate > 0:
@@ -143,11 +163,16 @@ def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Way]:
 
 
 def _pace(profile: Profile, room: Counts, paces: dict[int, float], t: int, gpus: int) -> float:
-    """The best pace of a gang of so many GPUs, one of type `t` at least, where there is this room; 0 if it does not
-    fit. As fast as its slowest type it may only be on types that are no slower than that pace."""
+    """The best pace of a gang of so many GPUs, one of type `t` at least, where there is this room;
+    0 if it does not fit. As fast as its slowest type it may only be on types that are no slower
+    than that pace."""
     if not room[t]:
         return 0.0
-    allowed = [paces[t]] if profile.mixing == "sum" else sorted({p for p in paces.values() if p <= paces[t]})
+    allowed = (
+        [paces[t]]
+        if profile.mixing == "sum"
+        else sorted({p for p in paces.values() if p <= paces[t]})
+    )
     for pace in reversed(allowed):
         on = [s for s, own in paces.items() if profile.mixing == "sum" or own >= pace]
         if sum(room[s] for s in on) >= gpus:
@@ -156,18 +181,29 @@ def _pace(profile: Profile, room: Counts, paces: dict[int, float], t: int, gpus:
 
 
 def _started(site: Site, job: Job) -> Iterator[tuple[Mode, dict[int, float], float]]:
-    """The modes in which a job may be started, the pace of each GPU type that can serve it, and the rate but for that
-    and for how far it is spread."""
+    """The modes in which a job may be started, the pace of each GPU type that can serve it, and the
+    rate but for that and for how far it is spread."""
     profile = job.profile
     if job.modes:
         for mode in job.modes:
             assert mode.duration_s is not None
             both = {**job.resources, **mode.resources}
-            held = {name: job.resources.get(name, 0.0) + mode.resources.get(name, 0.0) for name in both}
+            held = {
+                name: job.resources.get(name, 0.0) + mode.resources.get(name, 0.0) for name in both
+            }
             types = [t for t, own in enumerate(site.types) if mode.gpu_type in (None, own)]
-            speed = job.work_s / mode.duration_s * (_spread(profile.locality, "node") if not mode.gpus else 1.0)
-            yield (Mode(gpus=mode.gpus, cpus_per_gpu=mode.cpus_per_gpu, cpus=mode.cpus, resources=held),
-                   dict.fromkeys(types, 1.0), speed)
+            speed = (
+                job.work_s
+                / mode.duration_s
+                * (_spread(profile.locality, "node") if not mode.gpus else 1.0)
+            )
+            yield (
+                Mode(
+                    gpus=mode.gpus, cpus_per_gpu=mode.cpus_per_gpu, cpus=mode.cpus, resources=held
+                ),
+                dict.fromkeys(types, 1.0),
+                speed,
+            )
         return
     if job.gpus == 0:
         yield Mode(cpus=job.cpus, resources=job.resources), {}, 1.0
@@ -178,7 +214,13 @@ def _started(site: Site, job: Job) -> Iterator[tuple[Mode, dict[int, float], flo
             for clock_mhz in (None, *profile.clocks):
                 speed = _count_rate(job, gpus) * _between(profile.cpus_per_gpu, cores)
                 speed *= 1.0 if clock_mhz is None else profile.clocks[clock_mhz].rate
-                yield Mode(gpus=gpus, cpus_per_gpu=cores, clock_mhz=clock_mhz, resources=job.resources), paces, speed
+                yield (
+                    Mode(
+                        gpus=gpus, cpus_per_gpu=cores, clock_mhz=clock_mhz, resources=job.resources
+                    ),
+                    paces,
+                    speed,
+                )
 
 
 def _sizes(job: Job) -> list[int]:
@@ -194,15 +236,23 @@ def _held(site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]) -> 
     """The least that a gang with a GPU of type `t` holds of the cluster's resources."""
     if job.modes or POWER_CAP not in site.resources:
         return mode.resources
-    watts = {s: 0.0 if (name := site.types[s]) is None else job.profile.power_w.get(name, 0.0) for s in paces}
+    watts = {
+        s: 0.0 if (name := site.types[s]) is None else job.profile.power_w.get(name, 0.0)
+        for s in paces
+    }
     draws_w = watts[t] + (mode.gpus - 1) * min(watts.values())
     if mode.clock_mhz is not None:
         draws_w *= job.profile.clocks[mode.clock_mhz].power
-    return {**mode.resources, POWER_CAP: mode.resources.get(POWER_CAP, 0.0) + draws_w} if draws_w else mode.resources
+    return (
+        {**mode.resources, POWER_CAP: mode.resources.get(POWER_CAP, 0.0) + draws_w}
+        if draws_w
+        else mode.resources
+    )
 
 
 def _stay(site: Site, job: Job, entry: Running) -> list[Way]:
-    """How a job goes on where it runs, by each GPU type that it holds, with all its GPUs; it may lose its partner."""
+    """How a job goes on where it runs, by each GPU type that it holds, with all its GPUs; it may
+    lose its partner."""
     mode, profile = entry.mode, job.profile
     held: dict[int, int] = {}
     for slot in entry.placement:
@@ -210,7 +260,13 @@ def _stay(site: Site, job: Job, entry: Running) -> list[Way]:
             t = site.index[site.node[slot.node].gpu_type]
             held[t] = held.get(t, 0) + slot.gpus
     racks = {site.node[slot.node].rack for slot in entry.placement}
-    spread = "node" if len(entry.placement) <= 1 else "cluster" if len(racks) > 1 or None in racks else "rack"
+    spread = (
+        "node"
+        if len(entry.placement) <= 1
+        else "cluster"
+        if len(racks) > 1 or None in racks
+        else "rack"
+    )
     if mode.duration_s is not None:
         rate = job.work_s / mode.duration_s * _spread(profile.locality, spread)
     elif not mode.gpus:
@@ -222,13 +278,16 @@ def _stay(site: Site, job: Job, entry: Running) -> list[Way]:
         pace = mean if profile.mixing == "sum" and min(paces.values()) > 0 else min(paces.values())
         cores = _between(profile.cpus_per_gpu, mode.cpus_per_gpu)
         clock = 1.0 if mode.clock_mhz is None else profile.clocks[mode.clock_mhz].rate
-        rate = pace * _count_rate(job, mode.gpus) * cores * clock * _spread(profile.locality, spread)
+        rate = (
+            pace * _count_rate(job, mode.gpus) * cores * clock * _spread(profile.locality, spread)
+        )
     rate *= _beside_others(profile)
     return [Way(t, float(mode.gpus), rate) for t in held] or [Way(NO_GPU, 0.0, rate)]
 
 
 def isolated_s(instance: Instance, site: Site, job: Job) -> float:
-    """The run time of a whole job that has 1/n of the GPUs, n the jobs of the instance: the unit of fairness."""
+    """The run time of a whole job that has 1/n of the GPUs, n the jobs of the instance: the unit of
+    fairness."""
     share = sum(site.gpus) / max(1, len(instance.jobs))
     profile, found = job.profile, []
     for mode, paces, speed in _started(site, job):
@@ -237,15 +296,25 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
                 found.append(job.work_s / speed)
             continue
         stretch = max(1.0, mode.gpus / share)
-        room, racks = site.room(profile.gpu_memory_gib, profile.memory_gib_per_gpu, mode.cpus_per_gpu, forgiving=False)
-        slow = [room.in_rack[rack] for rack, gbps in site.uplink_gbps.items()
-                if gbps < profile.network_gbps and rack in room.in_rack]
+        room, racks = site.room(
+            profile.gpu_memory_gib, profile.memory_gib_per_gpu, mode.cpus_per_gpu, forgiving=False
+        )
+        slow = [
+            room.in_rack[rack]
+            for rack, gbps in site.uplink_gbps.items()
+            if gbps < profile.network_gbps and rack in room.in_rack
+        ]
         for t, pace in paces.items():
-            there = {"node": room.on_node[t], "rack": max((rack[t] for rack in racks), default=0),
-                     "cluster": room.anywhere[t] - sum(rack[t] for rack in slow)}
+            there = {
+                "node": room.on_node[t],
+                "rack": max((rack[t] for rack in racks), default=0),
+                "cluster": room.anywhere[t] - sum(rack[t] for rack in slow),
+            }
             found.extend(
-                job.work_s / rate * stretch for spread, most in there.items()
-                if most >= mode.gpus and (rate := speed * pace * _spread(profile.locality, spread)) > 0
+                job.work_s / rate * stretch
+                for spread, most in there.items()
+                if most >= mode.gpus
+                and (rate := speed * pace * _spread(profile.locality, spread)) > 0
             )
     if not found:
         raise FitsNowhereError(f"job {job.id} fits nowhere on the cluster")
@@ -253,7 +322,8 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
 
 
 def _between(table: dict[int, float], count: int) -> float:
-    """A rate table at a count: on straight lines from the origin through its points, level after the last."""
+    """A rate table at a count: on straight lines from the origin through its points, level after
+    the last."""
     if not table:
         return 1.0
     points = sorted(table)

@@ -1,9 +1,11 @@
-"""What jobs must pay for GPU time at given prices: the other half of the proof, as arithmetic on arrays.
+"""What jobs must pay for GPU time at given prices: the other half of the proof, as arithmetic on
+arrays.
 
-In an interval of the grid a job spends each second in one way, or in a mix of them one after the other. So what `v`
-units of work a second cost it at least is the lower convex hull of its ways and of doing nothing for nothing. The edges
-of the hull are its offers there: so much work in each second, at one price. A job takes the cheapest offers that make
-up its work. Whether there is time for the work is never read off prices.
+In an interval of the grid a job spends each second in one way, or in a mix of them one after the
+other. So what `v` units of work a second cost it at least is the lower convex hull of its ways and
+of doing nothing for nothing. The edges of the hull are its offers there: so much work in each
+second, at one price. A job takes the cheapest offers that make up its work. Whether there is time
+for the work is never read off prices.
 """
 
 from collections import defaultdict
@@ -17,7 +19,8 @@ from .jobs import Task, Way
 
 Floats = npt.NDArray[np.float64]
 ROUNDING, PER_OFFER = 1e-12, 1e-15
-"""More than sums of floats are off by, relative to their terms: in any case, and for each offer they look at."""
+"""More than sums of floats are off by, relative to their terms: in any case, and for each offer
+they look at."""
 NONE_LEFT, LATE = 1e-12, 5e-10
 """The share of a job's work that counts as none where it completes, and where it is due."""
 MOST_CELLS = 1 << 20
@@ -26,8 +29,8 @@ MOST_CELLS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """GPUs by type, and what a GPU-second of each type costs in each interval between two instants of `grid_s`, in
-    seconds after now; after the last it is free."""
+    """GPUs by type, and what a GPU-second of each type costs in each interval between two instants
+    of `grid_s`, in seconds after now; after the last it is free."""
 
     gpus: Floats
     grid_s: Floats
@@ -38,17 +41,25 @@ class Tariff:
         return _sum((self.gpus[:, None] * self.prices * np.diff(self.grid_s)).ravel().tolist())
 
     def lengths_s(self, head_s: float, until_s: float, most_s: float) -> Floats:
-        """The seconds from `head_s` to `until_s` in each interval and after the last, at most `most_s` in each."""
+        """The seconds from `head_s` to `until_s` in each interval and after the last, at most
+        `most_s` in each."""
         ends_s = np.append(self.grid_s[1:], inf)
-        found: Floats = np.clip(np.minimum(ends_s, until_s) - np.maximum(self.grid_s, head_s), 0.0, most_s)
+        found: Floats = np.clip(
+            np.minimum(ends_s, until_s) - np.maximum(self.grid_s, head_s), 0.0, most_s
+        )
         return found
 
     def offers(self, ways: tuple[Way, ...], per_s: float) -> tuple[Floats, Floats]:
-        """The edges of the hull of `ways`, one row for each, in each interval and after the last, for a job that pays
-        `per_s` for each second that it works: the price of a unit of work, and how much of it is done in a second."""
-        padded = np.pad(self.prices, ((0, 1), (0, 1)))  # nothing is paid after the grid, and by who holds no GPU (-1)
+        """The edges of the hull of `ways`, one row for each, in each interval and after the last,
+        for a job that pays `per_s` for each second that it works: the price of a unit of work, and
+        how much of it is done in a second."""
+        padded = np.pad(
+            self.prices, ((0, 1), (0, 1))
+        )  # nothing is paid after the grid, and by who holds no GPU (-1)
         rate = np.array([[way.rate] for way in ways])
-        cost = per_s + np.array([[way.gpus] for way in ways]) * padded[[way.gpu_type for way in ways]]
+        cost = (
+            per_s + np.array([[way.gpus] for way in ways]) * padded[[way.gpu_type for way in ways]]
+        )
         columns = np.arange(cost.shape[1])
         at_rate, at_cost = np.zeros(len(columns)), np.zeros(len(columns))
         prices, amounts = [], []
@@ -65,8 +76,8 @@ class Tariff:
 
 
 def bound(tariff: Tariff, tasks: list[Task], offset: float) -> float:
-    """No plan has a smaller sum of weighted completion times, counted from submission; `offset` is what they count
-    from before now. Not a number where prices are beyond what floats hold."""
+    """No plan has a smaller sum of weighted completion times, counted from submission; `offset` is
+    what they count from before now. Not a number where prices are beyond what floats hold."""
     paid = [0.0]
     groups: dict[tuple[tuple[Way, ...], float], list[Task]] = defaultdict(list)
     for task in tasks:
@@ -75,12 +86,14 @@ def bound(tariff: Tariff, tasks: list[Task], offset: float) -> float:
         if weight > 0:
             paid.extend(map(_Completions(tariff, ways, weight).least, alike))
     worth = tariff.worth()
-    return _sum([offset, *paid, -worth]) - _rounding(tariff, tasks) * _sum([abs(offset), *paid, worth])
+    return _sum([offset, *paid, -worth]) - _rounding(tariff, tasks) * _sum(
+        [abs(offset), *paid, worth]
+    )
 
 
 def refutes(tariff: Tariff, tasks: list[Task], due_s: list[float]) -> bool:
-    """Whether no plan completes every task by its due date, in seconds after now: there is no time for one of them,
-    or all of them would pay more than all GPU time is worth."""
+    """Whether no plan completes every task by its due date, in seconds after now: there is no time
+    for one of them, or all of them would pay more than all GPU time is worth."""
     groups: dict[tuple[Way, ...], list[tuple[Task, float]]] = defaultdict(list)
     for task, by_s in zip(tasks, due_s, strict=True):
         groups[task.ways].append((task, by_s))
@@ -102,8 +115,8 @@ def refutes(tariff: Tariff, tasks: list[Task], due_s: list[float]) -> bool:
 
 
 class _Completions:
-    """Tasks of the same ways and weight: for each interval in which they may complete, what they can buy up to it, the
-    cheapest first."""
+    """Tasks of the same ways and weight: for each interval in which they may complete, what they
+    can buy up to it, the cheapest first."""
 
     def __init__(self, tariff: Tariff, ways: tuple[Way, ...], weight: float) -> None:
         self._tariff, self._weight = tariff, weight
@@ -124,16 +137,24 @@ class _Completions:
             intervals = np.hstack([np.tile(interval, (len(rows), 1)), own])
             used = amounts.any(axis=0)
             order = np.argsort(prices[:, used], axis=1, kind="stable")
-            self._blocks.append((rows, *(
-                np.take_along_axis(one[:, used], order, axis=1) for one in (prices, amounts, intervals)
-            )))
+            self._blocks.append(
+                (
+                    rows,
+                    *(
+                        np.take_along_axis(one[:, used], order, axis=1)
+                        for one in (prices, amounts, intervals)
+                    ),
+                )
+            )
 
     def least(self, task: Task) -> float:
         """The least that a task pays for its work and its weighted completion."""
         tariff = self._tariff
         lengths = tariff.lengths_s(task.head_s, inf, task.work / self._slowest)
         ends_s = np.append(tariff.grid_s[1:], inf)
-        in_time = self._fastest * np.maximum(ends_s - task.head_s, 0.0) >= task.work * (1 - NONE_LEFT)
+        in_time = self._fastest * np.maximum(ends_s - task.head_s, 0.0) >= task.work * (
+            1 - NONE_LEFT
+        )
         in_time &= ends_s > task.head_s
         start = self._weight * np.maximum(tariff.grid_s, task.head_s)
         found = [inf]

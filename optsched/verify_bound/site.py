@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from ..cluster import Cluster, Node
+from ..model.cluster import Cluster, Node
 
 FORGIVEN = 1e-6
 """Relative excess of an amount that passes for the rounding of numbers in files."""
@@ -16,7 +16,8 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The most GPUs of each type that a job could hold on one node, in each rack, and on all nodes."""
+    """The most GPUs of each type that a job could hold on one node, in each rack, and on all
+    nodes."""
 
     on_node: Counts
     in_rack: dict[str, Counts]
@@ -38,7 +39,9 @@ class Site:
         self.resources = cluster.resources
         self.uplink_gbps = cluster.rack_uplink_gbps
         with_gpus = [node for node in cluster.nodes if node.gpus]
-        self.gpus = tuple(sum(node.gpus for node in with_gpus if node.gpu_type == own) for own in self.types)
+        self.gpus = tuple(
+            sum(node.gpus for node in with_gpus if node.gpu_type == own) for own in self.types
+        )
         self._nodes = Counter((self._kind(node), node.rack) for node in with_gpus)
         self._hosts = {(node.cpus, node.memory_gib) for node in cluster.nodes}
         self._rooms: dict[tuple[float, float, int, bool], tuple[Room, set[Counts]]] = {}
@@ -47,17 +50,24 @@ class Site:
         return self.index[node.gpu_type], node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib
 
     def room(
-        self, gpu_memory_gib: float, memory_gib_per_gpu: float, cores_per_gpu: int, *, forgiving: bool = True
+        self,
+        gpu_memory_gib: float,
+        memory_gib_per_gpu: float,
+        cores_per_gpu: int,
+        *,
+        forgiving: bool = True,
     ) -> tuple[Room, set[Counts]]:
-        """The room for GPUs that each need so much, and the racks that differ; with `forgiving` up to what passes for
-        rounding."""
+        """The room for GPUs that each need so much, and the racks that differ; with `forgiving` up
+        to what passes for rounding."""
         key = gpu_memory_gib, memory_gib_per_gpu, cores_per_gpu, forgiving
         if key not in self._rooms:
             room = self._count(*key)
             self._rooms[key] = room, room.racks
         return self._rooms[key]
 
-    def _count(self, gpu_memory_gib: float, memory_gib_per_gpu: float, cores_per_gpu: int, forgiving: bool) -> Room:
+    def _count(
+        self, gpu_memory_gib: float, memory_gib_per_gpu: float, cores_per_gpu: int, forgiving: bool
+    ) -> Room:
         on_node, anywhere = [0] * len(self.types), [0] * len(self.types)
         in_rack: dict[str, list[int]] = {}
         for (kind, rack), count in self._nodes.items():
@@ -73,13 +83,17 @@ class Site:
             anywhere[t] += most * count
             if rack is not None:
                 in_rack.setdefault(rack, [0] * len(self.types))[t] += most * count
-        return Room(tuple(on_node), {rack: tuple(own) for rack, own in in_rack.items()}, tuple(anywhere))
+        return Room(
+            tuple(on_node), {rack: tuple(own) for rack, own in in_rack.items()}, tuple(anywhere)
+        )
 
     def has_host(self, cores: int, memory_gib: float, *, forgiving: bool = True) -> bool:
-        """Whether some node has so many cores and so much memory; who asks for nothing needs no node."""
+        """Whether some node has so many cores and so much memory; who asks for nothing needs no
+        node."""
         excess = FORGIVEN if forgiving else 0.0
         return not (cores or memory_gib) or any(
-            (have is None or cores <= have) and (gib is None or memory_gib <= gib + excess * max(1.0, gib))
+            (have is None or cores <= have)
+            and (gib is None or memory_gib <= gib + excess * max(1.0, gib))
             for have, gib in self._hosts
         )
 

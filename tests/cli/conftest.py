@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 from click.testing import CliRunner
 
-from optsched import engine, files, registry
+from optsched import engine, files
 from optsched.cli import main
 from optsched.errors import InputError
+from optsched.plugins import registry
 from tests.list_schedule import list_schedule, solution_of
 from tests.picture.cases import busy_morning
 
@@ -54,7 +55,11 @@ class FakeEngine:
         self.calls.append({"instance": instance, "objective": objective, **how})
         if self.error is not None:
             raise self.error
-        if how.get("solver", "auto") not in ("auto", *registry.names("solvers"), *registry.names("policies")):
+        if how.get("solver", "auto") not in (
+            "auto",
+            *registry.names("solvers"),
+            *registry.names("policies"),
+        ):
             raise InputError(f"solver {how['solver']!r} is unknown")
         return replace(solution_of(instance, objective=objective), **self.change)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from optsched.control.journal.journal.journal import Journal
+from optsched.control.journal.journal.state import State
 
-from optsched.control.journal import Journal
-from optsched.control.state import State
 from optsched.demo.scenario import ARRIVALS, CLUSTER
 
 
@@ -30,7 +30,11 @@ def test_it_runs_tells_and_draws(run, tmp_path: Path, monkeypatch: pytest.Monkey
     resumed = state.jobs["pretrain"].attempts[-1].ended
     assert resumed is not None and resumed.progress is not None
     assert resumed.progress.first_step > 0 and resumed.progress.step == resumed.progress.total_steps
-    assert not [one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or ())]
+    assert not [
+        one
+        for one in psutil.process_iter(["cmdline"])
+        if str(folder) in " ".join(one.info["cmdline"] or ())
+    ]
 
 
 def test_a_directory_that_cannot_be_used(run, tmp_path: Path) -> None:

@@ -93,5 +93,7 @@ def test_human_is_right_to_its_smaller_unit(seconds):
     shown = human(seconds)
     parts = shown.replace(",", "").split()
     length = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}
-    total = sum(float(number) * length[unit] for number, unit in zip(parts[::2], parts[1::2], strict=True))
+    total = sum(
+        float(number) * length[unit] for number, unit in zip(parts[::2], parts[1::2], strict=True)
+    )
     assert total == pytest.approx(seconds, rel=0.03)

@@ -30,7 +30,11 @@ def test_every_job_gets_a_sentence(run, round_path):
     done = run("explain", EXAMPLE, round_path)
     assert done.exit_code == 0
     assert [line.split()[:2] for line in done.output.splitlines()] == [
-        ["long", "is"], ["short", "starts"], ["nearly-done", "continues"], ["patient", "waits"]]
+        ["long", "is"],
+        ["short", "starts"],
+        ["nearly-done", "continues"],
+        ["patient", "waits"],
+    ]
     assert run("explain", EXAMPLE).output == done.output, "decided now, it is the same round"
 
 
@@ -45,15 +49,32 @@ def test_named_jobs_alone(run, round_path):
 
 
 def test_json_has_the_numbers(run, round_path):
-    long, patient = json.loads(run("explain", EXAMPLE, round_path, "long", "patient", "--json").stdout)
+    long, patient = json.loads(
+        run("explain", EXAMPLE, round_path, "long", "patient", "--json").stdout
+    )
     assert (long["state"], long["makes_way_for"], long["chosen"]) == ("preempt", ["short"], None)
-    assert long["leaver"] == {"id": "long", "preempted": True, "gpus": 1, "value": pytest.approx(300 / 980),
-                              "save_s": 20, "startup_s": 10, "restore_s": 30, "lost_s": 0}
+    assert long["leaver"] == {
+        "id": "long",
+        "preempted": True,
+        "gpus": 1,
+        "value": pytest.approx(300 / 980),
+        "save_s": 20,
+        "startup_s": 10,
+        "restore_s": 30,
+        "lost_s": 0,
+    }
     assert patient["best"] == {
-        "kind": "start", "mode": {"gpu_type": "v100", "gpus": 1}, "node_classes": ["v100 x 1"], "rate": 1,
-        "finish_s": 110, "value": pytest.approx(300 / 170), "price": pytest.approx(300 / 170),
+        "kind": "start",
+        "mode": {"gpu_type": "v100", "gpus": 1},
+        "node_classes": ["v100 x 1"],
+        "rate": 1,
+        "finish_s": 110,
+        "value": pytest.approx(300 / 170),
+        "price": pytest.approx(300 / 170),
         "reduced": pytest.approx(0, abs=1e-9),
-        "rows": [{"row": "GPUs of v100 x 1", "amount": 1, "price": pytest.approx(300 / 170), "share": 1}],
+        "rows": [
+            {"row": "GPUs of v100 x 1", "amount": 1, "price": pytest.approx(300 / 170), "share": 1}
+        ],
     }
     assert [one["id"] for one in patient["swap"]["leavers"]] == ["nearly-done"]
     assert patient["swap"]["value_lost"] == pytest.approx(300 / 160)
@@ -68,7 +89,9 @@ def test_a_plan_is_explained_with_fresh_prices(run, tmp_path):
     found = json.loads(run("explain", EXAMPLE, path, "--json").stdout)
     assert {one["id"]: one["state"] for one in found} == decisions
     short = next(one for one in found if one["id"] == "short")
-    assert short["takes_from"] == ["long"] and short["sentence"].endswith("on left once long made way.")
+    assert short["takes_from"] == ["long"] and short["sentence"].endswith(
+        "on left once long made way."
+    )
 
 
 def test_jobs_that_can_never_run_are_told_before_anything_is_solved(run, tmp_path, no_round):
@@ -81,13 +104,20 @@ def test_jobs_that_can_never_run_are_told_before_anything_is_solved(run, tmp_pat
     )
     [giant] = json.loads(run("explain", path, "giant", "--json").stdout)
     assert (giant["state"], giant["reason"], giant["best"]) == (
-        "never", "it needs 16 GPUs of one type, the cluster has at most 4", None)
+        "never",
+        "it needs 16 GPUs of one type, the cluster has at most 4",
+        None,
+    )
 
 
 def test_never_and_waiting_together(run, tmp_path):
     path = tmp_path / "odd.json"
     path.write_text(WITH_NEVER)
-    assert [line.split()[0] for line in run("explain", path).output.splitlines()] == ["fine", "giant", "later"]
+    assert [line.split()[0] for line in run("explain", path).output.splitlines()] == [
+        "fine",
+        "giant",
+        "later",
+    ]
 
 
 def test_quiet_checks_only(run, round_path):
@@ -100,12 +130,15 @@ def test_stdin(run, round_path):
     assert done.output.startswith("long is preempted")
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (["nobody"], "'nobody' is no job of preempt-or-continue nor a file"),
-    (["long", "nobody"], "'nobody' is no job of preempt-or-continue\n"),
-    (["--objective", "speed"], "objective 'speed' is unknown"),
-    (["--budget", "0"], "must be above zero"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nobody"], "'nobody' is no job of preempt-or-continue nor a file"),
+        (["long", "nobody"], "'nobody' is no job of preempt-or-continue\n"),
+        (["--objective", "speed"], "objective 'speed' is unknown"),
+        (["--budget", "0"], "must be above zero"),
+    ],
+)
 def test_bad_input_is_refused(run, words, says):
     done = run("explain", EXAMPLE, *words)
     assert done.exit_code == 2 and says in done.stderr and done.stdout == ""
@@ -141,9 +174,13 @@ def test_a_plan_that_breaks_a_rule_or_is_none_is_refused(run, tmp_path):
 
 
 def test_options_that_contradict_the_file_are_refused(run, round_path):
-    assert run("explain", EXAMPLE, round_path, "--objective", "wct", "--length", "5m", "-q").exit_code == 0
+    assert (
+        run("explain", EXAMPLE, round_path, "--objective", "wct", "--length", "5m", "-q").exit_code
+        == 0
+    )
     for words, says in (
-        (("--objective", "makespan"), "--objective makespan is not that of"), (("--length", "60s"), "--length 60"),
+        (("--objective", "makespan"), "--objective makespan is not that of"),
+        (("--length", "60s"), "--length 60"),
     ):
         done = run("explain", EXAMPLE, round_path, *words)
         assert done.exit_code == 2 and says in done.stderr

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from optsched import registry
 from optsched.bounds import all_bounds
 from optsched.objectives import TERMS, parse
+from optsched.plugins import registry
 from optsched.traces import FORMATS
 
 
@@ -50,14 +50,18 @@ def test_bounds_are_those_of_the_library(run, instance, instance_path):
     ]
     for name in ("deadline", "wct"):
         level = [one for one in found if one["objective"] == name]
-        assert {one["value"] for one in level if one["best"]} == {max(one["value"] for one in level)}
+        assert {one["value"] for one in level if one["best"]} == {
+            max(one["value"] for one in level)
+        }
 
 
 def test_bound_table_and_quiet(run, instance, instance_path):
     done = run("bound", instance_path)
     best = max(all_bounds(instance, parse("wct")), key=lambda one: one.value)
     first = done.output.splitlines()[2]
-    assert first.startswith("*") and f"{best.value:,.0f} s" in first and "any schedule" in done.output
+    assert (
+        first.startswith("*") and f"{best.value:,.0f} s" in first and "any schedule" in done.output
+    )
     assert float(run("bound", instance_path, "-q").output) == pytest.approx(best.value)
 
 

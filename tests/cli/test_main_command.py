@@ -8,7 +8,17 @@ import pytest
 
 from optsched.cli import COMMANDS
 
-HEAVY = ("ortools", "pulp", "networkx", "plotly", "matplotlib", "pandas", "pydantic", "rich", "numpy")
+HEAVY = (
+    "ortools",
+    "pulp",
+    "networkx",
+    "plotly",
+    "matplotlib",
+    "pandas",
+    "pydantic",
+    "rich",
+    "numpy",
+)
 
 
 def optsched(*words, **more):
@@ -39,7 +49,9 @@ def imported_by(*words):
         f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr.split()
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60
+    ).stderr.split()
 
 
 def test_help_imports_nothing_heavy():
@@ -75,7 +87,9 @@ def test_version(run):
     assert run("--version").output == f"optsched {optsched.__version__}\n"
 
 
-def test_a_bug_is_one_line_and_a_traceback_in_a_file(run, fake_engine, instance_path, monkeypatch, tmp_path):
+def test_a_bug_is_one_line_and_a_traceback_in_a_file(
+    run, fake_engine, instance_path, monkeypatch, tmp_path
+):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     fake_engine.error = RuntimeError("numbers ran out")
     done = run("solve", instance_path)
@@ -102,7 +116,9 @@ def test_real_process_good_and_bad(instance_path, tmp_path):
     assert done.returncode == 0 and done.stdout.startswith("OK")
     done = optsched("solve", tmp_path / "nowhere.json")
     assert done.returncode == 2
-    assert done.stderr.startswith("optsched: ") and "No such file" in done.stderr and done.stdout == ""
+    assert (
+        done.stderr.startswith("optsched: ") and "No such file" in done.stderr and done.stdout == ""
+    )
 
 
 def test_stdin_of_a_real_process(instance_path):
@@ -113,7 +129,9 @@ def test_stdin_of_a_real_process(instance_path):
 def test_a_closed_pipe_is_quiet():
     read, write = os.pipe()
     os.close(read)
-    done = optsched("list", "objectives", capture_output=False, stdout=write, stderr=subprocess.PIPE)
+    done = optsched(
+        "list", "objectives", capture_output=False, stdout=write, stderr=subprocess.PIPE
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -121,6 +139,8 @@ def test_a_closed_pipe_is_quiet():
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_full_stdout_is_one_sentence():
     with open("/dev/full", "w") as full:
-        done = optsched("schema", "instance", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        done = optsched(
+            "schema", "instance", capture_output=False, stdout=full, stderr=subprocess.PIPE
+        )
     assert done.returncode == 2
     assert done.stderr == "optsched: output: No space left on device\n"

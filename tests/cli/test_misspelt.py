@@ -1,4 +1,5 @@
-"""A name that is nearly right is answered with the right one, wherever there is a list to choose from."""
+"""A name that is nearly right is answered with the right one, wherever there is a list to choose
+from."""
 
 from pathlib import Path
 
@@ -10,31 +11,73 @@ from optsched.cli import main
 EXAMPLE = "instances/examples/quota.json"
 
 
-@pytest.mark.parametrize(("line", "said"), [
-    ("slove x.json", "command 'slove' is unknown (perhaps solve); `optsched --help` names them all"),
-    ("verify_bound a b", "command 'verify_bound' is unknown (perhaps verify-bound)"),
-    (f"solve {EXAMPLE} --solver cpsta", "solver 'cpsta' is unknown (perhaps cpsat); choose from"),
-    (f"solve {EXAMPLE} --solver sjff", "solver 'sjff' is unknown (perhaps sjf); choose from"),
-    (f"simulate {EXAMPLE} --policy SRSFF", "policy 'SRSFF' is unknown (perhaps srsf); choose from"),
-    (f"round {EXAMPLE} --solver prize", "round solver 'prize' is unknown (perhaps price); choose from"),
-    (f"solve {EXAMPLE} --objective deadlin,wct", "objective 'deadlin' is unknown (perhaps deadline); choose from"),
-    (f"solve {EXAMPLE} --objective 0.5*makspan+wct", "objective '0.5*makspan' is unknown (perhaps makespan); choose"),
-    (f"simulate {EXAMPLE} --policy fifo --estimates histroy", "'histroy' are unknown (perhaps history); choose from"),
-    (f"solve {EXAMPLE} --solver qqqqqqqq", "solver 'qqqqqqqq' is unknown; choose from"),
-])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "slove x.json",
+            "command 'slove' is unknown (perhaps solve); `optsched --help` names them all",
+        ),
+        ("verify_bound a b", "command 'verify_bound' is unknown (perhaps verify-bound)"),
+        (
+            f"solve {EXAMPLE} --solver cpsta",
+            "solver 'cpsta' is unknown (perhaps cpsat); choose from",
+        ),
+        (f"solve {EXAMPLE} --solver sjff", "solver 'sjff' is unknown (perhaps sjf); choose from"),
+        (
+            f"simulate {EXAMPLE} --policy SRSFF",
+            "policy 'SRSFF' is unknown (perhaps srsf); choose from",
+        ),
+        (
+            f"round {EXAMPLE} --solver prize",
+            "round solver 'prize' is unknown (perhaps price); choose from",
+        ),
+        (
+            f"solve {EXAMPLE} --objective deadlin,wct",
+            "objective 'deadlin' is unknown (perhaps deadline); choose from",
+        ),
+        (
+            f"solve {EXAMPLE} --objective 0.5*makspan+wct",
+            "objective '0.5*makspan' is unknown (perhaps makespan); choose",
+        ),
+        (
+            f"simulate {EXAMPLE} --policy fifo --estimates histroy",
+            "'histroy' are unknown (perhaps history); choose from",
+        ),
+        (f"solve {EXAMPLE} --solver qqqqqqqq", "solver 'qqqqqqqq' is unknown; choose from"),
+    ],
+)
 def test_the_nearest_name_is_named(line: str, said: str) -> None:
     result = CliRunner().invoke(main, line.split())
     assert result.exit_code == 2
     assert said in result.output
 
 
-@pytest.mark.parametrize(("command", "said"), [
-    ("solve PLAN", "PLAN: is a plan (optsched-plan/1), wanted is an instance (optsched/1); give that file"),
-    ("bound PLAN", "PLAN: is a plan (optsched-plan/1), wanted is an instance (optsched/1); give that file"),
-    (f"verify {EXAMPLE} {EXAMPLE}", f"{EXAMPLE}: is an instance (optsched/1), wanted is a plan (optsched-plan/1)"),
-    (f"verify-bound {EXAMPLE} PLAN", "PLAN: is a plan (optsched-plan/1), wanted is a bound (optsched-bound/1)"),
-    ("verify-bound PLAN PLAN", "PLAN: is a plan (optsched-plan/1), wanted is a bound (optsched-bound/1)"),
-])
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            "solve PLAN",
+            "PLAN: is a plan (optsched-plan/1), wanted is an instance (optsched/1); give that file",
+        ),
+        (
+            "bound PLAN",
+            "PLAN: is a plan (optsched-plan/1), wanted is an instance (optsched/1); give that file",
+        ),
+        (
+            f"verify {EXAMPLE} {EXAMPLE}",
+            f"{EXAMPLE}: is an instance (optsched/1), wanted is a plan (optsched-plan/1)",
+        ),
+        (
+            f"verify-bound {EXAMPLE} PLAN",
+            "PLAN: is a plan (optsched-plan/1), wanted is a bound (optsched-bound/1)",
+        ),
+        (
+            "verify-bound PLAN PLAN",
+            "PLAN: is a plan (optsched-plan/1), wanted is a bound (optsched-bound/1)",
+        ),
+    ],
+)
 def test_a_file_of_another_kind_is_one_sentence(command: str, said: str, tmp_path: Path) -> None:
     plan = str(tmp_path / "plan.json")
     made = CliRunner().invoke(main, ["solve", EXAMPLE, "--solver", "fifo", "-o", plan, "-q"])

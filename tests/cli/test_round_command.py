@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from optsched import files, registry
+from optsched import files
+from optsched.plugins import registry
 from optsched.round.files import dump_round, read_round
 
 EXAMPLES = Path(__file__).parents[2] / "instances" / "examples"
@@ -57,12 +58,26 @@ def test_quiet_prints_nothing_and_writes_all(run, tmp_path):
     done = run("round", EXAMPLE, "-q", "-o", tmp_path / "r.json.gz")
     assert (done.exit_code, done.output) == (0, "")
     assert read_round(tmp_path / "r.json.gz").status == "optimal"
-    assert run("round", EXAMPLE, "-o", tmp_path / "s.json").output.endswith(f"round: {tmp_path / 's.json'}\n")
+    assert run("round", EXAMPLE, "-o", tmp_path / "s.json").output.endswith(
+        f"round: {tmp_path / 's.json'}\n"
+    )
 
 
 def test_options_reach_the_round(run):
-    done = run("round", EXAMPLE, "--length", "1m", "--budget", "3s", "--objective", "tardiness", "--fixed",
-               "--seed", "7", "--json")
+    done = run(
+        "round",
+        EXAMPLE,
+        "--length",
+        "1m",
+        "--budget",
+        "3s",
+        "--objective",
+        "tardiness",
+        "--fixed",
+        "--seed",
+        "7",
+        "--json",
+    )
     found = json.loads(done.stdout)
     assert (found["round_s"], found["refill"], found["seed"]) == (60, False, 7)
     assert found["objective"]["name"] == "tardiness"
@@ -83,7 +98,10 @@ def test_jobs_that_can_never_run_stop_nothing(run, tmp_path):
     path.write_text(WITH_NEVER)
     done = run("round", path)
     assert done.exit_code == 0
-    assert "  never      giant: it needs 16 GPUs of one type, the cluster has at most 4\n" in done.output
+    assert (
+        "  never      giant: it needs 16 GPUs of one type, the cluster has at most 4\n"
+        in done.output
+    )
     assert "  later      1 not released yet or waiting for others to complete\n" in done.output
     found = json.loads(run("round", path, "--json").stdout)
     assert found["never"] == ["giant"] and [job["id"] for job in found["jobs"]] == ["fine"]
@@ -106,15 +124,18 @@ def test_an_instance_without_jobs(run, tmp_path):
     assert "0 jobs" in done.output
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (["--solver", "magic"], "round solver 'magic' is unknown; choose from"),
-    (["--objective", "speed"], "objective 'speed' is unknown"),
-    (["--budget", "0"], "must be above zero"),
-    (["--gap", "-1"], "not in the range"),
-    (["--last", "nowhere.json"], "nowhere.json: cannot be read"),
-    (["--option", "x"], "--option 'x' has no value"),
-    (["-o", "nowhere/r.json"], "the directory"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--solver", "magic"], "round solver 'magic' is unknown; choose from"),
+        (["--objective", "speed"], "objective 'speed' is unknown"),
+        (["--budget", "0"], "must be above zero"),
+        (["--gap", "-1"], "not in the range"),
+        (["--last", "nowhere.json"], "nowhere.json: cannot be read"),
+        (["--option", "x"], "--option 'x' has no value"),
+        (["-o", "nowhere/r.json"], "the directory"),
+    ],
+)
 def test_bad_input_is_refused(run, words, says):
     done = run("round", EXAMPLE, *words)
     assert done.exit_code == 2 and says in done.stderr
@@ -127,7 +148,11 @@ def test_a_plan_is_no_last_round(run, plan_path):
 
 
 def test_round_solvers_are_listed(run):
-    table, machine, quiet = run("list", "rounds"), run("list", "rounds", "--json"), run("list", "rounds", "-q")
+    table, machine, quiet = (
+        run("list", "rounds"),
+        run("list", "rounds", "--json"),
+        run("list", "rounds", "-q"),
+    )
     rows = json.loads(machine.stdout)
     assert [row["name"] for row in rows] == list(registry.names("rounds")) == quiet.stdout.split()
     assert "price" in quiet.stdout.split()

@@ -12,15 +12,34 @@ from optsched.errors import InputError
 
 
 def test_a_partition(tmp_path: Path) -> None:
-    words = ["slurm", "--nodes", "gpu-[0-3]", "--user", "root", "--shared", "/shared/x", "-o", str(tmp_path / "made")]
+    words = [
+        "slurm",
+        "--nodes",
+        "gpu-[0-3]",
+        "--user",
+        "root",
+        "--shared",
+        "/shared/x",
+        "-o",
+        str(tmp_path / "made"),
+    ]
     done = CliRunner().invoke(command, words, catch_exceptions=False)
     assert done.exit_code == 0
-    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["cluster.toml", "slurm.conf.part"]
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
+        "cluster.toml",
+        "slurm.conf.part",
+    ]
     lines = (tmp_path / "made" / "slurm.conf.part").read_text().splitlines()
     added = [line for line in lines if line and not line.startswith("#")]
-    assert added == ["PartitionName=optsched Nodes=gpu-[0-3] MaxTime=INFINITE OverSubscribe=NO State=UP"]
+    assert added == [
+        "PartitionName=optsched Nodes=gpu-[0-3] MaxTime=INFINITE OverSubscribe=NO State=UP"
+    ]
     settings = read_settings(tmp_path / "made" / "cluster.toml")
-    assert (settings.executor, settings.slurm.partition, str(settings.attempts)) == ("slurm", "optsched", "/shared/x")
+    assert (settings.executor, settings.slurm.partition, str(settings.attempts)) == (
+        "slurm",
+        "optsched",
+        "/shared/x",
+    )
     assert settings.state == tmp_path / "made" / "state"
     with pytest.raises(InputError, match="is there already"):
         CliRunner().invoke(command, words, catch_exceptions=False)
@@ -52,5 +71,7 @@ def test_faulty_words(words: list[str], told: str) -> None:
 def test_a_reservation_is_not_for_root() -> None:
     with pytest.raises(InputError, match="make a partition"):
         CliRunner().invoke(
-            command, ["slurm", "--nodes", "a1", "--user", "root", "--reservation", "r"], catch_exceptions=False
+            command,
+            ["slurm", "--nodes", "a1", "--user", "root", "--reservation", "r"],
+            catch_exceptions=False,
         )

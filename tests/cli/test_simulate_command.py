@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from optsched import Cluster, Failure, Instance, Job, Node, Outage, Plan, Profile, files, registry
+from optsched import Cluster, Failure, Instance, Job, Node, Outage, Plan, Profile, files
 from optsched.bounds import lower_bounds
 from optsched.cli import simulate as command
 from optsched.errors import InputError
 from optsched.objectives import parse
+from optsched.plugins import registry
 from optsched.simulate import output
 from optsched.simulate.run import simulate
 from optsched.simulate.view import PolicyFault
@@ -24,7 +25,8 @@ from tests.cli.test_solve_command import BAD_FILES
 
 @pytest.fixture(autouse=True)
 def light_page(request, monkeypatch):
-    """Drawing takes longer than all else; one test has the real page, tests/simulate/test_report.py all of it."""
+    """Drawing takes longer than all else; one test has the real page, tests/simulate/test_report.py
+    all of it."""
     if request.node.name != "test_table_says_everything":
         monkeypatch.setattr("optsched.simulate.report.page", lambda *_: "<html></html>")
 
@@ -34,8 +36,13 @@ def queue(tmp_path):
     """Jobs that come one by one to two GPUs, some of them late."""
     profile = Profile(checkpoint_s=5.0, restore_s=5.0, startup_s=10.0)
     jobs = tuple(
-        Job(id=f"j{i:02}", submit_s=20.0 * i, duration_s=30.0 + 70.0 * ((i * 7) % 11), profile=profile,
-            deadline_s=600.0 if i % 3 == 0 else None)
+        Job(
+            id=f"j{i:02}",
+            submit_s=20.0 * i,
+            duration_s=30.0 + 70.0 * ((i * 7) % 11),
+            profile=profile,
+            deadline_s=600.0 if i % 3 == 0 else None,
+        )
         for i in range(40)
     )
     instance = Instance(name="queue", cluster=Cluster(nodes=(Node(name="n", gpus=2),)), jobs=jobs)
@@ -53,15 +60,26 @@ def summary(run, *words):
 @pytest.mark.parametrize("name", ["fifo", "backfill", "sjf", "las", "srtf", "srsf"])
 def test_numbers_are_those_of_the_plan(run, queue, tmp_path, name):
     instance, path = queue
-    found = summary(run, path, "--policy", name, "--objective", "deadline,wct", "-o", tmp_path / "o")
+    found = summary(
+        run, path, "--policy", name, "--objective", "deadline,wct", "-o", tmp_path / "o"
+    )
     stated, plan = files.read_plan(tmp_path / "o" / "plan.json")
     assert plan == simulate(instance, registry.policy(name))
     jcts = sorted(entry.completion_s - instance.job[entry.id].submit_s for entry in plan.jobs)
-    assert found["jct_s"] == pytest.approx({
-        "mean": statistics.fmean(jcts), "median": jcts[19], "p90": jcts[35], "p99": jcts[39], "max": jcts[39],
-    })
+    assert found["jct_s"] == pytest.approx(
+        {
+            "mean": statistics.fmean(jcts),
+            "median": jcts[19],
+            "p90": jcts[35],
+            "p99": jcts[39],
+            "max": jcts[39],
+        }
+    )
     stops = [len(entry.segments) - 1 for entry in plan.jobs]
-    assert (found["preemptions"], found["preempted_jobs"]) == (sum(stops), sum(stop > 0 for stop in stops))
+    assert (found["preemptions"], found["preempted_jobs"]) == (
+        sum(stops),
+        sum(stop > 0 for stop in stops),
+    )
     assert (found["preemptions"] > 0) == (name in ("srtf", "srsf"))
     goal = parse("deadline,wct")
     assert [level["name"] for level in found["levels"]] == ["deadline", "wct"]
@@ -91,21 +109,38 @@ def test_rounds(run, queue, tmp_path):
 
 def test_table_says_everything(run, queue, tmp_path):
     _, path = queue
-    words = ("--policy", "srtf", "--round", "90s", "-o", tmp_path / "o", "--gantt", tmp_path / "p.svg")
+    words = (
+        "--policy",
+        "srtf",
+        "--round",
+        "90s",
+        "-o",
+        tmp_path / "o",
+        "--gantt",
+        tmp_path / "p.svg",
+    )
     done = run("simulate", path, *words)
     assert done.exit_code == 0, done.output
     found = summary(run, path, "--policy", "srtf", "--round", "90s")
     for word in (
         "queue: 40 jobs, 2 GPUs on 1 nodes, 0 running now",
-        "policy srtf: shortest remaining time first, with preemption; decided in rounds of 1 min 30 s",
+        "policy srtf: shortest remaining time first, with preemption; decided in rounds of 1 min "
+        "30 s",
         "bound (any schedule)",
         f"{found['levels'][0]['value']:,.0f} s",
         f"{found['levels'][0]['bound']:,.0f} s",
         found["levels"][0]["bound_source"],
-        "median", "p90", "p99", "max",
+        "median",
+        "p90",
+        "p99",
+        "max",
         f"{found['preemptions']} preemptions of {found['preempted_jobs']} jobs",
         f"{found['deadlines_missed']} of 14 deadlines missed",
-        "waiting is ", " price", " next decision", " lost to preemptions and failures", "while jobs arrive GPUs held",
+        "waiting is ",
+        " price",
+        " next decision",
+        " lost to preemptions and failures",
+        "while jobs arrive GPUs held",
     ):
         assert word in done.output, word
     assert f"written to {tmp_path / 'o'}: summary.json, plan.json, jobs.csv" in done.output
@@ -115,7 +150,16 @@ def test_table_says_everything(run, queue, tmp_path):
 
 
 def test_quiet_stdin_and_running_jobs(run, instance_path, tmp_path):
-    done = run("simulate", "-", "--policy", "las", "-q", "-o", tmp_path / "o", input=instance_path.read_bytes())
+    done = run(
+        "simulate",
+        "-",
+        "--policy",
+        "las",
+        "-q",
+        "-o",
+        tmp_path / "o",
+        input=instance_path.read_bytes(),
+    )
     assert (done.exit_code, done.output) == (0, "")
     assert run("verify", instance_path, tmp_path / "o" / "plan.json").exit_code == 0
 
@@ -126,7 +170,9 @@ def test_same_input_same_output(run, instance_path):
 
 
 def test_what_cannot_be_better_is_optimal(run, tmp_path):
-    one = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=(Job(id="a", duration_s=5.0),))
+    one = Instance(
+        cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=(Job(id="a", duration_s=5.0),)
+    )
     files.write_text(tmp_path / "i.json", files.dump_instance(one))
     found = summary(run, tmp_path / "i.json", "--policy", "fifo")
     assert found["status"] == "optimal" and found["levels"][0]["gap"] == 0
@@ -136,8 +182,15 @@ def test_what_cannot_be_better_is_optimal(run, tmp_path):
 def test_no_jobs(run, tmp_path):
     (tmp_path / "i.json").write_text('{"format": "optsched/1"}')
     found = summary(run, tmp_path / "i.json", "--policy", "fifo")
-    assert (found["jobs"], found["preemptions"], found["jct_s"]["mean"], found["use"]["gpus"]) == (0, 0, None, None)
-    assert "0 preemptions of 0 jobs" in run("simulate", tmp_path / "i.json", "--policy", "fifo").output
+    assert (found["jobs"], found["preemptions"], found["jct_s"]["mean"], found["use"]["gpus"]) == (
+        0,
+        0,
+        None,
+        None,
+    )
+    assert (
+        "0 preemptions of 0 jobs" in run("simulate", tmp_path / "i.json", "--policy", "fifo").output
+    )
 
 
 class Fake:
@@ -177,7 +230,10 @@ def test_a_plan_that_breaks_a_rule_is_not_shown(run, queue, monkeypatch, tmp_pat
     monkeypatch.setattr("optsched.simulate.record.Record.plan", lambda _: Plan())
     done = run("simulate", queue[1], "--policy", "fifo", "-o", tmp_path / "o")
     assert done.exit_code == 1 and done.stdout == "" and not (tmp_path / "o").exists()
-    assert "the plan of fifo does not pass the verifier" in done.stderr and "missing from the plan" in done.stderr
+    assert (
+        "the plan of fifo does not pass the verifier" in done.stderr
+        and "missing from the plan" in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,7 +246,10 @@ def test_a_plan_that_breaks_a_rule_is_not_shown(run, queue, monkeypatch, tmp_pat
         (("--policy", "fifo", "--gantt", "plan.gif"), "ends in .html, .svg, .png or .pdf"),
         (("--policy", "fifo", "-o", "nowhere/run"), "does not exist; make it first"),
         (("--policy", "fifo", "-o", "instance.json"), "is a file; name a directory"),
-        (("--policy", "fifo", "-o", "."), "holds instance.json, which no simulation wrote; name a new or an empty"),
+        (
+            ("--policy", "fifo", "-o", "."),
+            "holds instance.json, which no simulation wrote; name a new or an empty",
+        ),
         (("--policy", "fifo", "--round", "1us"), "--round"),
         (("--policy", "fifo", "--round", "0"), "must be above zero"),
         (("--policy", "fifo", "--round", "0.000000001"), "at least 1e-05 s"),
@@ -232,7 +291,8 @@ def test_a_full_disk_loses_nothing_but_the_file(run, instance_path, tmp_path, mo
     assert {path.name for path in (tmp_path / "o").iterdir()} >= {"summary.json", "jobs.csv"}
 
 
-# ------------------------------------------------------------------------------------------------ the directory
+# ------------------------------------------------------------------------------------------------
+# the directory
 
 
 def test_the_files_say_what_is_printed(run, queue, tmp_path):
@@ -241,9 +301,13 @@ def test_the_files_say_what_is_printed(run, queue, tmp_path):
     assert json.loads((tmp_path / "o" / "summary.json").read_text()) == found
     lines = list(csv.DictReader((tmp_path / "o" / "jobs.csv").open()))
     assert [line["id"] for line in lines] == [job.id for job in instance.jobs]
-    assert statistics.fmean(float(line["jct_s"]) for line in lines) == pytest.approx(found["jct_s"]["mean"])
+    assert statistics.fmean(float(line["jct_s"]) for line in lines) == pytest.approx(
+        found["jct_s"]["mean"]
+    )
     assert sum(int(line["preemptions"]) for line in lines) == found["preemptions"] > 0
-    waited = sum(float(line[f"waiting_{name}_s"]) for line in lines for name in found["waiting_mean_s"])
+    waited = sum(
+        float(line[f"waiting_{name}_s"]) for line in lines for name in found["waiting_mean_s"]
+    )
     assert waited == pytest.approx(40 * found["waiting_s"]["mean"])
     decided = list(csv.DictReader((tmp_path / "o" / "rounds.csv").open()))
     assert len(decided) > 40 and [*decided[0]] == ["time_s", "wall_s"] and found["rounds"] is None
@@ -255,9 +319,13 @@ def test_what_the_policy_recorded_of_its_rounds_is_kept(run, queue, tmp_path):
     assert [*decided[0]] == ["time_s", "wall_s", "jobs", "value", "bound", "gap"]
     gaps = [float(line["gap"]) for line in decided if line["gap"]]
     assert found["rounds"] == {
-        "count": len(gaps), "gap_mean": pytest.approx(statistics.fmean(gaps)), "gap_max": max(gaps)
+        "count": len(gaps),
+        "gap_mean": pytest.approx(statistics.fmean(gaps)),
+        "gap_max": max(gaps),
     }
-    assert all(float(line["bound"]) >= float(line["value"]) - 1e-9 for line in decided if line["gap"])
+    assert all(
+        float(line["bound"]) >= float(line["value"]) - 1e-9 for line in decided if line["gap"]
+    )
 
 
 def test_another_simulation_takes_the_place_of_the_last(run, queue, tmp_path):
@@ -293,7 +361,11 @@ def test_a_directory_with_anything_else_is_left_alone(run, queue, tmp_path, ther
 
 def test_without_plotly_there_is_no_page(run, queue, tmp_path, monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *how: None if name == "plotly" else found(name, *how))
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *how: None if name == "plotly" else found(name, *how),
+    )
     done = run("simulate", queue[1], "--policy", "fifo", "-o", tmp_path / "o")
     assert done.exit_code == 0 and "no report.html: plotly is not installed" in done.output
     assert not (tmp_path / "o" / "report.html").exists()
@@ -310,8 +382,12 @@ def test_failures_and_outages_are_told_and_verified(run, tmp_path):
     failures = (Failure(job="a", work_s=30.0, kind="out of memory"), Failure(job="b", work_s=10.0))
     instance = Instance(
         cluster=Cluster(nodes=(Node(name="n", gpus=1), Node(name="m", gpus=1))),
-        jobs=(Job(id="a", duration_s=50.0), Job(id="b", duration_s=500.0)), failures=failures,
-        outages=(Outage(node="n", start_s=200.0, end_s=300.0), Outage(node="m", start_s=200.0, end_s=300.0)),
+        jobs=(Job(id="a", duration_s=50.0), Job(id="b", duration_s=500.0)),
+        failures=failures,
+        outages=(
+            Outage(node="n", start_s=200.0, end_s=300.0),
+            Outage(node="m", start_s=200.0, end_s=300.0),
+        ),
     )
     files.write_text(tmp_path / "i.json", files.dump_instance(instance))
     done = run("simulate", tmp_path / "i.json", "--policy", "fifo", "-o", tmp_path / "o")
@@ -321,11 +397,16 @@ def test_failures_and_outages_are_told_and_verified(run, tmp_path):
 
 
 def names_in(value):
-    """All names of an object and of those in it, but not the names of GPU types and kinds of failures."""
+    """All names of an object and of those in it, but not the names of GPU types and kinds of
+    failures."""
     found = set()
     if isinstance(value, dict):
         for name, inner in value.items():
-            found |= {name} | (set() if name in ("gpus_by_type", "by_type", "failures_by_kind") else names_in(inner))
+            found |= {name} | (
+                set()
+                if name in ("gpus_by_type", "by_type", "failures_by_kind")
+                else names_in(inner)
+            )
     elif isinstance(value, list):
         found = set().union(*map(names_in, value))
     return found
@@ -334,8 +415,15 @@ def names_in(value):
 def test_every_name_in_the_files_is_explained(run, queue, tmp_path):
     found = summary(run, queue[1], "--policy", "optsched", "-o", tmp_path / "o")
     text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
-    explained = set(re.findall(r"`([^`]+)`", text.partition("## Output of a simulation")[2].partition("\n## ")[0]))
-    assert names_in(found) <= explained and {path.name for path in (tmp_path / "o").iterdir()} <= explained
+    explained = set(
+        re.findall(
+            r"`([^`]+)`", text.partition("## Output of a simulation")[2].partition("\n## ")[0]
+        )
+    )
+    assert (
+        names_in(found) <= explained
+        and {path.name for path in (tmp_path / "o").iterdir()} <= explained
+    )
     for name in ("jobs.csv", "rounds.csv"):
         assert set((tmp_path / "o" / name).open().readline().strip().split(",")) <= explained
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optsched import files
-from optsched.plan import Level
+from optsched.model.plan import Level
 from tests.list_schedule import list_schedule
 
 
@@ -76,9 +76,14 @@ def test_json_is_the_plan_file_and_nothing_else(run, fake_engine, instance_path,
 
 
 def test_quiet_prints_nothing_and_writes_all(run, fake_engine, instance_path, tmp_path):
-    done = run("solve", instance_path, "-q", "-o", tmp_path / "p.json.gz", "--gantt", tmp_path / "p.svg")
+    done = run(
+        "solve", instance_path, "-q", "-o", tmp_path / "p.json.gz", "--gantt", tmp_path / "p.svg"
+    )
     assert (done.exit_code, done.output) == (0, "")
-    assert json.loads(gzip.decompress((tmp_path / "p.json.gz").read_bytes()))["format"] == files.PLAN_FORMAT
+    assert (
+        json.loads(gzip.decompress((tmp_path / "p.json.gz").read_bytes()))["format"]
+        == files.PLAN_FORMAT
+    )
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")
 
 
@@ -107,9 +112,16 @@ def test_without_a_plan_the_status_is_1(run, fake_engine, instance_path, tmp_pat
 
 
 def test_fallback_and_notes_are_shown(run, fake_engine, instance_path):
-    fake_engine.change = {"fallback": "cpsat was killed", "notes": ("first [red]note[/red]", "second note")}
+    fake_engine.change = {
+        "fallback": "cpsat was killed",
+        "notes": ("first [red]note[/red]", "second note"),
+    }
     done = run("solve", instance_path)
-    for word in ("fallback   cpsat was killed", "note       first [red]note[/red]", "note       second note"):
+    for word in (
+        "fallback   cpsat was killed",
+        "note       first [red]note[/red]",
+        "note       second note",
+    ):
         assert word in done.output
 
 
@@ -123,7 +135,9 @@ def test_many_jobs_are_cut_at_30(run, fake_engine, tmp_path):
     )
     files.write_text(tmp_path / "i.json", files.dump_instance(many))
     done = run("solve", tmp_path / "i.json")
-    assert "and 10 more" in done.output and done.output.count("\njob") == 31  # the heading and 30 jobs
+    assert (
+        "and 10 more" in done.output and done.output.count("\njob") == 31
+    )  # the heading and 30 jobs
 
 
 @pytest.mark.parametrize("limit", ["", "0", "0s", "-5", "soon", "nan", "inf", "5x", "1e400"])
@@ -161,7 +175,9 @@ def test_refused_before_any_work(run, fake_engine, instance_path, words, message
         assert not fake_engine.calls
 
 
-def test_a_directory_without_permission_is_refused(run, fake_engine, instance_path, tmp_path, monkeypatch):
+def test_a_directory_without_permission_is_refused(
+    run, fake_engine, instance_path, tmp_path, monkeypatch
+):
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
     done = run("solve", instance_path, "-o", tmp_path / "p.json")
     assert done.exit_code == 2 and "no permission" in done.stderr and not fake_engine.calls
@@ -175,7 +191,9 @@ def test_a_missing_library_is_said_before_any_work(
 
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda wanted, *more: None if wanted == module else real(wanted, *more)
+        importlib.util,
+        "find_spec",
+        lambda wanted, *more: None if wanted == module else real(wanted, *more),
     )
     done = run("solve", instance_path, "--gantt", tmp_path / name)
     assert done.exit_code == 2
@@ -195,7 +213,9 @@ def test_a_full_disk_loses_nothing_but_the_file(run, fake_engine, instance_path)
 def test_both_files_that_cannot_be_written_are_named(run, fake_engine, instance_path, monkeypatch):
     from optsched.picture import figure
 
-    monkeypatch.setattr(figure, "write_bytes", lambda path, data: files.write_bytes("/dev/full", data))
+    monkeypatch.setattr(
+        figure, "write_bytes", lambda path, data: files.write_bytes("/dev/full", data)
+    )
     done = run("solve", instance_path, "-o", "/dev/full", "--gantt", "/tmp/never-written.svg", "-q")
     assert done.stderr.count("optsched: /dev/full: cannot be written") == 2
     assert not Path("/tmp/never-written.svg").exists()
@@ -214,9 +234,15 @@ BAD_FILES = {
         "duration_s",
     ),
     "no format": (b'{"jobs": []}', "format"),
-    "a plan": (b'{"format": "optsched-plan/1"}', "is a plan (optsched-plan/1), wanted is an instance"),
+    "a plan": (
+        b'{"format": "optsched-plan/1"}',
+        "is a plan (optsched-plan/1), wanted is an instance",
+    ),
     "unknown field": (b'{"format": "optsched/1", "jbos": []}', "jbos"),
-    "never runs": (b'{"format": "optsched/1", "jobs": [{"id": "a", "duration_s": 5}]}', "can never run"),
+    "never runs": (
+        b'{"format": "optsched/1", "jobs": [{"id": "a", "duration_s": 5}]}',
+        "can never run",
+    ),
 }
 
 
@@ -236,7 +262,11 @@ def test_bad_files_are_one_message_and_status_2(run, fake_engine, tmp_path, word
 def test_bad_stdin(run, fake_engine, name):
     data, message = BAD_FILES[name]
     done = run("solve", "-", input=data)
-    assert done.exit_code == 2 and done.stderr.startswith("optsched: stdin: ") and message in done.stderr
+    assert (
+        done.exit_code == 2
+        and done.stderr.startswith("optsched: stdin: ")
+        and message in done.stderr
+    )
 
 
 def test_unreadable_files(run, fake_engine, tmp_path):
@@ -254,17 +284,22 @@ def test_real_engine_end_to_end(run, instance_path, instance, tmp_path):
 
 
 def test_live_line(instance):
-    from optsched.cli.progress import words
+    from optsched.cli.parts.progress import words
     from optsched.engine import Progress
 
     assert words(None, "wct", 2.0, 10.0) == "looking for a first plan, 8 s left"
     at = Progress(elapsed_s=3, value=12345.0, bound=12000.0, gap=0.0279, source="srtf")
-    assert words(at, "wct", 4.0, 64.0) == "best 12,345 s by srtf  bound 12,000 s  gap 2.79 %  1 min left"
+    assert (
+        words(at, "wct", 4.0, 64.0)
+        == "best 12,345 s by srtf  bound 12,000 s  gap 2.79 %  1 min left"
+    )
     at = Progress(elapsed_s=3, value=2.0, bound=None, gap=None, source=None)
     assert words(at, "deadline,wct", 70.0, 64.0) == "best 2  0 s left"
 
 
-def test_list_schedule_of_the_fixture_is_what_the_table_shows(run, fake_engine, instance_path, instance):
+def test_list_schedule_of_the_fixture_is_what_the_table_shows(
+    run, fake_engine, instance_path, instance
+):
     ends = {entry.id: entry.completion_s - instance.now_s for entry in list_schedule(instance).jobs}
     done = run("solve", instance_path)
     row = next(line.split() for line in done.output.splitlines() if line.startswith("cpu "))

@@ -61,7 +61,9 @@ def test_another_objective_is_recomputed_without_a_claim(run, instance_path, pla
 
 
 def test_two_levels(run, instance, instance_path, tmp_path):
-    files.write_text(tmp_path / "two.json", files.dump_plan(solution_of(instance, objective="deadline,wct")))
+    files.write_text(
+        tmp_path / "two.json", files.dump_plan(solution_of(instance, objective="deadline,wct"))
+    )
     done = run("verify", instance_path, tmp_path / "two.json")
     assert done.exit_code == 0 and done.output.count("as the file says") == 2
 
@@ -85,14 +87,20 @@ WRONG = {
         lambda plan: plan["objective"].update(bound=plan["objective"]["value"] + 1),
         "bound: ",
     ),
-    "optimal without proof": (set_objective(status="optimal"), "its bound does not reach the value"),
+    "optimal without proof": (
+        set_objective(status="optimal"),
+        "its bound does not reach the value",
+    ),
     "infeasible with a plan": (set_objective(status="infeasible"), "holds a valid plan"),
     "hash": (lambda plan: plan["instance"].update(hash="0" * 16), "the plan was made for instance"),
     "no plan": (lambda plan: plan.update(jobs=None), "holds no plan"),
     "too early": (shift, "short"),
     "decision": (lambda plan: plan["jobs"][2].update(decision="resume"), "late"),
     "missing job": (lambda plan: plan["jobs"].pop(3), "chained"),
-    "unknown node": (lambda plan: plan["jobs"][1]["segments"][0]["placement"][0].update(node="z"), "node z"),
+    "unknown node": (
+        lambda plan: plan["jobs"][1]["segments"][0]["placement"][0].update(node="z"),
+        "node z",
+    ),
 }
 
 
@@ -107,19 +115,30 @@ def test_wrong_plans_are_status_1_with_a_sentence(run, instance_path, edited, na
 
 
 def test_rounding_is_no_violation(run, instance_path, edited):
-    path = edited(lambda plan: plan["objective"].update(value=plan["objective"]["value"] * (1 + 1e-9)))
+    path = edited(
+        lambda plan: plan["objective"].update(value=plan["objective"]["value"] * (1 + 1e-9))
+    )
     assert run("verify", instance_path, path).exit_code == 0
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "is empty"), ("{", "is not JSON"), ("{}", "format"), ('{"format": "optsched/1"}', "format")],
+    [
+        ("", "is empty"),
+        ("{", "is not JSON"),
+        ("{}", "format"),
+        ('{"format": "optsched/1"}', "format"),
+    ],
 )
 def test_bad_plan_files(run, instance_path, tmp_path, text, message):
     path = tmp_path / "bad.json"
     path.write_text(text)
     done = run("verify", instance_path, path)
-    assert done.exit_code == 2 and done.stderr.startswith(f"optsched: {path}") and message in done.stderr
+    assert (
+        done.exit_code == 2
+        and done.stderr.startswith(f"optsched: {path}")
+        and message in done.stderr
+    )
 
 
 def test_unknown_objectives(run, instance_path, plan_path, edited):
@@ -128,9 +147,10 @@ def test_unknown_objectives(run, instance_path, plan_path, edited):
     assert done.exit_code == 2 and "objective 'speed' is unknown" in done.stderr
 
 
-@pytest.mark.parametrize(("field", "by", "rule"), [
-    ("bound", -960.0, "status"), ("value", -810.0, "value"), ("bound", 810.0, "bound"),
-])
+@pytest.mark.parametrize(
+    ("field", "by", "rule"),
+    [("bound", -960.0, "status"), ("value", -810.0, "value"), ("bound", 810.0, "bound")],
+)
 def test_a_long_past_hides_no_false_claim(run, tmp_path, field, by, rule):
     node, lengths_s = Node(name="n", gpus=1), {"a": 1000.0, "b": 180.0}
     jobs = tuple(Job(id=name, duration_s=length_s) for name, length_s in lengths_s.items())

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from optsched.control.journal.journal.events import Cancelled, Held, Released, Submitted
+from optsched.control.journal.journal.journal import Journal
+from optsched.control.journal.journal.state import State
+from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Elastic, Job, Node, Profile
 from optsched.control.api.views import job_view
 from optsched.control.controller import Controller
-from optsched.control.events import Cancelled, Held, Released, Submitted
-from optsched.control.explaining import explain_job
-from optsched.control.journal import Journal
-from optsched.control.scene import scene
+from optsched.control.explain.explaining import explain_job
 from optsched.control.settings import NodeSettings, Settings, TenantSettings
-from optsched.control.state import State
 from optsched.control.submission import Submission
 from optsched.executors.base import LAST_S
 
@@ -68,8 +68,12 @@ FIELDS = st.sampled_from(
 REPORTS = st.dictionaries(FIELDS, NUMBERS, max_size=6).map(
     lambda said: {"step": 5, "at_s": 1500.0, **said}
 )
-GPUS = st.one_of(st.integers(0, 8), st.builds(lambda low, more: Elastic(min=low, max=low + more),
-                                             st.integers(1, 4), st.integers(0, 4)))
+GPUS = st.one_of(
+    st.integers(0, 8),
+    st.builds(
+        lambda low, more: Elastic(min=low, max=low + more), st.integers(1, 4), st.integers(0, 4)
+    ),
+)
 PROFILES = st.sampled_from(
     [
         Profile(),
@@ -259,8 +263,11 @@ class Hostile:
             )  # as `SteadyClock` does
             self.run(2)
         elif what == "gpus":
-            executor.nodes = tuple(node(name, gpus=rest[1]) if name == rest[0] else one
-                                   for one in executor.nodes for name in (one.name,))
+            executor.nodes = tuple(
+                node(name, gpus=rest[1]) if name == rest[0] else one
+                for one in executor.nodes
+                for name in (one.name,)
+            )
         elif what == "gone":
             executor.nodes = tuple(one for one in executor.nodes if one.name != rest[0])
         elif what == "node":

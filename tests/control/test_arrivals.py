@@ -1,28 +1,30 @@
-"""Jobs that a cluster manager has become jobs of the journal, and what becomes of them there is followed."""
+"""Jobs that a cluster manager has become jobs of the journal, and what becomes of them there is
+followed."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from optsched.control.journal.journal.events import Cancelled, Changed, Noted
+from optsched.control.journal.journal.journal import Journal
+from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Job, Node, Profile
 from optsched.control.api.views import reason_of
 from optsched.control.arrivals import FORGOTTEN, ON_HOLD
 from optsched.control.controller import Controller
-from optsched.control.events import Cancelled, Changed, Noted
-from optsched.control.explaining import explain_job
-from optsched.control.journal import Journal
+from optsched.control.explain.explaining import explain_job
 from optsched.control.learned import NEVER_S
 from optsched.control.present import as_waiting, guarded
-from optsched.control.scene import scene
 from optsched.control.settings import Settings, TenantSettings
 from optsched.executors.base import Arrival, NoAnswer, Order, Request
 
 from .virtual import VirtualClock, VirtualExecutor
 
 TENANTS = (
-    TenantSettings(name="vision", users=("ann",)), TenantSettings(name="all"),
+    TenantSettings(name="vision", users=("ann",)),
+    TenantSettings(name="all"),
     TenantSettings(name="speech", users=("bob",)),
 )
 
@@ -115,20 +117,28 @@ def test_started_by_its_origin(place: Place) -> None:
 
 def test_weight_is_the_sites_to_give(place: Place) -> None:
     """Users may ask for no more than 1, root for what it likes."""
-    for name, user_id, asked, weight in (("a", 1000, 1000.0, 4.0), ("b", 1000, 0.5, 2.0), ("c", 0, 1000.0, 4000.0)):
+    for name, user_id, asked, weight in (
+        ("a", 1000, 1000.0, 4.0),
+        ("b", 1000, 0.5, 2.0),
+        ("c", 0, 1000.0, 4000.0),
+    ):
         wanted = replace(request(name), user_id=user_id, asked_weight=asked)
         place.add(name, request=replace(wanted, job=replace(wanted.job, weight=4.0)))
         place.step()
         assert place.controller.state.jobs[name].submission.job.weight == weight
-    notes = [one.event.text for one in place.controller.journal.entries() if isinstance(one.event, Noted)]
+    notes = [
+        one.event.text for one in place.controller.journal.entries() if isinstance(one.event, Noted)
+    ]
     assert notes == [
-        "a: in its comment weight=1000: its user may ask for 1 at the most (max_weight in cluster.toml); "
+        "a: in its comment weight=1000: its user may ask for 1 at the most (max_weight in "
+        "cluster.toml); "
         "QOS and account may weigh more"
     ]
 
 
 def test_changed_while_it_waits(place: Place) -> None:
-    """What it asks for now counts, after a restart as well; what no order can start is left alone, not cancelled."""
+    """What it asks for now counts, after a restart as well; what no order can start is left alone,
+    not cancelled."""
     place.add("runs")
     place.step()
     place.add("7", "x", request=request("7", limit_s=60.0))
@@ -143,12 +153,17 @@ def test_changed_while_it_waits(place: Place) -> None:
         place.step()
     job = place.controller.state.jobs["7"]
     assert (job.submission.job.gpus, job.left_s, job.submission.limit_s) == (0, 30.0, 30.0)
-    assert len([one for one in place.controller.journal.entries() if isinstance(one.event, Changed)]) == 1
+    assert (
+        len([one for one in place.controller.journal.entries() if isinstance(one.event, Changed)])
+        == 1
+    )
     place.add("8", "y")
     place.step()
     place.change("y", request=None, unplanned="it excludes nodes")
     place.step()
-    assert place.status("8") == "cancelled" and place.manager.told == [("leave", "y", "it excludes nodes")]
+    assert place.status("8") == "cancelled" and place.manager.told == [
+        ("leave", "y", "it excludes nodes")
+    ]
     place.step(20)
     assert place.manager.told == [("leave", "y", "it excludes nodes")]
 
@@ -160,7 +175,10 @@ def test_what_its_manager_would_not_start_is_no_part_of_a_round(place: Place) ->
     assert place.status("7") == "waiting" and not place.manager.orders
     said = explain_job(scene(place.controller), "7").sentences
     assert said[0] == "7 waits because the cluster manager would not start it: a limit is reached."
-    assert reason_of(place.controller, place.controller.state.jobs["7"], place.clock.now_s()) == "a limit is reached"
+    assert (
+        reason_of(place.controller, place.controller.state.jobs["7"], place.clock.now_s())
+        == "a limit is reached"
+    )
     place.change("7", barred=None)
     place.step(1)
     assert [order.key.job for order in place.manager.orders] == ["7"]
@@ -173,7 +191,11 @@ def test_whether_what_does_not_save_is_stopped(place: Place) -> None:
     place.step()
     jobs = place.controller.state.jobs
     posed = {name: guarded(as_waiting(jobs[name]), jobs[name], False) for name in "abc"}
-    assert {name: job.preemptible for name, job in posed.items()} == {"a": True, "b": False, "c": True}
+    assert {name: job.preemptible for name, job in posed.items()} == {
+        "a": True,
+        "b": False,
+        "c": True,
+    }
 
 
 def test_not_before_it_is_ready(place: Place) -> None:
@@ -216,7 +238,8 @@ def test_requeued_after_it_had_ended(place: Place) -> None:
 
 
 def test_what_a_crashed_manager_would_run_again(place: Place) -> None:
-    """A job whose end it has forgotten is cancelled there, and nothing is decided while it is silent."""
+    """A job whose end it has forgotten is cancelled there, and nothing is decided while it is
+    silent."""
     place.add("7", "x")
     place.step()
     place.manager.crashed = place.manager.deaf = True
@@ -284,7 +307,11 @@ def test_what_is_left_alone_is_told_once(place: Place) -> None:
     place.manager.jobs["7"] = Arrival(origin="7", name="7", ready=True, unplanned="it is odd")
     for _ in range(3):
         place.step(1)
-    notes = [entry.event.text for entry in place.controller.journal.entries() if isinstance(entry.event, Noted)]
+    notes = [
+        entry.event.text
+        for entry in place.controller.journal.entries()
+        if isinstance(entry.event, Noted)
+    ]
     assert notes == ["7 is left alone: it is odd"]
     assert place.manager.told == [("leave", "7", "it is odd")] and place.status("7") is None
 
@@ -292,14 +319,19 @@ def test_what_is_left_alone_is_told_once(place: Place) -> None:
 def test_what_no_round_could_take_is_left_alone(place: Place) -> None:
     place.add("7", request=replace(request("7"), job=replace(request("7").job, duration_s=1e11)))
     place.step()
-    assert [words[:2] for words in place.manager.told] == [("leave", "7")] and place.status("7") is None
+    assert [words[:2] for words in place.manager.told] == [("leave", "7")] and place.status(
+        "7"
+    ) is None
 
 
 @pytest.mark.parametrize(
     ("wanted", "tenant"),
     [
-        (request("7"), "vision"), (request("7", account="all"), "all"), (request("7", account="vision"), "vision"),
-        (request("7", account="speech"), "vision"), (request("7", user="cat"), None),
+        (request("7"), "vision"),
+        (request("7", account="all"), "all"),
+        (request("7", account="vision"), "vision"),
+        (request("7", account="speech"), "vision"),
+        (request("7", user="cat"), None),
         (request("7", user="cat", account="vision"), None),
     ],
 )
@@ -314,11 +346,17 @@ def test_tenants(place: Place, wanted: Request, tenant: str | None) -> None:
     ("wanted", "work_s", "estimate"),
     [
         (request("7"), 10.0, None),
-        (request("7", duration_s=None, limit_s=600.0), 600.0, "its time limit in the cluster manager"),
+        (
+            request("7", duration_s=None, limit_s=600.0),
+            600.0,
+            "its time limit in the cluster manager",
+        ),
         (request("7", duration_s=None), 3600.0, "nobody stated how long it runs"),
     ],
 )
-def test_how_long_it_runs(place: Place, wanted: Request, work_s: float, estimate: str | None) -> None:
+def test_how_long_it_runs(
+    place: Place, wanted: Request, work_s: float, estimate: str | None
+) -> None:
     place.add("7", request=wanted)
     place.step()
     submission = place.controller.state.jobs["7"].submission

@@ -1,4 +1,5 @@
-"""The controller in virtual time: what runs, what is written down, and what is left after a crash at any point."""
+"""The controller in virtual time: what runs, what is written down, and what is left after a crash
+at any point."""
 
 import itertools
 import tempfile
@@ -9,24 +10,37 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optsched.control.journal.journal.events import (
+    Cancelled,
+    Event,
+    Held,
+    Noted,
+    Released,
+    Submitted,
+)
+from optsched.control.journal.journal.journal import Journal
+from optsched.control.journal.journal.state import State
 
 from optsched import Job, Node, Profile
 from optsched.control import present
 from optsched.control.controller import Controller
-from optsched.control.events import Cancelled, Event, Held, Noted, Released, Submitted
-from optsched.control.journal import Journal
 from optsched.control.learned import NEVER_S
 from optsched.control.settings import NodeSettings, Settings
-from optsched.control.state import State
 from optsched.control.submission import Submission
+from optsched.driver import reservation
 from optsched.executors.base import AttemptKey
-from optsched.simulate import reservation
 
 from .virtual import VirtualClock, VirtualExecutor
 
-NODES = (Node(name="n0", gpu_type="a", gpus=4, cpus=8), Node(name="n1", gpu_type="a", gpus=4, cpus=8))
+NODES = (
+    Node(name="n0", gpu_type="a", gpus=4, cpus=8),
+    Node(name="n1", gpu_type="a", gpus=4, cpus=8),
+)
 SETTINGS = Settings(
-    format="optsched-cluster/1", every=60.0, budget=60.0, nodes=(NodeSettings(name="n[0-1]", gpu_type="a", gpus=4),)
+    format="optsched-cluster/1",
+    every=60.0,
+    budget=60.0,
+    nodes=(NodeSettings(name="n[0-1]", gpu_type="a", gpus=4),),
 )
 
 
@@ -39,7 +53,8 @@ def _raised(what: str, error: Exception) -> None:
 
 
 class Lab:
-    """A controller on virtual nodes whose journal is in `folder`; `crash_at` counts journal writes and calls."""
+    """A controller on virtual nodes whose journal is in `folder`; `crash_at` counts journal writes
+    and calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,13 +95,27 @@ class Lab:
         self.controller = self.new()
 
     def submit(
-        self, name: str, gpus: int, seconds: float, *, saves_s: float = 1.0, status: int = 0, **more: Any
+        self,
+        name: str,
+        gpus: int,
+        seconds: float,
+        *,
+        saves_s: float = 1.0,
+        status: int = 0,
+        **more: Any,
     ) -> None:
         profile = more.pop("profile", Profile(checkpoint_s=1.0, restore_s=1.0))
         job = Job(id=name, gpus=gpus, duration_s=seconds, profile=profile, **more.pop("job", {}))
-        self.controller.record(Submitted(submission=Submission(
-            job=job, argv=("work", str(seconds), str(saves_s), str(status)), directory="/", **more
-        )))
+        self.controller.record(
+            Submitted(
+                submission=Submission(
+                    job=job,
+                    argv=("work", str(seconds), str(saves_s), str(status)),
+                    directory="/",
+                    **more,
+                )
+            )
+        )
 
     def run(self, seconds: float, turn_s: float = 1.0) -> None:
         """Turns until so many seconds have passed."""
@@ -128,7 +157,11 @@ def test_a_short_job_preempts_a_long_one_that_goes_on_from_its_checkpoint(lab: L
     lab.submit("short", 4, 20.0)
     lab.run(5)
     status = lab.status()
-    assert status["short"] == "running" and sorted(status.values()) == ["running", "running", "waiting"]
+    assert status["short"] == "running" and sorted(status.values()) == [
+        "running",
+        "running",
+        "waiting",
+    ]
     preempted = next(name for name, one in status.items() if one == "waiting")
     job = lab.controller.state.jobs[preempted]
     assert job.preemptions == 1 and job.left_s == pytest.approx(3000.0 - 10.0, abs=3.0)
@@ -149,8 +182,12 @@ def test_who_would_lose_more_than_it_gains_is_not_preempted(lab: Lab) -> None:
     assert set(lab.status().values()) == {"completed"}
 
 
-def test_who_may_not_save_loses_too_much_to_be_preempted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{__name__}.SETTINGS", SETTINGS.model_copy(update={"preempt_unsaved": True}))
+def test_who_may_not_save_loses_too_much_to_be_preempted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        f"{__name__}.SETTINGS", SETTINGS.model_copy(update={"preempt_unsaved": True})
+    )
     lab = Lab(tmp_path)
     lab.submit("long", 8, 300.0, profile=Profile(checkpoint_every_s=NEVER_S))
     lab.run(150)
@@ -159,7 +196,9 @@ def test_who_may_not_save_loses_too_much_to_be_preempted(tmp_path: Path, monkeyp
     assert lab.status() == {"long": "running", "short": "waiting"}
     lab.submit("urgent", 8, 5.0, job={"weight": 50.0})
     lab.run(20)
-    assert lab.controller.state.jobs["long"].preemptions == 1 and lab.status()["urgent"] == "completed"
+    assert (
+        lab.controller.state.jobs["long"].preemptions == 1 and lab.status()["urgent"] == "completed"
+    )
     assert lab.controller.state.jobs["long"].profile.checkpoint_every_s is None  # it ended with 85
 
 
@@ -178,7 +217,9 @@ def test_who_is_not_known_to_save_is_not_preempted_until_it_has_saved(lab: Lab) 
     assert lab.controller.state.jobs["long"].profile.checkpoint_every_s is None  # it ended with 85
     lab.submit("again", 8, 5.0, job={"weight": 1e6})
     lab.run(20)
-    assert lab.controller.state.jobs["long"].preemptions == 1 and lab.status()["again"] == "completed"
+    assert (
+        lab.controller.state.jobs["long"].preemptions == 1 and lab.status()["again"] == "completed"
+    )
 
 
 def test_what_fails_is_tried_again_as_often_as_said(lab: Lab) -> None:
@@ -222,7 +263,12 @@ def test_after_another(lab: Lab) -> None:
     lab.run(8)
     assert lab.status()["fourth"] == "waiting"
     lab.run(25)
-    assert lab.status() == {"first": "failed", "second": "cancelled", "third": "completed", "fourth": "completed"}
+    assert lab.status() == {
+        "first": "failed",
+        "second": "cancelled",
+        "third": "completed",
+        "fourth": "completed",
+    }
     assert lab.controller.state.jobs["second"].reason == "first, which it comes after, failed"
 
 
@@ -246,7 +292,11 @@ def test_a_drained_node_keeps_what_runs_and_takes_no_more(lab: Lab) -> None:
     lab.submit("c", 4, 10.0)
     lab.run(70)
     assert set(lab.status().values()) == {"completed"}
-    assert {job.attempts[0].placement[0].node for job in lab.controller.state.jobs.values() if job.id != "a"} != {node}
+    assert {
+        job.attempts[0].placement[0].node
+        for job in lab.controller.state.jobs.values()
+        if job.id != "a"
+    } != {node}
 
 
 def test_no_answer_is_lost_not_done(lab: Lab) -> None:
@@ -268,7 +318,11 @@ def test_silence_is_noted_once_each_time(lab: Lab) -> None:
         lab.run(100)
         lab.executor.silent = False
         lab.run(10)
-    notes = [entry.event.text for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
+    notes = [
+        entry.event.text
+        for entry in lab.controller.journal.entries()
+        if isinstance(entry.event, Noted)
+    ]
     assert notes == ["nothing is known of the nodes: the network is down"] * 2
 
 
@@ -277,8 +331,12 @@ def test_a_clock_that_jumps_is_noted_and_nothing_else_happens(lab: Lab) -> None:
     lab.run(5)
     lab.clock.jumps = [7200.0]
     lab.run(30)
-    notes = [entry.event for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)]
-    assert [note.text for note in notes] == ["the clock of this host jumped by +7200.0 s; times here do not follow it"]
+    notes = [
+        entry.event for entry in lab.controller.journal.entries() if isinstance(entry.event, Noted)
+    ]
+    assert [note.text for note in notes] == [
+        "the clock of this host jumped by +7200.0 s; times here do not follow it"
+    ]
     assert lab.status() == {"a": "completed"} and len(lab.controller.state.jobs["a"].attempts) == 1
 
 
@@ -326,7 +384,10 @@ def test_what_the_manager_declines_is_tried_again_however_often(lab: Lab) -> Non
     lab.submit("a", 8, 20.0)
     lab.run(100)
     job = lab.controller.state.jobs["a"]
-    assert lab.status() == {"a": "waiting"} and (job.faults, job.reason) == (0, "a limit is reached")
+    assert lab.status() == {"a": "waiting"} and (job.faults, job.reason) == (
+        0,
+        "a limit is reached",
+    )
     assert 12 <= len(job.attempts) <= 15
     lab.executor.declines_s = None
     lab.crash()
@@ -349,8 +410,11 @@ def test_nobody_is_stopped_for_a_place_that_nobody_may_have(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(("patience_s", "starts"), [(300.0, True), (1e9, False)])
-def test_nobody_waits_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch, patience_s: float, starts: bool) -> None:
-    """A long gang over the whole cluster, with an endless stream of shorter jobs that would fill it."""
+def test_nobody_waits_for_ever(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, patience_s: float, starts: bool
+) -> None:
+    """A long gang over the whole cluster, with an endless stream of shorter jobs that would fill
+    it."""
     monkeypatch.setattr(present, "PATIENCE_S", patience_s)
     monkeypatch.setattr(present, "PATIENCE_RUNS", 0.0)
     monkeypatch.setattr(reservation, "GANG_PATIENCE_S", 1e9)  # nor is a place kept for it
@@ -364,8 +428,13 @@ def test_nobody_waits_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch, patien
 
 ACTIONS = st.lists(
     st.one_of(
-        st.tuples(st.just("submit"), st.integers(1, 8), st.integers(1, 60), st.sampled_from([0.0, 1.0, 5.0, -1.0]),
-                  st.sampled_from([0, 0, 0, 3])),
+        st.tuples(
+            st.just("submit"),
+            st.integers(1, 8),
+            st.integers(1, 60),
+            st.sampled_from([0.0, 1.0, 5.0, -1.0]),
+            st.sampled_from([0, 0, 0, 3]),
+        ),
         st.tuples(st.just("run"), st.integers(1, 40)),
         st.tuples(st.just("hold"), st.integers(0, 5)),
         st.tuples(st.just("release"), st.integers(0, 5)),
@@ -376,13 +445,16 @@ ACTIONS = st.lists(
         st.tuples(st.just("deaf"), st.booleans()),
         st.tuples(st.just("crash")),
     ),
-    min_size=3, max_size=14,
+    min_size=3,
+    max_size=14,
 )
 
 
 @given(actions=ACTIONS, crashes=st.lists(st.integers(1, 25), max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_whatever_happens_no_job_is_lost_or_run_twice(actions: list[Any], crashes: list[int]) -> None:
+def test_whatever_happens_no_job_is_lost_or_run_twice(
+    actions: list[Any], crashes: list[int]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check_history(Lab(Path(folder)), actions, iter(crashes))
 
@@ -417,7 +489,16 @@ def check_history(lab: Lab, actions: list[Any], crashes: Iterator[int]) -> None:
         if what == "submit":
             gpus, seconds, saves_s, status = rest
             names.append(f"j{len(names)}")
-            safely(lab_submit, names[-1], gpus, float(seconds), saves_s=saves_s, status=status, grace_s=6.0, retries=1)
+            safely(
+                lab_submit,
+                names[-1],
+                gpus,
+                float(seconds),
+                saves_s=saves_s,
+                status=status,
+                grace_s=6.0,
+                retries=1,
+            )
         elif what == "run":
             safely(lab_run, rest[0])
         elif what in ("hold", "release", "cancel"):
@@ -443,7 +524,9 @@ def check_history(lab: Lab, actions: list[Any], crashes: Iterator[int]) -> None:
     assert set(status) == set(names)
     assert all(one in ("completed", "failed", "cancelled") for one in status.values()), status
     assert all(process.ended_s is not None for process in lab.executor.processes.values())
-    assert {key for key, one in lab.executor.processes.items() if one.order is not None} == set(lab.executor.begun)
+    assert {key for key, one in lab.executor.processes.items() if one.order is not None} == set(
+        lab.executor.begun
+    )
     for job in lab.controller.state.jobs.values():
         if job.status == "completed":
             assert job.attempts[-1].ended is not None and job.attempts[-1].ended.exit_status == 0

@@ -4,20 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from optsched.control.journal.journal.events import Held
+from optsched.control.what_if.simulated.future import outlook
+from optsched.control.what_if.simulated.simulated import Change, what_if
+from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Profile
 from optsched.control.api.views import job_view
-from optsched.control.events import Held
-from optsched.control.explaining import explain_job
-from optsched.control.foresight import outlook
+from optsched.control.explain.explaining import explain_job
 from optsched.control.learned import NEVER_S
-from optsched.control.scene import scene
 from optsched.control.settings import TenantSettings
-from optsched.control.what_if import Change, what_if
 from optsched.errors import InputError
-from optsched.instance import Instance
-from optsched.job import Elastic
-from optsched.profile import Locality
+from optsched.model.instance import Instance
+from optsched.model.job import Elastic
+from optsched.model.profile import Locality
 from optsched.round.decide import decide
 
 from . import test_controller
@@ -54,14 +54,17 @@ def test_who_may_not_be_preempted_says_so(lab: Lab) -> None:
     assert "It cannot be preempted: it was submitted so." in said(lab, "a")
 
 
-def test_a_waiting_job_says_what_is_free_what_it_would_cost_and_when_there_is_room(lab: Lab) -> None:
+def test_a_waiting_job_says_what_is_free_what_it_would_cost_and_when_there_is_room(
+    lab: Lab,
+) -> None:
     lab.submit("x", 3, 100.0, profile=Profile(checkpoint_s=30.0, restore_s=40.0))
     lab.submit("y", 3, 200.0, profile=Profile(checkpoint_s=30.0, restore_s=40.0))
     lab.run(10)
     lab.submit("gang", 4, 1000.0)
     lab.run(2)
-    assert {slot.node for name in "xy" for slot in lab.controller.state.jobs[name].attempts[0].placement} == {
-        "n0", "n1"}
+    assert {
+        slot.node for name in "xy" for slot in lab.controller.state.jobs[name].attempts[0].placement
+    } == {"n0", "n1"}
     lab.controller.decide()
     found = facts(lab, "gang")
     assert found["free"] == {"gpus": 2, "most_on_one_node": 1, "of": 8, "needs": 4}
@@ -82,8 +85,10 @@ def test_scattered_gpus_are_told_from_too_few(lab: Lab) -> None:
     lab.submit("more", 3, 50.0, profile=near)
     lab.run(2)
     text = said(lab, "together")
-    assert ("It needs 2 GPUs on one node; 2 of the 8 a GPUs are free, but scattered over 2 nodes, at most 1 on one."
-            in text)
+    assert (
+        "It needs 2 GPUs on one node; 2 of the 8 a GPUs are free, but scattered over 2 nodes, at "
+        "most 1 on one." in text
+    )
     assert "6 GPUs are held by 2 jobs that may not be preempted." in text
     assert "With 1 GPU instead of 2 there would be room on one node now." in text
     assert "It needs 3 GPUs, and only 2 of the 8 a GPUs it could use are free." in said(lab, "more")
@@ -114,13 +119,20 @@ def test_waiting_for_others_for_a_pause_on_hold_and_for_ever(lab: Lab) -> None:
     lab.submit("held", 1, 5.0, hold=True)
     lab.submit("huge", 9, 5.0)
     lab.run(7)
-    assert said(lab, "second") == "second waits for first (running, expected to end in 13 s) to complete."
+    assert (
+        said(lab, "second")
+        == "second waits for first (running, expected to end in 13 s) to complete."
+    )
     text = said(lab, "fails")
-    assert "pauses for another" in text and "exit status 3; it may fail 1 more time after that" in text
+    assert (
+        "pauses for another" in text and "exit status 3; it may fail 1 more time after that" in text
+    )
     assert "Attempt 1 on" in text and "ran 5 s and ended with exit status 3" in text
     assert said(lab, "held").startswith("held is on hold: it was submitted on hold.")
     assert said(lab, "huge").startswith(
-        "huge can never run on this cluster: it needs 9 GPUs of one type, the cluster has at most 8.")
+        "huge can never run on this cluster: it needs 9 GPUs of one type, the cluster has at "
+        "most 8."
+    )
     lab.run(30)
     assert said(lab, "first").startswith("first completed 20 s after it was submitted.")
 
@@ -132,10 +144,16 @@ def test_a_place_that_is_being_freed_and_who_frees_it(lab: Lab) -> None:
     lab.run(5)
     assert lab.status() == {"long": "stopping", "short": "waiting"}
     text = said(lab, "short")
-    assert "short has been given n0 (4 GPUs), n1 (4 GPUs) and starts there as soon as that is free." in text
+    assert (
+        "short has been given n0 (4 GPUs), n1 (4 GPUs) and starts there as soon as that is free."
+        in text
+    )
     assert "The place is being freed by long, saving now" in text
     text = said(lab, "long")
-    assert "was asked 5 s ago to save and stop" in text and "to make room for others; it is killed in 55 s" in text
+    assert (
+        "was asked 5 s ago to save and stop" in text
+        and "to make room for others; it is killed in 55 s" in text
+    )
     lab.run(40)
     assert "was asked to stop to make room for others and saved in 20 s" in said(lab, "long")
 
@@ -143,15 +161,20 @@ def test_a_place_that_is_being_freed_and_who_frees_it(lab: Lab) -> None:
 def test_a_job_that_never_saves_begins_anew_and_what_is_lost_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(test_controller, "SETTINGS", SETTINGS.model_copy(update={"preempt_unsaved": True}))
+    monkeypatch.setattr(
+        test_controller, "SETTINGS", SETTINGS.model_copy(update={"preempt_unsaved": True})
+    )
     lab = Lab(tmp_path)
-    for name, profile in (("never", Profile(checkpoint_every_s=NEVER_S)), ("often", Profile(checkpoint_every_s=60.0))):
+    for name, profile in (
+        ("never", Profile(checkpoint_every_s=NEVER_S)),
+        ("often", Profile(checkpoint_every_s=60.0)),
+    ):
         lab.submit(name, 4, 3000.0, saves_s=-1.0, profile=profile)
     lab.run(100)
     lab.submit("urgent", 8, 5.0, job={"weight": 1e6})
     lab.run(5)
     assert lab.status() == {"never": "stopping", "often": "stopping", "urgent": "waiting"}
-    anew = "starts from the beginning, as it is not known to save: the 1 min 45 s it has worked are lost."
+    anew = "starts from the beginning, as it is not known to save: the 1 min 45 s it has worked are lost."  # noqa: E501
     assert anew in said(lab, "never")
     assert "goes on from its last checkpoint: 45 s of its work are lost" in said(lab, "often")
 
@@ -166,8 +189,12 @@ def test_other_users_are_counted_and_named_only_to_administrators(lab: Lab) -> N
     lab.run(2)
     text = said(lab, "asked")
     assert "secret" not in text and "hidden" not in text and "quicker" not in text
-    assert "2 jobs of other users" in text and "own" in text and "behind 1 job of other users" in text
-    assert "secret" in said(lab, "asked", names=True) and "quicker" in said(lab, "asked", names=True)
+    assert (
+        "2 jobs of other users" in text and "own" in text and "behind 1 job of other users" in text
+    )
+    assert "secret" in said(lab, "asked", names=True) and "quicker" in said(
+        lab, "asked", names=True
+    )
     whole = str(explain_job(scene(lab.controller), "asked").facts)
     assert "secret" not in whole and "hidden" not in whole and "quicker" not in whole
 
@@ -196,7 +223,14 @@ def test_a_scene_does_not_change_when_the_controller_goes_on(lab: Lab) -> None:
 
 def test_an_answer_is_there_at_every_moment_of_a_history(lab: Lab) -> None:
     for i in range(6):
-        lab.submit(f"j{i}", 1 + i, 10.0 + 7 * i, status=3 if i == 2 else 0, retries=1, saves_s=-1.0 if i == 4 else 2.0)
+        lab.submit(
+            f"j{i}",
+            1 + i,
+            10.0 + 7 * i,
+            status=3 if i == 2 else 0,
+            retries=1,
+            saves_s=-1.0 if i == 4 else 2.0,
+        )
     for _ in range(20):
         lab.run(6)
         now = scene(lab.controller)
@@ -208,18 +242,27 @@ def test_an_answer_is_there_at_every_moment_of_a_history(lab: Lab) -> None:
 
 def test_a_quota_that_is_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tenants = (TenantSettings(name="vision", gpu_quota=4),)
-    monkeypatch.setattr(test_controller, "SETTINGS", SETTINGS.model_copy(update={"tenants": tenants}))
+    monkeypatch.setattr(
+        test_controller, "SETTINGS", SETTINGS.model_copy(update={"tenants": tenants})
+    )
     lab = Lab(tmp_path)
     lab.submit("a", 3, 500.0, job={"tenant": "vision", "preemptible": False})
     lab.run(3)
     lab.submit("b", 2, 5.0, job={"tenant": "vision"})
     lab.run(3)
     assert lab.status() == {"a": "running", "b": "waiting"}
-    assert "Its tenant vision may hold 4 GPUs and holds 3, which leaves too few for the 2 it needs." in said(lab, "b")
+    assert (
+        "Its tenant vision may hold 4 GPUs and holds 3, which leaves too few for the 2 it needs."
+        in said(lab, "b")
+    )
 
 
-def test_jobs_of_all_shapes_are_explained_and_foretold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_controller, "SETTINGS", SETTINGS.model_copy(update={"resources": {"licence": 1.0}}))
+def test_jobs_of_all_shapes_are_explained_and_foretold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        test_controller, "SETTINGS", SETTINGS.model_copy(update={"resources": {"licence": 1.0}})
+    )
     lab = Lab(tmp_path)
     for name in ("cpu-1", "cpu-2", "cpu-3"):
         lab.submit(name, 0, 60.0, job={"cpus": 8})
@@ -242,8 +285,13 @@ def told(lab: Lab, name: str) -> str | None:
     return job_view(lab.controller, lab.controller.state.jobs[name], lab.clock.at_s).reason
 
 
-def test_the_queue_and_the_explanation_give_the_same_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tenants = (TenantSettings(name="vision", gpu_quota=2, borrow_gpus=2), TenantSettings(name="speech", gpu_quota=1))
+def test_the_queue_and_the_explanation_give_the_same_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenants = (
+        TenantSettings(name="vision", gpu_quota=2, borrow_gpus=2),
+        TenantSettings(name="speech", gpu_quota=1),
+    )
     more = {"tenants": tenants, "resources": {"licence": 3.0}}
     monkeypatch.setattr(test_controller, "SETTINGS", SETTINGS.model_copy(update=more))
     lab = Lab(tmp_path)
@@ -258,10 +306,13 @@ def test_the_queue_and_the_explanation_give_the_same_cause(tmp_path: Path, monke
     lab.submit("wide", 8, 5.0)
     lab.run(3)
     causes = {
-        "quota": "its tenant speech may hold 1 GPU and holds 1, which leaves too few for the 1 it needs",
-        "pool": "all tenants with a quota may hold 3 GPUs together and hold 3, which leaves too few for the 1 it needs",
+        "quota": "its tenant speech may hold 1 GPU and holds 1, which leaves too few for the 1 "
+        "it needs",
+        "pool": "all tenants with a quota may hold 3 GPUs together and hold 3, which leaves too "
+        "few for the 1 it needs",
         "licensed": "it needs 2 of licence, of which 2 of 3 are in use",
-        "huge": "it can never run on this cluster: it needs 9 GPUs of one type, the cluster has at most 8",
+        "huge": "it can never run on this cluster: it needs 9 GPUs of one type, the cluster has "
+        "at most 8",
     }
     for name, cause in causes.items():
         assert lab.status()[name] == "waiting" and told(lab, name) == cause

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optsched.control.what_if.simulated.future import outlook
+from optsched.control.what_if.simulated.simulated import Change, what_if
+from optsched.control.what_if.simulated.snapshot import scene
 
-from optsched import Cluster, Instance, Job, Profile, registry
-from optsched.control.foresight import outlook
-from optsched.control.scene import scene
-from optsched.control.what_if import Change, what_if
-from optsched.job import first_come
+from optsched import Cluster, Instance, Job, Profile
+from optsched.model.job import first_come
+from optsched.plugins import registry
 from optsched.round.decide import decide
 from optsched.simulate.run import Simulation
 
@@ -30,7 +31,8 @@ def folders(tmp_path: Path) -> Iterator[Path]:
 
 def equal_jobs(submit_s: dict[str, float], order: list[str], gpus: int) -> tuple[Job, ...]:
     return tuple(
-        Job(id=name, gpus=gpus, duration_s=RUN_S, submit_s=submit_s[name], profile=PROFILE) for name in order
+        Job(id=name, gpus=gpus, duration_s=RUN_S, submit_s=submit_s[name], profile=PROFILE)
+        for name in order
     )
 
 
@@ -40,10 +42,12 @@ def by_start(start_s: dict[str, float]) -> list[str]:
 
 def in_turn(begun: list[str], at_once: int) -> list[set[str]]:
     """Who starts first, who next, of jobs that start so many at a time."""
-    return [set(begun[k:k + at_once]) for k in range(0, len(begun), at_once)]
+    return [set(begun[k : k + at_once]) for k in range(0, len(begun), at_once)]
 
 
-def live(folder: Path, submit_s: dict[str, float], order: list[str], gpus: int) -> tuple[list[str], list[str]]:
+def live(
+    folder: Path, submit_s: dict[str, float], order: list[str], gpus: int
+) -> tuple[list[str], list[str]]:
     """In which order the controller starts them, and in which order `what-if` says that it will."""
     folder.mkdir()
     lab = Lab(folder)
@@ -60,7 +64,9 @@ def live(folder: Path, submit_s: dict[str, float], order: list[str], gpus: int) 
 
 
 def simulated(submit_s: dict[str, float], order: list[str], gpus: int, policy: str) -> list[str]:
-    instance = Instance(now_s=NOW_S, cluster=Cluster(nodes=NODES), jobs=equal_jobs(submit_s, order, gpus))
+    instance = Instance(
+        now_s=NOW_S, cluster=Cluster(nodes=NODES), jobs=equal_jobs(submit_s, order, gpus)
+    )
     simulation = Simulation(instance, registry.policy(policy))
     simulation.run()
     rows = simulation.record()
@@ -86,7 +92,8 @@ def test_live_simulated_and_foretold(folders: Iterator[Path], apart_s: float, gp
 
 @pytest.mark.parametrize("solver", ["price", "milp", "highs"])
 def test_a_round_starts_those_that_came_first(solver: str) -> None:
-    """An exact solver may prefer others of equal value, but the same ones however they are listed."""
+    """An exact solver may prefer others of equal value, but the same ones however they are
+    listed."""
     started = set()
     for seed in range(3):
         order = random.Random(seed).sample(NAMES, len(NAMES))
@@ -103,8 +110,15 @@ def test_a_round_starts_those_that_came_first(solver: str) -> None:
 def test_how_jobs_are_listed_plays_no_role(seed: int, policy: str) -> None:
     rng = random.Random(seed)
     jobs = [
-        Job(id=f"j{k}", gpus=rng.choice((1, 1, 2, 4, 8)), duration_s=100.0 * rng.randint(1, 5), profile=PROFILE,
-            submit_s=60.0 * rng.randint(0, 5), user=rng.choice("uv"), weight=rng.choice((1.0, 2.0)))
+        Job(
+            id=f"j{k}",
+            gpus=rng.choice((1, 1, 2, 4, 8)),
+            duration_s=100.0 * rng.randint(1, 5),
+            profile=PROFILE,
+            submit_s=60.0 * rng.randint(0, 5),
+            user=rng.choice("uv"),
+            weight=rng.choice((1.0, 2.0)),
+        )
         for k in range(16)
     ]
     found = []
@@ -120,4 +134,13 @@ def test_how_jobs_are_listed_plays_no_role(seed: int, policy: str) -> None:
 
 def test_ids_are_compared_as_text() -> None:
     jobs = equal_jobs(dict.fromkeys(NAMES, 0.0), list(NAMES), 1)
-    assert [job.id for job in sorted(jobs, key=first_come)] == ["a", "b", "c", "job-1", "job-10", "job-2", "m", "z"]
+    assert [job.id for job in sorted(jobs, key=first_come)] == [
+        "a",
+        "b",
+        "c",
+        "job-1",
+        "job-10",
+        "job-2",
+        "m",
+        "z",
+    ]

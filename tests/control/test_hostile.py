@@ -11,11 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-
-from optsched import Job, Profile
-from optsched.control import clock, controller
-from optsched.control.clock import SteadyClock
-from optsched.control.events import (
+from optsched.control.journal.journal.events import (
     AttemptEnded,
     Cancelled,
     Cleared,
@@ -24,12 +20,16 @@ from optsched.control.events import (
     StopIntended,
     Submitted,
 )
-from optsched.control.explaining import explain_job
-from optsched.control.foresight import outlook
-from optsched.control.journal import JournalFault
-from optsched.control.log import BugLog
+from optsched.control.journal.journal.journal import JournalFault
+from optsched.control.journal.journal.log import BugLog
+from optsched.control.what_if.simulated.future import outlook
+from optsched.control.what_if.simulated.snapshot import scene
+
+from optsched import Job, Profile
+from optsched.control import clock, controller
+from optsched.control.clock import SteadyClock
+from optsched.control.explain.explaining import explain_job
 from optsched.control.loop import Loop
-from optsched.control.scene import scene
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
 from optsched.errors import InputError
@@ -119,10 +119,13 @@ def test_who_has_waited_for_long_weighs_no_more_than_there_is(lab: Hostile, days
     assert status(lab)[waits] == "completed" and not lab.bugs
 
 
-@pytest.mark.parametrize(("edit", "demands", "why"), [
-    ("tenants", {"tenant": "a"}, "tenant 'a' is not in tenants"),
-    ("resources", {"resources": {"licence": 1.0}}, "the cluster has no 'licence'"),
-])
+@pytest.mark.parametrize(
+    ("edit", "demands", "why"),
+    [
+        ("tenants", {"tenant": "a"}, "tenant 'a' is not in tenants"),
+        ("resources", {"resources": {"licence": 1.0}}, "the cluster has no 'licence'"),
+    ],
+)
 def test_an_edit_of_the_cluster_keeps_those_it_is_about(
     lab: Hostile, edit: str, demands: dict[str, Any], why: str
 ) -> None:
@@ -305,9 +308,13 @@ def test_text_that_is_none_is_written_so_that_it_is_read_again(lab: Hostile) -> 
 def test_what_could_not_be_read_again_is_not_written(lab: Hostile) -> None:
     last = lab.controller.journal.last
     with pytest.raises(ValueError):
-        lab.controller.record(Submitted(submission=Submission(
-            job=Job(id="a", duration_s=math.nan), argv=("true",), directory="/"
-        )))
+        lab.controller.record(
+            Submitted(
+                submission=Submission(
+                    job=Job(id="a", duration_s=math.nan), argv=("true",), directory="/"
+                )
+            )
+        )
     assert lab.controller.journal.last == last and not lab.controller.state.jobs
 
 
@@ -359,10 +366,14 @@ def test_bugs_are_logged_for_their_owner(tmp_path: Path) -> None:
     BugLog(tmp_path / "no" / "bugs.log").heard("that", ValueError())
 
 
-@pytest.mark.parametrize(("line", "where"), [
-    ("[resources]\nx = -1", "resources.x"), ('solver = "none"', "solver"),
-    ('[[nodes]]\nname = "a"\ngpus = 10000000', "gpus"),
-])
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        ("[resources]\nx = -1", "resources.x"),
+        ('solver = "none"', "solver"),
+        ('[[nodes]]\nname = "a"\ngpus = 10000000', "gpus"),
+    ],
+)
 def test_a_cluster_that_no_round_could_be_about_is_refused(
     tmp_path: Path, line: str, where: str
 ) -> None:

@@ -1,4 +1,5 @@
-"""The journal: what is written stays, damage is seen, and a disk that is full or not writable stops everything."""
+"""The journal: what is written stays, damage is seen, and a disk that is full or not writable stops
+everything."""
 
 import os
 import sqlite3
@@ -8,9 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from optsched import Job, Mode, Slot
-from optsched.control.events import (
+from optsched.control.journal.journal.events import (
     KINDS,
     AttemptEnded,
     Claim,
@@ -21,23 +20,42 @@ from optsched.control.events import (
     dump_event,
     load_event,
 )
-from optsched.control.journal import Journal, JournalFault, RoundEntry
+from optsched.control.journal.journal.journal import Journal, JournalFault, RoundEntry
+
+from optsched import Job, Mode, Slot
 from optsched.control.submission import Submission
 from optsched.executors.base import Progress
 
 MODE = Mode(gpus=2, gpu_type="a", cpus_per_gpu=4)
 PLACE = (Slot(node="n0", gpus=2, cpus=8),)
 SOME = [
-    Submitted(submission=Submission(
-        job=Job(id="a", gpus=2, duration_s=5.0, after=("b",)), argv=("x", "y z"), directory="/d",
-        environment={"A": "b=c"}, user_id=1000, total_steps=7, estimate="as others", hold=True,
-    )),
+    Submitted(
+        submission=Submission(
+            job=Job(id="a", gpus=2, duration_s=5.0, after=("b",)),
+            argv=("x", "y z"),
+            directory="/d",
+            environment={"A": "b=c"},
+            user_id=1000,
+            total_steps=7,
+            estimate="as others",
+            hold=True,
+        )
+    ),
     RoundDecided(round=3, claims=(Claim(job="a", mode=MODE, placement=PLACE),), stay=("b", "c")),
     StartIntended(job="a", number=1, mode=MODE, placement=PLACE, work_s=5.0, rate=0.5, setup_s=0.0),
-    AttemptEnded(job="a", number=1, exit_status=-9, left_s=0.0, progress=Progress(step=3, at_s=9.5), reason="é\n'\""),
+    AttemptEnded(
+        job="a",
+        number=1,
+        exit_status=-9,
+        left_s=0.0,
+        progress=Progress(step=3, at_s=9.5),
+        reason="é\n'\"",
+    ),
     Noted(text=""),
 ]
-ROUND = RoundEntry(number=1, at_s=5.0, jobs=2, value=3.0, bound=4.0, wall_s=0.1, solver="price", fallback=None)
+ROUND = RoundEntry(
+    number=1, at_s=5.0, jobs=2, value=3.0, bound=4.0, wall_s=0.1, solver="price", fallback=None
+)
 
 
 @pytest.fixture
@@ -89,10 +107,15 @@ def test_a_round_and_its_events_are_written_together(path: Path) -> None:
         again.round_files(2)
 
 
-@pytest.mark.parametrize("statement", [
-    "UPDATE events SET at_s = 0 WHERE number = 1", "DELETE FROM events WHERE number = 1",
-    "UPDATE rounds SET value = 0", "DELETE FROM events",
-])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET at_s = 0 WHERE number = 1",
+        "DELETE FROM events WHERE number = 1",
+        "UPDATE rounds SET value = 0",
+        "DELETE FROM events",
+    ],
+)
 def test_it_is_append_only(path: Path, statement: str) -> None:
     filled(path)
     Journal(path).add_round(ROUND, "", "", [])
@@ -100,10 +123,15 @@ def test_it_is_append_only(path: Path, statement: str) -> None:
         file.execute(statement)
 
 
-@pytest.mark.parametrize("statement", [
-    "UPDATE events SET body = replace(body, 'x', 'z') WHERE number = 1", "UPDATE events SET at_s = 7 WHERE number = 2",
-    "DELETE FROM events WHERE number = 3", "UPDATE events SET kind = 'Held' WHERE number = 5",
-])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET body = replace(body, 'x', 'z') WHERE number = 1",
+        "UPDATE events SET at_s = 7 WHERE number = 2",
+        "DELETE FROM events WHERE number = 3",
+        "UPDATE events SET kind = 'Held' WHERE number = 5",
+    ],
+)
 def test_a_change_is_seen(path: Path, statement: str) -> None:
     filled(path)
     with sqlite3.connect(path) as file:
@@ -151,7 +179,9 @@ def test_there_is_none(path: Path) -> None:
 def test_a_disk_that_becomes_read_only(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)], check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)], check=False
+    ).returncode:
         pytest.skip("a disk cannot be mounted here")
     try:
         filled(disk / "journal")
@@ -166,7 +196,9 @@ def test_a_disk_that_becomes_read_only(tmp_path: Path) -> None:
 def test_a_full_disk_and_then_room_again(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], check=False
+    )
     if mounted.returncode:
         pytest.skip("a small disk cannot be mounted here")
     try:

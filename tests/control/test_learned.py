@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optsched.control.journal.journal.state import Attempt
 
 from optsched import Job, Mode, Profile
 from optsched.control.learned import NEVER_S, learned
-from optsched.control.state import Attempt
 from optsched.control.submission import Submission
 from optsched.control.work_left import OVERRUN, work_left_s
 from optsched.executors.base import AttemptKey, Progress
@@ -17,22 +17,31 @@ STATED = Profile(checkpoint_s=10.0, restore_s=20.0, startup_s=5.0)
 def attempt(
     *, work_s: float = 100.0, rate: float = 1.0, setup_s: float = 0.0, started_s: float | None = 0.0
 ) -> Attempt:
-    return Attempt(AttemptKey("j", 1), Mode(gpus=1), (), 0.0, work_s, rate, setup_s, started_s=started_s)
+    return Attempt(
+        AttemptKey("j", 1), Mode(gpus=1), (), 0.0, work_s, rate, setup_s, started_s=started_s
+    )
 
 
 def submission(**profile: float) -> Submission:
-    return Submission(job=Job(id="j", duration_s=100.0, profile=Profile(**profile)), argv=("x",), directory="/")
+    return Submission(
+        job=Job(id="j", duration_s=100.0, profile=Profile(**profile)), argv=("x",), directory="/"
+    )
 
 
 def test_measured_costs_replace_stated_ones() -> None:
-    progress = Progress(step=9, first_step=4, at_s=60.0, began_s=8.0, checkpoint_s=2.5, restore_s=3.0)
+    progress = Progress(
+        step=9, first_step=4, at_s=60.0, began_s=8.0, checkpoint_s=2.5, restore_s=3.0
+    )
     assert learned(STATED, progress, 1.0) == Profile(checkpoint_s=2.5, restore_s=3.0, startup_s=4.0)
 
 
 def test_what_was_not_measured_stays() -> None:
     assert learned(STATED, None, 1.0) is STATED
     assert learned(STATED, Progress(step=0, at_s=1.0), 1.0) is STATED
-    assert learned(STATED, Progress(step=3, at_s=9.0, began_s=6.004, checkpoint_s=10.001), 1.0) is STATED
+    assert (
+        learned(STATED, Progress(step=3, at_s=9.0, began_s=6.004, checkpoint_s=10.001), 1.0)
+        is STATED
+    )
 
 
 def test_who_saves_is_found_out() -> None:
@@ -53,16 +62,24 @@ def test_without_reports_time_counts_at_the_rate_of_the_mode() -> None:
 
 def test_without_a_checkpoint_all_of_the_attempt_is_lost() -> None:
     assert work_left_s(submission(), attempt(work_s=70.0), None, 25.0, saved=False) == 70.0
-    assert work_left_s(submission(checkpoint_every_s=10.0), attempt(), None, 25.0, saved=False) == 80.0
+    assert (
+        work_left_s(submission(checkpoint_every_s=10.0), attempt(), None, 25.0, saved=False) == 80.0
+    )
     assert work_left_s(submission(), attempt(), None, 25.0, saved=True) == 75.0
 
 
 def test_steps_at_the_pace_that_was_measured() -> None:
     # 10 steps in 40 s, 70 to do at 4 s each, on GPUs twice as fast as the reference
-    progress = Progress(step=30, first_step=20, at_s=50.0, began_s=10.0, total_steps=100, saved_step=25)
+    progress = Progress(
+        step=30, first_step=20, at_s=50.0, began_s=10.0, total_steps=100, saved_step=25
+    )
     assert work_left_s(submission(), attempt(rate=2.0), progress, 50.0) == 70 * 4.0 * 2.0
-    assert work_left_s(submission(), attempt(rate=2.0), progress, 50.0, saved=False) == 75 * 4.0 * 2.0
-    assert work_left_s(submission(), attempt(rate=2.0), progress, 50.0, saved=True) == 75 * 4.0 * 2.0
+    assert (
+        work_left_s(submission(), attempt(rate=2.0), progress, 50.0, saved=False) == 75 * 4.0 * 2.0
+    )
+    assert (
+        work_left_s(submission(), attempt(rate=2.0), progress, 50.0, saved=True) == 75 * 4.0 * 2.0
+    )
 
 
 def test_too_few_steps_for_a_pace_count_as_a_share() -> None:
@@ -72,16 +89,32 @@ def test_too_few_steps_for_a_pace_count_as_a_share() -> None:
 
 
 @given(
-    step=st.integers(0, 50), first=st.integers(0, 50), saved=st.none() | st.integers(0, 50),
-    total=st.none() | st.integers(1, 60), at_s=st.floats(0, 100), now_s=st.floats(0, 1e6),
-    how=st.sampled_from([None, True, False]), rate=st.floats(0.1, 10),
+    step=st.integers(0, 50),
+    first=st.integers(0, 50),
+    saved=st.none() | st.integers(0, 50),
+    total=st.none() | st.integers(1, 60),
+    at_s=st.floats(0, 100),
+    now_s=st.floats(0, 1e6),
+    how=st.sampled_from([None, True, False]),
+    rate=st.floats(0.1, 10),
 )
 def test_never_less_than_nothing(
-    step: int, first: int, saved: int | None, total: int | None, at_s: float, now_s: float, how: bool | None,
+    step: int,
+    first: int,
+    saved: int | None,
+    total: int | None,
+    at_s: float,
+    now_s: float,
+    how: bool | None,
     rate: float,
 ) -> None:
     progress = Progress(
-        step=max(step, first), first_step=first, saved_step=saved, at_s=at_s, began_s=0.0, total_steps=total
+        step=max(step, first),
+        first_step=first,
+        saved_step=saved,
+        at_s=at_s,
+        began_s=0.0,
+        total_steps=total,
     )
     going_on = work_left_s(submission(), attempt(rate=rate), progress, now_s)
     after = work_left_s(submission(), attempt(rate=rate), progress, now_s, saved=how)

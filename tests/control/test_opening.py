@@ -5,8 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from optsched.control.journal.journal.disk import check_journal_disk
 
-from optsched.control.journal_disk import check_journal_disk
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.errors import InputError
@@ -31,13 +31,13 @@ def test_a_folder_that_was_there_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "refused"),
-    [("nfs4", True), ("fuse.sshfs", True), ("ext4", False), ("overlay", False)],
+    ("kind", "refused"), [("nfs4", True), ("fuse.sshfs", True), ("ext4", False), ("overlay", False)]
 )
 def test_the_journal_is_on_a_disk_of_this_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, refused: bool
 ) -> None:
-    """A mount of another kind further up does not matter, and one that merely begins alike does not either."""
+    """A mount of another kind further up does not matter, and one that merely begins alike does not
+    either."""
     mounts = [("/", "nfs4"), (str(tmp_path), kind), (f"{tmp_path}/st", "nfs4")]
     found = [SimpleNamespace(mountpoint=at, fstype=fstype) for at, fstype in mounts]
     monkeypatch.setattr("psutil.disk_partitions", lambda all: found)

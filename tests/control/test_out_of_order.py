@@ -1,4 +1,5 @@
-"""GPUs that die and come back under rounds: nothing is started on them, and no round is faulty for them."""
+"""GPUs that die and come back under rounds: nothing is started on them, and no round is faulty for
+them."""
 
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -7,14 +8,21 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optsched.control.journal.journal.events import Claim, RoundDecided, StartRefused
+from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Mode, Slot
-from optsched.control.events import Claim, RoundDecided, StartRefused
 from optsched.control.present import present
 from optsched.control.room_now import RoomNow
-from optsched.control.scene import scene
 from optsched.control.starts import starts
-from optsched.executors.base import AttemptKey, AttemptState, NodeStatus, Observation, Order, Refused
+from optsched.executors.base import (
+    AttemptKey,
+    AttemptState,
+    NodeStatus,
+    Observation,
+    Order,
+    Refused,
+)
 
 from .test_controller import Lab
 from .virtual import VirtualExecutor
@@ -40,8 +48,11 @@ class GpuExecutor(VirtualExecutor):
         if order.key not in self.processes:
             self.pass_time()
             held = {
-                gpu for key, ids in self.given.items() if self.processes[key].ended_s is None
-                for one in ids.values() for gpu in one
+                gpu
+                for key, ids in self.given.items()
+                if self.processes[key].ended_s is None
+                for one in ids.values()
+                for gpu in one
             }
             found = {}
             for slot in order.placement:
@@ -55,9 +66,12 @@ class GpuExecutor(VirtualExecutor):
     def observe(self) -> tuple[Observation, ...]:
         """Which GPUs an attempt has is seen `late` turns after its start."""
         return tuple(
-            replace(seen, gpu_ids=self.given.get(seen.key, {}),
-                    state=AttemptState.STARTING if self._fresh(seen) else seen.state,
-                    started_s=None if self._fresh(seen) else seen.started_s)
+            replace(
+                seen,
+                gpu_ids=self.given.get(seen.key, {}),
+                state=AttemptState.STARTING if self._fresh(seen) else seen.state,
+                started_s=None if self._fresh(seen) else seen.started_s,
+            )
             for seen in super().observe()
         )
 
@@ -70,16 +84,21 @@ ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.just("submit"), st.integers(1, 8), st.integers(1, 40)),
         st.tuples(st.just("run"), st.integers(1, 30)),
-        st.tuples(st.just("out"), st.frozensets(st.sampled_from([*IDS["n0"], *IDS["n1"]]), max_size=5)),
+        st.tuples(
+            st.just("out"), st.frozensets(st.sampled_from([*IDS["n0"], *IDS["n1"]]), max_size=5)
+        ),
         st.tuples(st.just("crash")),
     ),
-    min_size=4, max_size=16,
+    min_size=4,
+    max_size=16,
 )
 
 
 @given(actions=ACTIONS, late=st.integers(0, 4))
 @settings(max_examples=40, deadline=None)
-def test_nothing_is_started_on_what_is_out_and_no_round_is_faulty(actions: list[Any], late: int) -> None:
+def test_nothing_is_started_on_what_is_out_and_no_round_is_faulty(
+    actions: list[Any], late: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(Path(folder))
         lab.executor = executor = GpuExecutor(lab.executor.nodes, lab.clock, late=late)
@@ -97,7 +116,11 @@ def test_nothing_is_started_on_what_is_out_and_no_round_is_faulty(actions: list[
         executor.out = frozenset()
         lab.run(600.0, 5.0)
         assert set(lab.status().values()) <= {"completed"}
-        refused = [one.event for one in lab.controller.journal.entries() if isinstance(one.event, StartRefused)]
+        refused = [
+            one.event
+            for one in lab.controller.journal.entries()
+            if isinstance(one.event, StartRefused)
+        ]
         assert not refused, refused
         lab.controller.journal.close()
 
@@ -107,14 +130,18 @@ def check(lab: Lab, executor: GpuExecutor) -> None:
     controller = lab.controller
     controller.observe()
     now_s = controller.clock.now_s()
-    view = present(controller.state, controller.cluster, controller.tenants, controller.statuses, {}, now_s)
+    view = present(
+        controller.state, controller.cluster, controller.tenants, controller.statuses, {}, now_s
+    )
     for node in view.instance.cluster.nodes:
         places = [*(entry.placement for entry in view.instance.running), *view.blocked]
         used = sum(slot.gpus for place in places for slot in place if slot.node == node.name)
         assert 0 <= used <= node.gpus
         if not executor.late:  # what each attempt holds is known
             busy = {
-                gpu for key, ids in executor.given.items() if executor.processes[key].ended_s is None
+                gpu
+                for key, ids in executor.given.items()
+                if executor.processes[key].ended_s is None
                 for gpu in ids.get(node.name, ())
             }
             assert node.gpus - used <= len({*IDS[node.name]} - executor.out - busy)
@@ -134,6 +161,11 @@ def test_a_claim_is_not_started_on_what_is_out_by_then(tmp_path: Path) -> None:
         executor.out = out
         controller.observe()
         found = starts(
-            controller.state, controller.cluster, controller.tenants, controller.statuses, {}, controller.clock.now_s()
+            controller.state,
+            controller.cluster,
+            controller.tenants,
+            controller.statuses,
+            {},
+            controller.clock.now_s(),
         )
         assert len(found) == count

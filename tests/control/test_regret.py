@@ -1,4 +1,5 @@
-"""Looking back: where the time of jobs went, by hand and to the second, and that the bound is below what happened."""
+"""Looking back: where the time of jobs went, by hand and to the second, and that the bound is below
+what happened."""
 
 import math
 from dataclasses import replace
@@ -7,11 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
-
-from optsched import Cluster, Instance, Job, Node, Profile
-from optsched.bounds import priced_bound
-from optsched.cli.regret import command as regret_command
-from optsched.control.events import (
+from optsched.control.journal.journal.events import (
     AttemptEnded,
     AttemptRunning,
     Claim,
@@ -22,15 +19,19 @@ from optsched.control.events import (
     StopIntended,
     Submitted,
 )
-from optsched.control.hindsight.picture import svg
-from optsched.control.hindsight.regret import Regret, regret
-from optsched.control.journal import Journal, RoundEntry
+from optsched.control.journal.journal.journal import Journal, RoundEntry
+
+from optsched import Cluster, Instance, Job, Node, Profile
+from optsched.bounds import priced_bound
+from optsched.cli.regret import command as regret_command
+from optsched.control.regret.picture import svg
+from optsched.control.regret.regret import Regret, regret
 from optsched.control.submission import Submission
 from optsched.errors import InputError
 from optsched.executors.base import Progress
 from optsched.files import dump_instance, read_instance
-from optsched.instance import Slot
-from optsched.job import Mode
+from optsched.model.instance import Slot
+from optsched.model.job import Mode
 from optsched.objectives import parse
 from optsched.round.decide import decide
 from optsched.round.files import dump_round
@@ -47,14 +48,20 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def checked(found: Regret) -> dict[str, float]:
-    """The parts other than 0; that they are the whole, and that the bound was not cut off at the mean."""
+    """The parts other than 0; that they are the whole, and that the bound was not cut off at the
+    mean."""
     assert math.fsum(found.parts_s.values()) == pytest.approx(found.mean_s)
-    even = replace(found.instance, jobs=tuple(replace(job, weight=1.0) for job in found.instance.jobs))
+    even = replace(
+        found.instance, jobs=tuple(replace(job, weight=1.0) for job in found.instance.jobs)
+    )
     bound, _ = priced_bound(even, parse("wct"), 10)
     assert bound.value / found.jobs <= found.mean_s * (1 + 1e-9)
     assert found.bound_s <= found.mean_s
     for one in found.slices:
-        assert math.fsum(one.parts_s.values()) == pytest.approx(one.mean_s) and one.bound_s <= one.mean_s
+        assert (
+            math.fsum(one.parts_s.values()) == pytest.approx(one.mean_s)
+            and one.bound_s <= one.mean_s
+        )
     assert sum(one.jobs for one in found.slices) == found.jobs
     return {name: seconds for name, seconds in found.parts_s.items() if abs(seconds) > 1e-6}
 
@@ -90,7 +97,8 @@ def test_what_a_preemption_costs(lab: Lab) -> None:
     found = regret(lab.controller.journal)
     assert found.preemptions == 1 and found.failures == 0
     parts = checked(found)
-    # asked at 20, saved at 24, short until 34; long has 280 s to do, of which it says 6 are to restore
+    # asked at 20, saved at 24, short until 34; long has 280 s to do, of which it says 6 are to
+    # restore
     assert parts["switching"] == pytest.approx((4 + 6) / 2, abs=1.0)
     assert parts["waiting"] == pytest.approx((4 + 10) / 2, abs=1.0)
     assert parts["alone"] == pytest.approx((300 - 6 + 10) / 2, abs=1.0)
@@ -139,7 +147,10 @@ def test_a_period_and_jobs_that_go_on_after_it(lab: Lab) -> None:
     assert (found.jobs, found.completed) == (2, 1)
     assert found.mean_s == pytest.approx((50 + 80) / 2)
     assert checked(found) == {"alone": pytest.approx(40.0), "waiting": pytest.approx(25.0)}
-    assert sorted(job.work_s for job in found.instance.jobs) == [pytest.approx(30.0), pytest.approx(50.0)]
+    assert sorted(job.work_s for job in found.instance.jobs) == [
+        pytest.approx(30.0),
+        pytest.approx(50.0),
+    ]
     with pytest.raises(InputError, match="no job did anything in this period"):
         regret(lab.controller.journal, from_s=begun_s + 240, to_s=begun_s + 245)
 
@@ -157,7 +168,9 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("seed", [11, *(pytest.param(seed, marks=SLOW) for seed in range(12, 22))])
-def test_whatever_happened_the_parts_are_the_whole_and_the_bound_is_below(tmp_path: Path, seed: int) -> None:
+def test_whatever_happened_the_parts_are_the_whole_and_the_bound_is_below(
+    tmp_path: Path, seed: int
+) -> None:
     journal = history(tmp_path, seed, seconds=45 if seed == 11 else 150)
     found = regret(journal, steps=5)
     assert found.completed > 3
@@ -174,8 +187,14 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     config.write_text('format = "optsched-cluster/1"\nstate = "state"\n')
     picture, instance = tmp_path / "day.svg", tmp_path / "true.json"
     words = ["--config", str(config), "--steps", "5"]
-    run = CliRunner().invoke(regret_command, [*words, "--picture", str(picture), "-o", str(instance)])
-    assert run.exit_code == 0 and "mean completion time" in run.output and "no schedule does better" in run.output
+    run = CliRunner().invoke(
+        regret_command, [*words, "--picture", str(picture), "-o", str(instance)]
+    )
+    assert (
+        run.exit_code == 0
+        and "mean completion time" in run.output
+        and "no schedule does better" in run.output
+    )
     root = ElementTree.parse(picture).getroot()
     assert root.tag.endswith("svg") and len(root) > 10
     assert len(read_instance(instance).jobs) > 2
@@ -186,8 +205,9 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 
 
 def test_steps_tell_what_was_done_twice_and_when_work_began(tmp_path: Path) -> None:
-    """A job of 100 steps of a second. The first attempt does 40 of them, has saved 30 when it is asked to stop at 40,
-    and is killed at 50; the second begins at 60, works from 65 on, and does the other 70."""
+    """A job of 100 steps of a second. The first attempt does 40 of them, has saved 30 when it is
+    asked to stop at 40, and is killed at 50; the second begins at 60, works from 65 on, and does
+    the other 70."""
     journal = Journal(tmp_path / "journal")
     job = Job(id="a", gpus=4, duration_s=100.0, submit_s=0.0)
     cluster = Cluster(nodes=(Node(name="n0", gpus=4),))
@@ -195,32 +215,70 @@ def test_steps_tell_what_was_done_twice_and_when_work_began(tmp_path: Path) -> N
     solution = decide(instance, budget_s=60.0)
     mode, placement = Mode(gpus=4), (Slot(node="n0", gpus=4),)
     stored = RoundEntry(
-        number=1, at_s=0.0, jobs=1, value=solution.value, bound=solution.bound, wall_s=0.0, solver="price",
+        number=1,
+        at_s=0.0,
+        jobs=1,
+        value=solution.value,
+        bound=solution.bound,
+        wall_s=0.0,
+        solver="price",
         fallback=None,
     )
-    first = Progress(step=40, at_s=40.0, total_steps=100, began_s=0.0, saved_step=30, saved_at_s=30.0)
+    first = Progress(
+        step=40, at_s=40.0, total_steps=100, began_s=0.0, saved_step=30, saved_at_s=30.0
+    )
     second = Progress(step=100, at_s=135.0, total_steps=100, first_step=30, began_s=65.0)
 
     def start(number: int, work_s: float) -> StartIntended:
         return StartIntended(
-            job="a", number=number, mode=mode, placement=placement, work_s=work_s, rate=1.0, setup_s=0.0)
+            job="a",
+            number=number,
+            mode=mode,
+            placement=placement,
+            work_s=work_s,
+            rate=1.0,
+            setup_s=0.0,
+        )
 
     claim = Claim(job="a", mode=mode, placement=placement)
-    journal.append(0.0, [Submitted(submission=Submission(job=job, argv=("x",), directory="/", total_steps=100))])
+    journal.append(
+        0.0,
+        [Submitted(submission=Submission(job=job, argv=("x",), directory="/", total_steps=100))],
+    )
     journal.add_round(
-        stored, dump_instance(instance), dump_round(solution), [RoundDecided(round=1, claims=(claim,))])
+        stored,
+        dump_instance(instance),
+        dump_round(solution),
+        [RoundDecided(round=1, claims=(claim,))],
+    )
     for at_s, event in (
-        (0.0, start(1, 100.0)), (0.0, AttemptRunning(job="a", number=1, started_s=0.0, gpu_ids={})),
+        (0.0, start(1, 100.0)),
+        (0.0, AttemptRunning(job="a", number=1, started_s=0.0, gpu_ids={})),
         (40.0, StopIntended(job="a", number=1, why="preempt", grace_s=10.0)),
-        (50.0, AttemptEnded(job="a", number=1, exit_status=-9, ended_s=50.0, left_s=70.0, progress=first)),
-        (60.0, start(2, 70.0)), (60.0, AttemptRunning(job="a", number=2, started_s=60.0, gpu_ids={})),
-        (135.0, AttemptEnded(job="a", number=2, exit_status=0, ended_s=135.0, left_s=0.0, progress=second)),
+        (
+            50.0,
+            AttemptEnded(
+                job="a", number=1, exit_status=-9, ended_s=50.0, left_s=70.0, progress=first
+            ),
+        ),
+        (60.0, start(2, 70.0)),
+        (60.0, AttemptRunning(job="a", number=2, started_s=60.0, gpu_ids={})),
+        (
+            135.0,
+            AttemptEnded(
+                job="a", number=2, exit_status=0, ended_s=135.0, left_s=0.0, progress=second
+            ),
+        ),
     ):
         journal.append(at_s, [event])
     found = regret(journal)
-    # 10 s from the last checkpoint to the request, 10 until it is killed, 5 to restore; and 10 s of waiting
+    # 10 s from the last checkpoint to the request, 10 until it is killed, 5 to restore; and 10 s of
+    # waiting
     assert checked(found) == {
-        "alone": pytest.approx(100.0), "switching": pytest.approx(25.0), "waiting": pytest.approx(10.0)}
+        "alone": pytest.approx(100.0),
+        "switching": pytest.approx(25.0),
+        "waiting": pytest.approx(10.0),
+    }
     assert found.instance.job["a"].work_s == pytest.approx(100.0) and found.preemptions == 1
     assert found.bound_s == pytest.approx(100.0)
 
@@ -231,4 +289,7 @@ def test_the_picture_holds_what_it_says(lab: Lab) -> None:
     lab.run(250)
     found = regret(lab.controller.journal)
     text = svg(found)
-    assert "waiting for GPUs: 50 s of 2 min 30 s (2 jobs)" in text and "work at its fastest: 1 min 40 s" in text
+    assert (
+        "waiting for GPUs: 50 s of 2 min 30 s (2 jobs)" in text
+        and "work at its fastest: 1 min 40 s" in text
+    )

@@ -1,4 +1,5 @@
-"""Stored rounds: every one loads, is sound, and is the same problem again when it is decided anew."""
+"""Stored rounds: every one loads, is sound, and is the same problem again when it is decided
+anew."""
 
 import json
 import random
@@ -7,13 +8,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from optsched.control.journal.journal.journal import Journal
 
 import optsched.control.controller
 from optsched.cli.replay import command as replay_command
 from optsched.cli.rounds import command as rounds_command
-from optsched.control.hindsight.past import past_rounds
-from optsched.control.hindsight.replay import replay
-from optsched.control.journal import Journal
+from optsched.control.regret.past import past_rounds
+from optsched.control.regret.replay import replay
 from optsched.errors import InputError
 from optsched.files import instance_hash, load_instance, read_instance
 from optsched.round.decide import decide
@@ -30,8 +31,13 @@ def history(folder: Path, seed: int, seconds: int = 150) -> Journal:
     for i in range(seconds // 3):
         if rng.random() < 0.5:
             lab.submit(
-                f"j{i}", rng.randint(1, 8), float(rng.randint(3, 80)), saves_s=rng.choice([0.0, 2.0, 7.0, -1.0]),
-                status=rng.choice([0, 0, 0, 3]), retries=1, grace_s=9.0,
+                f"j{i}",
+                rng.randint(1, 8),
+                float(rng.randint(3, 80)),
+                saves_s=rng.choice([0.0, 2.0, 7.0, -1.0]),
+                status=rng.choice([0, 0, 0, 3]),
+                retries=1,
+                grace_s=9.0,
                 job={"weight": rng.choice([1.0, 1.0, 5.0])},
             )
         what = rng.random()
@@ -45,7 +51,9 @@ def history(folder: Path, seed: int, seconds: int = 150) -> Journal:
     return Journal(folder / "journal", read_only=True)
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+)
 def test_every_stored_round_loads_is_sound_and_knows_what_was_blocked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -63,7 +71,10 @@ def test_every_stored_round_loads_is_sound_and_knows_what_was_blocked(
         instance_text, round_text = journal.round_files(entry.number)
         instance, solution = load_instance(instance_text, accept_never=True), load_round(round_text)
         assert solution.instance_hash == instance_hash(instance)
-        assert (solution.value, solution.bound) == (pytest.approx(entry.value), pytest.approx(entry.bound))
+        assert (solution.value, solution.bound) == (
+            pytest.approx(entry.value),
+            pytest.approx(entry.bound),
+        )
         assert not verify_round(instance, solution.jobs, blocked[entry.number - 1])
     found = list(past_rounds(journal))
     assert [one.blocked for one in found] == blocked
@@ -91,7 +102,10 @@ def test_another_objective_is_not_compared_and_differences_are_told(tmp_path: Pa
     journal = lab.controller.journal
     past = next(one for one in past_rounds(journal) if len(one.instance.jobs) == 2)
     # by weight over GPU time light (1 / 20) comes before heavy (2 / 100); only heavy has a deadline
-    assert {one.id: one.decision for one in past.solution.jobs} == {"light": "start", "heavy": "wait"}
+    assert {one.id: one.decision for one in past.solution.jobs} == {
+        "light": "start",
+        "heavy": "wait",
+    }
     other = replay(past, objective="tardiness", budget_s=60.0)
     assert not other.comparable and other.then_gap is None
     assert {one.job: (one.then, one.now) for one in other.differences}["heavy"] == ("wait", "start")
@@ -116,7 +130,9 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     listed = json.loads(run.output)
     assert len(listed) == 4 and listed[-1]["number"] == listed[0]["number"] + 3
     number = str(listed[0]["number"])
-    run = CliRunner().invoke(rounds_command, [number, "-o", str(tmp_path / "out"), "--config", str(config)])
+    run = CliRunner().invoke(
+        rounds_command, [number, "-o", str(tmp_path / "out"), "--config", str(config)]
+    )
     assert run.exit_code == 0 and "written:" in run.output
     instance = read_instance(tmp_path / "out" / f"round-{number}.instance.json", accept_never=True)
     solution = read_round(tmp_path / "out" / f"round-{number}.round.json")

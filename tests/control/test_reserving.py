@@ -1,16 +1,17 @@
-"""Places kept for gangs in live rounds, in virtual time: after as long a wait as in a simulation, and not on hold."""
+"""Places kept for gangs in live rounds, in virtual time: after as long a wait as in a simulation,
+and not on hold."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from optsched.control.journal.journal.events import Held, Released
+from optsched.control.journal.journal.state import LiveJob, State
 
 from optsched import Profile
-from optsched.control.events import Held, Released
-from optsched.control.reserving import Reserving, protected
-from optsched.control.state import LiveJob, State
-from optsched.simulate import reservation
-from optsched.simulate.reservation import GANG_PATIENCE_S
+from optsched.driver import reservation
+from optsched.driver.live_reservation import Reserving, protected
+from optsched.driver.reservation import GANG_PATIENCE_S
 
 from .test_controller import Lab
 
@@ -31,9 +32,18 @@ class Stream:
     def run(self, seconds: float) -> None:
         end_s = self.lab.clock.at_s + seconds
         while self.lab.clock.at_s < end_s:
-            waiting = sum(1 for name, status in self.lab.status().items() if status == "waiting" and name[0] == "s")
+            waiting = sum(
+                1
+                for name, status in self.lab.status().items()
+                if status == "waiting" and name[0] == "s"
+            )
             for _ in range(3 - waiting):
-                self.lab.submit(f"s{self.count}", 1, SHORT_S + self.count * 61.0 % (LONG_S - SHORT_S), **self.more)
+                self.lab.submit(
+                    f"s{self.count}",
+                    1,
+                    SHORT_S + self.count * 61.0 % (LONG_S - SHORT_S),
+                    **self.more,
+                )
                 self.count += 1
             self.lab.run(TURN_S, TURN_S)
 
@@ -53,7 +63,9 @@ def begun(lab: Lab, *gangs: str, run_s: float = 500.0) -> Stream:
     return stream
 
 
-def test_a_gang_among_small_jobs_starts_after_its_patience_and_the_longest_of_them(lab: Lab) -> None:
+def test_a_gang_among_small_jobs_starts_after_its_patience_and_the_longest_of_them(
+    lab: Lab,
+) -> None:
     stream = begun(lab, "gang")
     stream.run(GANG_PATIENCE_S + LONG_S + 500.0 + 4 * TURN_S)
     wait_s = began_s(lab, "gang")
@@ -111,7 +123,9 @@ def test_time_on_hold_and_before_others_complete_is_no_waiting(lab: Lab) -> None
     for entry in lab.controller.journal.entries():
         rebuilt.apply(entry.at_s, entry.event)
     for name, job in state.jobs.items():
-        assert rebuilt.waited_s(rebuilt.jobs[name], lab.clock.at_s) == state.waited_s(job, lab.clock.at_s)
+        assert rebuilt.waited_s(rebuilt.jobs[name], lab.clock.at_s) == state.waited_s(
+            job, lab.clock.at_s
+        )
 
 
 def test_a_place_on_a_node_that_goes_down_moves(lab: Lab) -> None:
@@ -141,8 +155,16 @@ def test_a_node_that_has_fewer_gpus_than_are_held_of_it_is_left_alone(lab: Lab) 
     lab.controller.observe()
     scene = lab.controller
     statuses = tuple(replace(one, node=replace(one.node, gpus=3)) for one in scene.statuses)
-    small = LiveJob(replace(scene.state.jobs["gang"].submission, job=replace(
-        scene.state.jobs["gang"].submission.job, id="pair", gpus=2)), 0.0, 500.0, Profile(), waits_from_s=0.0)
+    small = LiveJob(
+        replace(
+            scene.state.jobs["gang"].submission,
+            job=replace(scene.state.jobs["gang"].submission.job, id="pair", gpus=2),
+        ),
+        0.0,
+        500.0,
+        Profile(),
+        waits_from_s=0.0,
+    )
     scene.state.jobs["pair"] = scene.state.open["pair"] = small
     reserving = Reserving()
     assert reserving.renew(scene.state, scene.cluster, (), statuses, {}, lab.clock.at_s) is None

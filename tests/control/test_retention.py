@@ -4,13 +4,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from optsched.control.journal.journal.events import Noted, Pruned, RoundDecided
+from optsched.control.journal.journal.journal import Journal, JournalFault
+from optsched.control.journal.journal.retention import KEPT_ALIKE, Retention
 
 from optsched.control.controller import Controller
-from optsched.control.events import Noted, Pruned, RoundDecided
-from optsched.control.hindsight.past import past_rounds
-from optsched.control.hindsight.regret import regret
-from optsched.control.journal import Journal, JournalFault
-from optsched.control.retention import KEPT_ALIKE, Retention
+from optsched.control.regret.past import past_rounds
+from optsched.control.regret.regret import regret
 from optsched.control.settings import RetentionSettings, read_settings
 from optsched.errors import InputError
 
@@ -101,10 +101,16 @@ def test_jobs_that_are_needed_stay(lab: Hostile) -> None:
     assert len([name for name in same if name in lab.controller.state.jobs]) == KEPT_ALIKE
 
 
-@pytest.mark.parametrize("statement", [
-    "DELETE FROM pruned", "UPDATE pruned SET last = last + 1", "UPDATE pruned SET chain = 'a'",
-    "INSERT INTO pruned VALUES (1000000, 1000001, 'a')", "DROP TABLE pruned",
-])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM pruned",
+        "UPDATE pruned SET last = last + 1",
+        "UPDATE pruned SET chain = 'a'",
+        "INSERT INTO pruned VALUES (1000000, 1000001, 'a')",
+        "DROP TABLE pruned",
+    ],
+)
 def test_what_is_said_of_it_cannot_be_changed(lab: Hostile, statement: str) -> None:
     drop(lab)
     lab.controller.journal.close()

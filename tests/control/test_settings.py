@@ -21,7 +21,9 @@ def said_of(folder: Path, text: str) -> list[str]:
 
 
 def test_every_fault_of_shape_is_said_at_once(tmp_path: Path) -> None:
-    assert said_of(tmp_path, """
+    assert said_of(
+        tmp_path,
+        """
 format = "optsched-cluster/2"
 nam = "lab"
 budget = "soon"
@@ -36,10 +38,12 @@ memory_gib = 0
 sbatch = "maybe"
 [api]
 port = 99999
-""") == [
+""",
+    ) == [
         "format: should be 'optsched-cluster/1', not \"optsched-cluster/2\"; write that",
         "length: must be a number of seconds, or a text as 90s, 5m, 2h; correct it",
-        "budget: 'soon' is no duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, 1h30m; correct it",
+        "budget: 'soon' is no duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, "
+        "1h30m; correct it",
         "nodes[0].gpus: should be at least 0, not -1; write a number in range",
         "nodes[0].cpu: is not a known field; remove it or correct its name (perhaps cpus)",
         "nodes[1].name: is missing; add it",
@@ -51,7 +55,10 @@ port = 99999
 
 
 def test_every_fault_of_sense_is_said_at_once(tmp_path: Path) -> None:
-    found = said_of(tmp_path, START + """
+    found = said_of(
+        tmp_path,
+        START
+        + """
 objective = "wtc"
 solver = "prize"
 executor = "slrum"
@@ -68,19 +75,37 @@ name = "red"
 name = "red"
 [ray]
 poll = 0
-""")
+""",
+    )
     assert [fault.partition(":")[0] for fault in found] == [
-        "nodes[0].name", "nodes", "tenants", "every", "ray.poll", "objective", "solver", "executor",
+        "nodes[0].name",
+        "nodes",
+        "tenants",
+        "every",
+        "ray.poll",
+        "objective",
+        "solver",
+        "executor",
     ]
     assert "nodes: 'gpu-1' appears more than once; rename or remove one" in found
     assert "'wtc' is unknown (perhaps wct)" in found[5]
-    assert found[6].startswith("solver: 'prize' is unknown (perhaps price); choose from highs, milp, price")
-    assert found[7].startswith("executor: 'slrum' is unknown (perhaps slurm); choose from kubernetes, local")
+    assert found[6].startswith(
+        "solver: 'prize' is unknown (perhaps price); choose from highs, milp, price"
+    )
+    assert found[7].startswith(
+        "executor: 'slrum' is unknown (perhaps slurm); choose from kubernetes, local"
+    )
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    (START + "nodes = 3\n", "nodes: should be a list, not 3; write a list in [ ]"),
-    (START + 'api = "on"\n', 'api: should be a table, not "on"; write its fields below a line [name]'),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (START + "nodes = 3\n", "nodes: should be a list, not 3; write a list in [ ]"),
+        (
+            START + 'api = "on"\n',
+            'api: should be a table, not "on"; write its fields below a line [name]',
+        ),
+    ],
+)
 def test_a_table_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     assert said_of(tmp_path, text) == [said]

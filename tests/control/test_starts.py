@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optsched.control.journal.journal.events import Claim, RoundDecided, StartIntended, Submitted
+from optsched.control.journal.journal.state import State
 
 from optsched import Cluster, Job, Mode, Node, Profile, Slot, Tenant
 from optsched.control import starts as module
-from optsched.control.events import Claim, RoundDecided, StartIntended, Submitted
 from optsched.control.starts import starts
-from optsched.control.state import State
 from optsched.control.submission import Submission
 from optsched.executors.base import NodeStatus
 

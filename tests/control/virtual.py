@@ -35,7 +35,8 @@ class VirtualClock:
 
 @dataclass
 class Process:
-    """What is there of an attempt: it ends by itself at `ends_s`, and `saves_s` after it was asked to."""
+    """What is there of an attempt: it ends by itself at `ends_s`, and `saves_s` after it was asked
+    to."""
 
     order: Order | None
     begun_s: float
@@ -49,8 +50,8 @@ class Process:
 
 @dataclass
 class VirtualExecutor:
-    """Commands of the form ("work", SECONDS, SAVES_S, STATUS): they run so long in all their attempts together, and
-    need so long to save (never, where it is negative)."""
+    """Commands of the form ("work", SECONDS, SAVES_S, STATUS): they run so long in all their
+    attempts together, and need so long to save (never, where it is negative)."""
 
     nodes: tuple[Node, ...]
     clock: VirtualClock
@@ -84,8 +85,11 @@ class VirtualExecutor:
     def inventory(self) -> tuple[NodeStatus, ...]:
         self._answer()
         return tuple(
-            NodeStatus(node=node, usable=node.name not in self.down | self.drained,
-                       reason="it is down" if node.name in self.down else None)
+            NodeStatus(
+                node=node,
+                usable=node.name not in self.down | self.drained,
+                reason="it is down" if node.name in self.down else None,
+            )
             for node in self.nodes
         )
 
@@ -159,13 +163,19 @@ class VirtualExecutor:
             saves_s = float(process.order.argv[2])
             if lost:
                 process.ended_s, process.reason = now_s, "the host was restarted"
-            elif process.ends_s <= now_s and (process.asked_s is None or process.ends_s <= process.asked_s):
+            elif process.ends_s <= now_s and (
+                process.asked_s is None or process.ends_s <= process.asked_s
+            ):
                 process.ended_s, process.status = process.ends_s, int(process.order.argv[3])
                 if process.status == 0:
                     self.done_s[key.job] = float(process.order.argv[1])
-            elif process.asked_s is not None and saves_s >= 0 and process.asked_s + saves_s <= now_s:
+            elif (
+                process.asked_s is not None and saves_s >= 0 and process.asked_s + saves_s <= now_s
+            ):
                 process.ended_s, process.status = process.asked_s + saves_s, SAVED_AND_STOPPED
-                self.done_s[key.job] = self.done_s.get(key.job, 0.0) + max(0.0, process.asked_s - process.begun_s)
+                self.done_s[key.job] = self.done_s.get(key.job, 0.0) + max(
+                    0.0, process.asked_s - process.begun_s
+                )
             elif process.asked_s is not None and process.asked_s + process.grace_s <= now_s:
                 process.ended_s, process.status = process.asked_s + process.grace_s, -9
 
@@ -174,18 +184,27 @@ class VirtualExecutor:
         self.pass_time()
         own = tuple(
             Observation(
-                key=key, state=AttemptState.UNREACHABLE if key in self.unreachable
-                else AttemptState.RUNNING if process.ended_s is None else AttemptState.ENDED,
-                started_s=process.begun_s if process.order is not None else None, ended_s=process.ended_s,
-                exit_status=process.status, reason=process.reason or self.reason,
+                key=key,
+                state=AttemptState.UNREACHABLE
+                if key in self.unreachable
+                else AttemptState.RUNNING
+                if process.ended_s is None
+                else AttemptState.ENDED,
+                started_s=process.begun_s if process.order is not None else None,
+                ended_s=process.ended_s,
+                exit_status=process.status,
+                reason=process.reason or self.reason,
                 progress=Progress.reported(self.reports.get(key.job, {})),
             )
-            for key, process in self.processes.items() if key not in self.forgotten | self.hidden
+            for key, process in self.processes.items()
+            if key not in self.forgotten | self.hidden
         )
         return own + tuple(
-            Observation(key=key, state=AttemptState.RUNNING, gpu_ids={
-                node: tuple(str(i) for i in range(gpus)) for node, gpus in held.items()
-            })
+            Observation(
+                key=key,
+                state=AttemptState.RUNNING,
+                gpu_ids={node: tuple(str(i) for i in range(gpus)) for node, gpus in held.items()},
+            )
             for key, held in self.strangers.items()
         )
 

@@ -1,4 +1,5 @@
-"""Solvers that misbehave, each in one way, and one that does not; importable by the engine's child processes.
+"""Solvers that misbehave, each in one way, and one that does not; importable by the engine's child
+processes.
 
 They plan `two_gpus`, where every list schedule by age or length ends at 7 s, the best plan at 6 s.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Segment, Slot
 from optsched.errors import SolverUnavailable
 from optsched.objectives import Objective
-from optsched.solver import Guarantee, Report, Request
+from optsched.plugins.solver import Guarantee, Report, Request
 from optsched.verify import decision_now
 
 BEST_S = {"a": 0.0, "b": 2.0, "c": 4.0, "d": 0.0, "e": 3.0}
@@ -79,7 +80,8 @@ class Best(Fake):
 
 
 class Prover(Fake):
-    """Proves the optimum, of a sum where combinatorial bounds are not tight, without a better plan."""
+    """Proves the optimum, of a sum where combinatorial bounds are not tight, without a better
+    plan."""
 
     def solve(self, request: Request, report: Report) -> None:
         assert request.incumbent is not None
@@ -146,7 +148,8 @@ class BetterThenHangs(Stubborn):
 
 
 class Native(Fake):
-    """In native code that holds the interpreter for minutes: no Python code of the process can run."""
+    """In native code that holds the interpreter for minutes: no Python code of the process can
+    run."""
 
     def solve(self, request: Request, report: Report) -> None:
         write_pids(request, os.getpid())
@@ -286,5 +289,7 @@ class Slow(Fake):
     """Takes as long as it is allowed to, and says how long that was."""
 
     def solve(self, request: Request, report: Report) -> None:
-        report.note(f"limit {request.time_limit_s:.6f}, seed {request.seed}, workers {request.workers}")
+        report.note(
+            f"limit {request.time_limit_s:.6f}, seed {request.seed}, workers {request.workers}"
+        )
         time.sleep(min(request.time_limit_s, float(request.options.get("sleep_s", "60"))))

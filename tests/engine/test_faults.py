@@ -1,4 +1,5 @@
-"""Whatever a solver does, the engine answers in time with a verified plan and leaves nothing behind."""
+"""Whatever a solver does, the engine answers in time with a verified plan and leaves nothing
+behind."""
 
 import os
 import signal
@@ -11,8 +12,8 @@ import pytest
 
 from optsched import Job
 from optsched.engine import solve
+from optsched.model.plan import Solution
 from optsched.objectives import parse
-from optsched.plan import Solution
 from optsched.verify import verify
 from tests.engine import fakes
 from tests.engine.processes import gone, pids
@@ -28,7 +29,9 @@ def answer(solver: fakes.Fake, time_limit_s: float = LIMIT_S, **options: str) ->
     """Solve, check what must hold of every answer, and that no child is left."""
     instance = fakes.two_gpus()
     began_s = time.monotonic()
-    solution = solve(instance, "makespan", solver=solver, time_limit_s=time_limit_s, options=options)
+    solution = solve(
+        instance, "makespan", solver=solver, time_limit_s=time_limit_s, options=options
+    )
     assert time.monotonic() - began_s < 1.1 * time_limit_s + SLACK_S
     assert solution.plan is not None
     report = verify(instance, solution.plan, parse("makespan"))
@@ -41,7 +44,11 @@ def answer(solver: fakes.Fake, time_limit_s: float = LIMIT_S, **options: str) ->
 
 
 def assert_heuristic(solution: Solution, *reasons: str) -> None:
-    assert (solution.solver, solution.status, solution.value) == ("wspt", "feasible", MAKESPAN_OF_LISTS_S)
+    assert (solution.solver, solution.status, solution.value) == (
+        "wspt",
+        "feasible",
+        MAKESPAN_OF_LISTS_S,
+    )
     assert solution.fallback is not None
     for reason in reasons:
         assert reason in solution.fallback
@@ -53,11 +60,17 @@ def assert_heuristic(solution: Solution, *reasons: str) -> None:
         (fakes.Raises(), ["fake crashed: ZeroDivisionError: no such luck"]),
         (fakes.Exits(), ["fake ended with exit status 3 before it was done"]),
         (fakes.Invalid(), ["fake returned a plan that does not pass the verifier", "n0", "at 0 s"]),
-        (fakes.SaysInfeasible(), ["fake holds that no plan exists (the model has no solution)", "wspt"]),
+        (
+            fakes.SaysInfeasible(),
+            ["fake holds that no plan exists (the model has no solution)", "wspt"],
+        ),
         (fakes.Missing(), ["fake needs no_such_module, which is not installed"]),
         (fakes.Broken(), ["fake crashed: RuntimeError: this library is broken"]),
         (fakes.Unsupporting(), ["fake cannot plan this: it knows no GPUs"]),
-        (fakes.Junk(), ["fake returned a plan that does not pass the verifier: the plan is dict, not Plan"]),
+        (
+            fakes.Junk(),
+            ["fake returned a plan that does not pass the verifier: the plan is dict, not Plan"],
+        ),
         (fakes.NumberTypes(), ["fake sent an object of numpy", "plain int and float"]),
         (fakes.RunsCode(), ["fake sent an object of posix.system, which has no place in a plan"]),
         (fakes.Overclaims(), ["fake claimed a bound of 8 for makespan, but a verified plan has 7"]),
@@ -70,7 +83,11 @@ def test_misbehaviour_ends_at_once(solver: fakes.Fake, reasons: list[str]) -> No
     solution = answer(solver, time_limit_s=30.0)
     assert time.monotonic() - began_s < 20.0
     assert_heuristic(solution, *reasons)
-    assert solution.bound == 6.0 and solution.bound_source is not None and "fake" not in solution.bound_source
+    assert (
+        solution.bound == 6.0
+        and solution.bound_source is not None
+        and "fake" not in solution.bound_source
+    )
 
 
 @pytest.mark.parametrize(

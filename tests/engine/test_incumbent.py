@@ -5,13 +5,25 @@ from dataclasses import replace
 
 import pytest
 
-from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Profile, Running, Segment, Slot
+from optsched import (
+    Cluster,
+    Instance,
+    Job,
+    JobPlan,
+    Mode,
+    Node,
+    Plan,
+    Profile,
+    Running,
+    Segment,
+    Slot,
+)
 from optsched.bounds.yardstick import Yardstick
 from optsched.engine import solve
-from optsched.incumbent import Incumbent, is_better
+from optsched.engine.incumbent import Incumbent, is_better
+from optsched.engine.plan_class import outside_class
+from optsched.model.plan_types import malformed
 from optsched.objectives import parse
-from optsched.plan_class import outside_class
-from optsched.plan_types import malformed
 from optsched.verify import decision_now, verify
 from tests.engine import fakes
 
@@ -43,8 +55,14 @@ def test_a_gap_is_closed_to_a_millionth_of_what_plans_can_change() -> None:
     by = Yardstick(certain=9e5, rounding=1e-6, forgiven=1e-3)
     assert by.is_closed(1e6, 1e6 - 0.09) and not by.is_closed(1e6, 1e6 - 0.11)
     assert by.is_closed(9e5, 9e5) and not by.is_closed(9e5, 9e5 - 1e-3)
-    assert by.is_closed(8e5, 8e5) and not by.is_closed(8e5, 8e5 - 1e-3)  # `certain` is above it by mistake
-    assert not by.is_closed(None, 1.0) and not by.is_closed(1.0, None) and not by.is_closed(1.0, math.nan)
+    assert by.is_closed(8e5, 8e5) and not by.is_closed(
+        8e5, 8e5 - 1e-3
+    )  # `certain` is above it by mistake
+    assert (
+        not by.is_closed(None, 1.0)
+        and not by.is_closed(1.0, None)
+        and not by.is_closed(1.0, math.nan)
+    )
     assert by.refutes(1e6, 1e6 + 0.2) and not by.refutes(1e6, 1e6 + 0.05)
 
 
@@ -54,7 +72,10 @@ def test_a_wrong_combinatorial_bound_is_dropped_and_told() -> None:
     incumbent.prove(0, 6.5, "area")
     assert incumbent.offer(fakes.plan_from(instance, fakes.BEST_S), "fake") is None
     assert incumbent.levels()[0].bound is None
-    assert "the area bound of 6.5 for makespan is wrong, a verified plan has 6" in incumbent.refuted_bounds[0]
+    assert (
+        "the area bound of 6.5 for makespan is wrong, a verified plan has 6"
+        in incumbent.refuted_bounds[0]
+    )
 
 
 def test_worse_plans_do_not_replace_better_ones() -> None:
@@ -87,7 +108,9 @@ def pieces(instance: Instance, **times_s: tuple[tuple[float, float], ...]) -> Pl
             Segment(start_s=start_s, end_s=end_s, mode=MODE, placement=(Slot(node="n0", gpus=1),))
             for start_s, end_s in times_s[job.id]
         )
-        entries.append(JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments))
+        entries.append(
+            JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments)
+        )
     plan = Plan(jobs=tuple(entries))
     assert verify(instance, plan, parse("wct")).ok
     return plan
@@ -97,10 +120,14 @@ def test_what_belongs_to_the_plan_class() -> None:
     one = busy()
     assert outside_class(one, pieces(one, r=((10, 20),), w=((20, 22),))) is None
     assert outside_class(one, pieces(one, r=((10, 15), (15, 20)), w=((20, 22),))) is None  # goes on
-    assert outside_class(one, pieces(one, r=((10, 11), (13, 23)), w=((11, 13),))) is None  # saves first
+    assert (
+        outside_class(one, pieces(one, r=((10, 11), (13, 23)), w=((11, 13),))) is None
+    )  # saves first
     later = outside_class(one, pieces(one, r=((10, 13), (15, 23)), w=((13, 15),)))
     assert later is not None and "job r runs in 2 pieces" in later
-    twice = outside_class(one, pieces(one, r=((10, 11), (12, 14), (15, 24)), w=((11, 12), (14, 15))))
+    twice = outside_class(
+        one, pieces(one, r=((10, 11), (12, 14), (15, 24)), w=((11, 12), (14, 15)))
+    )
     assert twice is not None and "job r runs in 3 pieces" in twice
     waiter = outside_class(one, pieces(one, r=((10, 11), (12, 22)), w=((11, 12), (22, 23))))
     assert waiter is not None and "job w runs in 2 pieces" in waiter
@@ -144,9 +171,18 @@ def broken(**changes: object) -> Plan:
         (object.__new__(Plan), "jobs of the plan is missing, not tuple"),
         (broken(start_s="0"), "start_s of segments[0] of job a is str, not float"),
         (broken(start_s=True), "start_s of segments[0] of job a is bool, not float"),
-        (broken(mode=replace(MODE, gpus=1.0)), "gpus of the mode of segments[0] of job a is float, not int"),
-        (broken(mode=replace(MODE, resources={"x": None})), "resources of the mode of segments[0] of job a"),
-        (broken(placement=(replace(SLOT, node=4),)), "node of placement[0] of segments[0] of job a is int"),
+        (
+            broken(mode=replace(MODE, gpus=1.0)),
+            "gpus of the mode of segments[0] of job a is float, not int",
+        ),
+        (
+            broken(mode=replace(MODE, resources={"x": None})),
+            "resources of the mode of segments[0] of job a",
+        ),
+        (
+            broken(placement=(replace(SLOT, node=4),)),
+            "node of placement[0] of segments[0] of job a is int",
+        ),
     ],
 )
 def test_types_are_checked_before_the_verifier_relies_on_them(plan: object, fault: str) -> None:

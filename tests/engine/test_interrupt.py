@@ -27,25 +27,37 @@ solution = solve(fakes.two_gpus(), "makespan", solver=fakes.{solver}(), time_lim
                  options={{"pids": {path!r}}}, on_progress=saw)
 print(solution.status, solution.value, solution.solver, "|", solution.fallback, "|", *solution.notes)
 time.sleep({then_s})
-"""
+"""  # noqa: E501
 
 
 def script(solver: str, path: Path, then_s: float = 0.0) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(solver=solver, path=str(path), then_s=then_s)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'solvers'}", "TMPDIR": str(path.parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'solvers'}",
+            "TMPDIR": str(path.parent),
+        },
     )
 
 
 @pytest.mark.parametrize(
     ("solver", "value", "expected"),
     [
-        ("Stubborn", "7.0", "feasible 7.0 wspt | fake was stopped by Ctrl-C before it was done | stopped by Ctrl-C"),
+        (
+            "Stubborn",
+            "7.0",
+            "feasible 7.0 wspt | fake was stopped by Ctrl-C before it was done | stopped by Ctrl-C",
+        ),
         ("BetterThenHangs", "6.5", "feasible 6.5 fake | None | stopped by Ctrl-C"),
     ],
 )
-def test_ctrl_c_gives_the_best_plan_so_far(solver: str, value: str, expected: str, tmp_path: Path) -> None:
+def test_ctrl_c_gives_the_best_plan_so_far(
+    solver: str, value: str, expected: str, tmp_path: Path
+) -> None:
     process = script(solver, tmp_path / "pids")
     (solver_pid,) = pids(tmp_path / "pids")
     wait_until_seen(tmp_path / "pids.seen", value)

@@ -31,7 +31,9 @@ def test_a_better_plan_is_kept(isolate: bool) -> None:
 @pytest.mark.parametrize("isolate", [True, False])
 def test_a_bound_confirms_the_heuristic(isolate: bool) -> None:
     options = {"bound": "20"}
-    solution = solve(fakes.two_gpus(), "wct", solver=fakes.Prover(), options=options, isolate=isolate)
+    solution = solve(
+        fakes.two_gpus(), "wct", solver=fakes.Prover(), options=options, isolate=isolate
+    )
     assert (solution.solver, solution.status, solution.fallback) == ("fake", "optimal", None)
     assert solution.bound_source == "fake: a proof"
     assert "the plan is that of wspt, fake found no better one" in solution.notes
@@ -78,7 +80,10 @@ def test_a_crash_is_told_although_a_plan_came_before_it(isolate: bool) -> None:
 @pytest.mark.parametrize("isolate", [True, False])
 def test_what_a_solver_refuses_is_no_crash(isolate: bool) -> None:
     solution = solve(fakes.two_gpus(), "makespan", solver=fakes.Refuses(), isolate=isolate)
-    assert (solution.solver, solution.fallback) == ("wspt", "fake cannot go on: its licence is used up")
+    assert (solution.solver, solution.fallback) == (
+        "wspt",
+        "fake cannot go on: its licence is used up",
+    )
 
 
 def test_the_second_level_is_proved_only_after_the_first() -> None:
@@ -111,7 +116,12 @@ def two_that_do_not_fit() -> Instance:
 
 def test_infeasible_is_believed_where_nothing_else_is_known() -> None:
     solution = solve(two_that_do_not_fit(), solver=fakes.SaysInfeasible(), **HERE)
-    assert (solution.status, solution.plan, solution.value, solution.gap) == ("infeasible", None, None, None)
+    assert (solution.status, solution.plan, solution.value, solution.gap) == (
+        "infeasible",
+        None,
+        None,
+        None,
+    )
     assert "fake holds that no plan exists: the model has no solution" in solution.notes
     assert any(note.startswith("wspt gave no valid plan") for note in solution.notes)
 
@@ -157,8 +167,15 @@ def test_progress_is_told() -> None:
 
 def test_one_worker_depends_on_no_clock() -> None:
     found = [
-        solve(fakes.two_gpus(), "wct", solver=fakes.Slow(), workers=1, seed=3, time_limit_s=5.0,
-              options={"sleep_s": "0"})
+        solve(
+            fakes.two_gpus(),
+            "wct",
+            solver=fakes.Slow(),
+            workers=1,
+            seed=3,
+            time_limit_s=5.0,
+            options={"sleep_s": "0"},
+        )
         for _ in range(2)
     ]
     assert found[0] == found[1]
@@ -167,7 +184,9 @@ def test_one_worker_depends_on_no_clock() -> None:
 
 
 def test_the_solver_is_told_what_time_is_left() -> None:
-    solution = solve(fakes.two_gpus(), "wct", solver=fakes.Slow(), time_limit_s=5.0, options={"sleep_s": "0"})
+    solution = solve(
+        fakes.two_gpus(), "wct", solver=fakes.Slow(), time_limit_s=5.0, options={"sleep_s": "0"}
+    )
     (note,) = (note for note in solution.notes if note.startswith("limit"))
     assert 0.0 <= float(note.split()[1].rstrip(",")) < 5.0
     assert note.endswith("seed 0, workers 8")
@@ -205,8 +224,8 @@ def test_auto_takes_the_first_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
             raise found
         return found
 
-    monkeypatch.setattr("optsched.registry.solver", registered)
-    monkeypatch.setattr("optsched.registry.names", lambda group: ("cpsat", "milp"))
+    monkeypatch.setattr("optsched.plugins.registry.solver", registered)
+    monkeypatch.setattr("optsched.plugins.registry.names", lambda group: ("cpsat", "milp"))
     goal = parse("wct")
     cpsat, milp = fakes.Fake(), fakes.Fake()
     solvers.update(cpsat=cpsat, milp=milp)
@@ -216,8 +235,13 @@ def test_auto_takes_the_first_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
     solvers["milp"] = fakes.Unsupporting()
     chosen, reason = choose_solver(fakes.two_gpus(), goal)
     assert chosen is None
-    assert reason == "cpsat needs ortools, which is not installed; fake cannot plan this: it knows no GPUs"
-    many = replace(fakes.two_gpus(), jobs=tuple(Job(id=str(i), duration_s=1.0) for i in range(2001)))
+    assert (
+        reason
+        == "cpsat needs ortools, which is not installed; fake cannot plan this: it knows no GPUs"
+    )
+    many = replace(
+        fakes.two_gpus(), jobs=tuple(Job(id=str(i), duration_s=1.0) for i in range(2001))
+    )
     chosen, reason = choose_solver(many, goal)
     assert chosen is None and reason is not None and "2,000 jobs" in reason
 
@@ -232,7 +256,10 @@ def test_the_engine_is_light_to_import() -> None:
         f"import sys; sys.path.insert(0, {str(root)!r}); import optsched.engine; "
         f"print({heavy} & set(sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        == "set()\n"
+    )
 
 
 @pytest.mark.parametrize("solver", ("cpsat", "milp", "wspt", "srtf", "auto"))
@@ -254,14 +281,25 @@ def test_a_job_that_was_preempted_too_often_is_planned_and_stays(solver: str) ->
 @pytest.mark.parametrize(
     ("now_s", "submit_s", "objective", "noted"),
     [
-        (1.7e9, 0.0, "wct", True), (1.7e9, 0.0, "makespan", False), (1.7e9, 1.6e9, "wct", False),
+        (1.7e9, 0.0, "wct", True),
+        (1.7e9, 0.0, "makespan", False),
+        (1.7e9, 1.6e9, "wct", False),
         (5e3, 0.0, "wct", False),
     ],
 )
-def test_a_wait_since_1970_is_noted(now_s: float, submit_s: float, objective: str, noted: bool) -> None:
+def test_a_wait_since_1970_is_noted(
+    now_s: float, submit_s: float, objective: str, noted: bool
+) -> None:
     instance = Instance(
-        now_s=now_s, cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
-        jobs=(Job(id="a", duration_s=9.0, submit_s=submit_s), Job(id="b", duration_s=9.0, submit_s=now_s)),
+        now_s=now_s,
+        cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
+        jobs=(
+            Job(id="a", duration_s=9.0, submit_s=submit_s),
+            Job(id="b", duration_s=9.0, submit_s=now_s),
+        ),
     )
     notes = solve(instance, objective, isolate=False).notes
-    assert any("submit_s of 1 of 2 jobs is 0 or left out, which is 1970" in note for note in notes) is noted
+    assert (
+        any("submit_s of 1 of 2 jobs is 0 or left out, which is 1970" in note for note in notes)
+        is noted
+    )

@@ -1,6 +1,7 @@
 """What every executor must do. A test module derives from `Conformance` and gives it a `place`.
 
-Everything is asked through the interface, of real processes, at least two nodes of at least four GPUs each.
+Everything is asked through the interface, of real processes, at least two nodes of at least four
+GPUs each.
 """
 
 import os
@@ -14,9 +15,17 @@ from typing import Any
 
 import pytest
 
-from optsched.executors.base import AttemptKey, AttemptState, Executor, NoAnswer, Observation, Order, Refused
+from optsched.executors.base import (
+    AttemptKey,
+    AttemptState,
+    Executor,
+    NoAnswer,
+    Observation,
+    Order,
+    Refused,
+)
 from optsched.executors.local import processes
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 
 PATIENCE_S = 120.0
 COUNTING_JOB = str(Path(__file__).parents[1] / "live" / "counting_job.py")
@@ -32,7 +41,8 @@ def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
 
 
 class Place(ABC):
-    """An executor, the nodes it has, and what can happen to them. `folder` is empty and seen by all nodes."""
+    """An executor, the nodes it has, and what can happen to them. `folder` is empty and seen by all
+    nodes."""
 
     executor: Executor
     folder: Path
@@ -45,7 +55,8 @@ class Place(ABC):
         """An executor on the same state as the last one."""
 
     def reopen(self) -> None:
-        """As after `kill -9` of the controller: nothing of the old executor is left but what it wrote."""
+        """As after `kill -9` of the controller: nothing of the old executor is left but what it
+        wrote."""
         self.executor.close()
         self.executor = self.open()
 
@@ -61,10 +72,17 @@ class Place(ABC):
         """Kill what stands between executor and nodes, and start it again."""
         pytest.skip("nothing stands between it and its nodes")
 
-    # ------------------------------------------------------------------------------------------- what tests ask
+    # -------------------------------------------------------------------------------------------
+    # what tests ask
 
     def order(
-        self, job: str, *argv: str, nodes: Sequence[str] = (), gpus: int = 1, number: int = 1, **more: Any
+        self,
+        job: str,
+        *argv: str,
+        nodes: Sequence[str] = (),
+        gpus: int = 1,
+        number: int = 1,
+        **more: Any,
     ) -> Order:
         placement = tuple(Slot(node=node, gpus=gpus, cpus=1) for node in nodes or self.nodes[:1])
         more.setdefault("directory", str(self.folder))
@@ -117,11 +135,18 @@ class Conformance:
         assert all(status.node.gpus >= 4 for status in statuses)
         assert place.executor.observe() == ()
 
-    def test_exact_node_and_what_the_command_is_told(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_exact_node_and_what_the_command_is_told(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("A_TOKEN", "secret")
         saved = place.folder / "saved" / "env"
         order = place.order(
-            "env", "env", nodes=place.nodes[1:2], gpus=2, checkpoint_directory=str(saved), environment={"MINE": "a=b"}
+            "env",
+            "env",
+            nodes=place.nodes[1:2],
+            gpus=2,
+            checkpoint_directory=str(saved),
+            environment={"MINE": "a=b"},
         )
         place.executor.start(order)
         seen = place.end(order.key)
@@ -130,9 +155,16 @@ class Conformance:
         assert abs(time.time() - seen.ended_s) < 60
         variables = place.variables(order.key)
         expected = {
-            "OPTSCHED_JOB": "env", "OPTSCHED_ATTEMPT": "1", "OPTSCHED_KEY": "optsched:env:1",
-            "OPTSCHED_CHECKPOINT_DIR": str(saved), "OPTSCHED_NODES": place.nodes[1], "OPTSCHED_NODE": place.nodes[1],
-            "OPTSCHED_NODE_RANK": "0", "OPTSCHED_GPUS_PER_NODE": "2", "OMP_NUM_THREADS": "1", "MINE": "a=b",
+            "OPTSCHED_JOB": "env",
+            "OPTSCHED_ATTEMPT": "1",
+            "OPTSCHED_KEY": "optsched:env:1",
+            "OPTSCHED_CHECKPOINT_DIR": str(saved),
+            "OPTSCHED_NODES": place.nodes[1],
+            "OPTSCHED_NODE": place.nodes[1],
+            "OPTSCHED_NODE_RANK": "0",
+            "OPTSCHED_GPUS_PER_NODE": "2",
+            "OMP_NUM_THREADS": "1",
+            "MINE": "a=b",
         }
         assert {**variables, **expected} == variables
         assert "MASTER_ADDR" not in variables and "secret" not in variables.values()
@@ -143,11 +175,15 @@ class Conformance:
 
     def test_no_gpu_is_given_twice(self, place: Place) -> None:
         keys = [place.shell(f"half{i}", "sleep 600", gpus=2) for i in range(2)]
-        ids = [gpu for key in keys for gpu in place.reach(key, AttemptState.RUNNING).gpu_ids[place.nodes[0]]]
+        ids = [
+            gpu
+            for key in keys
+            for gpu in place.reach(key, AttemptState.RUNNING).gpu_ids[place.nodes[0]]
+        ]
         assert len(ids) == len(set(ids)) == 4
 
     def test_a_command_without_gpus_sees_none(self, place: Place) -> None:
-        key = place.shell("cpu", "echo \"<$CUDA_VISIBLE_DEVICES>\"", gpus=0)
+        key = place.shell("cpu", 'echo "<$CUDA_VISIBLE_DEVICES>"', gpus=0)
         assert place.end(key).exit_status == 0
         assert place.printed(key) == "<>\n"
 
@@ -174,15 +210,24 @@ class Conformance:
         if [ $OPTSCHED_NODE_RANK = 1 ]; then until test -e go; do sleep 0.02; done; exit 4; fi
         sleep 600
         """
-        key = place.shell("gang", script, nodes=nodes, gpus=2, environment={"PLACE": str(place.folder)})
+        key = place.shell(
+            "gang", script, nodes=nodes, gpus=2, environment={"PLACE": str(place.folder)}
+        )
         seen = place.reach(key, AttemptState.RUNNING)
         assert {node: len(ids) for node, ids in seen.gpu_ids.items()} == dict.fromkeys(nodes, 2)
-        until(lambda: all((place.folder / f"at-{rank}-{node}").exists() for rank, node in enumerate(nodes)))
+        until(
+            lambda: all(
+                (place.folder / f"at-{rank}-{node}").exists() for rank, node in enumerate(nodes)
+            )
+        )
         address, port = place.printed(key).split()
         assert address and int(port) > 1023
         (place.folder / "go").touch()
         seen = place.end(key)
-        assert (seen.exit_status, seen.reason) == (4, f"on {nodes[1]} its command ended with exit status 4")
+        assert (seen.exit_status, seen.reason) == (
+            4,
+            f"on {nodes[1]} its command ended with exit status 4",
+        )
         assert not place.processes(key)
 
     def test_a_gang_with_different_numbers_of_gpus(self, place: Place) -> None:
@@ -193,8 +238,14 @@ class Conformance:
         test $OPTSCHED_NODE_RANK = 0 || exit 4
         sleep 600
         """
-        order = place.order("gang", "/bin/sh", "-c", script, nodes=place.nodes[:2],
-                            environment={"PLACE": str(place.folder)})
+        order = place.order(
+            "gang",
+            "/bin/sh",
+            "-c",
+            script,
+            nodes=place.nodes[:2],
+            environment={"PLACE": str(place.folder)},
+        )
         counts = dict(zip(place.nodes[:2], (3, 1), strict=True))
         placement = tuple(replace(slot, gpus=counts[slot.node]) for slot in order.placement)
         place.executor.start(replace(order, placement=placement))
@@ -203,11 +254,18 @@ class Conformance:
         files = [place.folder / f"at-{rank}" for rank in (0, 1)]
         until(lambda: all(file.exists() and file.read_text().endswith("\n") for file in files))
         said = [file.read_text().split() for file in files]
-        assert [int(words[0]) for words in said] == [3, 1] == [len(words[1].split(",")) for words in said]
+        assert (
+            [int(words[0]) for words in said]
+            == [3, 1]
+            == [len(words[1].split(",")) for words in said]
+        )
         assert said[0][2] == said[1][2]
         (place.folder / "go").touch()
         seen = place.end(order.key)
-        assert (seen.exit_status, seen.reason) == (4, f"on {place.nodes[1]} its command ended with exit status 4")
+        assert (seen.exit_status, seen.reason) == (
+            4,
+            f"on {place.nodes[1]} its command ended with exit status 4",
+        )
         assert not place.processes(order.key)
 
     def test_a_gang_ends_well(self, place: Place) -> None:
@@ -216,7 +274,9 @@ class Conformance:
 
     def test_a_gang_is_killed_whole(self, place: Place) -> None:
         script = "trap '' TERM; touch $OPTSCHED_NODE; sleep 600"
-        key = place.shell("gang", script, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)})
+        key = place.shell(
+            "gang", script, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)}
+        )
         until(lambda: all((place.folder / node).exists() for node in place.nodes[:2]))
         for _ in range(3):
             place.executor.kill(key)
@@ -253,7 +313,14 @@ class Conformance:
         assert (seen.exit_status, seen.reason) == (85, None)
         done = int((Path(saved) / "step").read_text())
         second = place.order(
-            "count", *words, str(done + 5), "0.02", nodes=place.nodes[1:2], gpus=2, number=2, checkpoint_directory=saved
+            "count",
+            *words,
+            str(done + 5),
+            "0.02",
+            nodes=place.nodes[1:2],
+            gpus=2,
+            number=2,
+            checkpoint_directory=saved,
         )
         place.executor.start(second)
         assert place.end(second.key).exit_status == 0
@@ -263,8 +330,10 @@ class Conformance:
         assert counted == [(step, 1 if step <= done else 2) for step in range(1, done + 6)]
 
     def test_a_gang_is_asked_to_save(self, place: Place) -> None:
-        script = 'test $OPTSCHED_NODE_RANK = 0 && trap "exit 85" TERM; touch r$OPTSCHED_NODE_RANK; sleep 600 & wait'
-        key = place.shell("gang", script, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)})
+        script = 'test $OPTSCHED_NODE_RANK = 0 && trap "exit 85" TERM; touch r$OPTSCHED_NODE_RANK; sleep 600 & wait'  # noqa: E501
+        key = place.shell(
+            "gang", script, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)}
+        )
         until(lambda: all((place.folder / f"r{rank}").exists() for rank in (0, 1)))
         place.executor.checkpoint_stop(key, 60)
         seen = place.end(key)
@@ -273,7 +342,9 @@ class Conformance:
 
     def test_the_deadline_holds_without_a_controller(self, place: Place) -> None:
         mine = {"PLACE": str(place.folder)}
-        key = place.shell("deaf", "trap '' TERM; touch ready; while :; do sleep 0.05; done", environment=mine)
+        key = place.shell(
+            "deaf", "trap '' TERM; touch ready; while :; do sleep 0.05; done", environment=mine
+        )
         until(lambda: (place.folder / "ready").exists())
         place.executor.checkpoint_stop(key, 0.5)
         place.executor.close()
@@ -282,7 +353,10 @@ class Conformance:
         finally:
             place.executor = place.open()
         seen = place.end(key)
-        assert (seen.exit_status, seen.reason) == (-9, "did not stop within the 0.5 s it was given, and was killed")
+        assert (seen.exit_status, seen.reason) == (
+            -9,
+            "did not stop within the 0.5 s it was given, and was killed",
+        )
 
     def test_killed_before_it_was_started(self, place: Place) -> None:
         order = place.order("never", "touch", "ran")
@@ -290,7 +364,11 @@ class Conformance:
         for _ in range(2):
             place.executor.start(order)
             seen = place.see(order.key)
-            assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, None, "was never started")
+            assert (seen.state, seen.exit_status, seen.reason) == (
+                AttemptState.ENDED,
+                None,
+                "was never started",
+            )
             place.reopen()
         assert not (place.folder / "ran").exists()
 
@@ -344,7 +422,7 @@ class Conformance:
         assert output is not None and Path(output).read_text() == "hello\n"
 
     def test_progress_and_use(self, place: Place) -> None:
-        script = "import os; x = bytearray(200 << 20); print(open(os.environ['OPTSCHED_PROGRESS'], 'w').write("
+        script = "import os; x = bytearray(200 << 20); print(open(os.environ['OPTSCHED_PROGRESS'], 'w').write("  # noqa: E501
         script += """'{"step": 3, "at_s": 9.5}'))"""
         order = place.order("job", sys.executable, "-S", "-c", script)
         place.executor.start(order)
@@ -369,7 +447,9 @@ class Conformance:
             ({"environment": {"A=B": "c"}}, "NUL"),
         ],
     )
-    def test_what_cannot_be_is_refused(self, place: Place, change: dict[str, Any], words: str) -> None:
+    def test_what_cannot_be_is_refused(
+        self, place: Place, change: dict[str, Any], words: str
+    ) -> None:
         with pytest.raises(Refused, match=words):
             place.shell("job", "true", **change)
         assert place.executor.observe() == ()
@@ -383,10 +463,16 @@ class Conformance:
             pytest.skip(place.not_for_others)
         (place.folder / "theirs").mkdir()
         os.chown(place.folder / "theirs", 65534, 65534)
-        script = "touch $OPTSCHED_CHECKPOINT_DIR/saved || exit 4; id -u; id -g; echo mine > $OPTSCHED_NODE_RANK; "
+        script = "touch $OPTSCHED_CHECKPOINT_DIR/saved || exit 4; id -u; id -g; echo mine > $OPTSCHED_NODE_RANK; "  # noqa: E501
         script += "until test -e 0 -a -e 1; do sleep 0.02; done; exit 3"
         order = place.order(
-            "job", "sh", "-c", script, user=65534, nodes=place.nodes[:2], directory=str(place.folder / "theirs"),
+            "job",
+            "sh",
+            "-c",
+            script,
+            user=65534,
+            nodes=place.nodes[:2],
+            directory=str(place.folder / "theirs"),
             checkpoint_directory=str(place.folder / "checkpoints" / "job"),
         )
         place.executor.start(order)
@@ -397,7 +483,10 @@ class Conformance:
     def test_a_lost_node(self, place: Place) -> None:
         """What ran there ends, nobody knows how; what runs elsewhere goes on."""
         lost, other = place.nodes[:2]
-        gone, stays = place.shell("gone", "sleep 600", nodes=[lost]), place.shell("stays", "sleep 600", nodes=[other])
+        gone, stays = (
+            place.shell("gone", "sleep 600", nodes=[lost]),
+            place.shell("stays", "sleep 600", nodes=[other]),
+        )
         for key in (gone, stays):
             place.reach(key, AttemptState.RUNNING)
         place.lose_node(lost)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.executors.base import AttemptKey, AttemptState, Observation, Order
 from optsched.executors.local import LocalExecutor, LocalNode, processes
-from optsched.instance import Slot
+from optsched.model.cluster import Node
+from optsched.model.instance import Slot
 from tests.live.slurm_cluster import SlurmCluster, missing, slurm_cluster
 
 pytest.register_assert_rewrite(f"{__package__}.conformance")
@@ -36,11 +36,14 @@ class Host:
         folder.mkdir(exist_ok=True)
         self.folder, self.outputs = folder, outputs
         self.nodes = nodes or [
-            LocalNode(node=Node(name=name, gpu_type="a100", gpus=4, cpus=64), emulate=True) for name in ("n0", "n1")
+            LocalNode(node=Node(name=name, gpu_type="a100", gpus=4, cpus=64), emulate=True)
+            for name in ("n0", "n1")
         ]
         self.executor = LocalExecutor(folder, self.nodes, outputs)
 
-    def order(self, job: str, *argv: str, nodes: Sequence[str] = ("n0",), gpus: int = 1, **more: Any) -> Order:
+    def order(
+        self, job: str, *argv: str, nodes: Sequence[str] = ("n0",), gpus: int = 1, **more: Any
+    ) -> Order:
         placement = tuple(Slot(node=node, gpus=gpus, cpus=1) for node in nodes)
         more.setdefault("directory", str(self.folder))
         return Order(key=AttemptKey(job, 1), placement=placement, argv=argv, **more)
@@ -78,8 +81,11 @@ class Host:
         self.executor = LocalExecutor(self.folder, self.nodes, self.outputs)
 
     def processes(self, key: AttemptKey) -> list[int]:
-        """What the command of an attempt has started and has not ended, its environment unchanged."""
-        return processes.marked(f"OPTSCHED_KEY={key}".encode(), f"OPTSCHED_PROGRESS={self.progress(key)}".encode())
+        """What the command of an attempt has started and has not ended, its environment
+        unchanged."""
+        return processes.marked(
+            f"OPTSCHED_KEY={key}".encode(), f"OPTSCHED_PROGRESS={self.progress(key)}".encode()
+        )
 
     def progress(self, key: AttemptKey) -> Path:
         return self.attempt(key) / "progress" / "progress.json"

@@ -6,14 +6,14 @@ from pathlib import Path
 from optsched.executors.base import Arrival, AttemptKey, AttemptState, Observation, Order
 from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.slurm.site import Site
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 from tests.live.slurm_cluster import SlurmCluster, everybodys_python
 
 from .conformance import until
 
 NOBODY = 65534
 WAITS = "echo begin $SLURMD_NODENAME >> log; until test -e go; do sleep 0.05; done"
-SAVES = "trap 'echo saved >> log; exit 85' TERM; echo begin $SLURMD_NODENAME >> log; while :; do sleep 0.05; done"
+SAVES = "trap 'echo saved >> log; exit 85' TERM; echo begin $SLURMD_NODENAME >> log; while :; do sleep 0.05; done"  # noqa: E501
 GPU = ("--gres=gpu:1", "--time=10", "--mem=100", "--output=/dev/null")
 
 
@@ -29,7 +29,9 @@ class HoldingPlace:
     def open(self) -> SbatchExecutor:
         inner = self.cluster.executor(self.cluster.shared)
         site = Site(
-            partition="optsched", poll_s=0.1, python=everybodys_python(),
+            partition="optsched",
+            poll_s=0.1,
+            python=everybodys_python(),
             heartbeat=self.cluster.heartbeat,
         )
         return SbatchExecutor(self.cluster.shared, inner, inner.client, site)
@@ -55,7 +57,10 @@ class HoldingPlace:
     def order(self, job: str, *nodes: str, number: int = 1, gpus: int = 1) -> Order:
         placement = tuple(Slot(node=node, gpus=gpus, cpus=1) for node in nodes)
         return Order(
-            key=AttemptKey(f"j{job}", number), placement=placement, argv=("sbatch",), directory="/",
+            key=AttemptKey(f"j{job}", number),
+            placement=placement,
+            argv=("sbatch",),
+            directory="/",
             origin=self.arrival(job).origin,
         )
 

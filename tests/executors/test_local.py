@@ -9,16 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.errors import InputError
 from optsched.executors.base import AttemptKey, AttemptState, NoAnswer, Refused
 from optsched.executors.local import LocalExecutor, LocalNode, cgroups, processes
+from optsched.model.cluster import Node
 
 from .conftest import Host, until
 
 
 def test_a_command_is_given_its_place(host: Host) -> None:
-    key = host.start("env", "env", gpus=2, checkpoint_directory=str(host.folder / "saved"), environment={"MINE": "a=b"})
+    key = host.start(
+        "env",
+        "env",
+        gpus=2,
+        checkpoint_directory=str(host.folder / "saved"),
+        environment={"MINE": "a=b"},
+    )
     seen = host.end(key)
     assert (seen.exit_status, seen.reason) == (0, None)
     assert seen.started_s and seen.ended_s and 0 <= seen.ended_s - seen.started_s < 60
@@ -43,7 +49,9 @@ def test_a_command_is_given_its_place(host: Host) -> None:
     assert (host.folder / "saved").is_dir()
 
 
-def test_the_executors_own_variables_are_not_passed_on(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_executors_own_variables_are_not_passed_on(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("A_TOKEN", "secret")
     key = host.start("env", "env")
     host.end(key)
@@ -60,7 +68,9 @@ def test_the_executors_own_variables_are_not_passed_on(host: Host, monkeypatch: 
         (("/etc/passwd",), 126, "its command /etc/passwd cannot be run: Permission denied"),
     ],
 )
-def test_how_it_ended_is_told(host: Host, argv: tuple[str, ...], status: int, reason: str | None) -> None:
+def test_how_it_ended_is_told(
+    host: Host, argv: tuple[str, ...], status: int, reason: str | None
+) -> None:
     seen = host.end(host.start("job", *argv))
     assert (seen.exit_status, seen.reason) == (status, reason)
 
@@ -68,7 +78,10 @@ def test_how_it_ended_is_told(host: Host, argv: tuple[str, ...], status: int, re
 def test_a_directory_that_is_not_there(host: Host) -> None:
     seen = host.end(host.start("job", "true", directory="/no/such/directory"))
     assert seen.exit_status == 126
-    assert seen.reason == "its directory /no/such/directory cannot be entered: No such file or directory"
+    assert (
+        seen.reason
+        == "its directory /no/such/directory cannot be entered: No such file or directory"
+    )
 
 
 def test_starting_again_does_nothing(host: Host) -> None:
@@ -84,7 +97,10 @@ def test_starting_again_does_nothing(host: Host) -> None:
 
 
 def test_gpus_are_handed_out_once(host: Host) -> None:
-    first, second = host.shell("first", "sleep 600", gpus=3), host.shell("second", "sleep 600", gpus=1)
+    first, second = (
+        host.shell("first", "sleep 600", gpus=3),
+        host.shell("second", "sleep 600", gpus=1),
+    )
     assert host.see(first).gpu_ids == {"n0": ("EMULATED-n0-0", "EMULATED-n0-1", "EMULATED-n0-2")}
     assert host.see(second).gpu_ids == {"n0": ("EMULATED-n0-3",)}
     with pytest.raises(Refused, match="node n0 has 0 of its 4 GPUs free, not 1"):
@@ -126,7 +142,9 @@ def test_what_cannot_be_is_refused(host: Host, change: dict[str, object], words:
     assert not list(host.folder.glob("attempts/*"))
 
 
-@pytest.mark.parametrize("job", ["..", ".", "a/b", "/etc", "a\n", "", "x" * 64, "a/../../b", "-a", "a-"])
+@pytest.mark.parametrize(
+    "job", ["..", ".", "a/b", "/etc", "a\n", "", "x" * 64, "a/../../b", "-a", "a-"]
+)
 def test_names_that_lead_elsewhere_are_refused(host: Host, job: str) -> None:
     with pytest.raises(Refused, match="no name of an attempt"):
         host.start(job, "true")
@@ -168,11 +186,16 @@ def test_the_deadline_holds_without_a_controller(host: Host) -> None:
     until(lambda: (host.attempt(key) / "n0" / "exit.json").exists())
     host.executor = LocalExecutor(host.folder, host.nodes)
     seen = host.end(key)
-    assert (seen.exit_status, seen.reason) == (-9, "did not stop within the 0.5 s it was given, and was killed")
+    assert (seen.exit_status, seen.reason) == (
+        -9,
+        "did not stop within the 0.5 s it was given, and was killed",
+    )
 
 
 def test_a_stopped_process_hears_too(host: Host) -> None:
-    key = host.shell("job", "trap 'exit 85' TERM; echo ready; kill -STOP $$; while :; do sleep 0.05; done")
+    key = host.shell(
+        "job", "trap 'exit 85' TERM; echo ready; kill -STOP $$; while :; do sleep 0.05; done"
+    )
     until(lambda: host.printed(key))
     host.executor.checkpoint_stop(key, 60)
     assert host.end(key).exit_status == 85
@@ -200,7 +223,11 @@ def test_kill_before_start(host: Host) -> None:
     for _ in range(2):
         host.executor.start(order)
         seen = host.see(order.key)
-        assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, None, "was never started")
+        assert (seen.state, seen.exit_status, seen.reason) == (
+            AttemptState.ENDED,
+            None,
+            "was never started",
+        )
         host.restart()
     assert not (host.folder / "ran").exists()
 
@@ -210,7 +237,9 @@ def test_what_is_left_behind_is_ended(host: Host) -> None:
     key = host.shell("daemons", script)
     seen = host.end(key)
     assert seen.exit_status == 0
-    assert seen.reason == "left 3 processes behind, which were killed"  # setsid's shell, its sleep, the other sleep
+    assert (
+        seen.reason == "left 3 processes behind, which were killed"
+    )  # setsid's shell, its sleep, the other sleep
     assert not host.processes(key)
 
 
@@ -232,8 +261,12 @@ def test_a_supervisor_that_is_killed(host: Host) -> None:
     os.kill(shim, signal.SIGKILL)
     assert host.end(key).reason == "its supervisor was killed"
     assert not host.processes(key)
-    if not host.executor._groups:  # one that left session and environment can only be found by its group
-        session = [pid for pid in session if b"987" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    if (
+        not host.executor._groups
+    ):  # one that left session and environment can only be found by its group
+        session = [
+            pid for pid in session if b"987" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
     until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in session))
 
 
@@ -244,10 +277,14 @@ def test_another_boot(host: Host) -> None:
     os.kill(pid, signal.SIGKILL)
     host.executor.close()
     for file in (host.attempt(key) / "spec.json", host.attempt(key) / "n0" / "pid.json"):
-        file.write_text(file.read_text().replace(processes.boot_id(), "00000000-0000-0000-0000-000000000000"))
+        file.write_text(
+            file.read_text().replace(processes.boot_id(), "00000000-0000-0000-0000-000000000000")
+        )
     host.executor = LocalExecutor(host.folder, host.nodes)
     host.executor.start(host.order("job", "touch", "ran"))
-    until(lambda: host.see(key).state == AttemptState.ENDED)  # the supervisor's lock may outlive it for a moment
+    until(
+        lambda: host.see(key).state == AttemptState.ENDED
+    )  # the supervisor's lock may outlive it for a moment
     seen = host.see(key)
     assert (seen.exit_status, seen.reason) == (None, "the host was restarted")
     assert seen.started_s is not None
@@ -257,7 +294,8 @@ def test_another_boot(host: Host) -> None:
 
 
 def test_a_number_that_was_passed_on(host: Host) -> None:
-    """A process that has the supervisor's number but began at another time is not the supervisor."""
+    """A process that has the supervisor's number but began at another time is not the
+    supervisor."""
     key = host.shell("job", "exit 0")
     host.end(key)
     host.executor.close()
@@ -304,14 +342,23 @@ def test_forget_leaves_only_what_was_printed(host: Host) -> None:
 
 
 def test_progress_is_passed_on(host: Host) -> None:
-    key = host.shell("job", 'echo "$REPORT" > $OPTSCHED_PROGRESS', environment={"REPORT": '{"step": 3, "at_s": 9.5}'})
+    key = host.shell(
+        "job",
+        'echo "$REPORT" > $OPTSCHED_PROGRESS',
+        environment={"REPORT": '{"step": 3, "at_s": 9.5}'},
+    )
     seen = host.end(key).progress
-    assert seen is not None and (seen.step, seen.at_s, seen.first_step, seen.total_steps) == (3, 9.5, 0, None)
+    assert seen is not None and (seen.step, seen.at_s, seen.first_step, seen.total_steps) == (
+        3,
+        9.5,
+        0,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
     "report",
-    ["", "[", "[]", '{"step": "3", "at_s": 1}', '{"step": 1}', '{"step": true, "at_s": 1}', '{"step": -1, "at_s": 1}',
+    ["", "[", "[]", '{"step": "3", "at_s": 1}', '{"step": 1}', '{"step": true, "at_s": 1}', '{"step": -1, "at_s": 1}',  # noqa: E501
      '{"step": 1, "at_s": NaN}', "[" * 9999],
 )  # fmt: skip
 def test_progress_that_makes_no_sense_is_none(host: Host, report: str) -> None:
@@ -349,7 +396,11 @@ def test_a_damaged_record_is_said(host: Host) -> None:
     (host.attempt(key) / "spec.json").write_text(text[:50])
     host.restart()
     seen = host.see(key)
-    assert seen.state is AttemptState.UNREACHABLE and seen.reason and "spec.json is damaged" in seen.reason
+    assert (
+        seen.state is AttemptState.UNREACHABLE
+        and seen.reason
+        and "spec.json is damaged" in seen.reason
+    )
     (host.attempt(key) / "spec.json").write_text(text)
     host.restart()
     assert host.end(key).exit_status == 0

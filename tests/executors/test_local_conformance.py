@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.executors.local import LocalExecutor, LocalNode
+from optsched.model.cluster import Node
 
 from .conformance import Conformance, Place
 
@@ -20,7 +20,9 @@ class LocalPlace(Place):
         self.executor = self.open()
 
     def open(self) -> LocalExecutor:
-        nodes = [LocalNode(node=Node(name=name, gpus=4, cpus=64), emulate=True) for name in self.nodes]
+        nodes = [
+            LocalNode(node=Node(name=name, gpus=4, cpus=64), emulate=True) for name in self.nodes
+        ]
         return LocalExecutor(self.folder / "state", nodes)
 
 

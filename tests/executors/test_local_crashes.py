@@ -16,7 +16,18 @@ from optsched.executors.local import LocalExecutor, processes
 
 from .conftest import Host, until
 
-STEPS = ("mkdir", "chown", "open", "write", "fsync", "rename", "link", "close", "posix_spawn", "pidfd_open")
+STEPS = (
+    "mkdir",
+    "chown",
+    "open",
+    "write",
+    "fsync",
+    "rename",
+    "link",
+    "close",
+    "posix_spawn",
+    "pidfd_open",
+)
 """Calls of the operating system through which an executor changes anything."""
 SHIM = Path(processes.__file__).with_name("shim.py")
 
@@ -70,7 +81,9 @@ def crash_starts(folder: Path, nodes: tuple[str, ...], stride: int) -> int:
             order = host.order("job", "/bin/sh", "-c", "echo $OPTSCHED_NODE >> runs", nodes=nodes)
             more = die_at(step, before, host, lambda executor, order=order: executor.start(order))
             if step % 2:
-                time.sleep(0.1)  # now and then its shims are there before the second start, now and then not
+                time.sleep(
+                    0.1
+                )  # now and then its shims are there before the second start, now and then not
             host.executor.start(order)
             pending.append((order, host))
         step += stride
@@ -99,7 +112,12 @@ def crash_ends(host: Host, stride: int) -> int:
     for verb in ("kill", "stop"):
         step, more = 1, True
         while more:
-            key = host.shell(f"{verb}-{step}", "trap 'exit 85' TERM; sleep 600 & wait", nodes=("n0", "n1"), gpus=0)
+            key = host.shell(
+                f"{verb}-{step}",
+                "trap 'exit 85' TERM; sleep 600 & wait",
+                nodes=("n0", "n1"),
+                gpus=0,
+            )
             host.reach(key, AttemptState.RUNNING)
 
             def act(executor: LocalExecutor, key: Any = key, verb: str = verb) -> None:
@@ -130,7 +148,9 @@ def test_killed_at_random_moments(host: Host) -> None:
 
     random_s = random.Random(7)
     for i in range(150):
-        order = host.order(f"job{i}", "/bin/sh", "-c", f"echo run >> {i}.runs", nodes=("n0", "n1"), gpus=0)
+        order = host.order(
+            f"job{i}", "/bin/sh", "-c", f"echo run >> {i}.runs", nodes=("n0", "n1"), gpus=0
+        )
         host.executor.close()
         child = os.fork()
         if child == 0:
@@ -164,12 +184,16 @@ def test_killed_half_way_and_then_given_up(host: Host) -> None:
 def test_two_shims_run_one_command(host: Host) -> None:
     key = host.shell("job", "echo run >> runs; until test -e go; do sleep 0.05; done", gpus=0)
     folder = str(host.attempt(key) / "n0")
-    assert until((host.folder / "runs").exists)  # else one of the four may be the first, and waits for the end
+    assert until(
+        (host.folder / "runs").exists
+    )  # else one of the four may be the first, and waits for the end
     again = [subprocess.Popen([sys.executable, "-S", "-E", str(SHIM), folder]) for _ in range(4)]
     assert [shim.wait(60) for shim in again] == [0] * 4
     (host.folder / "go").touch()
     assert host.end(key).exit_status == 0
-    assert subprocess.run([sys.executable, "-S", "-E", str(SHIM), folder], check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-S", "-E", str(SHIM), folder], check=False).returncode == 0
+    )
     assert (host.folder / "runs").read_text() == "run\n"
 
 

@@ -34,7 +34,7 @@ def test_two_gangs_meet_at_different_ports(host: Host) -> None:
 
 
 def test_one_fails_all_end(host: Host) -> None:
-    script = 'if [ $OPTSCHED_NODE_RANK = 1 ]; then until test -e go; do sleep 0.02; done; exit 4; fi; sleep 600'
+    script = "if [ $OPTSCHED_NODE_RANK = 1 ]; then until test -e go; do sleep 0.02; done; exit 4; fi; sleep 600"  # noqa: E501
     key = host.shell("gang", script, nodes=BOTH)
     host.reach(key, AttemptState.RUNNING)
     (host.folder / "go").touch()
@@ -44,7 +44,7 @@ def test_one_fails_all_end(host: Host) -> None:
 
 
 def test_one_fails_without_a_controller(host: Host) -> None:
-    script = 'if [ $OPTSCHED_NODE_RANK = 1 ]; then until test -e go; do sleep 0.02; done; exit 4; fi; sleep 600'
+    script = "if [ $OPTSCHED_NODE_RANK = 1 ]; then until test -e go; do sleep 0.02; done; exit 4; fi; sleep 600"  # noqa: E501
     key = host.shell("gang", script, nodes=BOTH)
     host.reach(key, AttemptState.RUNNING)
     host.executor.close()
@@ -57,7 +57,7 @@ def test_one_fails_without_a_controller(host: Host) -> None:
 def test_one_cannot_start_none_runs(host: Host) -> None:
     (host.folder / "run").write_text("#!/bin/sh\nsleep 600\n")
     (host.folder / "run").chmod(0o755)
-    script = f'test $OPTSCHED_NODE_RANK = 0 && exec {host.folder}/run; exec no-such-command'
+    script = f"test $OPTSCHED_NODE_RANK = 0 && exec {host.folder}/run; exec no-such-command"
     seen = host.end(host.shell("gang", script, nodes=BOTH))
     assert seen.exit_status == 127
     seen = host.end(host.start("other", "no-such-command", nodes=BOTH))
@@ -87,7 +87,7 @@ def test_one_supervisor_is_killed(host: Host) -> None:
 
 def test_all_are_asked_to_save(host: Host) -> None:
     """Rank 0 saves; the others may end by the signal."""
-    script = 'test $OPTSCHED_NODE_RANK = 0 && trap "exit 85" TERM; touch ready$OPTSCHED_NODE_RANK; sleep 600 & wait'
+    script = 'test $OPTSCHED_NODE_RANK = 0 && trap "exit 85" TERM; touch ready$OPTSCHED_NODE_RANK; sleep 600 & wait'  # noqa: E501
     key = host.shell("gang", script, nodes=BOTH)
     until(lambda: all((host.folder / f"ready{rank}").exists() for rank in (0, 1)))
     host.executor.checkpoint_stop(key, 60)

@@ -1,4 +1,5 @@
-"""Real GPUs as a stand-in for NVIDIA's library lists them: one that dies, a driver that hangs, and MIG."""
+"""Real GPUs as a stand-in for NVIDIA's library lists them: one that dies, a driver that hangs, and
+MIG."""
 
 import json
 import shutil
@@ -9,26 +10,28 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from optsched.control.journal.journal.events import NodeSeen, Submitted
+from optsched.control.journal.journal.journal import Journal
+from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Job
-from optsched.cluster import Node
 from optsched.control.api.views import reason_of
 from optsched.control.clock import SteadyClock
 from optsched.control.controller import Controller
-from optsched.control.events import NodeSeen, Submitted
-from optsched.control.explaining import explain_job
-from optsched.control.journal import Journal
-from optsched.control.scene import scene
+from optsched.control.explain.explaining import explain_job
 from optsched.control.settings import Settings
 from optsched.control.submission import Submission
 from optsched.errors import InputError
 from optsched.executors.base import AttemptState, Refused
 from optsched.executors.local import LocalNode, driver
+from optsched.model.cluster import Node
 
 from .conftest import Host, until
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler to build the stand-in for NVML"),
+    pytest.mark.skipif(
+        shutil.which("cc") is None, reason="there is no C compiler to build the stand-in for NVML"
+    ),
     pytest.mark.skipif(find_spec("pynvml") is None, reason="nvidia-ml-py is not installed"),
 ]
 NVML = Path(__file__).parents[1] / "profiling" / "nvml.c"
@@ -96,10 +99,14 @@ def test_one_dead_gpu_leaves_the_others(gpus: Host, bus: Bus) -> None:
     assert status.usable and status.reason is None and status.node.gpus == 4
     with pytest.raises(Refused, match="1 of its 4 GPUs free, not 2"):
         gpus.shell("wide", "sleep 600", gpus=2)
-    assert gpus.reach(gpus.shell("other", "sleep 600"), AttemptState.RUNNING).gpu_ids == {"n0": ("GPU-3",)}
+    assert gpus.reach(gpus.shell("other", "sleep 600"), AttemptState.RUNNING).gpu_ids == {
+        "n0": ("GPU-3",)
+    }
     bus.state("lost-2").unlink()
     until(lambda: out(gpus) == ("GPU-1",))
-    assert gpus.reach(gpus.shell("again", "sleep 600"), AttemptState.RUNNING).gpu_ids == {"n0": ("GPU-2",)}
+    assert gpus.reach(gpus.shell("again", "sleep 600"), AttemptState.RUNNING).gpu_ids == {
+        "n0": ("GPU-2",)
+    }
 
 
 def test_a_start_without_it_goes_on_and_names_it(gpus: Host, bus: Bus) -> None:
@@ -119,13 +126,19 @@ def test_a_start_without_it_goes_on_and_names_it(gpus: Host, bus: Bus) -> None:
 
 
 def test_a_new_gpu_takes_the_place_of_a_dead_one(gpus: Host, bus: Bus, tmp_path: Path) -> None:
-    (tmp_path / "run" / "gpus.json").write_text(json.dumps({"n0": ["GPU-0", "GPU-9", "GPU-2", "GPU-3"]}))
+    (tmp_path / "run" / "gpus.json").write_text(
+        json.dumps({"n0": ["GPU-0", "GPU-9", "GPU-2", "GPU-3"]})
+    )
     gpus.restart()
     assert out(gpus) == ()
-    assert sorted(json.loads((tmp_path / "run" / "gpus.json").read_text())["n0"]) == [f"GPU-{i}" for i in range(4)]
+    assert sorted(json.loads((tmp_path / "run" / "gpus.json").read_text())["n0"]) == [
+        f"GPU-{i}" for i in range(4)
+    ]
 
 
-def test_a_driver_that_hangs_holds_up_nobody(gpus: Host, bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_hangs_holds_up_nobody(
+    gpus: Host, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver, "LIMIT_S", 0.3)
     key = gpus.shell("job", "sleep 600")
     gpus.reach(key, AttemptState.RUNNING)
@@ -148,13 +161,20 @@ def test_a_driver_that_hangs_holds_up_nobody(gpus: Host, bus: Bus, monkeypatch: 
     assert out(gpus) == ()
 
 
-def test_a_first_start_without_a_driver_is_refused(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_start_without_a_driver_is_refused(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver, "FIRST_S", 0.3)
     bus.state("hang").touch()
-    with pytest.raises(InputError, match=r"4 GPUs are declared here but NVIDIA's driver does not answer within 0.3 s"):
+    with pytest.raises(
+        InputError,
+        match=r"4 GPUs are declared here but NVIDIA's driver does not answer within 0.3 s",
+    ):
         Host(tmp_path / "run", [real()])
     bus.state("hang").unlink()
-    with pytest.raises(InputError, match="5 GPUs are declared on this host, which has 4; declare no more"):
+    with pytest.raises(
+        InputError, match="5 GPUs are declared on this host, which has 4; declare no more"
+    ):
         Host(tmp_path / "run", [real(gpus=5)])
 
 
@@ -170,9 +190,14 @@ def test_a_divided_gpu_without_instances_is_not_offered(bus: Bus, tmp_path: Path
 
 def test_gangs_do_not_mix_instances_and_whole_gpus(bus: Bus, tmp_path: Path) -> None:
     bus.divide(1, 2)
-    with pytest.raises(InputError, match=r"node n0 declares 4 GPUs, all of one kind; this host has 3 whole, 2 1g.10gb"):
+    with pytest.raises(
+        InputError,
+        match=r"node n0 declares 4 GPUs, all of one kind; this host has 3 whole, 2 1g.10gb",
+    ):
         Host(tmp_path / "a", [real()])
-    with pytest.raises(InputError, match="nodes n0 and n1 have the same gpu_type but GPUs of different kinds"):
+    with pytest.raises(
+        InputError, match="nodes n0 and n1 have the same gpu_type but GPUs of different kinds"
+    ):
         Host(tmp_path / "b", [real(gpus=3), real("n1", gpus=2)])
     host = Host(tmp_path / "c", [real("parts", 2, "t-1g.10gb"), real("whole", 3)])
     parts = host.shell("parts", "sleep 600", nodes=("parts",), gpus=2)
@@ -184,11 +209,15 @@ def test_gangs_do_not_mix_instances_and_whole_gpus(bus: Bus, tmp_path: Path) -> 
 
 def test_rounds_go_on_with_the_others_and_all_is_told(gpus: Host, bus: Bus, tmp_path: Path) -> None:
     settings = Settings(format="optsched-cluster/1", every=60.0, budget=5.0, state=tmp_path / "run")
-    controller = Controller(settings, gpus.executor, Journal(tmp_path / "journal"), SteadyClock(0.0))
+    controller = Controller(
+        settings, gpus.executor, Journal(tmp_path / "journal"), SteadyClock(0.0)
+    )
 
     def submit(name: str, wanted: int) -> None:
         job = Job(id=name, gpus=wanted, duration_s=1000.0, preemptible=False, max_nodes=1)
-        controller.record(Submitted(submission=Submission(job=job, argv=("sleep", "600"), directory="/")))
+        controller.record(
+            Submitted(submission=Submission(job=job, argv=("sleep", "600"), directory="/"))
+        )
 
     def status(name: str) -> str:
         controller.step()
@@ -199,10 +228,16 @@ def test_rounds_go_on_with_the_others_and_all_is_told(gpus: Host, bus: Bus, tmp_
     until(lambda: status("holds") == "running")
     bus.lose(1)  # which it holds
     bus.lose(2)
-    until(lambda: status("holds") == "running" and controller.state.nodes["n0"].out == ("GPU-1", "GPU-2"))
+    until(
+        lambda: (
+            status("holds") == "running" and controller.state.nodes["n0"].out == ("GPU-1", "GPU-2")
+        )
+    )
     job = controller.state.jobs["holds"]
     assert reason_of(controller, job, 0.0) == "of what it runs on is out of order: GPU-1 on n0"
-    assert "is out of order: GPU-1 on n0" in " ".join(explain_job(scene(controller), "holds", names=True).sentences)
+    assert "is out of order: GPU-1 on n0" in " ".join(
+        explain_job(scene(controller), "holds", names=True).sentences
+    )
     submit("wide", 2)
     submit("narrow", 1)
     until(lambda: status("narrow") == "running")
@@ -213,6 +248,8 @@ def test_rounds_go_on_with_the_others_and_all_is_told(gpus: Host, bus: Bus, tmp_
         bus.state(f"lost-{name[-1]}").unlink()
     gpus.executor.kill(job.attempts[0].key)
     until(lambda: status("wide") == "running")
-    seen = [entry.event for entry in controller.journal.entries() if isinstance(entry.event, NodeSeen)]
+    seen = [
+        entry.event for entry in controller.journal.entries() if isinstance(entry.event, NodeSeen)
+    ]
     assert any(event.usable and event.out for event in seen) and not seen[-1].out
     controller.journal.close()

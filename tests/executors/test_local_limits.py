@@ -10,19 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.executors.base import AttemptKey, AttemptState, Order, Refused
 from optsched.executors.local import LocalExecutor, LocalNode, cgroups, processes
-from optsched.instance import Slot
+from optsched.model.cluster import Node
+from optsched.model.instance import Slot
 
 from .conftest import Host, until
 
 IS_ROOT = os.geteuid() == 0
-HOLD = "import sys, time; held = bytearray(int(sys.argv[1]) << 20); print('held', flush=True); time.sleep(600)"
+HOLD = "import sys, time; held = bytearray(int(sys.argv[1]) << 20); print('held', flush=True); time.sleep(600)"  # noqa: E501
 
 
 @pytest.fixture(params=["cgroups", "none"])
-def limited(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def limited(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Host]:
     """A host whose kernel keeps limits, and one whose kernel does not."""
     if request.param == "none":
         monkeypatch.setattr(cgroups, "parents", dict)
@@ -56,7 +58,7 @@ def test_below_the_limit_nothing_happens_and_use_is_told(limited: Host) -> None:
 def test_memory_that_is_shared_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroups, "parents", dict)
     host = Host(tmp_path)
-    script = "import os, time; held = bytearray(100 << 20); [os.fork() for _ in range(2)]; time.sleep(1.5)"
+    script = "import os, time; held = bytearray(100 << 20); [os.fork() for _ in range(2)]; time.sleep(1.5)"  # noqa: E501
     seen = host.end(host.start("job", sys.executable, "-c", script, memory_gib=(0.25,)))
     assert (seen.exit_status, seen.reason) == (0, None)  # four processes that hold the same 100 MiB
     assert seen.peak_memory_gib and seen.peak_memory_gib < 0.25
@@ -87,7 +89,7 @@ def test_another_users_process(tmp_path: Path) -> None:
         folder.chmod(folder.stat().st_mode | 0o011)
     host = Host(tmp_path)
     script = "id -u; id -g; id -G; umask; echo $HOME; "
-    script += "echo '{\"step\": 1, \"at_s\": 2}' > $OPTSCHED_PROGRESS; touch x.txt"
+    script += 'echo \'{"step": 1, "at_s": 2}\' > $OPTSCHED_PROGRESS; touch x.txt'
     key = host.shell("job", script, user=nobody.pw_uid, directory="/")
     seen = host.end(key)
     groups = os.getgrouplist("nobody", nobody.pw_gid)
@@ -115,7 +117,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = IS_ROOT and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False  # noqa: E501
     ).returncode == 0  # fmt: skip
     if not mounted:
         pytest.skip("a small file system cannot be mounted here")
@@ -183,7 +185,9 @@ def test_many_attempts_leave_nothing(host: Host, attempts: int) -> None:
         while left and len(running) < at_once:
             order = left.pop()
             placement = (Slot(node=("n0", "n1")[len(left) % 2], gpus=0),)
-            host.executor.start(Order(key=order.key, placement=placement, argv=order.argv, directory="/"))
+            host.executor.start(
+                Order(key=order.key, placement=placement, argv=order.argv, directory="/")
+            )
             running[order.key] = order
         host.executor.changes(1)
         for seen in host.executor.observe():
@@ -192,7 +196,9 @@ def test_many_attempts_leave_nothing(host: Host, attempts: int) -> None:
                 del running[seen.key]
                 host.executor.forget(seen.key)
     host.executor.observe()
-    assert until(lambda: host.executor.observe() == () and processes.descendants(os.getpid()) == children)
+    assert until(
+        lambda: host.executor.observe() == () and processes.descendants(os.getpid()) == children
+    )
     assert open_files() == before
     for parent in host.executor._groups.values():
         assert not [name for name in os.listdir(parent) if name.startswith("optsched-leak")]

@@ -1,4 +1,5 @@
-"""What jobs print: kept up to a limit, wherever it is to be kept, and never at the cost of the job."""
+"""What jobs print: kept up to a limit, wherever it is to be kept, and never at the cost of the
+job."""
 
 import os
 import pwd
@@ -12,7 +13,9 @@ from tests.small_disk import MIB, small_disk
 
 from .conftest import Host, until
 
-PRINT = "import os, sys; data = b'x' * 65536; [os.write(1, data) for _ in range(int(sys.argv[1]) * 16)]"
+PRINT = (
+    "import os, sys; data = b'x' * 65536; [os.write(1, data) for _ in range(int(sys.argv[1]) * 16)]"
+)
 
 
 @pytest.fixture
@@ -22,7 +25,14 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_what_is_printed_beyond_the_limit_is_dropped_and_the_job_goes_on(host: Host) -> None:
-    key = host.start("job", sys.executable, "-c", f"{PRINT}; os.write(2, b'done'); sys.exit(7)", "5", output_bytes=MIB)
+    key = host.start(
+        "job",
+        sys.executable,
+        "-c",
+        f"{PRINT}; os.write(2, b'done'); sys.exit(7)",
+        "5",
+        output_bytes=MIB,
+    )
     seen = host.end(key)
     assert (seen.exit_status, seen.reason) == (7, None)
     text = host.printed(key)
@@ -38,7 +48,9 @@ def test_what_is_just_within_the_limit_is_kept_whole(host: Host) -> None:
 
 
 def test_output_is_there_while_a_job_runs_and_of_what_it_left_behind(host: Host) -> None:
-    key = host.shell("job", "echo one; (sleep 0.3; echo three) & until test -e go; do sleep 0.02; done; echo two")
+    key = host.shell(
+        "job", "echo one; (sleep 0.3; echo three) & until test -e go; do sleep 0.02; done; echo two"
+    )
     until(lambda: host.printed(key).startswith("one\n"))
     (host.folder / "go").touch()
     host.end(key)

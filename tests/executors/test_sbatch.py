@@ -13,7 +13,7 @@ from optsched.control.settings import read_settings
 from optsched.errors import InputError
 from optsched.executors.base import AttemptKey, AttemptState, Order, Refused
 from optsched.executors.opening import open_executor
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 from tests.live.slurm_cluster import SlurmCluster
 
 from .conformance import COUNTING_JOB, until
@@ -46,8 +46,11 @@ def place(holding: SlurmCluster) -> Iterator[HoldingPlace]:
 
 
 def test_the_very_node(place: HoldingPlace) -> None:
-    """Nothing runs before it is asked for; then where it was said, once, and what it printed and used is told."""
-    job = place.submit("echo hello $SLURMD_NODENAME; echo ran >> log; sleep 1; exit 3", "--output=out-%j")
+    """Nothing runs before it is asked for; then where it was said, once, and what it printed and
+    used is told."""
+    job = place.submit(
+        "echo hello $SLURMD_NODENAME; echo ran >> log; sleep 1; exit 3", "--output=out-%j"
+    )
     arrival = place.arrival(job)
     assert arrival.ready and arrival.request is not None and arrival.request.user_id == NOBODY
     assert arrival.request.job.gpus == 1 and arrival.request.limit_s == 600
@@ -72,7 +75,10 @@ def test_the_very_node(place: HoldingPlace) -> None:
 
 def test_what_sbatch_asks_for(place: HoldingPlace) -> None:
     """By node: cores for each GPU and memory for each GPU; without any, in all."""
-    jobs = {place.cluster.sbatch("true", "--output=/dev/null", *words.split(), uid=NOBODY): words for words in ASKED}
+    jobs = {
+        place.cluster.sbatch("true", "--output=/dev/null", *words.split(), uid=NOBODY): words
+        for words in ASKED
+    }
     place.arrival([*jobs][-1])
     arrivals = {one.name: one for one in place.arrivals()}
     found: dict[str, tuple[int, int, float] | None] = {}
@@ -103,12 +109,15 @@ def test_a_gang(place: HoldingPlace) -> None:
 
 
 def test_saved_and_resumed_elsewhere(place: HoldingPlace) -> None:
-    """No step is lost and none is done twice; it does not wait for the two minutes that a requeued job waits."""
+    """No step is lost and none is done twice; it does not wait for the two minutes that a requeued
+    job waits."""
     (place.folder / "saved").mkdir()
     words = f"{sys.executable} -S {COUNTING_JOB} {place.folder}/log 100 0.02"
     job = place.submit(
-        f"export OPTSCHED_ATTEMPT=$SLURMD_NODENAME OPTSCHED_CHECKPOINT_DIR={place.folder}/saved OPTSCHED_NODE_RANK=0\n"
-        f"exec {words}", uid=0,
+        f"export OPTSCHED_ATTEMPT=$SLURMD_NODENAME OPTSCHED_CHECKPOINT_DIR={place.folder}/saved "
+        "OPTSCHED_NODE_RANK=0\n"
+        f"exec {words}",
+        uid=0,
     )
     first = place.start(job, "n1")
     until(lambda: len(place.log()) > 5)
@@ -128,15 +137,17 @@ def test_saved_and_resumed_elsewhere(place: HoldingPlace) -> None:
 
 
 def test_saved_by_steps(place: HoldingPlace) -> None:
-    """An srun that was signalled itself would have killed them. A script that has none is signalled with its
-    children, a shell alone if its user says so."""
+    """An srun that was signalled itself would have killed them. A script that has none is signalled
+    with its children, a shell alone if its user says so."""
     begun, saved = "echo begun >> log", "echo saved >> log; exit 85"
-    (place.folder / "task.sh").write_text(f"trap 'sleep 0.5; {saved}' TERM; {begun}; while :; do sleep 0.05; done")
+    (place.folder / "task.sh").write_text(
+        f"trap 'sleep 0.5; {saved}' TERM; {begun}; while :; do sleep 0.05; done"
+    )
     scripts = {
         "srun --mpi=none --output=none sh task.sh": "",
         "trap : TERM; sh task.sh": "",
-        f"trap '{saved}' USR1; {begun}; sh -c 'trap \"\" USR1; sleep 600' & while :; do wait; done":
-            "--comment=optsched: signal=B:USR1",
+        f"trap '{saved}' USR1; {begun}; sh -c 'trap \"\" USR1; sleep 600' & while :; do wait; "
+        "done": "--comment=optsched: signal=B:USR1",
     }
     jobs = [place.submit(script, *([words] if words else [])) for script, words in scripts.items()]
     keys = [place.start(job, f"n{i + 1}") for i, job in enumerate(jobs)]
@@ -150,14 +161,17 @@ def test_saved_by_steps(place: HoldingPlace) -> None:
 
 @pytest.mark.slow
 def test_one_that_asks_to_be_requeued(place: HoldingPlace) -> None:
-    """As scripts do that have saved; another command of a signal, and Slurm without a word of how it ended."""
-    script = "trap 'scontrol requeue $SLURM_JOB_ID; sleep 600' USR1; echo begin >> log; while :; do sleep 0.1; done"
+    """As scripts do that have saved; another command of a signal, and Slurm without a word of how
+    it ended."""
+    script = "trap 'scontrol requeue $SLURM_JOB_ID; sleep 600' USR1; echo begin >> log; while :; do sleep 0.1; done"  # noqa: E501
     job = place.submit(script, "--comment=optsched: signal=USR1")
     key = place.start(job)
     until(place.log)
     place.executor.checkpoint_stop(key, 60)
     assert place.end(key) == (85, None)
-    assert place.says(job, "%T %r") == "PENDING JobHeldAdmin"  # it waits for us, not for Slurm's scheduler
+    assert (
+        place.says(job, "%T %r") == "PENDING JobHeldAdmin"
+    )  # it waits for us, not for Slurm's scheduler
 
 
 @pytest.mark.slow
@@ -226,7 +240,11 @@ def test_killed_before_it_was_started(place: HoldingPlace) -> None:
     for _ in range(2):
         place.executor.start(order)
         seen = place.see(order.key)
-        assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, None, "was never started")
+        assert (seen.state, seen.exit_status, seen.reason) == (
+            AttemptState.ENDED,
+            None,
+            "was never started",
+        )
         place.reopen()
     assert place.says(job) == "PENDING"
 
@@ -260,17 +278,26 @@ def test_what_is_left_alone(place: HoldingPlace) -> None:
 
 
 def test_users_do_not_get_round_it(place: HoldingPlace) -> None:
-    """What is held only an administrator releases, whether or not it is planned; what it asks for its user does not
-    change, and what an administrator changes is seen."""
+    """What is held only an administrator releases, whether or not it is planned; what it asks for
+    its user does not change, and what an administrator changes is seen."""
     odd, job = place.submit(WAITS, "--exclude=n2"), place.submit(WAITS)
     place.executor.leave(place.arrival(odd).origin, "it excludes nodes")
     assert place.says(odd, "%r") == place.says(job, "%r") == "JobHeldAdmin"
     other = place.cluster.as_user(
-        NOBODY, "sbatch", "--parsable", "--partition=all", "--hold", "--output=/dev/null", "--wrap=true"
+        NOBODY,
+        "sbatch",
+        "--parsable",
+        "--partition=all",
+        "--hold",
+        "--output=/dev/null",
+        "--wrap=true",
     ).strip()
     for words in (
-        ("release", odd), ("update", f"jobid={odd}", "partition=all"), ("update", f"jobid={job}", "partition=all"),
-        ("update", f"jobid={job}", "gres=gpu:3"), ("update", f"jobid={job}", "numnodes=2"),
+        ("release", odd),
+        ("update", f"jobid={odd}", "partition=all"),
+        ("update", f"jobid={job}", "partition=all"),
+        ("update", f"jobid={job}", "gres=gpu:3"),
+        ("update", f"jobid={job}", "numnodes=2"),
         ("update", f"jobid={other}", "partition=optsched"),
     ):
         with pytest.raises(AssertionError):
@@ -278,9 +305,11 @@ def test_users_do_not_get_round_it(place: HoldingPlace) -> None:
     place.cluster.as_user(NOBODY, "scontrol", "release", job)
     time.sleep(1.0)
     assert place.says(odd) == place.says(job) == "PENDING"
-    place.cluster.as_user(NOBODY, "scontrol", "update", f"jobid={job}", "timelimit=5", "jobname=mine")
+    place.cluster.as_user(
+        NOBODY, "scontrol", "update", f"jobid={job}", "timelimit=5", "jobname=mine"
+    )
     place.cluster.slurm("scontrol", "update", f"jobid={job}", "gres=gpu:3")
-    request = until(lambda: (place.arrival(job).request or None))
+    request = until(lambda: place.arrival(job).request or None)
     assert (request.job.gpus, request.limit_s) == (3, 300.0)
     place.cluster.slurm("scontrol", "update", f"jobid={job}", "partition=all")
     assert place.arrival(job).unplanned == "it is in the partition all"
@@ -290,10 +319,21 @@ def test_users_do_not_get_round_it(place: HoldingPlace) -> None:
 
 def test_jobs_of_other_partitions_and_our_own_are_not_held(place: HoldingPlace) -> None:
     other = place.cluster.as_user(
-        NOBODY, "sbatch", "--parsable", "--partition=all", "--output=/dev/null", "--mem=1M", "--wrap=true"
+        NOBODY,
+        "sbatch",
+        "--parsable",
+        "--partition=all",
+        "--output=/dev/null",
+        "--mem=1M",
+        "--wrap=true",
     ).strip()
-    order = Order(key=AttemptKey("own", 1), placement=(Slot(node="n2", gpus=1, cpus=1),), argv=("sh", "-c", "exit 4"),
-                  directory="/", memory_gib=(0.1,))
+    order = Order(
+        key=AttemptKey("own", 1),
+        placement=(Slot(node="n2", gpus=1, cpus=1),),
+        argv=("sh", "-c", "exit 4"),
+        directory="/",
+        memory_gib=(0.1,),
+    )
     place.executor.start(order)
     assert place.end(order.key) == (4, None)
     until(lambda: place.says(other, "%T") == "COMPLETED")
@@ -304,7 +344,9 @@ def test_a_number_that_slurm_gives_out_again(place: HoldingPlace) -> None:
     """What is meant for one job is refused for another of its number."""
     job = place.submit(WAITS)
     with pytest.raises(AssertionError, match="error for job"):
-        place.cluster.slurm("scontrol", "update", f"jobid={job}", "AdminComment=optsched 1.000000001 optsched:x:1")
+        place.cluster.slurm(
+            "scontrol", "update", f"jobid={job}", "AdminComment=optsched 1.000000001 optsched:x:1"
+        )
     assert place.arrival(job).ready
 
 
@@ -346,9 +388,20 @@ def test_memory_of_which_nobody_speaks(place: HoldingPlace) -> None:
 def test_somebody_at_a_terminal(place: HoldingPlace) -> None:
     """salloc waits until its job is started, and its job is not to be stopped for others."""
     asked = subprocess.Popen(
-        ["salloc", "--partition=optsched", "--gres=gpu:2", "--mem=100", "sh", "-c", "echo $SLURM_JOB_NODELIST; exit 3"],
-        env={"SLURM_CONF": str(place.cluster.conf), "PATH": "/usr/bin:/bin"}, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, cwd="/",
+        [
+            "salloc",
+            "--partition=optsched",
+            "--gres=gpu:2",
+            "--mem=100",
+            "sh",
+            "-c",
+            "echo $SLURM_JOB_NODELIST; exit 3",
+        ],
+        env={"SLURM_CONF": str(place.cluster.conf), "PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
     )
     arrival = until(lambda: next((one for one in place.arrivals() if one.ready), None))
     assert arrival.request is not None and not arrival.request.job.preemptible
@@ -360,7 +413,9 @@ def test_somebody_at_a_terminal(place: HoldingPlace) -> None:
 
 @pytest.mark.slow
 def test_an_array(place: HoldingPlace) -> None:
-    job = place.submit("echo $SLURM_ARRAY_TASK_ID $SLURMD_NODENAME >> log; sleep 0.5", "--array=1-3%2")
+    job = place.submit(
+        "echo $SLURM_ARRAY_TASK_ID $SLURMD_NODENAME >> log; sleep 0.5", "--array=1-3%2"
+    )
     place.executor.observe()
     assert [one.name for one in place.executor.arrivals() if one.ready] == [f"{job}_1", f"{job}_2"]
     keys = [place.start(f"{job}_{task}", f"n{4 - task}") for task in (1, 2)]

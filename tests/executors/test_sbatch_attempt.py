@@ -25,15 +25,33 @@ KILL = {"asked_s": 0.0, "grace_s": None}
 
 
 def slurm(state: str, code: int = 0, restarts: int = 0, mark: str = MINE, **more: Any) -> HeldJob:
-    entry = {**OLD, "job_state": state, "exit_code": code, "restart_cnt": restarts, "admin_comment": mark,
-             "start_time": 100, "end_time": 200, "nodes": "n1", "gres_detail": ["gpu:h100:2(IDX:1,3)"], **more}
+    entry = {
+        **OLD,
+        "job_state": state,
+        "exit_code": code,
+        "restart_cnt": restarts,
+        "admin_comment": mark,
+        "start_time": 100,
+        "end_time": 200,
+        "nodes": "n1",
+        "gres_detail": ["gpu:h100:2(IDX:1,3)"],
+        **more,
+    }
     (job,) = read_held_jobs(json.dumps({"jobs": [entry]}))
     return job
 
 
 def started(folder: Path, **record: Any) -> SbatchAttempt:
     made = SbatchAttempt(folder, KEY)
-    made.write(origin="17.000000001", restarts=0, status=0, placement=[["n1", 2, 8]], uid=1000, release=True, **record)
+    made.write(
+        origin="17.000000001",
+        restarts=0,
+        status=0,
+        placement=[["n1", 2, 8]],
+        uid=1000,
+        release=True,
+        **record,
+    )
     return made
 
 
@@ -57,18 +75,34 @@ def started(folder: Path, **record: Any) -> SbatchAttempt:
         (slurm("SPECIAL_EXIT", 85 << 8, 1), {"stop": STOP}, 85, None),
         (slurm("PENDING", 0, 1), {"stop": STOP}, 85, None),
         (slurm("PENDING", 0, 1), {}, 85, "its job was requeued in Slurm"),
-        (slurm("PENDING", 3 << 8, 1), {"stop": STOP, "last": {"status": 3, "ended_s": 9.0}}, 3, None),
+        (
+            slurm("PENDING", 3 << 8, 1),
+            {"stop": STOP, "last": {"status": 3, "ended_s": 9.0}},
+            3,
+            None,
+        ),
         (slurm("PENDING", 15, 1), {"stop": STOP}, -15, None),
-        (slurm("PENDING", 0, 1), {"stop": {**STOP, "forced": True}}, -9,
-         "did not stop within the 60 s it was given, and was killed"),
+        (
+            slurm("PENDING", 0, 1),
+            {"stop": {**STOP, "forced": True}},
+            -9,
+            "did not stop within the 60 s it was given, and was killed",
+        ),
         (slurm("PENDING", 0, 1), {"stop": KILL}, -9, None),
         (slurm("PENDING"), {"stop": STOP}, None, "was never started"),
         (slurm("PENDING"), {"stop": {**STOP, "lost": "node n1 is down"}}, None, "node n1 is down"),
         (slurm("CANCELLED", mark="optsched 17.000000001"), {}, None, "was never started"),
-        (slurm("RUNNING", mark="optsched 17.000000001"), {}, None, "its job was started in Slurm by somebody else"),
+        (
+            slurm("RUNNING", mark="optsched 17.000000001"),
+            {},
+            None,
+            "its job was started in Slurm by somebody else",
+        ),
     ],
 )
-def test_ends(tmp_path: Path, job: HeldJob, record: dict[str, Any], status: int | None, reason: str | None) -> None:
+def test_ends(
+    tmp_path: Path, job: HeldJob, record: dict[str, Any], status: int | None, reason: str | None
+) -> None:
     made = started(tmp_path, **record)
     seen = made.look(job, tuple)
     assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, status, reason)
@@ -91,7 +125,11 @@ def test_a_node_that_takes_no_jobs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("job", "state", "reason"),
     [
-        (slurm("PENDING", priority=7, state_reason="Resources"), AttemptState.STARTING, "Slurm has it wait: Resources"),
+        (
+            slurm("PENDING", priority=7, state_reason="Resources"),
+            AttemptState.STARTING,
+            "Slurm has it wait: Resources",
+        ),
         (slurm("CONFIGURING"), AttemptState.RUNNING, None),
         (slurm("RUNNING"), AttemptState.RUNNING, None),
         (slurm("COMPLETING"), AttemptState.RUNNING, None),
@@ -106,9 +144,19 @@ def test_goes_on(tmp_path: Path, job: HeldJob, state: AttemptState, reason: str 
 def test_what_it_runs_on_is_kept(tmp_path: Path) -> None:
     made = started(tmp_path)
     first = made.look(slurm("RUNNING"), tuple)
-    assert (first.started_s, first.gpu_ids, first.output) == (100.0, {"n1": ("1", "3")}, "/home/ann/slurm-7.out")
-    last = made.look(slurm("SPECIAL_EXIT", 85 << 8, 1, nodes="", gres_detail=[], start_time=0), tuple)
-    assert (last.started_s, last.gpu_ids, last.output) == (first.started_s, first.gpu_ids, first.output)
+    assert (first.started_s, first.gpu_ids, first.output) == (
+        100.0,
+        {"n1": ("1", "3")},
+        "/home/ann/slurm-7.out",
+    )
+    last = made.look(
+        slurm("SPECIAL_EXIT", 85 << 8, 1, nodes="", gres_detail=[], start_time=0), tuple
+    )
+    assert (last.started_s, last.gpu_ids, last.output) == (
+        first.started_s,
+        first.gpu_ids,
+        first.output,
+    )
 
 
 @pytest.mark.parametrize("seen", [False, True])
@@ -128,7 +176,10 @@ def test_not_yet_released(tmp_path: Path) -> None:
     """Nobody was told to start it: there is nothing to wait for."""
     made = started(tmp_path)
     made.write(release=False)
-    assert made.look(slurm("PENDING", mark="optsched 17.000000001"), tuple).state is AttemptState.STARTING
+    assert (
+        made.look(slurm("PENDING", mark="optsched 17.000000001"), tuple).state
+        is AttemptState.STARTING
+    )
     assert made.look(None, tuple).reason == "was never started"
 
 
@@ -151,16 +202,29 @@ def test_given_up_for_a_limit(tmp_path: Path) -> None:
     waits = slurm("PENDING", priority=7, state_reason="Resources", comment="mine")
     teller.see_to(made, waits, ())
     assert client.told == [] and made.stop is None  # not yet
-    limited = slurm("PENDING", priority=7, state_reason="QOSMaxGRESPerUser", comment="mine [not started: Resources]")
+    limited = slurm(
+        "PENDING",
+        priority=7,
+        state_reason="QOSMaxGRESPerUser",
+        comment="mine [not started: Resources]",
+    )
     teller.see_to(made, limited, ())
     assert client.told == [
-        ("scontrol", "update", "jobid=7", "Comment=mine [not started: Slurm did not start it: QOSMaxGRESPerUser]"),
+        (
+            "scontrol",
+            "update",
+            "jobid=7",
+            "Comment=mine [not started: Slurm did not start it: QOSMaxGRESPerUser]",
+        ),
         ("scontrol", "hold", "7"),
     ]
     assert declining.limit(made.who) == "QOSMaxGRESPerUser" and made.stop is not None
     begun = SbatchAttempt(tmp_path, KEY, dict(made.record))
     seen = made.look(slurm("PENDING", priority=0), tuple)
-    assert (seen.state, seen.reason) == (AttemptState.ENDED, "Slurm did not start it: QOSMaxGRESPerUser")
+    assert (seen.state, seen.reason) == (
+        AttemptState.ENDED,
+        "Slurm did not start it: QOSMaxGRESPerUser",
+    )
     assert seen.retry_s is not None and seen.retry_s < 15
     teller.see_to(begun, slurm("RUNNING"), ())
     assert begun.stop is None

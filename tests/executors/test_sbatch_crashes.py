@@ -1,4 +1,5 @@
-"""Jobs that users give to Slurm themselves, where nodes fail, Slurm crashes, and jobs do not do as they are told."""
+"""Jobs that users give to Slurm themselves, where nodes fail, Slurm crashes, and jobs do not do as
+they are told."""
 
 import tempfile
 from collections.abc import Iterator
@@ -90,7 +91,8 @@ def test_one_that_does_not_stop(place: HoldingPlace) -> None:
 
 @pytest.mark.slow
 def test_a_start_that_slurm_forgets(place: HoldingPlace) -> None:
-    """A slurmctld that crashes within seconds of a release has the job wait again, and kills what ran."""
+    """A slurmctld that crashes within seconds of a release has the job wait again, and kills what
+    ran."""
     job = place.submit(WAITS)
     place.cluster.until_saved()
     key = place.start(job)
@@ -99,7 +101,9 @@ def test_a_start_that_slurm_forgets(place: HoldingPlace) -> None:
     place.cluster.start_controller()
     seen = place.end(key)
     assert seen == (None, ROLLED_BACK) and place.says(job) == "PENDING"
-    assert not processes.marked(f"SLURM_CONF={place.cluster.conf}".encode(), f"SLURM_JOB_ID={job}".encode())
+    assert not processes.marked(
+        f"SLURM_CONF={place.cluster.conf}".encode(), f"SLURM_JOB_ID={job}".encode()
+    )
     second = place.start(job, "n2", number=2)
     until(lambda: place.log() == ["begin n1", "begin n2"])
     (place.folder / "go").touch()

@@ -55,7 +55,9 @@ def test_without_a_sign_of_life_slurm_starts_jobs(place: HoldingPlace) -> None:
         until(lambda job=job: place.says(job, "%T") == "COMPLETED")
     place.reopen()
     held = place.submit("true")
-    assert place.arrival(held).ready and not {stale, absent, damaged} & {one.name for one in place.arrivals()}
+    assert place.arrival(held).ready and not {stale, absent, damaged} & {
+        one.name for one in place.arrivals()
+    }
 
 
 def test_roots_release_always_works(place: HoldingPlace) -> None:
@@ -80,7 +82,9 @@ def test_a_controllers_own_release_is_none_of_roots(place: HoldingPlace) -> None
     for number in (1, 2, 3):
         key = place.start(job, "n1", number=number)
         assert place.reach(key, AttemptState.RUNNING)
-        until(lambda number=number: len([line for line in place.log() if "begin" in line]) == number)
+        until(
+            lambda number=number: len([line for line in place.log() if "begin" in line]) == number
+        )
         place.executor.checkpoint_stop(key, 30.0)
         assert place.end(key) == (85, None)
     assert place.arrival(job).ready
@@ -121,11 +125,16 @@ def test_a_heartbeat_that_cannot_be_written(tmp_path: Path) -> None:
         Heartbeat(tmp_path / "file" / "beat")
     beat = Heartbeat(tmp_path / "new" / "beat")
     assert abs(int(beat.path.read_text()) - time.time()) < 5
-    assert beat.path.stat().st_mode & 0o444 == 0o444 and beat.path.parent.stat().st_mode & 0o055 == 0o055
+    assert (
+        beat.path.stat().st_mode & 0o444 == 0o444
+        and beat.path.parent.stat().st_mode & 0o055 == 0o055
+    )
     assert [path.name for path in beat.path.parent.iterdir()] == ["beat"]
     (tmp_path / "private").mkdir(mode=0o700)
     Heartbeat(tmp_path / "private" / "beat")
-    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o700  # a folder that was there is not opened
+    assert (
+        tmp_path / "private"
+    ).stat().st_mode & 0o777 == 0o700  # a folder that was there is not opened
 
 
 def test_release_all_is_for_slurm(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""What a site adds for jobs that users submit themselves, when Slurm is asked for them, and who does not take them."""
+"""What a site adds for jobs that users submit themselves, when Slurm is asked for them, and who
+does not take them."""
 
 import json
 from pathlib import Path
@@ -16,7 +17,7 @@ from optsched.executors.sbatch.jobs_json import HeldJobs
 from optsched.executors.sbatch.rules import Rules
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.setup import setup_sbatch
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 from tests.live.slurm_cluster import SlurmCluster
 
 from .test_sbatch_answers import OLD
@@ -25,13 +26,19 @@ from .test_sbatch_answers import OLD
 def test_lua_names_the_partition() -> None:
     files = setup_sbatch("n[1-4]", 'a"b', "/state")
     assert sorted(files) == ["cluster.toml", "job_submit.lua", "slurm.conf.part"]
-    assert '["a\\"b"] = true' in files["job_submit.lua"] and '"/state/sbatch/progress"' in files["job_submit.lua"]
+    assert (
+        '["a\\"b"] = true' in files["job_submit.lua"]
+        and '"/state/sbatch/progress"' in files["job_submit.lua"]
+    )
     assert "@" not in files["job_submit.lua"].replace("@param", "")
     assert "sbatch = true" in files["cluster.toml"]
     assert Path(files["cluster.toml"].split("shared = ")[1].split()[0].strip('"')) == Path("/state")
     assert '"/run/optsched/a\\"b.heartbeat"' in files["job_submit.lua"]
-    settings = [line.partition("=")[0] for line in files["slurm.conf.part"].splitlines()
-                if not line.startswith("#")]
+    settings = [
+        line.partition("=")[0]
+        for line in files["slurm.conf.part"].splitlines()
+        if not line.startswith("#")
+    ]
     assert settings == ["JobSubmitPlugins"]  # nothing that other partitions would feel
 
 
@@ -82,11 +89,27 @@ def test_setup_for_one_user_is_refused(more: list[str]) -> None:
 
 
 def test_setup(tmp_path: Path) -> None:
-    words = ["setup", "slurm", "--nodes", "n[1-2]", "--user", "root", "--partition", "gpu", "--sbatch"]
-    done = CliRunner().invoke(main, [*words, "--shared", "/shared/o", "-o", str(tmp_path / "setup")])
+    words = [
+        "setup",
+        "slurm",
+        "--nodes",
+        "n[1-2]",
+        "--user",
+        "root",
+        "--partition",
+        "gpu",
+        "--sbatch",
+    ]
+    done = CliRunner().invoke(
+        main, [*words, "--shared", "/shared/o", "-o", str(tmp_path / "setup")]
+    )
     assert done.exit_code == 0, done.output
     settings = read_settings(tmp_path / "setup" / "cluster.toml")
-    assert settings.slurm.sbatch and settings.slurm.partition == "gpu" and settings.attempts == Path("/shared/o")
+    assert (
+        settings.slurm.sbatch
+        and settings.slurm.partition == "gpu"
+        and settings.attempts == Path("/shared/o")
+    )
     lua = (tmp_path / "setup" / "job_submit.lua").read_text()
     assert '{ ["gpu"] = true }' in lua and '"/shared/o/sbatch/progress"' in lua
 
@@ -103,9 +126,12 @@ def test_who_is_stopped_for_others_by_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["qos_weight", "account_weight"])
-def test_weights_by_names_that_slurm_does_not_check(option: str, holding: SlurmCluster, tmp_path: Path) -> None:
+def test_weights_by_names_that_slurm_does_not_check(
+    option: str, holding: SlurmCluster, tmp_path: Path
+) -> None:
     (tmp_path / "cluster.toml").write_text(
-        'format = "optsched-cluster/1"\nexecutor = "slurm"\n[slurm]\nsbatch = true\npartition = "optsched"\n'
+        'format = "optsched-cluster/1"\nexecutor = "slurm"\n[slurm]\nsbatch = true\npartition = '
+        '"optsched"\n'
         f'conf = "{holding.conf}"\n{option} = {{ high = 4 }}\n'
     )
     with pytest.raises(InputError, match=f"slurm.{option}: anybody could name one"):
@@ -115,6 +141,12 @@ def test_weights_by_names_that_slurm_does_not_check(option: str, holding: SlurmC
 def test_another_executor_takes_no_such_jobs() -> None:
     """As after `sbatch = true` was taken out again: its words are no command."""
     placement = (Slot(node="n1"),)
-    order = Order(key=AttemptKey("7", 1), placement=placement, argv=("sbatch", "x"), directory="/", origin="1.2")
+    order = Order(
+        key=AttemptKey("7", 1),
+        placement=placement,
+        argv=("sbatch", "x"),
+        directory="/",
+        origin="1.2",
+    )
     with pytest.raises(Refused, match="whose jobs this executor does not take"):
         check(order)

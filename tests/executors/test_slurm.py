@@ -1,4 +1,5 @@
-"""What is particular to Slurm, on a real cluster: lost answers and jobs, jobs of others, nodes that are taken away."""
+"""What is particular to Slurm, on a real cluster: lost answers and jobs, jobs of others, nodes that
+are taken away."""
 
 import os
 import shutil
@@ -40,7 +41,11 @@ def jobs_of(place: SlurmPlace, states: str = "all") -> list[tuple[int, str]]:
     """Number and state of each job that Slurm has of this place's folder."""
     text = place.cluster.slurm("squeue", "-h", f"--states={states}", "-o", "%i %T %Z")
     listed = [line.split(" ", 2) for line in text.splitlines()]
-    return [(int(number), state) for number, state, folder in listed if folder.startswith(str(place.folder))]
+    return [
+        (int(number), state)
+        for number, state, folder in listed
+        if folder.startswith(str(place.folder))
+    ]
 
 
 def open_with(place: SlurmPlace, sbatch: str, patience_s: float = 2.0) -> None:
@@ -56,12 +61,15 @@ def open_with(place: SlurmPlace, sbatch: str, patience_s: float = 2.0) -> None:
         else:
             (programs / name).symlink_to(real)
     place.executor.close()
-    place.executor = place.cluster.executor(place.folder / "state", patience_s=patience_s, programs=programs)
+    place.executor = place.cluster.executor(
+        place.folder / "state", patience_s=patience_s, programs=programs
+    )
 
 
 @pytest.mark.parametrize("reopened", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_answer_that_is_lost(place: SlurmPlace, reopened: bool) -> None:
-    """The job was submitted, but sbatch was killed before it could say so: it is found, not submitted again."""
+    """The job was submitted, but sbatch was killed before it could say so: it is found, not
+    submitted again."""
     open_with(place, '"$REAL" "$@" > /dev/null; sleep 600')
     order = place.order("job", "sh", "-c", RUN)
     with pytest.raises(NoAnswer, match="sbatch did not answer"):
@@ -112,11 +120,19 @@ def test_killed_while_nobody_knows_whether_it_was_submitted(place: SlurmPlace) -
 
 
 def test_submitted_twice(place: SlurmPlace) -> None:
-    """A second job with the same key, as of a submission that arrives late, never runs and is taken away."""
-    open_with(place, 'IN=$(mktemp); cat > $IN; "$REAL" "$@" < $IN; "$REAL" "$@" < $IN > /dev/null; rm $IN')
+    """A second job with the same key, as of a submission that arrives late, never runs and is taken
+    away."""
+    open_with(
+        place, 'IN=$(mktemp); cat > $IN; "$REAL" "$@" < $IN; "$REAL" "$@" < $IN > /dev/null; rm $IN'
+    )
     key = place.shell("job", RUN)
     place.reach(key, AttemptState.RUNNING)
-    until(lambda: place.see(key) and sorted(state for _, state in jobs_of(place)) == ["CANCELLED", "RUNNING"])
+    until(
+        lambda: (
+            place.see(key)
+            and sorted(state for _, state in jobs_of(place)) == ["CANCELLED", "RUNNING"]
+        )
+    )
     (place.folder / "go").touch()
     assert place.end(key).exit_status == 0
     assert (place.folder / "runs").read_text() == "run\n"
@@ -124,13 +140,26 @@ def test_submitted_twice(place: SlurmPlace) -> None:
 
 def test_jobs_of_others_with_our_comment(place: SlurmPlace) -> None:
     """Neither another user's nor one of another folder's is taken for ours."""
-    wrapped = ("--parsable", "--hold", "--comment=optsched:job:1", "--output=/dev/null", "--wrap=sleep 600")
+    wrapped = (
+        "--parsable",
+        "--hold",
+        "--comment=optsched:job:1",
+        "--output=/dev/null",
+        "--wrap=sleep 600",
+    )
     environment = {"SLURM_CONF": str(place.cluster.conf), "PATH": os.environ["PATH"]}
     as_other = {"user": 65534, "group": 65534, "extra_groups": []}
     at = place.folder / "state" / "attempts" / "job" / "1"
     theirs = [
-        subprocess.run(["sbatch", f"--chdir={folder}", *wrapped], env=environment, check=True, text=True,
-                       capture_output=True, cwd="/", **user).stdout.strip()  # type: ignore[call-overload]
+        subprocess.run(
+            ["sbatch", f"--chdir={folder}", *wrapped],
+            env=environment,
+            check=True,
+            text=True,
+            capture_output=True,
+            cwd="/",
+            **user,
+        ).stdout.strip()  # type: ignore[call-overload]
         for folder, user in ((at, as_other), ("/", {}))
     ]
     try:
@@ -148,7 +177,9 @@ def test_without_slurms_controller(place: SlurmPlace) -> None:
     """Nobody waits long for an answer, and what is to stop stops in its time all the same."""
     mine = {"PLACE": str(place.folder)}
     waits = "while :; do sleep 0.05; done"
-    saves = place.shell("saves", f"trap 'touch saved; exit 85' TERM; touch a; {waits}", environment=mine)
+    saves = place.shell(
+        "saves", f"trap 'touch saved; exit 85' TERM; touch a; {waits}", environment=mine
+    )
     dies = place.shell("dies", f"trap '' TERM; touch b; {waits}", environment=mine)
     until(lambda: (place.folder / "a").exists() and (place.folder / "b").exists())
     place.cluster.until_saved()
@@ -157,7 +188,10 @@ def test_without_slurms_controller(place: SlurmPlace) -> None:
     place.cluster.kill_controller()
     try:
         time.sleep(0.2)
-        for ask in (place.executor.observe, lambda: place.executor.start(place.order("late", "true"))):
+        for ask in (
+            place.executor.observe,
+            lambda: place.executor.start(place.order("late", "true")),
+        ):
             began_s = time.monotonic()
             with pytest.raises(NoAnswer):
                 ask()
@@ -175,14 +209,17 @@ def test_without_slurms_controller(place: SlurmPlace) -> None:
 
 @pytest.mark.slow
 def test_a_job_that_slurm_forgets(place: SlurmPlace) -> None:
-    """A controller that crashes within seconds of a submission forgets the job and gives its number to the next one."""
+    """A controller that crashes within seconds of a submission forgets the job and gives its number
+    to the next one."""
     place.cluster.until_saved()
     key = place.shell("job", "touch ran; sleep 600", environment={"PLACE": str(place.folder)})
     until(lambda: (place.folder / "ran").exists())
     ((number, _),) = jobs_of(place)
     place.cluster.kill_controller()
     place.cluster.start_controller()
-    other = place.shell("other", RUN, nodes=["n2"])  # on n1 it would be a duplicate, for which Slurm drains the node
+    other = place.shell(
+        "other", RUN, nodes=["n2"]
+    )  # on n1 it would be a duplicate, for which Slurm drains the node
     assert (number, "PENDING") in jobs_of(place) or (number, "RUNNING") in jobs_of(place)
     seen = place.end(key)
     assert (seen.exit_status, seen.reason) == (None, FORGOTTEN)
@@ -194,7 +231,14 @@ def test_a_job_that_slurm_forgets(place: SlurmPlace) -> None:
 
 def test_what_slurm_does_not_start_is_taken_back(place: SlurmPlace) -> None:
     """For a job that was there before, which the inventory shows; it may be tried again."""
-    words = ("--parsable", "--partition=all", "--nodelist=n1", "--mem=100", "--output=/dev/null", "--wrap=sleep 600")
+    words = (
+        "--parsable",
+        "--partition=all",
+        "--nodelist=n1",
+        "--mem=100",
+        "--output=/dev/null",
+        "--wrap=sleep 600",
+    )
     before = place.cluster.slurm("sbatch", "--gres=gpu:3", *words).strip()
     place.executor.site = replace(place.executor.site, start_timeout_s=3.0)
     try:
@@ -248,9 +292,13 @@ def test_what_is_asked_for(place: SlurmPlace) -> None:
     (number,) = [number for number, _ in jobs_of(place)][1:]
     told = place.cluster.slurm("scontrol", "-o", "-d", "show", "job", str(number))
     assert "GRES=gpu:h100:2(IDX:1-2)" in told and seen.gpu_ids == {"n1": ("1", "2")}
-    assert " MinMemoryNode=3.50G " in told and " CPUs/Task=1 " in told and " ReqNodeList=n1 " in told
+    assert (
+        " MinMemoryNode=3.50G " in told and " CPUs/Task=1 " in told and " ReqNodeList=n1 " in told
+    )
     told = place.cluster.slurm("scontrol", "-o", "show", "job", str(number - 1))
-    assert " MinMemoryNode=125000M " in told  # no more is said of it than its GPU, a quarter of the node's
+    assert (
+        " MinMemoryNode=125000M " in told
+    )  # no more is said of it than its GPU, a quarter of the node's
     (place.folder / "go").touch()
     for each in (key, other):
         assert place.end(each).exit_status == 0
@@ -271,15 +319,27 @@ def test_cancelled_in_slurm(place: SlurmPlace) -> None:
 def test_an_agent_that_is_killed(place: SlurmPlace) -> None:
     key = place.shell("job", "sleep 600", environment={"PLACE": str(place.folder)})
     place.reach(key, AttemptState.RUNNING)
-    (agent,) = processes.marked(f"SLURM_CONF={place.cluster.conf}".encode(), b"SLURM_JOB_NAME=" + _name(place, key))
+    (agent,) = processes.marked(
+        f"SLURM_CONF={place.cluster.conf}".encode(), b"SLURM_JOB_NAME=" + _name(place, key)
+    )
     os.kill(agent, 9)
     seen = place.end(key)
-    assert seen.exit_status is None and seen.reason and "its agent did not say how it ended" in seen.reason
-    processes.send_all(place.processes(key), 9)  # which proctrack/linuxproc, unlike proctrack/cgroup, loses sight of
+    assert (
+        seen.exit_status is None
+        and seen.reason
+        and "its agent did not say how it ended" in seen.reason
+    )
+    processes.send_all(
+        place.processes(key), 9
+    )  # which proctrack/linuxproc, unlike proctrack/cgroup, loses sight of
 
 
 def _name(place: SlurmPlace, key: object) -> bytes:
-    return place.cluster.slurm("squeue", "-h", "-j", str(jobs_of(place)[0][0]), "-o", "%j").strip().encode()
+    return (
+        place.cluster.slurm("squeue", "-h", "-j", str(jobs_of(place)[0][0]), "-o", "%j")
+        .strip()
+        .encode()
+    )
 
 
 def test_slurm_has_no_such_nodes(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -289,10 +349,21 @@ def test_slurm_has_no_such_nodes(slurm: SlurmCluster, tmp_path: Path) -> None:
 
 
 def test_a_reservation(slurm: SlurmCluster, tmp_path: Path) -> None:
-    slurm.slurm("scontrol", "create", "reservation", "reservationname=ours", "users=root", "nodes=n2,n4",
-                "starttime=now", "duration=UNLIMITED", "flags=ignore_jobs")
+    slurm.slurm(
+        "scontrol",
+        "create",
+        "reservation",
+        "reservationname=ours",
+        "users=root",
+        "nodes=n2,n4",
+        "starttime=now",
+        "duration=UNLIMITED",
+        "flags=ignore_jobs",
+    )
     try:
-        executor = SlurmExecutor(tmp_path, SlurmClient(30.0, slurm.conf), Site(reservation="ours"), {})
+        executor = SlurmExecutor(
+            tmp_path, SlurmClient(30.0, slurm.conf), Site(reservation="ours"), {}
+        )
         assert [status.node.name for status in executor.inventory()] == ["n2", "n4"]
         assert "--reservation=ours" in executor.site.words()
         executor.close()

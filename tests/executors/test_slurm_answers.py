@@ -6,22 +6,32 @@ from typing import Any
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.errors import InputError
 from optsched.executors.base import AttemptKey, NoAnswer
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.jobs import read_jobs
 from optsched.executors.slurm.nodes import gpus, number, read_nodes
 from optsched.executors.slurm.site import split_nodes
+from optsched.model.cluster import Node
 from tests.data import DATA
 
 FIXTURES = DATA.parent / "recipes" / "fixtures"
 OLD: dict[str, Any] = {
-    "name": "a1", "state": "idle", "state_flags": [], "gres": "gpu:a100:8(S:0-1)", "cpus": 96, "real_memory": 1048576,
-    "partitions": ["optsched", "all"], "reason": "", "address": "10.0.0.1",
+    "name": "a1",
+    "state": "idle",
+    "state_flags": [],
+    "gres": "gpu:a100:8(S:0-1)",
+    "cpus": 96,
+    "real_memory": 1048576,
+    "partitions": ["optsched", "all"],
+    "reason": "",
+    "address": "10.0.0.1",
 }
 NEW: dict[str, Any] = {
-    **OLD, "state": ["IDLE"], "effective_cpus": 94, "gres": "gpu:a100:8",
+    **OLD,
+    "state": ["IDLE"],
+    "effective_cpus": 94,
+    "gres": "gpu:a100:8",
     "real_memory": {"set": True, "infinite": False, "number": 1048576},
 }
 del NEW["state_flags"]
@@ -31,7 +41,10 @@ del NEW["state_flags"]
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
-        ("slurm-22.05.8-sinfo.json", [("n1", "h100", 4), ("n2", "h100", 4), ("n3", "a100", 8), ("n4", "a100_0", 1)]),
+        (
+            "slurm-22.05.8-sinfo.json",
+            [("n1", "h100", 4), ("n2", "h100", 4), ("n3", "a100", 8), ("n4", "a100_0", 1)],
+        ),
         ("slurm-24.11.5-node.json", [("n1", "h100", 4), ("n2", "h100", 4)]),
     ],
 )
@@ -52,10 +65,18 @@ def test_recorded_answers(file: str, expected: list[tuple[str, str, int]]) -> No
 def test_nodes(entry: dict[str, Any]) -> None:
     (found,) = read_nodes(json.dumps({"nodes": [entry]}), {}, None)
     node = found.status.node
-    assert (node.name, node.gpu_type, node.gpus, node.memory_gib, node.rack) == ("a1", "a100", 8, 1024.0, None)
+    assert (node.name, node.gpu_type, node.gpus, node.memory_gib, node.rack) == (
+        "a1",
+        "a100",
+        8,
+        1024.0,
+        None,
+    )
     assert node.cpus == entry.get("effective_cpus", 96)
     declared = {"a1": Node(name="a1", rack="r1", gpu_memory_gib=80)}
-    (found,) = read_nodes(json.dumps({"nodes": [entry, {**entry, "name": "a2"}]}), declared, "optsched")
+    (found,) = read_nodes(
+        json.dumps({"nodes": [entry, {**entry, "name": "a2"}]}), declared, "optsched"
+    )
     assert (found.status.node.rack, found.status.node.gpu_memory_gib) == ("r1", 80)
 
 
@@ -92,8 +113,12 @@ def test_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", []), ("(null)", []), ("gpu:4", [(None, 4)]), ("gpu:h100:4", [("h100", 4)]),
-        ("gpu:h100:4(S:0-1)", [("h100", 4)]), ("shard:8,gpu:a100:2(S:0,1),gpu:1g.5gb:7", [("a100", 2), ("1g.5gb", 7)]),
+        ("", []),
+        ("(null)", []),
+        ("gpu:4", [(None, 4)]),
+        ("gpu:h100:4", [("h100", 4)]),
+        ("gpu:h100:4(S:0-1)", [("h100", 4)]),
+        ("shard:8,gpu:a100:2(S:0,1),gpu:1g.5gb:7", [("a100", 2), ("1g.5gb", 7)]),
         ("license:gpu:3", []),
     ],
 )
@@ -108,18 +133,21 @@ def test_hostlists() -> None:
 
 def test_lines_of_jobs() -> None:
     """Comments are written by users: neither lines nor separators in them deceive."""
-    text = "\n".join((
-        "m|7|RUNNING|0|n[1-2]|x|/state/a|b/attempts/x/1|None|optsched:x:1",
-        "m|8|PENDING|0||y|/home|ReqNodeNotAvail, UnavailableNodes:n1|optsched:x:2",
-        "m|9|COMPLETED|0|n1|x|/home|None|(null)",
-        "m|10_4|COMPLETED|0|n1|x|/home|None|optsched:x:3",
-        "m|11|RUNNING|7|n1|x|/home|None|so",
-        "12|RUNNING|0|n1|x|/home|None|optsched:x:4",
-        "",
-    ))
+    text = "\n".join(
+        (
+            "m|7|RUNNING|0|n[1-2]|x|/state/a|b/attempts/x/1|None|optsched:x:1",
+            "m|8|PENDING|0||y|/home|ReqNodeNotAvail, UnavailableNodes:n1|optsched:x:2",
+            "m|9|COMPLETED|0|n1|x|/home|None|(null)",
+            "m|10_4|COMPLETED|0|n1|x|/home|None|optsched:x:3",
+            "m|11|RUNNING|7|n1|x|/home|None|so",
+            "12|RUNNING|0|n1|x|/home|None|optsched:x:4",
+            "",
+        )
+    )
     found = list(read_jobs(text, "m"))
     assert [(job.id, job.key, job.directory) for job in found] == [
-        (7, AttemptKey("x", 1), "/state/a|b/attempts/x/1"), (8, AttemptKey("x", 2), "/home"),
+        (7, AttemptKey("x", 1), "/state/a|b/attempts/x/1"),
+        (8, AttemptKey("x", 2), "/home"),
     ]
     assert [job.waits for job in found] == [False, True]
 

@@ -17,7 +17,9 @@ class SlurmPlace(Place):
     def __init__(self, folder: Path, cluster: SlurmCluster) -> None:
         self.folder, self.cluster = folder, cluster
         self.nodes = tuple(f"n{number}" for number in range(1, cluster.nodes + 1))
-        if everybodys_python() is None or not all(one.stat().st_mode & 0o001 for one in Path(AGENT).parents):
+        if everybodys_python() is None or not all(
+            one.stat().st_mode & 0o001 for one in Path(AGENT).parents
+        ):
             self.not_for_others = "other users may not enter the folder of the package or of Python"
         self.executor = self.open()
 

@@ -1,4 +1,5 @@
-"""Gangs with different numbers of GPUs on their nodes are several jobs of Slurm's: they begin and end as one."""
+"""Gangs with different numbers of GPUs on their nodes are several jobs of Slurm's: they begin and
+end as one."""
 
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ RUN = "echo run >> runs; until test -e go; do sleep 0.05; done"
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[SlurmCluster]:
-    """One of its own: Slurm 22.05 loses count of the GPUs of a job that starts right after its controller does."""
+    """One of its own: Slurm 22.05 loses count of the GPUs of a job that starts right after its
+    controller does."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
@@ -38,7 +40,9 @@ def place(slurm: SlurmCluster) -> Iterator[SlurmPlace]:
 
 def uneven(place: SlurmPlace, *argv: str) -> Order:
     """Three GPUs on one node, one on another."""
-    order = place.order("gang", *argv, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)})
+    order = place.order(
+        "gang", *argv, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)}
+    )
     first, second = order.placement
     return replace(order, placement=(replace(first, gpus=3), second))
 
@@ -68,7 +72,9 @@ def test_a_part_whose_submission_came_to_nothing(place: SlurmPlace) -> None:
         place.executor.start(order)
     until(lambda: [state for _, state in jobs_of(place)] == ["RUNNING"])
     place.reopen()
-    assert place.see(order.key).state is AttemptState.STARTING and not (place.folder / "runs").exists()
+    assert (
+        place.see(order.key).state is AttemptState.STARTING and not (place.folder / "runs").exists()
+    )
     for _ in range(2):
         place.executor.start(order)
     place.reach(order.key, AttemptState.RUNNING)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.executors.base import NoAnswer, NodeStatus
 from optsched.executors.slurm import declining as module
 from optsched.executors.slurm.declining import Declining
@@ -20,6 +19,7 @@ from optsched.executors.slurm.others import (
     without,
 )
 from optsched.executors.slurm.site import Site
+from optsched.model.cluster import Node
 
 OLD: dict[str, Any] = {
     "job_id": 7,
@@ -68,7 +68,7 @@ RESERVATIONS = """\
 ReservationName=maint StartTime=1000 EndTime=2000 Duration=00:16:40 Nodes=n[1-2],m4 NodeCnt=3 CoreCnt=96 \
 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES TRES=cpu=96 Users=root State=INACTIVE
 ReservationName=lic StartTime=1000 EndTime=2000 Duration=00:16:40 Nodes=(null) NodeCnt=0 CoreCnt=0 Flags=ANY_NODES
-"""
+"""  # noqa: E501
 
 
 def test_what_jobs_hold() -> None:

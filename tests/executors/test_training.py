@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from optsched.executors.base import AttemptKey, AttemptState, Order, Progress
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 from optsched.training import Training
 
 from .conftest import PATIENCE_S, Host, until
@@ -21,7 +21,9 @@ from .conftest import PATIENCE_S, Host, until
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLAIN = str(EXAMPLES / "train_plain.py")
 PYTORCH = str(EXAMPLES / "train_pytorch.py")
-TORCH_PYTHON = os.environ.get("OPTSCHED_TORCH_PYTHON") or (sys.executable if find_spec("torch") else "")
+TORCH_PYTHON = os.environ.get("OPTSCHED_TORCH_PYTHON") or (
+    sys.executable if find_spec("torch") else ""
+)
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +129,7 @@ def test_a_checkpoint_may_be_a_folder(tmp_path: Path) -> None:
     read = []
     for total in (2, 4):
         training = Training(
-            total_steps=total, save=save, load=lambda path: read.append((path / "layers" / "0").read_text()),
+            total_steps=total, save=save, load=lambda path: read.append((path / "layers" / "0").read_text()),  # noqa: E501
             checkpoint_directory=tmp_path,
         )  # fmt: skip
         list(training.steps())
@@ -140,7 +142,9 @@ def test_periodic_checkpoints(tmp_path: Path) -> None:
     assert counter.saves == 3
 
 
-def test_the_environment_says_where_and_reports_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_says_where_and_reports_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPTSCHED_CHECKPOINT_DIR", str(tmp_path / "saved"))
     monkeypatch.setenv("OPTSCHED_PROGRESS", str(tmp_path / "progress.json"))
     before_s = time.time()
@@ -158,17 +162,23 @@ def test_the_environment_says_where_and_reports_are_written(tmp_path: Path, monk
     assert sorted(os.listdir(tmp_path)) == ["progress.json", "saved"]
 
 
-def test_a_report_that_cannot_be_written_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_cannot_be_written_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPTSCHED_PROGRESS", str(tmp_path / "no" / "such" / "folder"))
     assert list(Training(total_steps=3).steps()) == [0, 1, 2]
 
 
-def test_only_rank_0_saves_and_all_stop_before_the_same_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_rank_0_saves_and_all_stop_before_the_same_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPTSCHED_NODE_RANK", "1")
     monkeypatch.setenv("OPTSCHED_PROGRESS", str(tmp_path / "progress.json"))
     answers = iter([False, False, True])
     asked = []
-    counter, training = counting(tmp_path, 9, agree=lambda mine: (asked.append(mine), next(answers))[1])
+    counter, training = counting(
+        tmp_path, 9, agree=lambda mine: (asked.append(mine), next(answers))[1]
+    )
     with pytest.raises(SystemExit) as ended:
         list(training.steps())
     assert (ended.value.code, training.step, counter.saves, asked) == (85, 2, 0, [False] * 3)
@@ -193,21 +203,31 @@ def test_a_step_costs_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_it_needs_nothing_heavy() -> None:
-    script = "import sys, optsched.training; print(*sorted({name.split('.')[0] for name in sys.modules}))"
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"numpy", "pydantic", "ortools", "pulp", "networkx", "click", "rich", "torch"} & set(found)
+    script = "import sys, optsched.training; print(*sorted({name.split('.')[0] for name in sys.modules}))"  # noqa: E501
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"numpy", "pydantic", "ortools", "pulp", "networkx", "click", "rich", "torch"} & set(
+        found
+    )
 
 
-def preempted_and_not(host: Host, python: str, script: str, *arguments: str, steps: int) -> tuple[str, str]:
+def preempted_and_not(
+    host: Host, python: str, script: str, *arguments: str, steps: int
+) -> tuple[str, str]:
     """What a training prints last, once stopped and resumed by an executor, once in one piece."""
     printed = {}
-    environment = {"PYTHONPATH": os.pathsep.join([str(EXAMPLES.parent), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    environment = {
+        "PYTHONPATH": os.pathsep.join(
+            [str(EXAMPLES.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
+    }
     for job in ("whole", "halves"):
         for number in (1, 2):
             key = AttemptKey(job, number)
             order = Order(
-                key=key, placement=(Slot(node="n0", gpus=1, cpus=1),), directory="/", environment=environment,
-                argv=(python, script, "--steps", str(steps), *arguments), checkpoint_directory=str(host.folder / job),
+                key=key, placement=(Slot(node="n0", gpus=1, cpus=1),), directory="/", environment=environment,  # noqa: E501
+                argv=(python, script, "--steps", str(steps), *arguments), checkpoint_directory=str(host.folder / job),  # noqa: E501
             )  # fmt: skip
             host.executor.start(order)
             if job == "halves" and number == 1:
@@ -232,7 +252,8 @@ def test_the_plain_example(host: Host) -> None:
 
 
 @pytest.mark.skipif(
-    not TORCH_PYTHON, reason="torch is not installed; OPTSCHED_TORCH_PYTHON may name an interpreter that has it"
+    not TORCH_PYTHON,
+    reason="torch is not installed; OPTSCHED_TORCH_PYTHON may name an interpreter that has it",
 )
 def test_the_pytorch_example(host: Host) -> None:
     whole, halves = preempted_and_not(host, TORCH_PYTHON, PYTORCH, steps=300)

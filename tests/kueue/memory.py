@@ -5,7 +5,15 @@ from typing import Any
 
 from optsched.control.settings import Settings
 from optsched.kueue.handover import Handover, Pass
-from optsched.kueue.objects import BOOST, Flavor, Queue, Workload, read_flavor, read_queue, read_workload
+from optsched.kueue.objects import (
+    BOOST,
+    Flavor,
+    Queue,
+    Workload,
+    read_flavor,
+    read_queue,
+    read_workload,
+)
 
 from .objects import NAMESPACE, NOW_S, Object, admission_cycle, cluster_queue, flavor, local_queue
 
@@ -18,21 +26,30 @@ class Memory:
     """A queue of 8 GPUs unless told otherwise; `written` are the boosts that were written."""
 
     def __init__(
-        self, *workloads: Object, queues: Iterable[Object] | None = None, flavors: Iterable[Object] = (), **more: Any
+        self,
+        *workloads: Object,
+        queues: Iterable[Object] | None = None,
+        flavors: Iterable[Object] = (),
+        **more: Any,
     ) -> None:
         self.queues = [*queues] if queues is not None else [cluster_queue("main", {"a100": 8})]
         self.flavors = [*flavors] or [flavor("a100"), flavor("v100")]
-        self.local = [local_queue(one["metadata"]["name"], one["metadata"]["name"]) for one in self.queues]
+        self.local = [
+            local_queue(one["metadata"]["name"], one["metadata"]["name"]) for one in self.queues
+        ]
         self.workloads = {one["metadata"]["name"]: one for one in workloads}
         self.written: list[tuple[str, int]] = []
         self.now_s = NOW_S
         self.handover = Handover(settings(**more), self)
 
     def read(self) -> tuple[list[Queue], list[Flavor], list[Workload]]:
-        local = {(NAMESPACE, one["metadata"]["name"]): one["spec"]["clusterQueue"] for one in self.local}
+        local = {
+            (NAMESPACE, one["metadata"]["name"]): one["spec"]["clusterQueue"] for one in self.local
+        }
         found = [read_workload(one, local) for one in self.workloads.values()]
         return (
-            [read_queue(one) for one in self.queues], [read_flavor(one) for one in self.flavors],
+            [read_queue(one) for one in self.queues],
+            [read_flavor(one) for one in self.flavors],
             [one for one in found if one is not None],
         )
 
@@ -43,7 +60,8 @@ class Memory:
         if boost:
             annotations[BOOST] = str(boost)
 
-    # ------------------------------------------------------------------------------------------ what tests do
+    # ------------------------------------------------------------------------------------------
+    # what tests do
 
     def decide(self) -> Pass:
         return self.handover.decide(self.now_s)
@@ -56,7 +74,11 @@ class Memory:
     def kueue_schedules(self) -> list[str]:
         """One cycle of its scheduler; who holds quota then."""
         for queue in self.queues:
-            mine = [one for one in self.workloads.values() if one["spec"]["queueName"] == queue["metadata"]["name"]]
+            mine = [
+                one
+                for one in self.workloads.values()
+                if one["spec"]["queueName"] == queue["metadata"]["name"]
+            ]
             for name, status in admission_cycle(queue, mine, self.now_s).items():
                 preempted = {"reason": "Preempted", "underlyingCause": "InClusterQueue", "count": 1}
                 self.workloads[name]["status"] = (
@@ -65,7 +87,9 @@ class Memory:
         return self.holders()
 
     def holders(self) -> list[str]:
-        return sorted(name for name, one in self.workloads.items() if one["status"].get("admission"))
+        return sorted(
+            name for name, one in self.workloads.items() if one["status"].get("admission")
+        )
 
     def why(self, found: Pass) -> dict[str, str]:
         return {one.workload.name: one.why.partition(":")[0] for one in found.order}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from optsched.kueue.boosts import MOST, Place, boosts
 
 PLACES = st.builds(
-    Place, base=st.sampled_from([0, 0, 100, -50]), boost=st.integers(-5, 5), below=st.booleans(),
+    Place, base=st.sampled_from([0, 0, 100, -50]), boost=st.integers(-5, 5), below=st.booleans()
 )
 
 
@@ -19,8 +19,8 @@ def falls(order: list[Place], found: list[int]) -> bool:
 
 
 def most_unchanged(order: list[Place]) -> int:
-    """The most places that can keep their boost, by trying all subsets: between two that stay, those in between need
-    room."""
+    """The most places that can keep their boost, by trying all subsets: between two that stay,
+    those in between need room."""
     room = [0]
     for one in order[1:]:
         room.append(room[-1] + one.below)
@@ -32,7 +32,12 @@ def most_unchanged(order: list[Place]) -> int:
         )
 
     count = len(order)
-    return max(size for size in range(count + 1) for stay in combinations(range(count), size) if possible(stay))
+    return max(
+        size
+        for size in range(count + 1)
+        for stay in combinations(range(count), size)
+        if possible(stay)
+    )
 
 
 @given(st.lists(PLACES, max_size=7))
@@ -41,11 +46,19 @@ def test_the_order_comes_about_with_the_fewest_changes(order: list[Place]) -> No
     assert falls(order, found)
     changed = sum(one.boost != boost for one, boost in zip(order, found, strict=True))
     assert changed <= len(order) - most_unchanged(order)
-    settled = [Place(base=one.base, boost=boost, below=one.below) for one, boost in zip(order, found, strict=True)]
+    settled = [
+        Place(base=one.base, boost=boost, below=one.below)
+        for one, boost in zip(order, found, strict=True)
+    ]
     assert boosts(settled) == found
 
 
-@given(st.lists(st.builds(Place, base=st.integers(-2**31, 2**31), boost=st.integers(-MOST, MOST)), max_size=30))
+@given(
+    st.lists(
+        st.builds(Place, base=st.integers(-(2**31), 2**31), boost=st.integers(-MOST, MOST)),
+        max_size=30,
+    )
+)
 def test_no_boost_is_larger_than_the_most(order: list[Place]) -> None:
     assert all(abs(boost) <= MOST for boost in boosts(order))
 
@@ -65,17 +78,24 @@ def test_one_that_comes_first_is_the_one_that_changes() -> None:
 
 def test_one_put_between_finds_room() -> None:
     found = boosts([Place(base=0, boost=20), Place(base=0), Place(base=0, boost=10)])
-    assert found[0] == 20 and found[2] == 10 and 12 < found[1] < 18  # with room for others on both sides
+    assert (
+        found[0] == 20 and found[2] == 10 and 12 < found[1] < 18
+    )  # with room for others on both sides
 
 
 @pytest.mark.parametrize("rounds", [300])
 def test_boosts_stay_small(rounds: int) -> None:
-    """Jobs come and go, each new one first at once and then among those that go on: priorities do not run away."""
+    """Jobs come and go, each new one first at once and then among those that go on: priorities do
+    not run away."""
     running: list[int] = []
     largest = 0
     for _ in range(rounds):
         running.sort(reverse=True)
-        order = [*(Place(base=0, boost=boost, below=False) for boost in running), Place(base=0), Place(base=0)]
+        order = [
+            *(Place(base=0, boost=boost, below=False) for boost in running),
+            Place(base=0),
+            Place(base=0),
+        ]
         *running, started, waits = boosts(order)
         assert min([*running, started + 1]) > started > waits
         running = [*running, started][-8:]

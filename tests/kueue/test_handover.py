@@ -11,9 +11,14 @@ from .objects import NOW_S, admitted, cluster_queue, workload
 
 
 def test_the_short_one_comes_first() -> None:
-    """Smith's rule on 8 GPUs: 10 minutes, then an hour, though that came before. Kueue by itself does the reverse."""
+    """Smith's rule on 8 GPUs: 10 minutes, then an hour, though that came before. Kueue by itself
+    does the reverse."""
+
     def both() -> Memory:
-        return Memory(workload("hour", 8, created_s=NOW_S - 60, duration="1h"), workload("minutes", 8, duration="10m"))
+        return Memory(
+            workload("hour", 8, created_s=NOW_S - 60, duration="1h"),
+            workload("minutes", 8, duration="10m"),
+        )
 
     assert both().kueue_schedules() == ["hour"]
     memory = both()
@@ -24,8 +29,9 @@ def test_the_short_one_comes_first() -> None:
 
 @pytest.mark.parametrize("policy", ["LowerPriority", "LowerOrNewerEqualPriority"])
 def test_what_is_in_order_needs_no_write(policy: str) -> None:
-    """Those that are best are also the first; but where equals are preempted, who runs must be above who waits: one
-    write for each of the two that run and the two that are next, at the most."""
+    """Those that are best are also the first; but where equals are preempted, who runs must be
+    above who waits: one write for each of the two that run and the two that are next, at the
+    most."""
     jobs = [workload(f"w{i}", 4, created_s=NOW_S - 100 + i, duration=f"{i + 1}h") for i in range(6)]
     queue = cluster_queue("main", {"a100": 8})
     queue["spec"]["preemption"]["withinClusterQueue"] = policy
@@ -39,16 +45,22 @@ def test_what_is_in_order_needs_no_write(policy: str) -> None:
 def test_equals_that_may_be_preempted_are_put_below() -> None:
     queue = cluster_queue("main", {"a100": 8})
     queue["spec"]["preemption"]["withinClusterQueue"] = "LowerOrNewerEqualPriority"
-    memory = Memory(admitted(workload("runs", 8, duration="1h"), NOW_S - 60),
-                    workload("waits", 8, created_s=NOW_S - 3600, duration="2h"), queues=[queue])
+    memory = Memory(
+        admitted(workload("runs", 8, duration="1h"), NOW_S - 60),
+        workload("waits", 8, created_s=NOW_S - 3600, duration="2h"),
+        queues=[queue],
+    )
     places = [one.workload.priority + one.boost for one in memory.hand_over().order]
     assert places[0] > places[1]
 
 
 def test_a_running_one_gives_way_where_it_pays() -> None:
-    """Preempting r for w pays where rem_r > lost_r + rem_w, and lost_r again: ten hours and a minute since it saved,
-    against five minutes."""
-    long = admitted(workload("long", 8, created_s=NOW_S - 4000, duration="11h", checkpoint_every="59m"), NOW_S - 3600)
+    """Preempting r for w pays where rem_r > lost_r + rem_w, and lost_r again: ten hours and a
+    minute since it saved, against five minutes."""
+    long = admitted(
+        workload("long", 8, created_s=NOW_S - 4000, duration="11h", checkpoint_every="59m"),
+        NOW_S - 3600,
+    )
     memory = Memory(long, workload("short", 8, created_s=NOW_S, duration="5m"))
     found = memory.hand_over()
     assert memory.why(found) == {"short": "is to be admitted now", "long": "gives way"}
@@ -56,7 +68,8 @@ def test_a_running_one_gives_way_where_it_pays() -> None:
 
 
 def test_a_running_one_stays_where_it_does_not_pay() -> None:
-    """The same, but what it has done would be lost: one hour, and two more to go, against 90 minutes."""
+    """The same, but what it has done would be lost: one hour, and two more to go, against 90
+    minutes."""
     long = admitted(workload("long", 8, created_s=NOW_S - 4000, duration="3h"), NOW_S - 3600)
     memory = Memory(long, workload("short", 8, created_s=NOW_S, duration="90m"))
     found = memory.hand_over()
@@ -66,9 +79,13 @@ def test_a_running_one_stays_where_it_does_not_pay() -> None:
 
 
 def test_nobody_else_gives_way_while_the_first_is_being_evicted() -> None:
-    """Two that are alike run, one gives way for a short one; as long as it takes to save, the other stays."""
+    """Two that are alike run, one gives way for a short one; as long as it takes to save, the other
+    stays."""
     memory = Memory(
-        *(admitted(workload(name, 4, duration="100h", checkpoint_every="1m"), NOW_S - 3600) for name in ("a", "b")),
+        *(
+            admitted(workload(name, 4, duration="100h", checkpoint_every="1m"), NOW_S - 3600)
+            for name in ("a", "b")
+        ),
         workload("short", 4, duration="5m"),
     )
     why = memory.why(memory.hand_over())
@@ -83,8 +100,11 @@ def test_nobody_else_gives_way_while_the_first_is_being_evicted() -> None:
 
 def test_a_queue_that_does_not_preempt() -> None:
     long = admitted(workload("long", 8, duration="100h", checkpoint_every="1m"), NOW_S - 3600)
-    memory = Memory(long, workload("short", 8, duration="1m"), queues=[
-        cluster_queue("main", {"a100": 8}, preempts=False)])
+    memory = Memory(
+        long,
+        workload("short", 8, duration="1m"),
+        queues=[cluster_queue("main", {"a100": 8}, preempts=False)],
+    )
     assert memory.why(memory.hand_over()) == {"long": "goes on", "short": "waits"}
 
 
@@ -108,15 +128,17 @@ def test_what_is_not_to_be_preempted_is_not() -> None:
 def test_weight_moves_the_order() -> None:
     """At step 4 a priority higher is worth four times the time: 3 h before 1 h, 5 h after it."""
     for hours, first in ((3, "important"), (5, "plain")):
-        memory = Memory(workload("plain", 8, duration="1h"),
-                        workload("important", 8, priority=10, duration=f"{hours}h"))
+        memory = Memory(
+            workload("plain", 8, duration="1h"),
+            workload("important", 8, priority=10, duration=f"{hours}h"),
+        )
         memory.hand_over()
         assert memory.kueue_schedules() == [first]
 
 
 def test_a_hundred_passes_with_kueue_in_between() -> None:
-    """Jobs come, run and finish; whoever the round wants is who holds quota, nobody is preempted twice in a row, and
-    few annotations are written."""
+    """Jobs come, run and finish; whoever the round wants is who holds quota, nobody is preempted
+    twice in a row, and few annotations are written."""
     memory = Memory()
     finished: list[str] = []
     came = 0
@@ -124,8 +146,13 @@ def test_a_hundred_passes_with_kueue_in_between() -> None:
         if turn < 60:
             name = f"w{turn}"
             hours = 1 + turn * 7 % 5
-            memory.workloads[name] = workload(name, (1, 2, 4, 8)[turn % 4], created_s=memory.now_s,
-                                              duration=f"{hours * 10}m", checkpoint_every="1m")
+            memory.workloads[name] = workload(
+                name,
+                (1, 2, 4, 8)[turn % 4],
+                created_s=memory.now_s,
+                duration=f"{hours * 10}m",
+                checkpoint_every="1m",
+            )
             came += 1
         found = memory.hand_over()
         wanted = {one.workload.name for one in found.order if one.tier < 2}
@@ -135,8 +162,11 @@ def test_a_hundred_passes_with_kueue_in_between() -> None:
             one = memory.workloads[name]
             ran_s = one.setdefault("ran_s", 0) + 300
             one["ran_s"] = ran_s
-            if ran_s >= 60 * int(one["spec"]["podSets"][0]["template"]["metadata"]["annotations"][
-                    "optsched.io/duration"].removesuffix("m")):
+            if ran_s >= 60 * int(
+                one["spec"]["podSets"][0]["template"]["metadata"]["annotations"][
+                    "optsched.io/duration"
+                ].removesuffix("m")
+            ):
                 del memory.workloads[name]
                 finished.append(name)
     assert len(finished) > 30
@@ -161,24 +191,42 @@ def test_an_unknown_queue() -> None:
 
 
 def test_boosts_of_others_are_undone_where_they_are_in_the_way() -> None:
-    memory = Memory(workload("hour", 8, duration="1h", annotations={"kueue.x-k8s.io/priority-boost": "500"}),
-                    workload("minutes", 8, duration="10m"))
+    memory = Memory(
+        workload("hour", 8, duration="1h", annotations={"kueue.x-k8s.io/priority-boost": "500"}),
+        workload("minutes", 8, duration="10m"),
+    )
     memory.hand_over()
     assert memory.kueue_schedules() == ["minutes"]
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(
-    st.integers(1, 8), st.integers(1, 600), st.booleans(), st.sampled_from([0, 10]), st.integers(-3, 3),
-    st.sampled_from([None, "1m"]),
-), max_size=8))
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 8),
+            st.integers(1, 600),
+            st.booleans(),
+            st.sampled_from([0, 10]),
+            st.integers(-3, 3),
+            st.sampled_from([None, "1m"]),
+        ),
+        max_size=8,
+    )
+)
 def test_whoever_is_there(jobs: list[tuple[int, int, bool, int, int, str | None]]) -> None:
-    """After any pass Kueue's scheduler keeps who is to go on, admits who is to start, and preempts nobody but those who
-    give way; and the next pass, nothing having happened, writes nothing."""
+    """After any pass Kueue's scheduler keeps who is to go on, admits who is to start, and preempts
+    nobody but those who give way; and the next pass, nothing having happened, writes nothing."""
     free, found = 8, []
     for i, (gpus, minutes, runs, priority, boost, every) in enumerate(jobs):
-        one = workload(f"w{i}", gpus, created_s=NOW_S - 50 + 7 * i % 40, priority=priority, duration=f"{minutes}m",
-                       checkpoint_every=every, annotations={"kueue.x-k8s.io/priority-boost": str(boost)})
+        one = workload(
+            f"w{i}",
+            gpus,
+            created_s=NOW_S - 50 + 7 * i % 40,
+            priority=priority,
+            duration=f"{minutes}m",
+            checkpoint_every=every,
+            annotations={"kueue.x-k8s.io/priority-boost": str(boost)},
+        )
         if runs and gpus <= free:
             free -= gpus
             one = admitted(one, NOW_S - 60 * i)

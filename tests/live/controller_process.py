@@ -1,9 +1,9 @@
-"""A controller in a process of its own, which kills itself at the point it is told: `python controller_process.py
-CLUSTER POINT SECONDS [SUBMISSIONS]`.
+"""A controller in a process of its own, which kills itself at the point it is told: `python
+controller_process.py CLUSTER POINT SECONDS [SUBMISSIONS]`.
 
-Points are before and after every write to the journal and every call of the executor that changes something; POINT 0 is
-none. `SUBMISSIONS` is a JSON file of jobs, submitted once. The process ends when all jobs have, with status 0, or
-after SECONDS with status 3.
+Points are before and after every write to the journal and every call of the executor that changes
+something; POINT 0 is none. `SUBMISSIONS` is a JSON file of jobs, submitted once. The process ends
+when all jobs have, with status 0, or after SECONDS with status 3.
 """
 
 import json
@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from optsched.control.journal.journal.events import Submitted
+
 from optsched import Job, Profile
 from optsched.control.controller import Controller
-from optsched.control.events import Submitted
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
@@ -50,11 +51,17 @@ class Points:
 
 def submission(entry: dict[str, Any]) -> Submission:
     """A job of the file."""
-    profile = Profile(checkpoint_s=entry.get("checkpoint_s", 0.2), restore_s=entry.get("restore_s", 0.2))
+    profile = Profile(
+        checkpoint_s=entry.get("checkpoint_s", 0.2), restore_s=entry.get("restore_s", 0.2)
+    )
     job = Job(id=entry["id"], gpus=entry["gpus"], duration_s=entry["duration_s"], profile=profile)
     return Submission(
-        job=job, argv=tuple(entry["argv"]), directory=entry["directory"], grace_s=entry.get("grace_s", 20.0),
-        environment=entry.get("environment", {}), retries=entry.get("retries", 0),
+        job=job,
+        argv=tuple(entry["argv"]),
+        directory=entry["directory"],
+        grace_s=entry.get("grace_s", 20.0),
+        environment=entry.get("environment", {}),
+        retries=entry.get("retries", 0),
     )
 
 

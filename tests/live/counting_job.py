@@ -1,7 +1,9 @@
-"""A job that counts: each step is a line `STEP ATTEMPT PID TIME` in LOG; it saves and stops when it is asked to.
+"""A job that counts: each step is a line `STEP ATTEMPT PID TIME` in LOG; it saves and stops when it
+is asked to.
 
-`python -S counting_job.py LOG STEPS SECONDS_A_STEP`. A lock on LOG's neighbour is held all the while: an attempt that
-finds it taken writes OVERLAP, as another one of the same job runs. On several nodes the first counts, the others wait.
+`python -S counting_job.py LOG STEPS SECONDS_A_STEP`. A lock on LOG's neighbour is held all the
+while: an attempt that finds it taken writes OVERLAP, as another one of the same job runs. On
+several nodes the first counts, the others wait.
 """
 
 import fcntl
@@ -14,7 +16,10 @@ log, steps, step_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 asked = []
 for number in (signal.SIGTERM, signal.SIGUSR1):
     signal.signal(number, lambda *_: asked.append(1))
-attempt, saved = os.environ["OPTSCHED_ATTEMPT"], os.path.join(os.environ["OPTSCHED_CHECKPOINT_DIR"], "step")
+attempt, saved = (
+    os.environ["OPTSCHED_ATTEMPT"],
+    os.path.join(os.environ["OPTSCHED_CHECKPOINT_DIR"], "step"),
+)
 
 
 def saved_step():

@@ -1,4 +1,5 @@
-"""Requests to a Kubernetes API server with the standard library alone, for the test cluster and its nodes."""
+"""Requests to a Kubernetes API server with the standard library alone, for the test cluster and its
+nodes."""
 
 import http.client
 import json
@@ -13,11 +14,22 @@ from urllib.parse import urlencode, urlsplit
 MERGE = "application/merge-patch+json"
 TIMEOUT_S = 60.0
 PLURALS = {
-    "Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "ConfigMap": "configmaps",
-    "PersistentVolumeClaim": "persistentvolumeclaims", "Service": "services", "Pod": "pods", "Secret": "secrets",
-    "Deployment": "deployments", "Role": "roles", "RoleBinding": "rolebindings", "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings", "CustomResourceDefinition": "customresourcedefinitions",
-    "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues", "ResourceFlavor": "resourceflavors",
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "ConfigMap": "configmaps",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "Service": "services",
+    "Pod": "pods",
+    "Secret": "secrets",
+    "Deployment": "deployments",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "ClusterQueue": "clusterqueues",
+    "LocalQueue": "localqueues",
+    "ResourceFlavor": "resourceflavors",
     "Workload": "workloads",
 }
 
@@ -45,7 +57,8 @@ class Api:
     def request(
         self, method: str, path: str, body: Any = None, kind: str = "application/json", **query: Any
     ) -> dict[str, Any]:
-        """The answer. Raises ApiError where it is refused, OSError or HTTPException where there is none."""
+        """The answer. Raises ApiError where it is refused, OSError or HTTPException where there is
+        none."""
         fresh = not hasattr(self._local, "connection")
         if fresh:
             self._local.connection = self._connect()
@@ -55,13 +68,25 @@ class Api:
             self.close()
             if fresh or method == "POST":
                 raise
-            return self.request(method, path, body, kind, **query)  # the server had closed an idle connection
+            return self.request(
+                method, path, body, kind, **query
+            )  # the server had closed an idle connection
 
     def _ask(
-        self, connection: http.client.HTTPSConnection, method: str, path: str, body: Any, kind: str, query: Any
+        self,
+        connection: http.client.HTTPSConnection,
+        method: str,
+        path: str,
+        body: Any,
+        kind: str,
+        query: Any,
     ) -> dict[str, Any]:
         text = None if body is None else json.dumps(body)
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": kind, "Accept": "application/json"}
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Content-Type": kind,
+            "Accept": "application/json",
+        }
         connection.request(method, f"{path}?{urlencode(query)}" if query else path, text, headers)
         answer = connection.getresponse()
         read = answer.read()
@@ -96,7 +121,9 @@ class Api:
 
     def delete(self, path: str, **options: Any) -> dict[str, Any]:
         """`options` are fields of DeleteOptions."""
-        return self.request("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
+        return self.request(
+            "DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+        )
 
     def apply(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Create what a manifest describes."""
@@ -107,7 +134,9 @@ class Api:
         connection = self._connect()
         try:
             headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
-            connection.request("GET", f"{path}?{urlencode({'watch': '1', **query})}", headers=headers)
+            connection.request(
+                "GET", f"{path}?{urlencode({'watch': '1', **query})}", headers=headers
+            )
             answer = connection.getresponse()
             if answer.status >= 400:
                 raise ApiError(answer.status, json.loads(answer.read()))
@@ -127,11 +156,28 @@ def collection(document: Mapping[str, Any]) -> str:
 
 def write_kubeconfig(path: Path, api: Api, namespace: str) -> Path:
     """A file with which other clients are that user."""
-    path.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "lab",
-        "clusters": [{"name": "lab", "cluster": {"server": api.server, "certificate-authority": str(api.ca)}}],
-        "users": [{"name": "lab", "user": {"token": api.token}}],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab", "namespace": namespace}}],
-    }, indent=1))
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "lab",
+                "clusters": [
+                    {
+                        "name": "lab",
+                        "cluster": {"server": api.server, "certificate-authority": str(api.ca)},
+                    }
+                ],
+                "users": [{"name": "lab", "user": {"token": api.token}}],
+                "contexts": [
+                    {
+                        "name": "lab",
+                        "context": {"cluster": "lab", "user": "lab", "namespace": namespace},
+                    }
+                ],
+            },
+            indent=1,
+        )
+    )
     path.chmod(0o600)
     return path

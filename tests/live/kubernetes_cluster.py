@@ -1,6 +1,8 @@
-"""A real Kubernetes API server with its etcd on this host, and nodes that run pods as processes, all in one folder.
+"""A real Kubernetes API server with its etcd on this host, and nodes that run pods as processes,
+all in one folder.
 
-What the server's own controllers would do about nodes (taints, evictions) is done here; there is no other scheduler.
+What the server's own controllers would do about nodes (taints, evictions) is done here; there is no
+other scheduler.
 """
 
 import json
@@ -44,22 +46,37 @@ class KubernetesCluster(KubernetesServer):
     def _make_node(self, name: str) -> None:
         amounts = {"cpu": "32", "memory": "256Gi", "pods": "110", GPU: str(self.gpus)}
         labels = {
-            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-            "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
-            "nvidia.com/gpu.count": str(self.gpus), "topology.kubernetes.io/zone": "lab",
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+            "nvidia.com/gpu.memory": "81559",
+            "nvidia.com/gpu.count": str(self.gpus),
+            "topology.kubernetes.io/zone": "lab",
         }
-        self.api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node",
-                                          "metadata": {"name": name, "labels": labels}})
-        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}]
+        self.api.create(
+            "/api/v1/nodes",
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}},
+        )
+        addresses = [
+            {"type": "InternalIP", "address": "127.0.0.1"},
+            {"type": "Hostname", "address": name},
+        ]
         status = {"capacity": amounts, "allocatable": amounts, "addresses": addresses}
         self.api.merge(f"/api/v1/nodes/{name}/status", {"status": status})
 
     def _start_agent(self, name: str) -> None:
-        given = {"server": self.server, "ca": str(self.certificate), "token": self.tokens[name], "name": name,
-                 "folder": str(self.folder / "nodes" / name)}
+        given = {
+            "server": self.server,
+            "ca": str(self.certificate),
+            "token": self.tokens[name],
+            "name": name,
+            "folder": str(self.folder / "nodes" / name),
+        }
         self._start(name, sys.executable, "-m", "tests.live.kubernetes_node", json.dumps(given))
 
-    # ------------------------------------------------------------------------------------------- what happens
+    # -------------------------------------------------------------------------------------------
+    # what happens
 
     def node(self, name: str) -> dict[str, Any]:
         return self.api.get(f"/api/v1/nodes/{name}")
@@ -69,7 +86,9 @@ class KubernetesCluster(KubernetesServer):
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
     def pods(self, node: str | None = None) -> list[dict[str, Any]]:
-        return self.api.items("/api/v1/pods", **({} if node is None else {"fieldSelector": f"spec.nodeName={node}"}))
+        return self.api.items(
+            "/api/v1/pods", **({} if node is None else {"fieldSelector": f"spec.nodeName={node}"})
+        )
 
     def crash_node(self, name: str) -> None:
         """The host is gone with all that runs there; nobody has noticed yet."""
@@ -77,15 +96,25 @@ class KubernetesCluster(KubernetesServer):
         self._running.pop(name).wait()
 
     def give_up_node(self, name: str) -> None:
-        """What the node lifecycle controller does about a node that has been silent: its state is unknown, it is
-        tainted, its pods are not ready and are deleted once they tolerate it no longer."""
-        silent = {"status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status.",
-                  "lastTransitionTime": now()}
+        """What the node lifecycle controller does about a node that has been silent: its state is
+        unknown, it is tainted, its pods are not ready and are deleted once they tolerate it no
+        longer."""
+        silent = {
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.",
+            "lastTransitionTime": now(),
+        }
         conditions = self.node(name)["status"]["conditions"]
         changed = [{**one, **silent} for one in conditions]
         self.api.merge(f"/api/v1/nodes/{name}/status", {"status": {"conditions": changed}})
-        self._taint(name, [{"key": UNREACHABLE, "effect": effect, "timeAdded": now()}
-                           for effect in ("NoSchedule", "NoExecute")])
+        self._taint(
+            name,
+            [
+                {"key": UNREACHABLE, "effect": effect, "timeAdded": now()}
+                for effect in ("NoSchedule", "NoExecute")
+            ],
+        )
         for pod in self.pods(name):
             self._not_ready(pod)
             patience_s = _tolerates_s(pod)
@@ -116,18 +145,26 @@ class KubernetesCluster(KubernetesServer):
     def set_unschedulable(self, name: str, unschedulable: bool) -> None:
         """As `kubectl cordon` and `uncordon`."""
         self.api.merge(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": unschedulable or None}})
-        unwanted = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": now()}]
+        unwanted = [
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": now()}
+        ]
         self._taint(name, unwanted if unschedulable else [])
 
     def evict(self, pod: str, namespace: str = NAMESPACE) -> None:
         """As `kubectl drain` does."""
         policy = self.api.get("/apis/policy")["preferredVersion"]["groupVersion"]
-        self.api.create(f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", {
-            "apiVersion": policy, "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace},
-        })
+        self.api.create(
+            f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction",
+            {
+                "apiVersion": policy,
+                "kind": "Eviction",
+                "metadata": {"name": pod, "namespace": namespace},
+            },
+        )
 
     def _until_ready(self, name: str) -> None:
-        """Nodes are tainted when they are made, and when they are lost, until their lifecycle controller sees them."""
+        """Nodes are tainted when they are made, and when they are lost, until their lifecycle
+        controller sees them."""
         wait_until(lambda: self.ready(name))
         self._taint(name, [])
 
@@ -136,7 +173,9 @@ class KubernetesCluster(KubernetesServer):
 
     def _not_ready(self, pod: dict[str, Any]) -> None:
         conditions = [
-            {**one, "status": "False", "lastTransitionTime": now()} if one["type"] == "Ready" else one
+            {**one, "status": "False", "lastTransitionTime": now()}
+            if one["type"] == "Ready"
+            else one
             for one in pod["status"].get("conditions") or []
         ]
         with suppress(ApiError):
@@ -159,8 +198,10 @@ class KubernetesCluster(KubernetesServer):
 def _tolerates_s(pod: dict[str, Any]) -> float:
     """For how long a pod stays on a node that is unreachable."""
     found = [
-        tolerated.get("tolerationSeconds", FOREVER_S) for tolerated in pod["spec"].get("tolerations") or []
-        if tolerated.get("key", UNREACHABLE) == UNREACHABLE and tolerated.get("effect", "NoExecute") == "NoExecute"
+        tolerated.get("tolerationSeconds", FOREVER_S)
+        for tolerated in pod["spec"].get("tolerations") or []
+        if tolerated.get("key", UNREACHABLE) == UNREACHABLE
+        and tolerated.get("effect", "NoExecute") == "NoExecute"
     ]
     return float(min(found, default=0.0))
 
@@ -168,7 +209,9 @@ def _tolerates_s(pod: dict[str, Any]) -> float:
 @contextmanager
 def kubernetes_cluster(nodes: int = 4, gpus: int = 4) -> Iterator[KubernetesCluster]:
     """A cluster that is up."""
-    with tempfile.TemporaryDirectory(prefix="optsched-kubernetes-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="optsched-kubernetes-", ignore_cleanup_errors=True
+    ) as name:
         cluster = KubernetesCluster(Path(name), nodes, gpus)
         try:
             cluster.up()
@@ -178,7 +221,8 @@ def kubernetes_cluster(nodes: int = 4, gpus: int = 4) -> Iterator[KubernetesClus
 
 
 def main() -> None:
-    """`python -m tests.live.kubernetes_cluster [NODES [GPUS]]`: a cluster to try things on, until Enter."""
+    """`python -m tests.live.kubernetes_cluster [NODES [GPUS]]`: a cluster to try things on, until
+    Enter."""
     reason = missing()
     if reason is not None:
         sys.exit(reason)

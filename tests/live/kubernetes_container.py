@@ -1,7 +1,9 @@
-"""A container of a pod as processes of this host: its command in namespaces of its own, with exactly its environment.
+"""A container of a pod as processes of this host: its command in namespaces of its own, with
+exactly its environment.
 
-It has the host's files, and its volumes must be at the same paths there; it sees neither the host's processes nor its
-control groups, and ends as a whole when its first process does. Devices are names only.
+It has the host's files, and its volumes must be at the same paths there; it sees neither the host's
+processes nor its control groups, and ends as a whole when its first process does. Devices are names
+only.
 """
 
 import os
@@ -18,8 +20,20 @@ from optsched.executors.local import processes
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CAPABILITIES = (
-    "chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap", "net_bind_service", "net_raw",
-    "sys_chroot", "mknod", "audit_write", "setfcap",
+    "chown",
+    "dac_override",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "net_bind_service",
+    "net_raw",
+    "sys_chroot",
+    "mknod",
+    "audit_write",
+    "setfcap",
 )
 """What containers get unless their pod says otherwise."""
 REFERENCE = re.compile(r"\$(\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))")
@@ -44,12 +58,16 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return REFERENCE.sub(value, text)
 
 
-def variables(pod: Mapping[str, Any], container: Mapping[str, Any], devices: Mapping[str, str]) -> dict[str, str]:
+def variables(
+    pod: Mapping[str, Any], container: Mapping[str, Any], devices: Mapping[str, str]
+) -> dict[str, str]:
     """Its environment, as a node makes it. Raises CannotStart."""
     made = {"PATH": PATH, "HOME": "/root", "HOSTNAME": pod["metadata"]["name"], **devices}
     for entry in container.get("env") or []:
         source = entry.get("valueFrom")
-        made[entry["name"]] = expand(entry.get("value") or "", made) if source is None else _field(pod, source)
+        made[entry["name"]] = (
+            expand(entry.get("value") or "", made) if source is None else _field(pod, source)
+        )
     return made
 
 
@@ -62,7 +80,9 @@ def _field(pod: Mapping[str, Any], source: Mapping[str, Any]) -> str:
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
     if found is None:
-        raise CannotStart("CreateContainerConfigError", f"this node cannot give a container {source}")
+        raise CannotStart(
+            "CreateContainerConfigError", f"this node cannot give a container {source}"
+        )
     return str(found)
 
 
@@ -73,26 +93,36 @@ def check_volumes(pod: Mapping[str, Any], container: Mapping[str, Any]) -> None:
         volume, at = volumes[mount["name"]], Path(mount["mountPath"])
         host = volume.get("hostPath")
         if mount.get("subPath") or (host is not None and Path(host["path"]) != at):
-            raise CannotStart("CreateContainerError", f"{at}: this node mounts folders under their own names only")
+            raise CannotStart(
+                "CreateContainerError", f"{at}: this node mounts folders under their own names only"
+            )
         if host is not None and host.get("type") == "DirectoryOrCreate":
             at.mkdir(parents=True, exist_ok=True)
         if host is None and not {"persistentVolumeClaim", "nfs", "emptyDir"} & set(volume):
-            raise CannotStart("CreateContainerError", f"{at}: this node has no volumes such as {volume}")
+            raise CannotStart(
+                "CreateContainerError", f"{at}: this node has no volumes such as {volume}"
+            )
         if not at.is_dir():
             raise CannotStart("CreateContainerError", f"{at} is not a directory")
 
 
 class Container:
-    """One that runs. `ended` is its exit status as a runtime tells it (128 + signal), None until then."""
+    """One that runs. `ended` is its exit status as a runtime tells it (128 + signal), None until
+    then."""
 
     def __init__(
-        self, pod: Mapping[str, Any], container: Mapping[str, Any], devices: Mapping[str, str], log: Path
+        self,
+        pod: Mapping[str, Any],
+        container: Mapping[str, Any],
+        devices: Mapping[str, str],
+        log: Path,
     ) -> None:
         """Start it; what it prints goes to `log`. Raises CannotStart."""
         check_volumes(pod, container)
         environment = variables(pod, container, devices)
         command = [
-            expand(word, environment) for word in [*(container.get("command") or []), *(container.get("args") or [])]
+            expand(word, environment)
+            for word in [*(container.get("command") or []), *(container.get("args") or [])]
         ]
         directory = container.get("workingDir") or "/"
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -105,8 +135,14 @@ class Container:
         self.ended: int | None = None
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                [*_inside(_security(pod, container)), *command], env=environment, cwd=directory, stdout=out, stderr=out,
-                stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=ends_with_its_parent,
+                [*_inside(_security(pod, container)), *command],
+                env=environment,
+                cwd=directory,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=ends_with_its_parent,
             )
         self.started_s = time.time()
 
@@ -115,7 +151,9 @@ class Container:
         while self.ended is None:
             try:
                 status = self._process.wait(None if self._limit is None else LOOK_S)
-                if self._killed:  # unshare does not pass a SIGKILL on, which can only have come from here
+                if (
+                    self._killed
+                ):  # unshare does not pass a SIGKILL on, which can only have come from here
                     status = -signal.SIGKILL
                 self.ended = 128 - status if status < 0 else status
             except subprocess.TimeoutExpired:
@@ -145,7 +183,11 @@ class Container:
 
 
 def _security(pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:
-    of_pod = {name: value for name, value in (pod["spec"].get("securityContext") or {}).items() if value is not None}
+    of_pod = {
+        name: value
+        for name, value in (pod["spec"].get("securityContext") or {}).items()
+        if value is not None
+    }
     return {**of_pod, **(container.get("securityContext") or {})}
 
 
@@ -159,7 +201,10 @@ def _inside(security: Mapping[str, Any]) -> list[str]:
     user, group = security.get("runAsUser"), security.get("runAsGroup")
     words = ["setpriv", f"--bounding-set={bounding}", f"--inh-caps={bounding}", "--pdeathsig=KILL"]
     if user is not None or group is not None:
-        groups = [*(security.get("supplementalGroups") or []), *filter(None, [security.get("fsGroup")])]
+        groups = [
+            *(security.get("supplementalGroups") or []),
+            *filter(None, [security.get("fsGroup")]),
+        ]
         words += [f"--reuid={user or 0}", f"--regid={group or 0}"]
         words += [f"--groups={','.join(map(str, groups))}"] if groups else ["--clear-groups"]
     if security.get("allowPrivilegeEscalation") is False:
@@ -169,7 +214,17 @@ def _inside(security: Mapping[str, Any]) -> list[str]:
     return [*namespaces, "--", "/bin/sh", "-c", hide, "sh", *words, "--"]
 
 
-SUFFIXES = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+SUFFIXES = {
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
 
 
 def quantity(text: str | int) -> float:

@@ -1,9 +1,11 @@
-"""A node of a Kubernetes cluster: it takes the pods that are bound to it and runs the first container of each.
+"""A node of a Kubernetes cluster: it takes the pods that are bound to it and runs the first
+container of each.
 
-It does towards the API server what a kubelet with an NVIDIA device plugin does: admits pods while there is room, hands
-out GPUs (the lowest that are free, by UUID in NVIDIA_VISIBLE_DEVICES), reports phases, stops pods that are deleted
-within their grace period, and says every few seconds that it lives. Images are not looked at, but none can be pulled
-from hosts below `.invalid`. Pods are never restarted.
+It does towards the API server what a kubelet with an NVIDIA device plugin does: admits pods while
+there is room, hands out GPUs (the lowest that are free, by UUID in NVIDIA_VISIBLE_DEVICES), reports
+phases, stops pods that are deleted within their grace period, and says every few seconds that it
+lives. Images are not looked at, but none can be pulled from hosts below `.invalid`. Pods are never
+restarted.
 """
 
 import http.client
@@ -42,7 +44,10 @@ def requests(pod: Mapping[str, Any]) -> dict[str, float]:
     total: dict[str, float] = {}
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
-        for name, text in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
+        for name, text in {
+            **(resources.get("limits") or {}),
+            **(resources.get("requests") or {}),
+        }.items():
             total[name] = total.get(name, 0.0) + quantity(text)
     return total
 
@@ -90,13 +95,28 @@ class NodeAgent:
 
     def heartbeat(self) -> None:
         """Say that this node is ready. Raises as Api.request."""
-        reason = {"MemoryPressure": "KubeletHasSufficientMemory", "DiskPressure": "KubeletHasNoDiskPressure"}
+        reason = {
+            "MemoryPressure": "KubeletHasSufficientMemory",
+            "DiskPressure": "KubeletHasNoDiskPressure",
+        }
         conditions = [
-            {"type": kind, "status": "False", "reason": why, "lastHeartbeatTime": now()} for kind, why in reason.items()
+            {"type": kind, "status": "False", "reason": why, "lastHeartbeatTime": now()}
+            for kind, why in reason.items()
         ]
-        conditions.append({"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()})
-        found = self.api.merge(f"/api/v1/nodes/{self.name}/status", {"status": {"conditions": conditions}})
-        self.allocatable = {name: quantity(text) for name, text in found["status"]["allocatable"].items()}
+        conditions.append(
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "KubeletReady",
+                "lastHeartbeatTime": now(),
+            }
+        )
+        found = self.api.merge(
+            f"/api/v1/nodes/{self.name}/status", {"status": {"conditions": conditions}}
+        )
+        self.allocatable = {
+            name: quantity(text) for name, text in found["status"]["allocatable"].items()
+        }
 
     def _beat(self) -> None:
         while True:
@@ -122,7 +142,8 @@ class NodeAgent:
             elif event["type"] != "BOOKMARK":
                 self._seen(event["object"])
 
-    # --------------------------------------------------------------------------------------------- one pod
+    # ---------------------------------------------------------------------------------------------
+    # one pod
 
     def _seen(self, pod: Pod) -> None:
         uid, final = pod["metadata"]["uid"], pod["status"].get("phase") in ("Succeeded", "Failed")
@@ -139,7 +160,9 @@ class NodeAgent:
                 self._spawn(self._finish, known, LOST_STATUS, "Unknown", None)
             elif not final:
                 refused = self._admit(known)
-                self._spawn(self._report, known, refused) if refused else self._spawn(self._run, known)
+                self._spawn(self._report, known, refused) if refused else self._spawn(
+                    self._run, known
+                )
         known.pod = pod
         if pod["metadata"].get("deletionTimestamp") is not None:
             self._end_within(known, float(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
@@ -166,14 +189,24 @@ class NodeAgent:
     def _admit(self, known: Known) -> dict[str, Any] | None:
         """Take what it asks for; the status of a pod that is refused."""
         with self.lock:
-            others = [other for other in self.known.values() if other is not known and not other.over]
+            others = [
+                other for other in self.known.values() if other is not known and not other.over
+            ]
             for name, asked in {**known.asks, "pods": 1.0}.items():
                 used = sum(1.0 if name == "pods" else other.asks.get(name, 0.0) for other in others)
                 if asked and used + asked > self.allocatable.get(name, 0.0):
                     known.over = True
-                    message = (f"Pod Node didn't have enough resource: {name}, requested: {asked:g}, used: {used:g}, "
-                               f"capacity: {self.allocatable.get(name, 0.0):g}")
-                    return {"phase": "Failed", "reason": f"OutOf{name}", "message": message, "startTime": now()}
+                    message = (
+                        f"Pod Node didn't have enough resource: {name}, requested: {asked:g}, "
+                        f"used: {used:g}, "
+                        f"capacity: {self.allocatable.get(name, 0.0):g}"
+                    )
+                    return {
+                        "phase": "Failed",
+                        "reason": f"OutOf{name}",
+                        "message": message,
+                        "startTime": now(),
+                    }
             taken = {gpu for other in others for gpu in other.gpus}
             free = [gpu for gpu in range(int(self.allocatable.get(GPU, 0))) if gpu not in taken]
             known.gpus = free[: int(known.asks.get(GPU, 0))]
@@ -183,13 +216,37 @@ class NodeAgent:
         spec = known.pod["spec"]["containers"][0]
         log = self.folder / f"{known.pod['metadata']['name']}.log"
         if spec["image"].partition("/")[0].endswith(".invalid"):
-            self._report(known, self._status(known, "Pending", {"waiting": {
-                "reason": "ErrImagePull", "message": f"failed to pull image {spec['image']}: no such host"}}))
+            self._report(
+                known,
+                self._status(
+                    known,
+                    "Pending",
+                    {
+                        "waiting": {
+                            "reason": "ErrImagePull",
+                            "message": f"failed to pull image {spec['image']}: no such host",
+                        }
+                    },
+                ),
+            )
             time.sleep(1)
-            self._report(known, self._status(known, "Pending", {"waiting": {
-                "reason": "ImagePullBackOff", "message": f"Back-off pulling image {spec['image']}"}}))
+            self._report(
+                known,
+                self._status(
+                    known,
+                    "Pending",
+                    {
+                        "waiting": {
+                            "reason": "ImagePullBackOff",
+                            "message": f"Back-off pulling image {spec['image']}",
+                        }
+                    },
+                ),
+            )
             return
-        devices = {"NVIDIA_VISIBLE_DEVICES": ",".join(gpu_uuid(self.name, gpu) for gpu in known.gpus)}
+        devices = {
+            "NVIDIA_VISIBLE_DEVICES": ",".join(gpu_uuid(self.name, gpu) for gpu in known.gpus)
+        }
         try:
             with known.lock:
                 if known.stopping:
@@ -206,12 +263,19 @@ class NodeAgent:
         self._report(known, self._status(known, "Running", {"running": {"startedAt": now()}}))
         status = known.container.wait()
         killed = known.container.out_of_memory
-        self._finish(known, status, "OOMKilled" if killed else "Error" if status else "Completed", None)
+        self._finish(
+            known, status, "OOMKilled" if killed else "Error" if status else "Completed", None
+        )
 
     def _finish(self, known: Known, status: int, reason: str, message: str | None) -> None:
         """Say how it ended; what it was given is free again."""
         started_s = known.container.started_s if known.container is not None else time.time()
-        ended = {"exitCode": status, "reason": reason, "startedAt": stamp(started_s), "finishedAt": now()}
+        ended = {
+            "exitCode": status,
+            "reason": reason,
+            "startedAt": stamp(started_s),
+            "finishedAt": now(),
+        }
         if message is not None:
             ended["message"] = message
         phase = "Failed" if status else "Succeeded"
@@ -238,26 +302,42 @@ class NodeAgent:
             with self.lock:
                 self.known.pop(known.pod["metadata"]["uid"], None)
         else:
-            condition = {"gracePeriodSeconds": 0, "preconditions": {"uid": known.pod["metadata"]["uid"]}}
+            condition = {
+                "gracePeriodSeconds": 0,
+                "preconditions": {"uid": known.pod["metadata"]["uid"]},
+            }
             self._insist(lambda: self.api.delete(pod_path(known.pod), **condition))
 
-    # ------------------------------------------------------------------------------------------ to the server
+    # ------------------------------------------------------------------------------------------ to
+    # the server
 
     def _status(self, known: Known, phase: str, state: dict[str, Any]) -> dict[str, Any]:
         spec, up = known.pod["spec"]["containers"][0], phase == "Running"
         ready = {"status": "True" if up else "False", "lastTransitionTime": now()}
         conditions = {
-            "Initialized": {"status": "True", "lastTransitionTime": now()}, "Ready": ready, "ContainersReady": ready,
+            "Initialized": {"status": "True", "lastTransitionTime": now()},
+            "Ready": ready,
+            "ContainersReady": ready,
             "PodScheduled": {"status": "True", "lastTransitionTime": now()},
         }
         return {
-            "phase": phase, "hostIP": "127.0.0.1", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
+            "phase": phase,
+            "hostIP": "127.0.0.1",
+            "podIP": "127.0.0.1",
+            "podIPs": [{"ip": "127.0.0.1"}],
             "startTime": known.pod["status"].get("startTime") or now(),
             "conditions": [{"type": kind, **condition} for kind, condition in conditions.items()],
-            "containerStatuses": [{
-                "name": spec["name"], "image": spec["image"], "imageID": "", "restartCount": 0, "ready": up,
-                "started": up, "state": state,
-            }],
+            "containerStatuses": [
+                {
+                    "name": spec["name"],
+                    "image": spec["image"],
+                    "imageID": "",
+                    "restartCount": 0,
+                    "ready": up,
+                    "started": up,
+                    "state": state,
+                }
+            ],
         }
 
     def _report(self, known: Known, status: dict[str, Any]) -> None:
@@ -270,7 +350,10 @@ class NodeAgent:
             try:
                 call()
             except ApiError as error:
-                if error.status < 500 and error.status not in (401, 429):  # it is gone, or is another one by now
+                if error.status < 500 and error.status not in (
+                    401,
+                    429,
+                ):  # it is gone, or is another one by now
                     if error.status not in (404, 409):
                         print(self.name, error, file=sys.stderr, flush=True)
                     return

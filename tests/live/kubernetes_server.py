@@ -1,4 +1,5 @@
-"""A real Kubernetes API server with its etcd on this host, in one folder, and who may do what there."""
+"""A real Kubernetes API server with its etcd on this host, in one folder, and who may do what
+there."""
 
 import os
 import secrets
@@ -40,7 +41,9 @@ def program(name: str) -> str | None:
     """Where one of the server's programs is."""
     given = os.environ.get("OPTSCHED_KUBERNETES_BIN")
     places = (given or "", os.environ.get("PATH", os.defpath), str(BUILT))
-    return next((found for place in places if place and (found := shutil.which(name, path=place))), None)
+    return next(
+        (found for place in places if place and (found := shutil.which(name, path=place))), None
+    )
 
 
 def manifests() -> list[dict[str, Any]]:
@@ -53,7 +56,8 @@ def manifests() -> list[dict[str, Any]]:
 class KubernetesServer:
     """The server, and its processes.
 
-    `api` is an administrator; `admin_kubeconfig` is too. `kubeconfig` is the service account of deploy/kubernetes.yaml.
+    `api` is an administrator; `admin_kubeconfig` is too. `kubeconfig` is the service account of
+    deploy/kubernetes.yaml.
     """
 
     def __init__(self, folder: Path, nodes: Sequence[str]) -> None:
@@ -76,19 +80,29 @@ class KubernetesServer:
             (self.folder / name).mkdir(parents=True)
         self.folder.chmod(0o755)
         lines = [
-            f"{token},{'admin,admin,system:masters' if name == 'admin' else f'system:node:{name},{name},system:nodes'}"
+            f"{token},{'admin,admin,system:masters' if name == 'admin' else f'system:node:{name},{name},system:nodes'}"  # noqa: E501
             for name, token in self.tokens.items()
         ]
         tokens = self.folder / "tokens.csv"
         tokens.write_text("\n".join(lines) + "\n")
         tokens.chmod(0o600)
         key = str(self.folder / "service-accounts.key")
-        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True, timeout=60)
+        subprocess.run(
+            ["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True, timeout=60
+        )
         here, peers = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
         self._start(
-            "etcd", str(program("etcd")), "--name=lab", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync",
-            f"--listen-client-urls={here}", f"--advertise-client-urls={here}", f"--listen-peer-urls={peers}",
-            f"--initial-advertise-peer-urls={peers}", f"--initial-cluster=lab={peers}", "--log-level=warn",
+            "etcd",
+            str(program("etcd")),
+            "--name=lab",
+            f"--data-dir={self.folder}/etcd",
+            "--unsafe-no-fsync",
+            f"--listen-client-urls={here}",
+            f"--advertise-client-urls={here}",
+            f"--listen-peer-urls={peers}",
+            f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=lab={peers}",
+            "--log-level=warn",
         )
         self._start_server()
         self.api = Api(self.server, self.certificate, self.tokens["admin"])
@@ -98,36 +112,57 @@ class KubernetesServer:
         write_kubeconfig(self.kubeconfig, self.account(), NAMESPACE)
 
     def account(self, name: str = ACCOUNT) -> Api:
-        """A service account, by default that of deploy/kubernetes.yaml, with what it is granted and no more."""
+        """A service account, by default that of deploy/kubernetes.yaml, with what it is granted and
+        no more."""
         path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}/token"
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-                   "spec": {"expirationSeconds": TOKEN_S}}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_S},
+        }
         token = self.api.create(path, request)["status"]["token"]
         return Api(self.server, self.certificate, token)
 
     def _start(self, name: str, *words: str) -> None:
         with (self.folder / "log" / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                preexec_fn=ends_with_its_parent, cwd=ROOT,
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=ends_with_its_parent,
+                cwd=ROOT,
             )
 
     def _start_server(self) -> None:
         key = self.folder / "service-accounts.key"
         self._start(
-            "kube-apiserver", str(program("kube-apiserver")), f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
-            "--bind-address=127.0.0.1", f"--secure-port={self.port}", f"--cert-dir={self.folder}/certs",
-            "--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://lab",
-            f"--service-account-signing-key-file={key}", f"--service-account-key-file={key}",
-            f"--token-auth-file={self.folder}/tokens.csv", "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount",
-            "--endpoint-reconciler-type=none", "--profiling=false", "--v=1",
+            "kube-apiserver",
+            str(program("kube-apiserver")),
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--cert-dir={self.folder}/certs",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-account-issuer=https://lab",
+            f"--service-account-signing-key-file={key}",
+            f"--service-account-key-file={key}",
+            f"--token-auth-file={self.folder}/tokens.csv",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--disable-admission-plugins=ServiceAccount",
+            "--endpoint-reconciler-type=none",
+            "--profiling=false",
+            "--v=1",
         )
         wait_until(self._answers)
 
     def _answers(self) -> bool:
         server = self._running["kube-apiserver"]
-        assert server.poll() is None, (self.folder / "log" / "kube-apiserver.log").read_text()[-2000:]
+        assert server.poll() is None, (self.folder / "log" / "kube-apiserver.log").read_text()[
+            -2000:
+        ]
         try:
             Api(self.server, self.certificate, self.tokens["admin"]).get("/readyz")
         except ApiError as error:

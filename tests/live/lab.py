@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from optsched.control.journal.journal.events import Submitted
+from optsched.control.journal.journal.state import LiveJob
+
 from optsched import Job, Profile
 from optsched.control.controller import Controller
-from optsched.control.events import Submitted
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
-from optsched.control.state import LiveJob
 from optsched.control.submission import Submission
 
 TOML = """
@@ -34,14 +35,28 @@ class Lab:
         self.controller, self.folder = controller, folder
 
     def submit(
-        self, name: str, *argv: str, gpus: int = 1, believed_s: float = 10.0, grace_s: float = 20.0, retries: int = 0,
-        directory: Path | None = None, memory_gib: float = 0.0,
+        self,
+        name: str,
+        *argv: str,
+        gpus: int = 1,
+        believed_s: float = 10.0,
+        grace_s: float = 20.0,
+        retries: int = 0,
+        directory: Path | None = None,
+        memory_gib: float = 0.0,
     ) -> None:
         profile = Profile(checkpoint_s=0.1, memory_gib_per_gpu=memory_gib)
-        self.controller.record(Submitted(submission=Submission(
-            job=Job(id=name, gpus=gpus, duration_s=believed_s, profile=profile), argv=argv, grace_s=grace_s,
-            directory=str(directory or self.folder), retries=retries,
-        )))
+        self.controller.record(
+            Submitted(
+                submission=Submission(
+                    job=Job(id=name, gpus=gpus, duration_s=believed_s, profile=profile),
+                    argv=argv,
+                    grace_s=grace_s,
+                    directory=str(directory or self.folder),
+                    retries=retries,
+                )
+            )
+        )
 
     def job(self, name: str) -> LiveJob:
         return self.controller.state.jobs[name]
@@ -50,7 +65,9 @@ class Lab:
         """Turns until `done`."""
         end_s = time.monotonic() + timeout_s
         while not done():
-            assert time.monotonic() < end_s, {name: job.status for name, job in self.controller.state.jobs.items()}
+            assert time.monotonic() < end_s, {
+                name: job.status for name, job in self.controller.state.jobs.items()
+            }
             self.controller.step()
             self.controller.executor.changes(0.05)
 

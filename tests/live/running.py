@@ -18,11 +18,16 @@ class Run:
         self.log = folder / "log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "optsched", "run", "--web", "--json"], cwd=folder, stdout=log, stderr=log,
+                [sys.executable, "-m", "optsched", "run", "--web", "--json"],
+                cwd=folder,
+                stdout=log,
+                stderr=log,
                 umask=umask,
             )
         self.client = Client(path=self.state / "api.sock")
-        self.until(lambda: (self.state / "api.sock").exists() and "dashboard" in self.log.read_text())
+        self.until(
+            lambda: (self.state / "api.sock").exists() and "dashboard" in self.log.read_text()
+        )
 
     def until(self, there: Any) -> None:
         end_s = time.monotonic() + 90

@@ -1,4 +1,5 @@
-"""A real Slurm cluster on this host: munged, slurmctld and several slurmd with fake GPUs, all in one folder."""
+"""A real Slurm cluster on this host: munged, slurmctld and several slurmd with fake GPUs, all in
+one folder."""
 
 import os
 import shutil
@@ -62,7 +63,7 @@ NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last
 ThreadsPerCore=1 RealMemory=500000 Gres=gpu:h100:{gpus} State=UNKNOWN
 PartitionName=optsched Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=NO
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
-"""
+"""  # noqa: E501
 ACCOUNTING_PACKAGES = "slurmdbd slurm-wlm-mysql-plugin mariadb-server"
 ACCOUNTING = """
 AccountingStorageType=accounting_storage/slurmdbd
@@ -91,7 +92,11 @@ StorageLoc=slurm
 
 def missing() -> str | None:
     """Why no cluster can be had here, None if one can."""
-    absent = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name, path=_path()) is None]
+    absent = [
+        name
+        for name in ("slurmctld", "slurmd", "munged", "sbatch")
+        if shutil.which(name, path=_path()) is None
+    ]
     if absent:
         return f"{', '.join(absent)} not found; apt-get install --no-install-recommends {PACKAGES}"
     return None if os.geteuid() == 0 else "only root can make fake GPUs and start slurmd"
@@ -99,9 +104,13 @@ def missing() -> str | None:
 
 def missing_accounting() -> str | None:
     """Why no cluster with an accounting database can be had here, None if one can."""
-    absent = [name for name in ("slurmdbd", "mariadbd", "sacctmgr") if shutil.which(name, path=_path()) is None]
+    absent = [
+        name
+        for name in ("slurmdbd", "mariadbd", "sacctmgr")
+        if shutil.which(name, path=_path()) is None
+    ]
     if absent:
-        return f"{', '.join(absent)} not found; apt-get install --no-install-recommends {ACCOUNTING_PACKAGES}"
+        return f"{', '.join(absent)} not found; apt-get install --no-install-recommends {ACCOUNTING_PACKAGES}"  # noqa: E501
     return missing()
 
 
@@ -112,16 +121,32 @@ def _path() -> str:
 class SlurmCluster:
     """The daemons, and what a test does to them."""
 
-    def __init__(self, folder: Path, nodes: int, gpus: int, holds: bool = False, accounting: bool = False) -> None:
-        """With `holds` jobs that users submit to the partition `optsched` are held; with `accounting` there is a
-        database, in which nobody has the account `lab`."""
-        self.folder, self.nodes, self.gpus, self.holds, self.accounting = folder, nodes, gpus, holds, accounting
+    def __init__(
+        self, folder: Path, nodes: int, gpus: int, holds: bool = False, accounting: bool = False
+    ) -> None:
+        """With `holds` jobs that users submit to the partition `optsched` are held; with
+        `accounting` there is a database, in which nobody has the account `lab`."""
+        self.folder, self.nodes, self.gpus, self.holds, self.accounting = (
+            folder,
+            nodes,
+            gpus,
+            holds,
+            accounting,
+        )
         self.conf = folder / "etc" / "slurm.conf"
         self.killed = False
 
     def prepare(self) -> None:
         """All files, and munged."""
-        for name in ("etc", "munge", "state", "log", "run", "dev", *(f"spool/n{i}" for i in self._numbers())):
+        for name in (
+            "etc",
+            "munge",
+            "state",
+            "log",
+            "run",
+            "dev",
+            *(f"spool/n{i}" for i in self._numbers()),
+        ):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)
         (self.folder / "munge").chmod(0o711)
@@ -132,17 +157,28 @@ class SlurmCluster:
         key.chmod(0o400)
         first = _free_ports(self.nodes + 3)
         conf = CONF.format(
-            host=socket.gethostname().split(".")[0], port=first, folder=self.folder, nodes=self.nodes, gpus=self.gpus,
-            first=first + 1, last=first + self.nodes,
+            host=socket.gethostname().split(".")[0],
+            port=first,
+            folder=self.folder,
+            nodes=self.nodes,
+            gpus=self.gpus,
+            first=first + 1,
+            last=first + self.nodes,
         )
         if self.holds:
             files = setup_sbatch(
-                f"n[1-{self.nodes}]", "optsched", str(self.shared), heartbeat=str(self.heartbeat),
+                f"n[1-{self.nodes}]", "optsched", str(self.shared), heartbeat=str(self.heartbeat)
             )
             (self.folder / "etc" / "job_submit.lua").write_text(files["job_submit.lua"])
-            added = [line.partition("=")[0] for line in files["slurm.conf.part"].splitlines() if line[0] != "#"]
+            added = [
+                line.partition("=")[0]
+                for line in files["slurm.conf.part"].splitlines()
+                if line[0] != "#"
+            ]
             kept = [line for line in conf.splitlines() if line.partition("=")[0] not in added]
-            conf = "\n".join([*kept, files["slurm.conf.part"]]).replace("JobRequeue=1", "JobRequeue=0")
+            conf = "\n".join([*kept, files["slurm.conf.part"]]).replace(
+                "JobRequeue=1", "JobRequeue=0"
+            )
         if self.accounting:
             conf += ACCOUNTING.format(folder=self.folder, dbd=first + self.nodes + 1)
         self.conf.write_text(conf)
@@ -151,28 +187,54 @@ class SlurmCluster:
             f"File={self.folder}/dev/nvidia[0-{self.gpus - 1}]\n"
         )
         if not self._run("slurmctld", "-V").startswith("slurm-wlm 22."):
-            (self.folder / "etc" / "cgroup.conf").write_text("CgroupPlugin=disabled\n")  # or slurmd wants systemd
+            (self.folder / "etc" / "cgroup.conf").write_text(
+                "CgroupPlugin=disabled\n"
+            )  # or slurmd wants systemd
         munge = self.folder / "munge"
         self._run(
-            "munged", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
-            f"--log-file={munge}/log", f"--seed-file={munge}/seed",
+            "munged",
+            f"--key-file={munge}/key",
+            f"--socket={munge}/socket",
+            f"--pid-file={munge}/pid",
+            f"--log-file={munge}/log",
+            f"--seed-file={munge}/seed",
         )
         if self.accounting:
             self._start_accounting(first + self.nodes + 1, first + self.nodes + 2)
 
     def _start_accounting(self, dbd: int, sql: int) -> None:
         """MariaDB, in which everybody on this host is root, and slurmdbd."""
-        (self.folder / "etc" / "slurmdbd.conf").write_text(DBD.format(folder=self.folder, dbd=dbd, sql=sql))
+        (self.folder / "etc" / "slurmdbd.conf").write_text(
+            DBD.format(folder=self.folder, dbd=dbd, sql=sql)
+        )
         (self.folder / "etc" / "slurmdbd.conf").chmod(0o600)
         database = self.folder / "sql"
-        self._run("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={database}", "--skip-test-db")
+        self._run(
+            "mariadb-install-db",
+            "--no-defaults",
+            "--user=root",
+            f"--datadir={database}",
+            "--skip-test-db",
+        )
         with (self.folder / "log" / "mariadb.log").open("w") as log:
             subprocess.Popen(
-                ["mariadbd", "--no-defaults", "--user=root", f"--datadir={database}", f"--port={sql}",
-                 "--bind-address=127.0.0.1", f"--socket={self.folder}/run/sql.socket", "--skip-grant-tables",
-                 f"--pid-file={self.folder}/run/mariadb.pid", "--innodb-buffer-pool-size=8M"],
-                env={"PATH": _path(), "TMPDIR": str(self.folder / "run")}, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, start_new_session=True,
+                [
+                    "mariadbd",
+                    "--no-defaults",
+                    "--user=root",
+                    f"--datadir={database}",
+                    f"--port={sql}",
+                    "--bind-address=127.0.0.1",
+                    f"--socket={self.folder}/run/sql.socket",
+                    "--skip-grant-tables",
+                    f"--pid-file={self.folder}/run/mariadb.pid",
+                    "--innodb-buffer-pool-size=8M",
+                ],
+                env={"PATH": _path(), "TMPDIR": str(self.folder / "run")},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         wait_until(lambda: _listens(sql))
         self._run("slurmdbd")
@@ -180,10 +242,14 @@ class SlurmCluster:
 
     def add_user(self) -> None:
         """The one of the account `lab`, once the controller has said which cluster it is."""
-        wait_until(lambda: "lab" in self._run("sacctmgr", "-nP", "list", "cluster", "format=cluster"))
+        wait_until(
+            lambda: "lab" in self._run("sacctmgr", "-nP", "list", "cluster", "format=cluster")
+        )
         self._run("sacctmgr", "-i", "add", "account", "lab")
         self._run("sacctmgr", "-i", "add", "user", "nobody", "account=lab", "defaultaccount=lab")
-        wait_until(lambda: "UserName=nobody" in self._run("scontrol", "show", "assoc_mgr", "flags=users"))
+        wait_until(
+            lambda: "UserName=nobody" in self._run("scontrol", "show", "assoc_mgr", "flags=users")
+        )
 
     @property
     def shared(self) -> Path:
@@ -200,8 +266,12 @@ class SlurmCluster:
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(
-            words, env={"PATH": _path(), "SLURM_CONF": str(self.conf), "TMPDIR": str(self.folder / "run")},
-            capture_output=True, text=True, timeout=90, check=False,
+            words,
+            env={"PATH": _path(), "SLURM_CONF": str(self.conf), "TMPDIR": str(self.folder / "run")},
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
         )
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
@@ -219,8 +289,15 @@ class SlurmCluster:
         """What one of Slurm's programs prints to a user."""
         ids = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
         done = subprocess.run(  # type: ignore[call-overload]
-            words, env={"PATH": _path(), "SLURM_CONF": str(self.conf)}, cwd="/", input=given, capture_output=True,
-            text=True, timeout=90, check=False, **ids,
+            words,
+            env={"PATH": _path(), "SLURM_CONF": str(self.conf)},
+            cwd="/",
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+            **ids,
         )
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return str(done.stdout)
@@ -232,15 +309,18 @@ class SlurmCluster:
         self._run("slurmd", "-N", f"n{number}", "-f", str(self.conf))
 
     def until_saved(self) -> None:
-        """Until the controller has written down all that it knows now, which it does every five seconds."""
+        """Until the controller has written down all that it knows now, which it does every five
+        seconds."""
         mark = f"saved-{time.monotonic_ns()}"
-        job = self._run("sbatch", "--parsable", "--hold", f"--job-name={mark}", "--wrap=true").strip()
+        job = self._run(
+            "sbatch", "--parsable", "--hold", f"--job-name={mark}", "--wrap=true"
+        ).strip()
         wait_until(lambda: mark.encode() in (self.folder / "state" / "job_state").read_bytes())
         self._run("scancel", job)
 
     def recount(self) -> None:
-        """Have Slurm count its GPUs anew, once all jobs have ended: 22.05 takes those for held of a job that began
-        in the seconds after its controller was started beside one that ran on."""
+        """Have Slurm count its GPUs anew, once all jobs have ended: 22.05 takes those for held of a
+        job that began in the seconds after its controller was started beside one that ran on."""
         if self.killed:
             self._run("scontrol", "reconfigure")
             wait_until(lambda: self._states() == ["idle"] * self.nodes)
@@ -256,7 +336,12 @@ class SlurmCluster:
         self._kill(self.folder / "run" / f"slurmd.n{number}.pid", signal.SIGKILL)
         ours = (f"SLURMD_NODENAME=n{number}".encode(), f"SLURM_CONF={self.conf}".encode())
         agents = processes.marked(*ours)
-        above = [one.pid for pid in agents for one in psutil.Process(pid).parents() if one.name() == "slurmstepd"]
+        above = [
+            one.pid
+            for pid in agents
+            for one in psutil.Process(pid).parents()
+            if one.name() == "slurmstepd"
+        ]
         below = [pid for agent in agents for pid in processes.descendants(agent)]
         processes.send_all(list(dict.fromkeys([*above, *agents, *below])), signal.SIGKILL)
 
@@ -274,14 +359,26 @@ class SlurmCluster:
             pid = int(file.read_text())
             os.kill(pid, number)
             end_s = time.monotonic() + 20
-            while (who := processes.identity(pid)) and processes.alive(who) and time.monotonic() < end_s:
+            while (
+                (who := processes.identity(pid))
+                and processes.alive(who)
+                and time.monotonic() < end_s
+            ):
                 time.sleep(0.01)
 
     def until_idle(self) -> None:
-        """Until all nodes take jobs, and a job has run: the first pass over the queue takes seconds."""
+        """Until all nodes take jobs, and a job has run: the first pass over the queue takes
+        seconds."""
         wait_until(lambda: self._states() == ["idle"] * self.nodes)
-        first = self._run("sbatch", "--parsable", "--output=/dev/null", "--mem=1M", "--wrap=true").strip()
-        wait_until(lambda: self._run("squeue", "-h", "--states=all", f"--jobs={first}", "-o", "%T") == "COMPLETED\n")
+        first = self._run(
+            "sbatch", "--parsable", "--output=/dev/null", "--mem=1M", "--wrap=true"
+        ).strip()
+        wait_until(
+            lambda: (
+                self._run("squeue", "-h", "--states=all", f"--jobs={first}", "-o", "%T")
+                == "COMPLETED\n"
+            )
+        )
 
     def down(self) -> None:
         """End all, by the files that say who it is."""
@@ -293,14 +390,22 @@ class SlurmCluster:
                 wait_until(lambda: not self._run("squeue", "-h", "-o", "%i"), 15)
         self.kill_controller()
         run = self.folder / "run"
-        for file in (*sorted(run.glob("slurmd.*.pid")), run / "slurmdbd.pid", run / "mariadb.pid",
-                     self.folder / "munge" / "pid"):
+        for file in (
+            *sorted(run.glob("slurmd.*.pid")),
+            run / "slurmdbd.pid",
+            run / "mariadb.pid",
+            self.folder / "munge" / "pid",
+        ):
             self._kill(file, signal.SIGTERM)
 
-    def executor(self, folder: Path, patience_s: float = 30.0, programs: Path | None = None) -> SlurmExecutor:
+    def executor(
+        self, folder: Path, patience_s: float = 30.0, programs: Path | None = None
+    ) -> SlurmExecutor:
         """One on this cluster, with its state in `folder`."""
         client = SlurmClient(patience_s, self.conf, programs)
-        return SlurmExecutor(folder, client, Site(partition="optsched", poll_s=0.1, python=everybodys_python()), {})
+        return SlurmExecutor(
+            folder, client, Site(partition="optsched", poll_s=0.1, python=everybodys_python()), {}
+        )
 
 
 def everybodys_python() -> str | None:
@@ -359,8 +464,8 @@ def slurm_cluster(
 
 
 def main() -> None:
-    """`python -m tests.live.slurm_cluster [NODES [GPUS [1]]]`: a cluster to try things on, until a key is pressed; with
-    the last it holds jobs."""
+    """`python -m tests.live.slurm_cluster [NODES [GPUS [1]]]`: a cluster to try things on, until a
+    key is pressed; with the last it holds jobs."""
     reason = missing()
     if reason is not None:
         sys.exit(reason)

@@ -1,7 +1,8 @@
 """The controller killed with -9 before and after any of its writes and calls, with real processes.
 
-No job is lost, none runs twice at once, none is left unaccounted, and what runs goes on running. `pytest -m slow
-tests/live/test_fault_campaign.py` does 200 points; OPTSCHED_FAULT_POINTS says otherwise.
+No job is lost, none runs twice at once, none is left unaccounted, and what runs goes on running.
+`pytest -m slow tests/live/test_fault_campaign.py` does 200 points; OPTSCHED_FAULT_POINTS says
+otherwise.
 """
 
 import json
@@ -15,9 +16,8 @@ from typing import Any
 
 import psutil
 import pytest
-
-from optsched.control.journal import Journal
-from optsched.control.state import State
+from optsched.control.journal.journal.journal import Journal
+from optsched.control.journal.journal.state import State
 
 HERE = Path(__file__).parent
 POINTS = int(os.environ.get("OPTSCHED_FAULT_POINTS", "200"))
@@ -30,7 +30,13 @@ name = "n[0-1]"
 gpus = 2
 emulate = true
 """
-JOBS = [("big", 4, 8, 0.15), ("a", 2, 4, 0.1), ("b", 1, 4, 0.1), ("c", 1, 12, 0.1), ("d", 4, 3, 0.1)]
+JOBS = [
+    ("big", 4, 8, 0.15),
+    ("a", 2, 4, 0.1),
+    ("b", 1, 4, 0.1),
+    ("c", 1, 12, 0.1),
+    ("d", 4, 3, 0.1),
+]
 """Name, GPUs, steps and seconds of a step: those after the first are shorter, and preempt it."""
 
 
@@ -44,8 +50,10 @@ def lab(tmp_path: Path) -> Iterator[Path]:
 def leftovers(folder: Path) -> list[psutil.Process]:
     """Processes whose command line names the folder."""
     return [
-        process for process in psutil.process_iter(["cmdline"])
-        if any(str(folder) in word for word in process.info["cmdline"] or ()) and process.pid != os.getpid()
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(folder) in word for word in process.info["cmdline"] or ())
+        and process.pid != os.getpid()
     ]
 
 
@@ -53,9 +61,19 @@ def set_up(folder: Path) -> None:
     (folder / "cluster.toml").write_text(TOML)
     entries: list[dict[str, Any]] = [
         {
-            "id": name, "gpus": gpus, "duration_s": steps * seconds * (20 if name == "big" else 1), "directory": "/",
-            "argv": [sys.executable, "-S", "-E", str(HERE / "counting_job.py"), str(folder / name), str(steps),
-                     str(seconds)],
+            "id": name,
+            "gpus": gpus,
+            "duration_s": steps * seconds * (20 if name == "big" else 1),
+            "directory": "/",
+            "argv": [
+                sys.executable,
+                "-S",
+                "-E",
+                str(HERE / "counting_job.py"),
+                str(folder / name),
+                str(steps),
+                str(seconds),
+            ],
         }
         for name, gpus, steps, seconds in JOBS
     ]
@@ -65,14 +83,24 @@ def set_up(folder: Path) -> None:
 def control(folder: Path, point: int) -> subprocess.CompletedProcess[str]:
     """A controller that dies at `point`, or ends when all jobs have."""
     return subprocess.run(
-        [sys.executable, str(HERE / "controller_process.py"), str(folder / "cluster.toml"), str(point), "120",
-         str(folder / "jobs.json")],
-        capture_output=True, text=True, timeout=300, check=False,
+        [
+            sys.executable,
+            str(HERE / "controller_process.py"),
+            str(folder / "cluster.toml"),
+            str(point),
+            "120",
+            str(folder / "jobs.json"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
 def check(folder: Path) -> None:
-    """Every job has completed, each of its steps was done once, in order, and nothing of it is left."""
+    """Every job has completed, each of its steps was done once, in order, and nothing of it is
+    left."""
     journal = Journal(folder / "state" / "journal", read_only=True)
     state = State()
     for entry in journal.entries():
@@ -114,7 +142,8 @@ def test_killed_at_many_points(tmp_path_factory: pytest.TempPathFactory) -> None
 
 
 def campaign(folder: Path, draw: random.Random, times: int) -> int:
-    """Kill controllers at random points until all is done or this has happened so many `times`; how often it did."""
+    """Kill controllers at random points until all is done or this has happened so many `times`; how
+    often it did."""
     set_up(folder)
     killed = 0
     while killed < times:

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from optsched.control.journal.journal.events import Noted
+from optsched.control.journal.journal.journal import Journal, JournalFault
 
 from optsched.control import controller as controller_module
 from optsched.control.api import client
 from optsched.control.api.client import NoController
-from optsched.control.events import Noted
-from optsched.control.journal import Journal, JournalFault
 from tests.live.lab import lab
 from tests.live.running import Run
 from tests.small_disk import MIB, fill, small_disk
@@ -30,7 +30,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-# ------------------------------------------------------------------------------------------------ the journal
+# ------------------------------------------------------------------------------------------------
+# the journal
 
 
 def test_the_journal_can_be_written_on_a_disk_without_a_free_byte(disk: Path) -> None:
@@ -45,9 +46,11 @@ def test_the_journal_can_be_written_on_a_disk_without_a_free_byte(disk: Path) ->
     journal.close()
     filler.unlink()
     again = Journal(disk / "journal")
-    assert [int(entry.event.text.split()[0]) for entry in again.entries() if isinstance(entry.event, Noted)] == [
-        *range(written)
-    ]
+    assert [
+        int(entry.event.text.split()[0])
+        for entry in again.entries()
+        if isinstance(entry.event, Noted)
+    ] == [*range(written)]
     again.keep_room()  # what was used up is taken anew
     fill(disk)
     for i in range(written):
@@ -64,10 +67,13 @@ def test_without_room_of_its_own_it_cannot(disk: Path) -> None:
     journal.close()
 
 
-# ------------------------------------------------------------------------------------------------ the controller
+# ------------------------------------------------------------------------------------------------
+# the controller
 
 
-def test_a_full_disk_stops_starts_and_not_answers(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_starts_and_not_answers(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client, "PATIENCE_S", 0.5)
     (disk / "cluster.toml").write_text(TOML)
     run = Run(disk)
@@ -108,5 +114,9 @@ def test_below_the_reserve_nothing_starts(tmp_path: Path, monkeypatch: pytest.Mo
         assert here.job("job").status == "waiting" and not here.job("job").attempts
         monkeypatch.setattr(controller_module, "short_of_disk", lambda settings: None)
         here.until_finished("job")
-        texts = [entry.event.text for entry in here.controller.journal.entries() if isinstance(entry.event, Noted)]
+        texts = [
+            entry.event.text
+            for entry in here.controller.journal.entries()
+            if isinstance(entry.event, Noted)
+        ]
         assert texts == ["there is no room", "the disk has room again; jobs are started again"]

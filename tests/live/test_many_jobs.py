@@ -1,4 +1,5 @@
-"""Many short jobs: all complete, and nothing of them stays: no process, no open file, no record, no memory."""
+"""Many short jobs: all complete, and nothing of them stays: no process, no open file, no record, no
+memory."""
 
 import gc
 import os
@@ -16,11 +17,15 @@ MOST_GROWTH_MIB = 60.0
 
 
 @pytest.mark.parametrize("jobs", [40, pytest.param(1000, marks=pytest.mark.slow)])
-def test_all_complete_and_nothing_stays(tmp_path: Path, jobs: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_complete_and_nothing_stays(
+    tmp_path: Path, jobs: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     me = psutil.Process()
     with lab(tmp_path, gpus=8) as here:
         for i in range(jobs):
-            here.submit(f"job-{i}", "/bin/sleep", f"{(i % 5) * 0.05:g}", gpus=1 + i % 3, believed_s=0.2)
+            here.submit(
+                f"job-{i}", "/bin/sleep", f"{(i % 5) * 0.05:g}", gpus=1 + i % 3, believed_s=0.2
+            )
         here.controller.step()
         begun_s, cpu_s = time.monotonic(), time.process_time()
         here.until(lambda: done(here) >= jobs // 4, 1200.0)
@@ -35,13 +40,16 @@ def test_all_complete_and_nothing_stays(tmp_path: Path, jobs: int, capsys: pytes
         assert me.num_fds() <= open_files
         assert me.memory_info().rss / 2**20 - memory_mib < MOST_GROWTH_MIB
         here.controller.executor.observe()  # takes leave of supervisors that have ended
-        assert not [one for one in me.children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
+        assert not [
+            one for one in me.children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE
+        ]
         assert not list((tmp_path / "state" / "attempts").rglob("*.json"))
         assert here.controller.executor.observe() == ()
         rounds_s = [entry.wall_s for entry in here.controller.journal.rounds()]
     with capsys.disabled():
         print(
-            f"\n{jobs} jobs in {took_s:.1f} s; {len(rounds_s)} rounds: median {np.median(rounds_s) * 1000:.0f} ms, "
+            f"\n{jobs} jobs in {took_s:.1f} s; {len(rounds_s)} rounds: median "
+            f"{np.median(rounds_s) * 1000:.0f} ms, "
             f"p99 {np.percentile(rounds_s, 99) * 1000:.0f} ms; "
             f"controller {cpu_s / jobs * 1000:.0f} ms of processor a job"
         )

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-
-from optsched.control.events import Cancelled, Cleared
-from optsched.control.journal import JournalFault
+from optsched.control.journal.journal.events import Cancelled, Cleared
+from optsched.control.journal.journal.journal import JournalFault
 
 from .lab import PYTHON, lab
 
@@ -31,7 +30,7 @@ if os.fork() == 0:
 while not os.path.exists('daemon') or not open('daemon').read():
     time.sleep(0.01)
 """
-GREEDY = "import time\nkept = []\nwhile True:\n    kept.append(bytearray(b'x' * 2**24))\n    time.sleep(0.005)"
+GREEDY = "import time\nkept = []\nwhile True:\n    kept.append(bytearray(b'x' * 2**24))\n    time.sleep(0.005)"  # noqa: E501
 
 
 def test_who_ignores_the_request_is_killed_when_its_grace_is_over(tmp_path: Path) -> None:
@@ -43,7 +42,9 @@ def test_who_ignores_the_request_is_killed_when_its_grace_is_over(tmp_path: Path
         job = here.job("deaf")
         assert (job.status, job.reason) == ("cancelled", "me cancelled it")
         ended = job.attempts[0].ended
-        assert ended is not None and ended.exit_status == -9 and "within the 1 s" in str(ended.reason)
+        assert (
+            ended is not None and ended.exit_status == -9 and "within the 1 s" in str(ended.reason)
+        )
 
 
 def test_who_dies_at_once_or_cannot_begin(tmp_path: Path) -> None:
@@ -53,7 +54,10 @@ def test_who_dies_at_once_or_cannot_begin(tmp_path: Path) -> None:
         here.submit("missing", "no-such-command")
         here.submit("nowhere", sys.executable, "-V", directory=tmp_path / "nowhere")
         here.until_finished("dies", "killed", "missing", "nowhere")
-        reasons = {name: (here.job(name).status, here.job(name).reason) for name in here.controller.state.jobs}
+        reasons = {
+            name: (here.job(name).status, here.job(name).reason)
+            for name in here.controller.state.jobs
+        }
         assert reasons["dies"] == ("failed", "its command ended with exit status 7")
         assert reasons["killed"] == ("failed", "its command was ended by signal 11")
         assert reasons["missing"][0] == "failed" and "no-such-command" in str(reasons["missing"][1])
@@ -76,7 +80,11 @@ def test_who_never_prints_and_who_prints_much(tmp_path: Path) -> None:
         here.until_finished("silent", "loud")
         assert here.job("silent").status == here.job("loud").status == "completed"
         ended = here.job("loud").attempts[0].ended
-        assert ended is not None and ended.output is not None and Path(ended.output).stat().st_size == 20000 * 1001
+        assert (
+            ended is not None
+            and ended.output is not None
+            and Path(ended.output).stat().st_size == 20000 * 1001
+        )
 
 
 def test_who_takes_more_memory_than_it_said(tmp_path: Path) -> None:
@@ -94,9 +102,12 @@ FILLS = "f = open({path!r}, 'wb')\nwhile True: f.write(bytes(65536)); f.flush()"
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
-    if os.geteuid() != 0 or subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(disk)], check=False
-    ).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(disk)], check=False
+        ).returncode
+    ):
         pytest.skip("a small disk cannot be mounted here")
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=False)
@@ -107,14 +118,18 @@ def test_who_fills_a_disk_of_its_own(small_disk: Path, tmp_path: Path) -> None:
         here.submit("fills", *PYTHON, FILLS.format(path=str(small_disk / "much")))
         here.until_finished("fills")
         assert (here.job("fills").status, here.job("fills").reason) == (
-            "failed", "its command ended with exit status 1"
+            "failed",
+            "its command ended with exit status 1",
         )
 
 
 def test_who_fills_the_disk_of_the_journal(small_disk: Path) -> None:
-    """On a disk too small for any reserve the controller starts nothing that it cannot write down; with room again it
-    goes on where it was."""
-    with pytest.raises(JournalFault, match=r"cannot be written: .*full"), lab(small_disk, keep_free_gib=0) as here:
+    """On a disk too small for any reserve the controller starts nothing that it cannot write down;
+    with room again it goes on where it was."""
+    with (
+        pytest.raises(JournalFault, match=r"cannot be written: .*full"),
+        lab(small_disk, keep_free_gib=0) as here,
+    ):
         here.submit("fills", *PYTHON, FILLS.format(path=str(small_disk / "much")))
         here.until_finished("fills")
         here.submit("next", *PYTHON, "pass")

@@ -1,4 +1,5 @@
-"""`optsched run` and the commands around it, as people use them: real processes, sockets, and a browser."""
+"""`optsched run` and the commands around it, as people use them: real processes, sockets, and a
+browser."""
 
 import json
 import os
@@ -25,7 +26,9 @@ gpus = 4
 emulate = true
 """
 JOB = str(Path(__file__).parents[2] / "examples" / "train_plain.py")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 
 
 class Live:
@@ -40,8 +43,12 @@ class Live:
     def start(self) -> None:
         log = (self.folder / "log").open("w")
         self.controller = subprocess.Popen(
-            [sys.executable, "-m", "optsched", "run", "--web"], cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
-            text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            [sys.executable, "-m", "optsched", "run", "--web"],
+            cwd=self.folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         log.close()
         self.until(lambda: re.search(r"dashboard: (\S+)", self.log()))
@@ -61,15 +68,21 @@ class Live:
 
     def run(self, *words: str, status: int = 0) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "optsched", *words], cwd=self.folder, capture_output=True, text=True, timeout=120,
+            [sys.executable, "-m", "optsched", *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
             check=False,
         )
         assert done.returncode == status, (words, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
     def jobs(self) -> dict[str, str]:
-        found = [*json.loads(self.run("queue", "--json"))["jobs"],
-                 *json.loads(self.run("queue", "--finished", "--json"))["jobs"]]
+        found = [
+            *json.loads(self.run("queue", "--json"))["jobs"],
+            *json.loads(self.run("queue", "--finished", "--json"))["jobs"],
+        ]
         return {job["id"]: job["status"] for job in found}
 
     def until(self, done: object, timeout_s: float = 120.0) -> None:
@@ -91,12 +104,56 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 def test_a_day_in_short(live: Live) -> None:
     train = (sys.executable, JOB, "--step-s", "0.1")
-    live.run("submit", "--name", "long", "--gpus", "8", "--nodes", "2", "--time", "1h", "--", *train, "--steps", "400")
+    live.run(
+        "submit",
+        "--name",
+        "long",
+        "--gpus",
+        "8",
+        "--nodes",
+        "2",
+        "--time",
+        "1h",
+        "--",
+        *train,
+        "--steps",
+        "400",
+    )
     live.until(lambda: live.jobs() == {"long": "running"})
-    live.run("submit", "--name", "waits", "--gpus", "8", "--nodes", "2", "--time", "2h", "--", *train, "--steps", "5")
-    assert "waits waits" in live.run("explain", "waits") and "long runs since" in live.run("explain", "long")
+    live.run(
+        "submit",
+        "--name",
+        "waits",
+        "--gpus",
+        "8",
+        "--nodes",
+        "2",
+        "--time",
+        "2h",
+        "--",
+        *train,
+        "--steps",
+        "5",
+    )
+    assert "waits waits" in live.run("explain", "waits") and "long runs since" in live.run(
+        "explain", "long"
+    )
     assert "expected to start" in live.run("what-if", "when", "waits")
-    live.run("submit", "--name", "short", "--gpus", "8", "--nodes", "2", "--time", "5s", "--", *train, "--steps", "4")
+    live.run(
+        "submit",
+        "--name",
+        "short",
+        "--gpus",
+        "8",
+        "--nodes",
+        "2",
+        "--time",
+        "5s",
+        "--",
+        *train,
+        "--steps",
+        "4",
+    )
     live.until(lambda: live.jobs()["short"] == "completed")
 
     assert live.stop(signal.SIGKILL) == -9
@@ -132,9 +189,22 @@ def test_the_dashboard_in_a_browser(live: Live) -> None:
     live.run("submit", "--name", "waits", "--gpus", "8", "--nodes", "2", "--", "sleep", "600")
     assert CHROMIUM is not None
     shown = subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-zygote",
-         f"--user-data-dir={live.folder / 'browser'}", "--virtual-time-budget=8000", "--dump-dom", live.url],
-        capture_output=True, text=True, timeout=180, check=False,
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-zygote",
+            f"--user-data-dir={live.folder / 'browser'}",
+            "--virtual-time-budget=8000",
+            "--dump-dom",
+            live.url,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
     ).stdout
     assert 'data-ready="yes"' in shown, shown[-2000:]
     assert 'data-job="runs"' in shown and 'data-job="waits"' in shown

@@ -14,18 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from optsched.control.journal.journal.events import Cancelled, Event, Held, Noted, Released
+from optsched.control.journal.journal.journal import Journal
+from optsched.control.journal.journal.state import LiveJob, State
 
 from optsched.control.controller import Controller
-from optsched.control.events import Cancelled, Event, Held, Noted, Released
-from optsched.control.journal import Journal
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
-from optsched.control.state import LiveJob, State
 from optsched.executors.base import AttemptKey, Order
 from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.sbatch.jobs_json import WHAT_CHANGES
 from optsched.executors.slurm.client import PROGRAMS
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 
 from .slurm_cluster import SlurmCluster, missing, slurm_cluster, wait_until
 from .test_fault_campaign import HERE, JOBS
@@ -95,7 +95,9 @@ class Lab:
     def until(self, true: Callable[[], object], seconds: float = 90.0) -> None:
         end_s = time.monotonic() + seconds
         while not true():
-            assert time.monotonic() < end_s, {name: job.status for name, job in self.controller.state.jobs.items()}
+            assert time.monotonic() < end_s, {
+                name: job.status for name, job in self.controller.state.jobs.items()
+            }
             self.controller.step()
             self.controller.executor.changes(0.1)
 
@@ -118,15 +120,22 @@ def lab(cluster: SlurmCluster, more: str = "", min_run: str = "0s") -> Iterator[
 
 
 def test_twenty_jobs_of_two_users(cluster: SlurmCluster) -> None:
-    """Each ends, having run once, as none is to be stopped for others, and no GPU is ever given to two."""
+    """Each ends, having run once, as none is to be stopped for others, and no GPU is ever given to
+    two."""
     with lab(cluster) as here:
         (here.folder / "log").touch()
         (here.folder / "log").chmod(0o666)
         draw = random.Random(0)
         gpus = [draw.choice((1, 1, 2, 4)) for _ in range(20)]
-        script = "echo + $SLURM_JOB_ID $SLURMD_NODENAME $SLURM_JOB_GPUS >> log; sleep 0.5; echo - $SLURM_JOB_ID >> log"
+        script = "echo + $SLURM_JOB_ID $SLURMD_NODENAME $SLURM_JOB_GPUS >> log; sleep 0.5; echo - $SLURM_JOB_ID >> log"  # noqa: E501
         jobs = [
-            here.submit(script, f"--gres=gpu:{count}", "--account=vision", "--no-requeue", uid=NOBODY if i % 2 else 0)
+            here.submit(
+                script,
+                f"--gres=gpu:{count}",
+                "--account=vision",
+                "--no-requeue",
+                uid=NOBODY if i % 2 else 0,
+            )
             for i, count in enumerate(gpus)
         ]
         here.until(lambda: all(here.status(job) == "completed" for job in jobs))
@@ -144,16 +153,25 @@ def test_twenty_jobs_of_two_users(cluster: SlurmCluster) -> None:
         for i, job in enumerate(jobs):
             live = here.job(job)
             assert live.submission.user_id == (NOBODY if i % 2 else None)
-            assert live.submission.job.tenant == "vision" and live.submission.job.user in ("root", "nobody")
+            assert live.submission.job.tenant == "vision" and live.submission.job.user in (
+                "root",
+                "nobody",
+            )
         longest = here.job(jobs[0]).submission
-        assert (longest.job.work_s, longest.estimate) == (600.0, "its time limit in the cluster manager")
+        assert (longest.job.work_s, longest.estimate) == (
+            600.0,
+            "its time limit in the cluster manager",
+        )
 
 
 def test_only_what_saves_is_stopped_for_others(cluster: SlurmCluster) -> None:
-    """And not before it has run for a while: jobs of which nobody says that they save run to their end."""
+    """And not before it has run for a while: jobs of which nobody says that they save run to their
+    end."""
     saves = "trap 'exit 85' TERM; while ! test -e go; do sleep 0.05; done"
     with lab(cluster, min_run="4s") as here:
-        plain = [here.submit("until test -e go; do sleep 0.05; done", "--gres=gpu:4") for _ in range(3)]
+        plain = [
+            here.submit("until test -e go; do sleep 0.05; done", "--gres=gpu:4") for _ in range(3)
+        ]
         saver = here.submit(saves, "--gres=gpu:4", "--comment=optsched: save=1s")
         here.until(lambda: all(here.status(job) == "running" for job in (*plain, saver)))
         short = here.submit("true", "--gres=gpu:4", "--time=1")
@@ -162,7 +180,11 @@ def test_only_what_saves_is_stopped_for_others(cluster: SlurmCluster) -> None:
         here.until(lambda: all(here.status(job) == "completed" for job in (*plain, saver)))
         assert [here.job(job).preemptions for job in (*plain, saver)] == [0, 0, 0, 1]
         first = here.job(saver).attempts[0]
-        assert first.stop_s is not None and first.started_s is not None and first.stop_s - first.started_s >= 4
+        assert (
+            first.stop_s is not None
+            and first.started_s is not None
+            and first.stop_s - first.started_s >= 4
+        )
 
 
 @pytest.mark.slow
@@ -174,21 +196,33 @@ def test_what_users_and_administrators_do(cluster: SlurmCluster) -> None:
         held, kept, ours = (here.submit("true", "--hold", "--gres=gpu:1") for _ in range(3))
         odd = here.submit("true", "--exclude=n1")
         said = here.submit(waits, "--gres=gpu:1", "--comment=optsched: cheese=1 weight=0.5")
-        here.until(lambda: here.status(runs) == here.status(stays) == here.status(said) == "running")
+        here.until(
+            lambda: here.status(runs) == here.status(stays) == here.status(said) == "running"
+        )
         here.until(lambda: here.status(held) == here.status(kept) == here.status(ours) == "held")
-        assert any(note.startswith(f"{said}: in its comment cheese=1: choose from") for note in here.notes)
+        assert any(
+            note.startswith(f"{said}: in its comment cheese=1: choose from") for note in here.notes
+        )
         assert here.job(said).submission.job.weight == 0.5
         assert f"{odd} is left alone: it excludes nodes" in here.notes and here.status(odd) is None
         cluster.as_user(NOBODY, "scancel", runs)
         here.controller.record(Cancelled(job=stays, by="root"), Cancelled(job=ours, by="root"))
         here.controller.record(Held(job=kept, by="root"))
         cluster.as_user(NOBODY, "scontrol", "release", f"{held},{kept}")
-        here.until(lambda: here.status(runs) == here.status(stays) == here.status(ours) == "cancelled")
+        here.until(
+            lambda: here.status(runs) == here.status(stays) == here.status(ours) == "cancelled"
+        )
         assert here.job(runs).reason == "it was cancelled in Slurm"
         here.until(lambda: here.status(held) == "completed")
         for job in (stays, ours):
-            here.until(lambda job=job: cluster.slurm(  # type: ignore[misc]
-                "squeue", "-h", "--states=all", "-j", job, "-o", "%T") == "CANCELLED\n")
+            here.until(
+                lambda job=job: (
+                    cluster.slurm(  # type: ignore[misc]
+                        "squeue", "-h", "--states=all", "-j", job, "-o", "%T"
+                    )
+                    == "CANCELLED\n"
+                )
+            )
         assert here.status(kept) == "held"  # what is held here Slurm does not release
         here.controller.record(Released(job=kept, by="root"))
         (here.folder / "go").touch()
@@ -196,30 +230,45 @@ def test_what_users_and_administrators_do(cluster: SlurmCluster) -> None:
 
 
 def submit_counting(cluster: SlurmCluster, folder: Path) -> dict[str, tuple[str, int]]:
-    """The jobs of the fault campaign as users submit them: Slurm's number of each, with its name and its steps."""
+    """The jobs of the fault campaign as users submit them: Slurm's number of each, with its name
+    and its steps."""
     found = {}
     for name, gpus, steps, seconds in JOBS:
         (folder / f"saved-{name}").mkdir()
-        words = f"{sys.executable} -S -E {HERE / 'counting_job.py'} {folder / name} {steps} {seconds}"
+        words = (
+            f"{sys.executable} -S -E {HERE / 'counting_job.py'} {folder / name} {steps} {seconds}"
+        )
         script = (
-            f"export OPTSCHED_ATTEMPT=${{SLURM_RESTART_COUNT:-0}} OPTSCHED_CHECKPOINT_DIR={folder}/saved-{name}\n"
+            f"export OPTSCHED_ATTEMPT=${{SLURM_RESTART_COUNT:-0}} "
+            f"OPTSCHED_CHECKPOINT_DIR={folder}/saved-{name}\n"
             f"OPTSCHED_NODE_RANK=0 exec {words}"
         )
         duration_s = steps * seconds * (20 if name == "big" else 1)
         comment = f"optsched: save=200ms restore=200ms duration={duration_s}s grace=20s"
-        job = cluster.sbatch(script, *COMMON, f"--comment={comment}", f"--gres=gpu:{gpus}", folder=folder)
+        job = cluster.sbatch(
+            script, *COMMON, f"--comment={comment}", f"--gres=gpu:{gpus}", folder=folder
+        )
         found[job] = (name, steps)
     return found
 
 
 def control(folder: Path, point: int, call: int) -> subprocess.CompletedProcess[str]:
-    """A controller that dies at `point`, or in its call of Slurm number `call` (before it where that is negative, 0 for
-    none), or ends when all jobs have."""
+    """A controller that dies at `point`, or in its call of Slurm number `call` (before it where
+    that is negative, 0 for none), or ends when all jobs have."""
     (folder / "point").write_text(str(call))
     (folder / "calls").write_text("")
     return subprocess.run(
-        [sys.executable, str(HERE / "controller_process.py"), str(folder / "cluster.toml"), str(point), "120"],
-        capture_output=True, text=True, timeout=300, check=False,
+        [
+            sys.executable,
+            str(HERE / "controller_process.py"),
+            str(folder / "cluster.toml"),
+            str(point),
+            "120",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -240,7 +289,8 @@ def prepare(folder: Path, cluster: SlurmCluster) -> None:
 
 
 def campaign(cluster: SlurmCluster, draw: random.Random, times: int) -> int:
-    """Kill controllers at random points until all is done or this has happened so many `times`; how often it did."""
+    """Kill controllers at random points until all is done or this has happened so many `times`; how
+    often it did."""
     with tempfile.TemporaryDirectory(prefix="optsched-lab-") as name:
         folder = Path(name)
         prepare(folder, cluster)
@@ -262,7 +312,8 @@ def campaign(cluster: SlurmCluster, draw: random.Random, times: int) -> int:
 
 
 def check(cluster: SlurmCluster, folder: Path, jobs: dict[str, tuple[str, int]]) -> None:
-    """Every job has completed, each of its steps was done once, in order, and nothing of it is left."""
+    """Every job has completed, each of its steps was done once, in order, and nothing of it is
+    left."""
     journal = Journal(cluster.shared / "journal", read_only=True)
     state = State()
     for entry in journal.entries():
@@ -276,7 +327,9 @@ def check(cluster: SlurmCluster, folder: Path, jobs: dict[str, tuple[str, int]])
         counted = [int(line[0]) for line in lines if line[0] != "SAVED"]
         assert counted == list(range(1, steps + 1)), (what, counted)
         assert all(attempt.ended is not None for attempt in live.attempts)
-    assert not [path for path in (cluster.shared / "sbatch").rglob("*.json") if path.parent.name in jobs]
+    assert not [
+        path for path in (cluster.shared / "sbatch").rglob("*.json") if path.parent.name in jobs
+    ]
 
 
 @pytest.mark.slow
@@ -293,8 +346,8 @@ def test_killed_at_many_points(cluster: SlurmCluster) -> None:
 
 @pytest.mark.slow
 def test_slurm_is_killed_too(cluster: SlurmCluster) -> None:
-    """slurmctld dies with -9 every few seconds while jobs are submitted, preempted and resumed: every job that it has
-    not forgotten runs all of its steps, in order, and never twice at once."""
+    """slurmctld dies with -9 every few seconds while jobs are submitted, preempted and resumed:
+    every job that it has not forgotten runs all of its steps, in order, and never twice at once."""
     draw = random.Random(0)
     with lab(cluster) as here:
         jobs = submit_counting(cluster, here.folder)
@@ -309,15 +362,21 @@ def test_slurm_is_killed_too(cluster: SlurmCluster) -> None:
             lines = [line.split() for line in (here.folder / what).read_text().splitlines()]
             assert not [line for line in lines if line[0] == "OVERLAP"]
             counted = [int(line[0]) for line in lines if line[0] != "SAVED"]
-            assert set(counted) == set(range(1, steps + 1))  # what Slurm's crash killed is done again
+            assert set(counted) == set(
+                range(1, steps + 1)
+            )  # what Slurm's crash killed is done again
 
 
 @pytest.mark.slow
 def test_round_trips(cluster: SlurmCluster) -> None:
     """Medians of what is asked of Slurm, with 1,000 jobs, printed (`-s`)."""
-    cluster.as_user(NOBODY, "sbatch", "--partition=optsched", "--array=1-500", *COMMON, "--wrap=true")
+    cluster.as_user(
+        NOBODY, "sbatch", "--partition=optsched", "--array=1-500", *COMMON, "--wrap=true"
+    )
     for _ in range(500):
-        cluster.as_user(NOBODY, "sbatch", "--partition=optsched", *COMMON, "--exclude=n1", "--wrap=true")
+        cluster.as_user(
+            NOBODY, "sbatch", "--partition=optsched", *COMMON, "--exclude=n1", "--wrap=true"
+        )
     found: dict[str, list[float]] = {}
 
     def timed(what: str, call: Callable[[], object], pause_s: float = 0.3) -> None:
@@ -330,19 +389,26 @@ def test_round_trips(cluster: SlurmCluster) -> None:
         executor = here.controller.executor
         assert isinstance(executor, SbatchExecutor)
         executor.inventory()
-        script = "trap 'exit 85' TERM; touch begun-$SLURM_RESTART_COUNT; while :; do sleep 0.02; done"
+        script = (
+            "trap 'exit 85' TERM; touch begun-$SLURM_RESTART_COUNT; while :; do sleep 0.02; done"
+        )
         job = here.submit(script, "--gres=gpu:1")
         executor.observe()
         origin = next(one.origin for one in executor.arrivals() if one.name == job)
         for number in range(1, 8):
             timed("squeue --json", lambda: cluster.slurm("squeue", "--json"))
-            timed("squeue -O", lambda: cluster.slurm("squeue", "-h", "--states=all", "-O", WHAT_CHANGES))
+            timed(
+                "squeue -O",
+                lambda: cluster.slurm("squeue", "-h", "--states=all", "-O", WHAT_CHANGES),
+            )
             timed("observe, something new", executor.observe)
             timed("observe, nothing new", executor.observe)
             timed("arrivals", executor.arrivals)
             key = AttemptKey(job, number)
             slot = Slot(node=f"n{number % 4 + 1}", gpus=1, cpus=1)
-            order = Order(key=key, placement=(slot,), argv=("sbatch",), directory="/", origin=origin)
+            order = Order(
+                key=key, placement=(slot,), argv=("sbatch",), directory="/", origin=origin
+            )
 
             def begin(order: Order = order, number: int = number) -> None:
                 executor.start(order)
@@ -351,12 +417,26 @@ def test_round_trips(cluster: SlurmCluster) -> None:
 
             def stop(key: AttemptKey = key) -> None:
                 executor.checkpoint_stop(key, 60.0)
-                wait_until(lambda: next(one for one in executor.observe() if one.key == key).state == "ended")
+                wait_until(
+                    lambda: (
+                        next(one for one in executor.observe() if one.key == key).state == "ended"
+                    )
+                )
 
             timed("from the start until the script runs", begin)
-            wait_until(lambda key=key: next(  # type: ignore[misc]
-                one for one in executor.observe() if one.key == key).state == "running")
+            wait_until(
+                lambda key=key: (
+                    next(  # type: ignore[misc]
+                        one for one in executor.observe() if one.key == key
+                    ).state
+                    == "running"
+                )
+            )
             timed("from the stop until it is seen to have ended", stop)
             executor.forget(key)
     cluster.slurm("scancel", "--user=nobody")
-    print(json.dumps({f"{what}, ms": round(1000 * statistics.median(all_s)) for what, all_s in found.items()}))
+    print(
+        json.dumps(
+            {f"{what}, ms": round(1000 * statistics.median(all_s)) for what, all_s in found.items()}
+        )
+    )

@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched.control.api.views import reason_of
-from optsched.control.explaining import explain_job
-from optsched.control.scene import scene
+from optsched.control.explain.explaining import explain_job
 from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.slurm import declining
 
@@ -154,9 +154,7 @@ def test_reservations(cluster: SlurmCluster) -> None:
             here.until(lambda: all(here.status(job) == "running" for job in more))
             go(here, "kept", "long", "more")
             here.until(
-                lambda: all(
-                    here.status(job) == "completed" for job in (kept, long, short, *more)
-                )
+                lambda: all(here.status(job) == "completed" for job in (kept, long, short, *more))
             )
             reserve(cluster, "all", names - {rest[1]}, "now+40minutes")
             executor = here.controller.executor

@@ -1,4 +1,5 @@
-"""The controller on a real Slurm cluster: jobs preempt others, are saved and resumed, whoever is killed meanwhile."""
+"""The controller on a real Slurm cluster: jobs preempt others, are saved and resumed, whoever is
+killed meanwhile."""
 
 import json
 import os
@@ -12,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optsched.control.journal.journal.events import Submitted
 
 from optsched import Job, Profile
-from optsched.control.events import Submitted
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
 from optsched.executors.base import AttemptKey, AttemptState, Order
 from optsched.executors.slurm.executor import SlurmExecutor
 from optsched.executors.slurm.site import split_nodes
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 
 from .slurm_cluster import SlurmCluster, missing, slurm_cluster
 from .test_fault_campaign import JOBS, check, control, leftovers, set_up
@@ -66,11 +67,14 @@ def prepare(folder: Path, cluster: SlurmCluster) -> None:
 def attempts(cluster: SlurmCluster, folder: Path) -> list[str]:
     """The comment of each job that Slurm had of this folder."""
     text = cluster.slurm("squeue", "-h", "--states=all", "-o", "%k %Z")
-    return [line.split()[0] for line in text.splitlines() if line.split()[1].startswith(f"{folder}/")]
+    return [
+        line.split()[0] for line in text.splitlines() if line.split()[1].startswith(f"{folder}/")
+    ]
 
 
 def campaign(folder: Path, cluster: SlurmCluster, draw: random.Random, times: int) -> int:
-    """Kill controllers at random points until all is done or this has happened so many `times`; how often it did."""
+    """Kill controllers at random points until all is done or this has happened so many `times`; how
+    often it did."""
     killed = 0
     while killed < times:
         done = control(folder, draw.randint(1, 24))
@@ -103,7 +107,10 @@ def test_killed_at_many_points(cluster: SlurmCluster) -> None:
 @pytest.mark.slow
 def test_128_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """500 jobs on 1,024 GPUs: all run where the plan said; round trips are printed (`-s`)."""
-    with slurm_cluster(nodes=128, gpus=8) as big, tempfile.TemporaryDirectory(prefix="optsched-lab-") as name:
+    with (
+        slurm_cluster(nodes=128, gpus=8) as big,
+        tempfile.TemporaryDirectory(prefix="optsched-lab-") as name,
+    ):
         folder = Path(name)
         (folder / "cluster.toml").write_text(TOML.format(conf=big.conf))
         draw = random.Random(0)
@@ -111,9 +118,13 @@ def test_128_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
         with opened(read_settings(folder / "cluster.toml")) as controller:
             for i, gpus in enumerate(sizes):
                 job = Job(id=f"job{i}", gpus=gpus, duration_s=3600, profile=Profile())
-                controller.record(Submitted(submission=Submission(
-                    job=job, argv=("sleep", "1000"), directory="/", grace_s=5.0,
-                )))
+                controller.record(
+                    Submitted(
+                        submission=Submission(
+                            job=job, argv=("sleep", "1000"), directory="/", grace_s=5.0
+                        )
+                    )
+                )
             spent = dict.fromkeys(("observe", "decide", "slurm"), 0.0)
 
             def timed(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,6 +134,7 @@ def test_128_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
                         return call(*given, **named)
                     finally:
                         spent[name] += time.monotonic() - since_s
+
                 return timing
 
             executor = controller.executor
@@ -156,8 +168,12 @@ def test_128_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
                 job: sorted(nodes) for job, nodes in expected.items()
             }
             assert len(started) == len(sizes) and held == sum(sizes)
-            ids = [(slot.node, gpu) for job, one in live.items() for slot in one.placement
-                   for gpu in controller.observed[one.key].gpu_ids[slot.node]]
+            ids = [
+                (slot.node, gpu)
+                for job, one in live.items()
+                for slot in one.placement
+                for gpu in controller.observed[one.key].gpu_ids[slot.node]
+            ]
             assert len(ids) == len(set(ids)) == held
             looks = []
             for _ in range(5):
@@ -168,16 +184,25 @@ def test_128_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
             at_s = time.monotonic()
             big.slurm("squeue", "-h", "--states=all", "-o", "%i|%T|%N|%k")
             alone_s = time.monotonic() - at_s
-            print(json.dumps({
-                "running": len(started), "GPUs held": held, "until all run, s": round(wall_s, 1),
-                "turns": len(steps), "longest turn, s": round(max(steps), 2), "all turns, s": round(turning_s, 1),
-                "observe, s": round(took_s["observe"], 1), "solve, s": round(took_s["decide"], 1),
-                "apply, s": round(turning_s - took_s["observe"] - took_s["decide"], 1),
-                "in Slurm's programs, s": round(took_s["slurm"], 1),
-                "share that is not Slurm's": round(1 - took_s["slurm"] / turning_s, 2),
-                "a later look, ms": round(1000 * statistics.median(looks)),
-                "squeue alone, ms": round(1000 * alone_s),
-            }))
+            print(
+                json.dumps(
+                    {
+                        "running": len(started),
+                        "GPUs held": held,
+                        "until all run, s": round(wall_s, 1),
+                        "turns": len(steps),
+                        "longest turn, s": round(max(steps), 2),
+                        "all turns, s": round(turning_s, 1),
+                        "observe, s": round(took_s["observe"], 1),
+                        "solve, s": round(took_s["decide"], 1),
+                        "apply, s": round(turning_s - took_s["observe"] - took_s["decide"], 1),
+                        "in Slurm's programs, s": round(took_s["slurm"], 1),
+                        "share that is not Slurm's": round(1 - took_s["slurm"] / turning_s, 2),
+                        "a later look, ms": round(1000 * statistics.median(looks)),
+                        "squeue alone, ms": round(1000 * alone_s),
+                    }
+                )
+            )
 
 
 @pytest.mark.slow
@@ -198,9 +223,11 @@ def test_round_trips(cluster: SlurmCluster) -> None:
 
         for i in range(15):
             key = AttemptKey(f"job{i}", 1)
-            script = f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit(85)); open('{name}/{i}', 'w')"
+            script = f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit(85)); open('{name}/{i}', 'w')"  # noqa: E501
             order = Order(
-                key=key, placement=(Slot(node="n1", gpus=1, cpus=1),), directory="/",
+                key=key,
+                placement=(Slot(node="n1", gpus=1, cpus=1),),
+                directory="/",
                 argv=(sys.executable, "-S", "-c", f"{script}; time.sleep(600)"),
             )
             since_s = time.monotonic()
@@ -219,5 +246,12 @@ def test_round_trips(cluster: SlurmCluster) -> None:
             reach(key, AttemptState.ENDED)
             timed("until it ended", since_s)
         executor.close()
-        print(json.dumps({f"{what}, ms": round(1000 * statistics.median(all_s)) for what, all_s in found.items()}))
+        print(
+            json.dumps(
+                {
+                    f"{what}, ms": round(1000 * statistics.median(all_s))
+                    for what, all_s in found.items()
+                }
+            )
+        )
         assert all(all_s for all_s in found.values())

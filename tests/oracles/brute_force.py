@@ -1,23 +1,23 @@
 """The exact optimum of a tiny instance by exhaustive search over the plan class.
 
-Why it is exhaustive. Choose which running jobs are preempted now, and for every other job a mode and a
-placement: all choices are tried. With these fixed, each node's GPUs, cores and memory, the cluster's
-resources and the tenants' quotas are renewable resources, and the objective either does not depend on time
-(energy, cost) or is nondecreasing in completion times. So some active schedule is optimal (no job can start
-earlier with the others in place). Listing its jobs by start, each starts at the earliest instant that is
-not before the start of the one listed before it and at which its resources are free: were there an earlier
-one, the job could be moved there, since whatever starts later already fits beside it. The search tries all
-such lists. It starts no job before an earlier entry of its list, so what is free at its start stays free. A
-branch is cut when even with every open job done at its earliest completion alone it is no better than the
-best plan found.
+Why it is exhaustive. Choose which running jobs are preempted now, and for every other job a mode
+and a placement: all choices are tried. With these fixed, each node's GPUs, cores and memory, the
+cluster's resources and the tenants' quotas are renewable resources, and the objective either does
+not depend on time (energy, cost) or is nondecreasing in completion times. So some active schedule
+is optimal (no job can start earlier with the others in place). Listing its jobs by start, each
+starts at the earliest instant that is not before the start of the one listed before it and at which
+its resources are free: were there an earlier one, the job could be moved there, since whatever
+starts later already fits beside it. The search tries all such lists. It starts no job before an
+earlier entry of its list, so what is free at its start stays free. A branch is cut when even with
+every open job done at its earliest completion alone it is no better than the best plan found.
 
-A preempted job that resumes at once where it ran is left out: to continue is no worse, as long as what is
-left of its start-up is at most a new start.
+A preempted job that resumes at once where it ran is left out: to continue is no worse, as long as
+what is left of its start-up is at most a new start.
 
-Running jobs may share GPUs in pairs: who of the pair is preempted fixes what both hold and until when
-(`shared_stays`), so all of the above goes for them too. A plan names nodes, not GPUs; so where one of a pair is
-preempted and takes other GPUs of the same nodes while its partner is there, it does so a moment later, as it would
-read as going on.
+Running jobs may share GPUs in pairs: who of the pair is preempted fixes what both hold and until
+when (`shared_stays`), so all of the above goes for them too. A plan names nodes, not GPUs; so where
+one of a pair is preempted and takes other GPUs of the same nodes while its partner is there, it
+does so a moment later, as it would read as going on.
 """
 
 import math
@@ -25,8 +25,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from optsched.instance import Instance, Placement, Running, Slot
-from optsched.job import Job, Mode
+from optsched.model.instance import Instance, Placement, Running, Slot
+from optsched.model.job import Job, Mode
+from optsched.model.plan import JobPlan, Plan, Segment
 from optsched.objectives import JobCost, Objective, Term, combine, job_cost, segment_cost
 from optsched.physics import (
     TIME_TOLERANCE_S,
@@ -39,7 +40,6 @@ from optsched.physics import (
     run_s,
     setup_s,
 )
-from optsched.plan import JobPlan, Plan, Segment
 from optsched.verify import decision_now
 
 from .stays import EPSILON_S, own_stay, shared_stays
@@ -61,7 +61,8 @@ class Choice:
 
 @dataclass
 class Task:
-    """A job to plan: from when on it may start, in which ways, and what it holds before, while it saves."""
+    """A job to plan: from when on it may start, in which ways, and what it holds before, while it
+    saves."""
 
     job: Job
     release_s: float
@@ -71,7 +72,8 @@ class Task:
 
 @dataclass
 class Search:
-    """What is planned so far (`segments`), which jobs are preempted in it, and the best plan found."""
+    """What is planned so far (`segments`), which jobs are preempted in it, and the best plan
+    found."""
 
     instance: Instance
     objective: Objective
@@ -86,7 +88,8 @@ class Search:
 
 
 def optimum(instance: Instance, objective: Objective) -> tuple[tuple[float, ...], Plan] | None:
-    """Value of each level and an optimal plan, or None where no plan exists. Budgets are not looked at."""
+    """Value of each level and an optimal plan, or None where no plan exists. Budgets are not looked
+    at."""
     search = Search(instance, objective, capacities(instance), _job_costs(instance, objective))
     for stopped in preemptions(instance):
         _with_preempted(search, stopped)
@@ -95,7 +98,9 @@ def optimum(instance: Instance, objective: Objective) -> tuple[tuple[float, ...]
     return search.values, search.plan
 
 
-def _job_costs(instance: Instance, objective: Objective) -> dict[tuple[int, int, str], JobCost | None]:
+def _job_costs(
+    instance: Instance, objective: Objective
+) -> dict[tuple[int, int, str], JobCost | None]:
     return {
         (n, k, job.id): job_cost(term, instance, job)
         for n, level in enumerate(objective.levels)
@@ -140,7 +145,9 @@ def holds(instance: Instance, job: Job, mode: Mode, placement: Placement) -> dic
             found["all quotas", ""] = mode.gpus
     racks = [instance.cluster.node[slot.node].rack for slot in placement]
     if len(racks) > 1 and (None in racks or len(set(racks)) > 1):
-        found.update({("uplink", rack): job.profile.network_gbps for rack in racks if rack is not None})
+        found.update(
+            {("uplink", rack): job.profile.network_gbps for rack in racks if rack is not None}
+        )
     return found
 
 
@@ -160,7 +167,8 @@ def _with_preempted(search: Search, stopped: frozenset[str]) -> None:
 
 
 def begin(search: Search, stopped: frozenset[str]) -> tuple[list[Task], list[Held]] | None:
-    """Plan the running jobs that continue (all but `stopped`); what is left to plan, and what is held from now on.
+    """Plan the running jobs that continue (all but `stopped`); what is left to plan, and what is
+    held from now on.
 
     None where a job that must wait for others runs.
     """
@@ -175,7 +183,10 @@ def begin(search: Search, stopped: frozenset[str]) -> tuple[list[Task], list[Hel
         if other is not None and entry.job not in stays:
             both = shared_stays(instance, entry, instance.running_job[other], stopped)
             stays.update(both)
-            until_s = max((segments[-1].end_s for segments in both.values() if segments), default=instance.now_s)
+            until_s = max(
+                (segments[-1].end_s for segments in both.values() if segments),
+                default=instance.now_s,
+            )
             held.append((until_s, {("gpus", slot.node): slot.gpus for slot in entry.placement}))
     for job in instance.jobs:
         entry = instance.running_job.get(job.id)
@@ -188,7 +199,11 @@ def begin(search: Search, stopped: frozenset[str]) -> tuple[list[Task], list[Hel
             search.segments[job.id] = stays[job.id]
             continue
         ran_before = entry is not None or job.id in instance.suspended_job
-        work_s = instance.remaining_s(job) if entry is None else remaining_after_preemption_s(instance, entry)
+        work_s = (
+            instance.remaining_s(job)
+            if entry is None
+            else remaining_after_preemption_s(instance, entry)
+        )
         found = list(choices(search, job, work_s, setup_s(job, ran_before)))
         task = Task(job, instance.release_s(job), found)
         if entry is not None:
@@ -206,7 +221,10 @@ def choices(search: Search, job: Job, work_s: float, setup: float) -> Iterator[C
         for placement in _placements(search.instance, job, base):
             mode = _with_power(search.instance, job, base, placement)
             held = holds(search.instance, job, mode, placement)
-            if any(amount > search.capacity.get(what, math.inf) + EPSILON_S for what, amount in held.items()):
+            if any(
+                amount > search.capacity.get(what, math.inf) + EPSILON_S
+                for what, amount in held.items()
+            ):
                 continue
             speed = placed_rate(search.instance, job, mode, placement)
             if speed > 0:
@@ -218,30 +236,48 @@ def _modes(job: Job) -> Iterator[Mode]:
     nodes."""
     for listed in job.modes:
         names = {**job.resources, **listed.resources}
-        resources = {name: job.resources.get(name, 0.0) + listed.resources.get(name, 0.0) for name in names}
-        yield Mode(duration_s=listed.duration_s, gpu_type=listed.gpu_type, gpus=listed.gpus,
-                   cpus_per_gpu=listed.cpus_per_gpu, cpus=listed.cpus, resources=resources)
+        resources = {
+            name: job.resources.get(name, 0.0) + listed.resources.get(name, 0.0) for name in names
+        }
+        yield Mode(
+            duration_s=listed.duration_s,
+            gpu_type=listed.gpu_type,
+            gpus=listed.gpus,
+            cpus_per_gpu=listed.cpus_per_gpu,
+            cpus=listed.cpus,
+            resources=resources,
+        )
     if job.modes:
         return
     if job.gpus == 0:
         yield Mode(cpus=job.cpus, resources=job.resources)
         return
-    counts = [job.gpus] if isinstance(job.gpus, int) else [
-        n for n in range(job.gpus.min, job.gpus.max + 1)
-        if n in (job.gpus.min, job.gpus.max, 1, 2, 4, 8, 16) or n in job.profile.gpus
-    ]
+    counts = (
+        [job.gpus]
+        if isinstance(job.gpus, int)
+        else [
+            n
+            for n in range(job.gpus.min, job.gpus.max + 1)
+            if n in (job.gpus.min, job.gpus.max, 1, 2, 4, 8, 16) or n in job.profile.gpus
+        ]
+    )
     table = job.profile.cpus_per_gpu
     for gpus in counts:
         for cores in table or (0,):
             for clock_mhz in (None, *job.profile.clocks):
-                yield Mode(gpus=gpus, cpus_per_gpu=cores, clock_mhz=clock_mhz, resources=job.resources)
+                yield Mode(
+                    gpus=gpus, cpus_per_gpu=cores, clock_mhz=clock_mhz, resources=job.resources
+                )
 
 
 def _with_power(instance: Instance, job: Job, mode: Mode, placement: Placement) -> Mode:
     """Under a power cap a mode that is not listed holds what its GPUs draw."""
     if "power_w" not in instance.cluster.resources or job.modes or not mode.gpus:
         return mode
-    watts = job.profile.power_w.get(instance.cluster.node[placement[0].node].gpu_type or "", 0.0) * mode.gpus
+    watts = (
+        job.profile.power_w.get(instance.cluster.node[placement[0].node].gpu_type or "", 0.0)
+        * mode.gpus
+    )
     if mode.clock_mhz is not None:
         watts *= job.profile.clocks[mode.clock_mhz].power
     if not watts:
@@ -264,7 +300,8 @@ def _placements(instance: Instance, job: Job, mode: Mode) -> Iterator[Placement]
         for split in _splits(mode.gpus, [node.gpus for node in alike]):
             yield tuple(
                 Slot(node=node.name, gpus=count, cpus=count * mode.cpus_per_gpu)
-                for node, count in zip(alike, split, strict=True) if count
+                for node, count in zip(alike, split, strict=True)
+                if count
             )
 
 
@@ -278,17 +315,19 @@ def _splits(total: int, room: list[int]) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _extend(
-    search: Search, open_: list[Task], held: list[Held], from_s: float, last: int
-) -> None:
+def _extend(search: Search, open_: list[Task], held: list[Held], from_s: float, last: int) -> None:
     if search.best is not None and _value(search, open_) >= search.best:
         return
     if not open_:
         _keep(search)
         return
     for task, choice, start_s, position in starts(search, open_, held, from_s, last):
-        segment = Segment(start_s=start_s, end_s=start_s + choice.length_s, mode=choice.mode,
-                          placement=choice.placement)
+        segment = Segment(
+            start_s=start_s,
+            end_s=start_s + choice.length_s,
+            mode=choice.mode,
+            placement=choice.placement,
+        )
         search.segments[task.job.id] = [*task.before, segment]
         rest = [other for other in open_ if other is not task]
         _extend(search, rest, [*held, (segment.end_s, choice.holds)], start_s, position)
@@ -298,7 +337,8 @@ def _extend(
 def starts(
     search: Search, open_: list[Task], held: list[Held], from_s: float, last: int
 ) -> Iterator[tuple[Task, Choice, float, int]]:
-    """Every way to start one of the open tasks next: task, choice, earliest start, its position in the instance.
+    """Every way to start one of the open tasks next: task, choice, earliest start, its position in
+    the instance.
 
     `last` is the position of the job that started last, at `from_s`.
     """
@@ -307,7 +347,9 @@ def starts(
         job = task.job
         if any(before not in search.segments for before in job.after):
             continue
-        done_s = max((search.segments[before][-1].end_s for before in job.after), default=task.release_s)
+        done_s = max(
+            (search.segments[before][-1].end_s for before in job.after), default=task.release_s
+        )
         earliest_s = max(from_s, task.release_s, done_s)
         for choice in task.choices:
             from_now_s = max(earliest_s, _soonest_s(search, task, choice))
@@ -320,7 +362,8 @@ def starts(
 
 
 def _soonest_s(search: Search, task: Task, choice: Choice) -> float:
-    """When this choice may start at the earliest: a moment later where it would read as going on beside a partner."""
+    """When this choice may start at the earliest: a moment later where it would read as going on
+    beside a partner."""
     entry = search.instance.running_job.get(task.job.id)
     other = None if entry is None else entry.mode.share_with
     if entry is None or other is None or not _is_where_it_ran(entry, choice):
@@ -344,25 +387,26 @@ def _is_back_at_once(instance: Instance, task: Task, choice: Choice, start_s: fl
     )
 
 
-def first_fit(
-    search: Search, held: list[Held], wanted: dict[Thing, float], from_s: float
-) -> float:
-    """Earliest instant from `from_s` on at which `wanted` is free; all of `held` has started by then."""
+def first_fit(search: Search, held: list[Held], wanted: dict[Thing, float], from_s: float) -> float:
+    """Earliest instant from `from_s` on at which `wanted` is free; all of `held` has started by
+    then."""
     for at_s in sorted({from_s, *(end_s for end_s, _ in held if end_s > from_s)}):
         if all(
             amount + sum(taken.get(what, 0.0) for end_s, taken in held if end_s > at_s + EPSILON_S)
             <= search.capacity.get(what, math.inf) + EPSILON_S
-            for what, amount in wanted.items() if amount
+            for what, amount in wanted.items()
+            if amount
         ):
             return at_s
     raise AssertionError("a choice that fits the empty cluster fits once everything has ended")
 
 
 def _value(search: Search, open_: list[Task]) -> tuple[float, ...]:
-    """Value of each level with what is planned; every open job ends at its earliest, holding nothing.
+    """Value of each level with what is planned; every open job ends at its earliest, holding
+    nothing.
 
-    Counted from the first such value, so that a long past takes no digits, and to 12 digits, so that sums that
-    differ by their rounding tie and the next level decides.
+    Counted from the first such value, so that a long past takes no digits, and to 12 digits, so
+    that sums that differ by their rounding tie and the next level decides.
     """
     values = _values(search, open_)
     if not search.base:
@@ -376,7 +420,9 @@ def _values(search: Search, open_: list[Task]) -> tuple[float, ...]:
         shortest_s = min((choice.length_s for choice in task.choices), default=math.inf)
         ends[task.job.id] = task.release_s + shortest_s
     return tuple(
-        math.fsum(weight * _term(search, n, k, term, ends) for k, (weight, term) in enumerate(level))
+        math.fsum(
+            weight * _term(search, n, k, term, ends) for k, (weight, term) in enumerate(level)
+        )
         for n, level in enumerate(search.objective.levels)
     )
 
@@ -394,7 +440,8 @@ def _term(search: Search, n: int, k: int, term: Term, ends: dict[str, float]) ->
     if term.over == "segments":
         return math.fsum(
             segment_cost(term, instance, instance.job[job_id], segment)
-            for job_id, segments in search.segments.items() for segment in segments
+            for job_id, segments in search.segments.items()
+            for segment in segments
         )
     costs = [(search.costs[n, k, job_id], end_s) for job_id, end_s in ends.items()]
     return combine(term, [cost.at(end_s) for cost, end_s in costs if cost is not None])
@@ -406,5 +453,7 @@ def _keep(search: Search) -> None:
     entries = []
     for job in instance.jobs:
         segments = tuple(search.segments[job.id])
-        entries.append(JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments))
+        entries.append(
+            JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments)
+        )
     search.plan = Plan(jobs=tuple(entries))

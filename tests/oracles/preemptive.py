@@ -1,15 +1,15 @@
-"""Random plans with preemptions, migrations, resizings and shared GPUs: all that the verifier accepts, not
-only the plan class. They are poor plans; what counts is that no bound may exceed the value of any of
-them."""
+"""Random plans with preemptions, migrations, resizings and shared GPUs: all that the verifier
+accepts, not only the plan class. They are poor plans; what counts is that no bound may exceed the
+value of any of them."""
 
 from dataclasses import dataclass, replace
 from random import Random
 
-from optsched.instance import Instance
-from optsched.job import Job
+from optsched.model.instance import Instance
+from optsched.model.job import Job
+from optsched.model.plan import JobPlan, Plan, Segment
 from optsched.objectives import Objective
 from optsched.physics import hold_to_save_s, lost_s, placed_rate, run_s, setup_s, unsaved_s
-from optsched.plan import JobPlan, Plan, Segment
 from optsched.verify import decision_now
 
 from .brute_force import Choice, Held, Search, capacities, choices, first_fit, holds
@@ -27,8 +27,11 @@ class _Progress:
     segments: list[Segment]
 
 
-def random_plan(instance: Instance, objective: Objective, random: Random, share: bool) -> Plan | None:
-    """A plan drawn at random, run by run; None where the draw led nowhere. To be checked by the verifier."""
+def random_plan(
+    instance: Instance, objective: Objective, random: Random, share: bool
+) -> Plan | None:
+    """A plan drawn at random, run by run; None where the draw led nowhere. To be checked by the
+    verifier."""
     search = Search(instance, objective, capacities(instance), {})
     held: list[Held] = []
     states = {job.id: _begin(instance, job, random, held) for job in instance.jobs}
@@ -50,7 +53,12 @@ def random_plan(instance: Instance, objective: Objective, random: Random, share:
         ends = [states[before].segments[-1].end_s for before in state.job.after]
         earliest_s = max(from_s, state.ready_s, *ends)
         partner = random.choice(ready)
-        if share and partner is not state and partner.ready_s <= earliest_s and not partner.job.after:
+        if (
+            share
+            and partner is not state
+            and partner.ready_s <= earliest_s
+            and not partner.job.after
+        ):
             start_s = _pair(instance, search, state, partner, choice, earliest_s, held)
             if start_s is not None:
                 from_s = start_s
@@ -81,19 +89,28 @@ def _begin(instance: Instance, job: Job, random: Random, held: list[Held]) -> _P
         if productive:
             end_s += entry.setup_s + productive
             unsaved += productive
-        state.left += min(lost_s(job, unsaved) * speed, job.work_s - state.left + productive * speed)
+        state.left += min(
+            lost_s(job, unsaved) * speed, job.work_s - state.left + productive * speed
+        )
         state.left -= productive * speed
         state.ready_s = end_s + (0.0 if random.random() < 0.5 else 1.0)
     else:
         state.left = 0.0
     if end_s > now_s:
-        state.segments.append(Segment(start_s=now_s, end_s=end_s, mode=entry.mode, placement=entry.placement))
+        state.segments.append(
+            Segment(start_s=now_s, end_s=end_s, mode=entry.mode, placement=entry.placement)
+        )
         held.append((end_s, holds(instance, job, entry.mode, entry.placement)))
     return state
 
 
 def _run(
-    instance: Instance, state: _Progress, choice: Choice, start_s: float, random: Random, held: list[Held]
+    instance: Instance,
+    state: _Progress,
+    choice: Choice,
+    start_s: float,
+    random: Random,
+    held: list[Held],
 ) -> None:
     """One run of a job, to its end or up to a preemption."""
     job = state.job
@@ -111,25 +128,36 @@ def _run(
     else:
         state.left = 0.0
     state.ran_before = True
-    state.segments.append(Segment(start_s=start_s, end_s=end_s, mode=choice.mode, placement=choice.placement))
+    state.segments.append(
+        Segment(start_s=start_s, end_s=end_s, mode=choice.mode, placement=choice.placement)
+    )
     held.append((end_s, choice.holds))
 
 
 def _pair(
-    instance: Instance, search: Search, a: _Progress, b: _Progress, choice: Choice, from_s: float,
+    instance: Instance,
+    search: Search,
+    a: _Progress,
+    b: _Progress,
+    choice: Choice,
+    from_s: float,
     held: list[Held],
 ) -> float | None:
-    """Run two jobs to their ends on the same GPUs, where both have the mode; when they start, or None."""
+    """Run two jobs to their ends on the same GPUs, where both have the mode; when they start, or
+    None."""
     where = [(slot.node, slot.gpus) for slot in choice.placement]
     same = [
-        other for other in choices(search, b.job, b.left, 0.0)
+        other
+        for other in choices(search, b.job, b.left, 0.0)
         if [(slot.node, slot.gpus) for slot in other.placement] == where
         and other.mode.clock_mhz == choice.mode.clock_mhz
     ]
     if not choice.mode.gpus or not same:
         return None
-    both = {what: choice.holds.get(what, 0.0) + same[0].holds.get(what, 0.0)
-            for what in {**choice.holds, **same[0].holds}}
+    both = {
+        what: choice.holds.get(what, 0.0) + same[0].holds.get(what, 0.0)
+        for what in {**choice.holds, **same[0].holds}
+    }
     both.update({what: amount for what, amount in choice.holds.items() if what[0] == "gpus"})
     if any(amount > search.capacity.get(what, amount) for what, amount in both.items()):
         return None
@@ -145,14 +173,18 @@ def _pair(
     if until_s < start_s + max(setups):
         return None
     for (state, mode, placement), setup, speed in zip(runs, setups, speeds, strict=True):
-        state.segments.append(Segment(start_s=start_s, end_s=until_s, mode=mode, placement=placement))
+        state.segments.append(
+            Segment(start_s=start_s, end_s=until_s, mode=mode, placement=placement)
+        )
         state.left -= (until_s - start_s - setup) * speed
         state.ran_before = True
         end_s = until_s
         if state.left > 1e-9:  # its partner is done: it goes on alone
             mode = replace(mode, share_with=None)
             end_s += state.left / placed_rate(instance, state.job, mode, placement)
-            state.segments.append(Segment(start_s=until_s, end_s=end_s, mode=mode, placement=placement))
+            state.segments.append(
+                Segment(start_s=until_s, end_s=end_s, mode=mode, placement=placement)
+            )
         state.left = 0.0
         held.append((end_s, holds(instance, state.job, mode, placement)))
     shared = {what: -amount for what, amount in choice.holds.items() if what[0] == "gpus"}
@@ -161,8 +193,13 @@ def _pair(
 
 
 def _plan(instance: Instance, states: dict[str, _Progress]) -> Plan:
-    return Plan(jobs=tuple(
-        JobPlan(id=job.id, decision=decision_now(instance, job, tuple(states[job.id].segments)),
-                segments=tuple(states[job.id].segments))
-        for job in instance.jobs
-    ))
+    return Plan(
+        jobs=tuple(
+            JobPlan(
+                id=job.id,
+                decision=decision_now(instance, job, tuple(states[job.id].segments)),
+                segments=tuple(states[job.id].segments),
+            )
+            for job in instance.jobs
+        )
+    )

@@ -1,4 +1,5 @@
-"""The best round of a tiny model: every combination of options on every real placement, each checked by the verifier.
+"""The best round of a tiny model: every combination of options on every real placement, each
+checked by the verifier.
 
 Nothing of the model's rows is used, only its options and what they are worth.
 """
@@ -9,7 +10,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from optsched import Instance, Mode, Slot
-from optsched.instance import Placement
+from optsched.model.instance import Placement
 from optsched.physics import cpus, span
 from optsched.round.model import NO_OPTION, Kind, RoundModel
 from optsched.round.plan import JobRound, decision
@@ -24,7 +25,9 @@ def splits(total: int, parts: int) -> Iterator[tuple[int, ...]]:
         yield tuple(b - a for a, b in zip((0, *cuts), (*cuts, total), strict=True))
 
 
-def placements(instance: Instance, mode: Mode, spread: str, nodes: Sequence[int]) -> Iterator[Placement]:
+def placements(
+    instance: Instance, mode: Mode, spread: str, nodes: Sequence[int]
+) -> Iterator[Placement]:
     """Every placement of a mode on the given nodes that is no wider than `spread`."""
     names = [instance.cluster.nodes[n].name for n in nodes]
     if mode.gpus == 0:
@@ -35,7 +38,8 @@ def placements(instance: Instance, mode: Mode, spread: str, nodes: Sequence[int]
         for chosen in combinations(names, count):
             for split in splits(mode.gpus, count):
                 found = tuple(
-                    Slot(node=name, gpus=gpus, cpus=cpus(mode, gpus)) for name, gpus in zip(chosen, split, strict=True)
+                    Slot(node=name, gpus=gpus, cpus=cpus(mode, gpus))
+                    for name, gpus in zip(chosen, split, strict=True)
                 )
                 if WIDTH[span(instance.cluster, found)] <= WIDTH[spread]:
                     yield found
@@ -51,13 +55,15 @@ def combinations_of(model: RoundModel) -> int:
 
 
 def best_round(model: RoundModel) -> tuple[float, tuple[JobRound, ...]]:
-    """The largest value of any round that passes the verifier, and one that has it. Jobs that share GPUs already are
-    not expected."""
-    order = sorted(range(len(model.jobs)), key=lambda j: (not model.must[j], model.running[j] is None))
+    """The largest value of any round that passes the verifier, and one that has it. Jobs that share
+    GPUs already are not expected."""
+    order = sorted(
+        range(len(model.jobs)), key=lambda j: (not model.must[j], model.running[j] is None)
+    )
     ways = {j: sorted(_ways(model, j), key=lambda way: -way[0]) for j in order}
     forced = [j for j in order if model.must[j]]
     chosen = {j: ways[j][0] for j in forced}
-    free = order[len(forced):]
+    free = order[len(forced) :]
     beyond = [0.0] * (len(free) + 1)
     for at in reversed(range(len(free))):
         beyond[at] = beyond[at + 1] + ways[free[at]][0][0]
@@ -81,7 +87,9 @@ def best_round(model: RoundModel) -> tuple[float, tuple[JobRound, ...]]:
             ):
                 continue
             chosen[j] = way
-            if way[1] < 0 or not verify_round(model.instance, _rounds(model, chosen), model.blocked):
+            if way[1] < 0 or not verify_round(
+                model.instance, _rounds(model, chosen), model.blocked
+            ):
                 search(at + 1, value + way[0])
             del chosen[j]
 
@@ -102,7 +110,11 @@ def _ways(model: RoundModel, j: int) -> Iterator[Way]:
         else:
             taken = model.patterns[pattern]
             nodes = sorted(n for one in model.classes if one.bit & taken.classes for n in one.nodes)
-            for place in placements(instance, taken.option.mode, taken.option.spread, nodes) if nodes else [()]:
+            for place in (
+                placements(instance, taken.option.mode, taken.option.spread, nodes)
+                if nodes
+                else [()]
+            ):
                 yield value, o, taken.option.mode, place
     if not model.must[j]:
         yield 0.0, NO_OPTION, None, ()
@@ -110,14 +122,21 @@ def _ways(model: RoundModel, j: int) -> Iterator[Way]:
 
 def _rounds(model: RoundModel, chosen: dict[int, Way]) -> tuple[JobRound, ...]:
     """The decisions; who shares GPUs names the other."""
-    partner = {j: int(model.host[o]) for j, (_, o, _, _) in chosen.items() if o >= 0 and model.host[o] >= 0}
+    partner = {
+        j: int(model.host[o]) for j, (_, o, _, _) in chosen.items() if o >= 0 and model.host[o] >= 0
+    }
     partner |= {host: guest for guest, host in partner.items()}
     found = []
     for j, (_, _, mode, place) in chosen.items():
         job = model.jobs[j]
         if mode is not None and j in partner:
             mode = replace(mode, share_with=model.jobs[partner[j]].id)
-        found.append(JobRound(
-            id=job.id, decision=decision(model.instance, job.id, mode, place), mode=mode, placement=place
-        ))
+        found.append(
+            JobRound(
+                id=job.id,
+                decision=decision(model.instance, job.id, mode, place),
+                mode=mode,
+                placement=place,
+            )
+        )
     return tuple(found)

@@ -2,7 +2,8 @@
 
 
 def total_completion(processing: list[float], releases: list[float]) -> float:
-    """Least sum of completion times on one machine with preemption: shortest remaining time first."""
+    """Least sum of completion times on one machine with preemption: shortest remaining time
+    first."""
     left = list(processing)
     open_ = set(range(len(left)))
     now, total = min(releases, default=0.0), 0.0

@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from optsched.cluster import Cluster, Node, Tenant
-from optsched.faults import find_faults
-from optsched.instance import Instance, Running, Slot, Suspended
-from optsched.job import Elastic, Job, Mode
+from optsched.files.faults import find_faults
+from optsched.model.cluster import Cluster, Node, Tenant
+from optsched.model.instance import Instance, Running, Slot, Suspended
+from optsched.model.job import Elastic, Job, Mode
+from optsched.model.profile import Clock, Locality, Profile, Sharing
 from optsched.physics import held_resources
-from optsched.profile import Clock, Locality, Profile, Sharing
 from tests.oracles.brute_force import capacities, holds
 
 RACKS = (None, "r0", "r1")
@@ -18,7 +18,8 @@ RACKS = (None, "r0", "r1")
 
 @st.composite
 def clusters(draw: DrawFn, most_nodes: int = 3, uplinks: bool = False) -> Cluster:
-    """One to three nodes of two GPU types, with or without cores, racks, a licence and a power cap."""
+    """One to three nodes of two GPU types, with or without cores, racks, a licence and a power
+    cap."""
     with_cores = draw(st.booleans())
     nodes = tuple(
         Node(
@@ -50,7 +51,9 @@ def profiles(draw: DrawFn) -> Profile:
         gpus=dict(draw(st.sampled_from(({}, {}, {1: 0.7, 2: 1.0, 4: 1.6}, {2: 1.0, 3: 1.2})))),
         cpus_per_gpu=dict(draw(st.sampled_from(({}, {}, {}, {1: 0.5, 3: 1.0}, {2: 1.0})))),
         locality=draw(st.sampled_from((None, None, Locality(node=1.0, rack=0.8, cluster=0.5)))),
-        sharing=draw(st.sampled_from((None, None, Sharing(duty=0.6), Sharing(partners={"p": 0.9})))),
+        sharing=draw(
+            st.sampled_from((None, None, Sharing(duty=0.6), Sharing(partners={"p": 0.9})))
+        ),
         gpu_memory_gib=draw(st.sampled_from((0.0, 0.0, 0.0, 24.0))),
         startup_s=draw(st.sampled_from((0.0, 0.0, 1.0))),
         restore_s=draw(st.sampled_from((0.0, 1.0))),
@@ -58,9 +61,19 @@ def profiles(draw: DrawFn) -> Profile:
         checkpoint_every_s=draw(st.sampled_from((None, None, 3.0))),
         power_w={"a": 300.0, "b": draw(st.sampled_from((0.0, 100.0)))},
         network_gbps=draw(st.sampled_from((0.0, 1.0, 1.5))),
-        clocks=dict(draw(st.sampled_from(({}, {}, {}, {900: Clock(rate=0.8, power=0.6)}, {
-            800: Clock(rate=0.5, power=0.7), 1600: Clock(rate=1.25, power=1.5),
-        })))),
+        clocks=dict(
+            draw(
+                st.sampled_from(
+                    (
+                        {},
+                        {},
+                        {},
+                        {900: Clock(rate=0.8, power=0.6)},
+                        {800: Clock(rate=0.5, power=0.7), 1600: Clock(rate=1.25, power=1.5)},
+                    )
+                )
+            )
+        ),
     )
 
 
@@ -100,15 +113,22 @@ def _jobs(draw: DrawFn, name: str, before: tuple[str, ...]) -> Job:
 
 @st.composite
 def instances(
-    draw: DrawFn, most_jobs: int = 4, most_running: int = 2, most_nodes: int = 3, uplinks: bool = False
+    draw: DrawFn,
+    most_jobs: int = 4,
+    most_running: int = 2,
+    most_nodes: int = 3,
+    uplinks: bool = False,
 ) -> Instance:
-    """A sound instance: jobs that can never run are left out, a job may run or be suspended at now."""
+    """A sound instance: jobs that can never run are left out, a job may run or be suspended at
+    now."""
     cluster = draw(clusters(most_nodes, uplinks))
     names = [f"j{k}" for k in range(draw(st.integers(1, most_jobs)))]
     jobs = [draw(_jobs(name, tuple(names[:k]))) for k, name in enumerate(names)]
     quota = draw(st.sampled_from((None, 2, 3)))
     tenants = (
-        Tenant(name="t", gpu_quota=quota, borrow_gpus=draw(st.sampled_from((0, 1))) if quota else 0),
+        Tenant(
+            name="t", gpu_quota=quota, borrow_gpus=draw(st.sampled_from((0, 1))) if quota else 0
+        ),
         Tenant(name="u", gpu_quota=draw(st.sampled_from((None, 1, 2)))),
     )
     found = Instance(cluster=cluster, tenants=tenants)
@@ -118,7 +138,7 @@ def instances(
         found = found if find_faults(wider) else wider
     free = {node.name: node.gpus for node in cluster.nodes}
     cores = {node.name: node.cpus for node in cluster.nodes}
-    for job in found.jobs[:draw(st.integers(0, most_running))]:
+    for job in found.jobs[: draw(st.integers(0, most_running))]:
         if job.after or job.submit_s > 0 or job.modes or job.gpus == 0:
             continue
         node = draw(st.sampled_from(cluster.nodes))
@@ -130,10 +150,16 @@ def instances(
         started_s = float(draw(st.sampled_from((0, -2, -5))))
         entry = Running(
             job=job.id,
-            mode=_running_mode(cluster, job, Mode(
-                gpu_type=node.gpu_type, gpus=count, cpus_per_gpu=level,
-                clock_mhz=draw(st.sampled_from((None, *job.profile.clocks))),
-            )),
+            mode=_running_mode(
+                cluster,
+                job,
+                Mode(
+                    gpu_type=node.gpu_type,
+                    gpus=count,
+                    cpus_per_gpu=level,
+                    clock_mhz=draw(st.sampled_from((None, *job.profile.clocks))),
+                ),
+            ),
             placement=(Slot(node=node.name, gpus=count, cpus=count * level),),
             started_s=started_s,
             remaining_s=job.work_s * draw(st.sampled_from((0.25, 0.5, 1.0))),
@@ -155,9 +181,12 @@ def instances(
 
 @st.composite
 def with_pairs(draw: DrawFn, most_jobs: int = 4, most_nodes: int = 2) -> Instance:
-    """A sound instance in which one or two pairs of running jobs share their GPUs, beside others that wait or run."""
+    """A sound instance in which one or two pairs of running jobs share their GPUs, beside others
+    that wait or run."""
     pairs = draw(st.sampled_from((1, 1, 2)))
-    found = draw(instances(most_jobs=max(1, most_jobs - 2 * pairs), most_running=1, most_nodes=most_nodes))
+    found = draw(
+        instances(most_jobs=max(1, most_jobs - 2 * pairs), most_running=1, most_nodes=most_nodes)
+    )
     free = {node.name: node.gpus for node in found.cluster.nodes}
     for entry in found.running:
         for slot in entry.placement:
@@ -173,23 +202,50 @@ def with_pairs(draw: DrawFn, most_jobs: int = 4, most_nodes: int = 2) -> Instanc
             profile = draw(profiles())
             started_s = float(draw(st.sampled_from((0, -2, -5))))
             level = min(profile.cpus_per_gpu, default=0)
-            count: int | Elastic = draw(st.sampled_from((gpus, gpus, Elastic(min=1, max=max(gpus, 2)))))
-            jobs.append(Job(
-                id=name, submit_s=started_s, weight=float(draw(st.sampled_from((1, 1, 2, 3, 0)))), gpus=count,
-                deadline_s=draw(st.sampled_from((None, 4.0, 9.0))), duration_s=float(draw(st.integers(2, 12))),
-                tenant=draw(st.sampled_from((None, None, "t"))), preemptible=draw(st.sampled_from((True, True, False))),
-                profile=replace(profile, sharing=draw(st.sampled_from((
-                    Sharing(duty=0.25), Sharing(duty=0.75), Sharing(partners={"p": 0.5}, duty=1.0),
-                )))),
-            ))
-            running.append(Running(
-                job=name, mode=_running_mode(found.cluster, jobs[-1], Mode(
-                    gpu_type=node.gpu_type, gpus=gpus, cpus_per_gpu=level, share_with=other)),
-                placement=(Slot(node=node.name, gpus=gpus, cpus=gpus * level),), started_s=started_s,
-                remaining_s=jobs[-1].work_s * draw(st.sampled_from((0.25, 0.5, 1.0))),
-                setup_s=draw(st.sampled_from((0.0, 0.0, profile.startup_s))),
-                last_checkpoint_s=draw(st.sampled_from((None, started_s))),
-            ))
+            count: int | Elastic = draw(
+                st.sampled_from((gpus, gpus, Elastic(min=1, max=max(gpus, 2))))
+            )
+            jobs.append(
+                Job(
+                    id=name,
+                    submit_s=started_s,
+                    weight=float(draw(st.sampled_from((1, 1, 2, 3, 0)))),
+                    gpus=count,
+                    deadline_s=draw(st.sampled_from((None, 4.0, 9.0))),
+                    duration_s=float(draw(st.integers(2, 12))),
+                    tenant=draw(st.sampled_from((None, None, "t"))),
+                    preemptible=draw(st.sampled_from((True, True, False))),
+                    profile=replace(
+                        profile,
+                        sharing=draw(
+                            st.sampled_from(
+                                (
+                                    Sharing(duty=0.25),
+                                    Sharing(duty=0.75),
+                                    Sharing(partners={"p": 0.5}, duty=1.0),
+                                )
+                            )
+                        ),
+                    ),
+                )
+            )
+            running.append(
+                Running(
+                    job=name,
+                    mode=_running_mode(
+                        found.cluster,
+                        jobs[-1],
+                        Mode(
+                            gpu_type=node.gpu_type, gpus=gpus, cpus_per_gpu=level, share_with=other
+                        ),
+                    ),
+                    placement=(Slot(node=node.name, gpus=gpus, cpus=gpus * level),),
+                    started_s=started_s,
+                    remaining_s=jobs[-1].work_s * draw(st.sampled_from((0.25, 0.5, 1.0))),
+                    setup_s=draw(st.sampled_from((0.0, 0.0, profile.startup_s))),
+                    last_checkpoint_s=draw(st.sampled_from((None, started_s))),
+                )
+            )
         wider = replace(found, jobs=(*jobs, *found.jobs), running=(*found.running, *running))
         if find_faults(wider) or not _holds_no_more_than_there_is(wider):
             continue
@@ -206,28 +262,41 @@ def _holds_no_more_than_there_is(instance: Instance) -> bool:
     """Of resources and quotas; what nodes hold is checked by `find_faults`."""
     held: dict[tuple[str, str], float] = {}
     for entry in instance.running:
-        for what, amount in holds(instance, instance.job[entry.job], entry.mode, entry.placement).items():
+        for what, amount in holds(
+            instance, instance.job[entry.job], entry.mode, entry.placement
+        ).items():
             held[what] = held.get(what, 0.0) + amount
     there_is = capacities(instance)
     return all(
-        amount <= there_is.get(what, amount) for what, amount in held.items()
+        amount <= there_is.get(what, amount)
+        for what, amount in held.items()
         if what[0] in ("resource", "quota", "all quotas")
     )
 
 
 def single_gpu(
-    processing: list[float], releases: list[float] | None = None, weights: list[float] | None = None,
-    due: list[float] | None = None, gpus: int = 1,
+    processing: list[float],
+    releases: list[float] | None = None,
+    weights: list[float] | None = None,
+    due: list[float] | None = None,
+    gpus: int = 1,
 ) -> Instance:
     """One node of `gpus` GPUs and jobs of one GPU each."""
     return Instance(
         cluster=Cluster(nodes=(Node(name="n", gpus=gpus),)),
         jobs=tuple(
-            Job(id=f"j{k}", duration_s=length, submit_s=releases[k] if releases else 0.0,
-                weight=weights[k] if weights else 1.0, deadline_s=due[k] if due else None)
+            Job(
+                id=f"j{k}",
+                duration_s=length,
+                submit_s=releases[k] if releases else 0.0,
+                weight=weights[k] if weights else 1.0,
+                deadline_s=due[k] if due else None,
+            )
             for k, length in enumerate(processing)
         ),
     )
 
 
-lengths: SearchStrategy[list[float]] = st.lists(st.integers(1, 20).map(float), min_size=1, max_size=8)
+lengths: SearchStrategy[list[float]] = st.lists(
+    st.integers(1, 20).map(float), min_size=1, max_size=8
+)

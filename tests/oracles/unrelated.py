@@ -1,4 +1,5 @@
-"""R || sum C as an assignment: Horn, Operations Research 21, 1973; Bruno, Coffman and Sethi, 1974."""
+"""R || sum C as an assignment: Horn, Operations Research 21, 1973; Bruno, Coffman and Sethi,
+1974."""
 
 import networkx as nx
 
@@ -6,8 +7,8 @@ import networkx as nx
 def total_completion(processing: list[list[int]]) -> int:
     """Least sum of completion times; `processing[j][i]` is the time of job j on machine i.
 
-    The k-th job from the end of a machine counts k times: a matching of jobs to (machine, k). Integers
-    only, as network simplex needs them.
+    The k-th job from the end of a machine counts k times: a matching of jobs to (machine, k).
+    Integers only, as network simplex needs them.
     """
     jobs = len(processing)
     graph = nx.DiGraph()

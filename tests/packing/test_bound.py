@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched.instance import Instance
+from optsched.model.instance import Instance
 from optsched.packing.bound import upper_bound
 from optsched.packing.certificate import ClassPrices, best_pattern, certified_units, node_classes
 from optsched.packing.problem import WHOLE, problem
@@ -29,14 +29,21 @@ def test_any_prices_prove_a_bound(found: Instance, data: st.DataObject) -> None:
     price = st.floats(0, 2)
     prices = [
         ClassPrices(
-            per_gpu=data.draw(price), per_cpu=0.0 if one.cpus is None else data.draw(price),
+            per_gpu=data.draw(price),
+            per_cpu=0.0 if one.cpus is None else data.draw(price),
             per_kib=0.0 if one.memory_kib is None else data.draw(price) / (1 << 20),
-            per_part={part: data.draw(price) for part in {request.part for request in asked.requests if request.part}},
+            per_part={
+                part: data.draw(price)
+                for part in {request.part for request in asked.requests if request.part}
+            },
         )
         for one in node_classes(asked.nodes)
     ]
     counts = Counter(int(kind) for kind in asked.kinds)
-    assert most_units(found) <= certified_units(asked.nodes, asked.requests, counts, prices) * (1 + 1e-9) + 1e-3
+    assert (
+        most_units(found)
+        <= certified_units(asked.nodes, asked.requests, counts, prices) * (1 + 1e-9) + 1e-3
+    )
 
 
 def test_parts_that_do_not_pair() -> None:
@@ -74,7 +81,11 @@ def test_prices_that_prove_nothing_are_refused() -> None:
     found = problem(instance([node("n", 2, 4)], [job("a")]))
     free = ClassPrices(per_gpu=0, per_cpu=0, per_kib=0, per_part={})
     assert certified_units(found.nodes, found.requests, {0: 1}, [free]) == WHOLE
-    for bad in (ClassPrices(-1, 0, 0, {}), ClassPrices(float("nan"), 0, 0, {}), ClassPrices(0, 0, 1, {})):
+    for bad in (
+        ClassPrices(-1, 0, 0, {}),
+        ClassPrices(float("nan"), 0, 0, {}),
+        ClassPrices(0, 0, 1, {}),
+    ):
         with pytest.raises(ValueError, match="price"):
             certified_units(found.nodes, found.requests, {0: 1}, [bad])
     with pytest.raises(ValueError, match="sets of prices"):
@@ -85,4 +96,6 @@ def test_prices_on_parts_raise_that_of_the_gpu() -> None:
     """Room for two halves at 0.9 each on a GPU that is said to cost nothing: the GPU costs 1.8."""
     found = problem(instance([node("n", 1)], [job(f"j{i}", 1, 0.5) for i in range(9)]))
     cheap = ClassPrices(per_gpu=0, per_cpu=0, per_kib=0, per_part={500_000: 0.4})
-    assert certified_units(found.nodes, found.requests, {0: 9}, [cheap]) == pytest.approx(min(0.8 + 9 * 0.1, 1) * WHOLE)
+    assert certified_units(found.nodes, found.requests, {0: 9}, [cheap]) == pytest.approx(
+        min(0.8 + 9 * 0.1, 1) * WHOLE
+    )

@@ -9,12 +9,13 @@ from click.testing import CliRunner, Result
 
 from optsched import files
 from optsched.cli import main
-from optsched.instance import Instance
+from optsched.model.instance import Instance
 from optsched.packing.verify import violations
 from tests.packing.cases import instance, job, node
 
 TWO = instance(
-    [node("n", 4, 16), node("m", 4, 16)], [*(job(f"j{i}", cpus=4) for i in range(6)), job("p", 1, 0.5, cpus=1)]
+    [node("n", 4, 16), node("m", 4, 16)],
+    [*(job(f"j{i}", cpus=4) for i in range(6)), job("p", 1, 0.5, cpus=1)],
 )
 
 
@@ -66,18 +67,23 @@ def test_what_is_written(tmp_path: Path) -> None:
     packing = json.loads((out / "packing.json").read_text())
     rows = [(one["job"], one["node"], tuple(one.get("gpus", ()))) for one in packing["arrivals"]]
     assert violations(TWO, rows) == []
-    assert {one.get("part") for one in packing["arrivals"] if one["job"] == "p" and one["node"]} <= {0.5}
+    assert {
+        one.get("part") for one in packing["arrivals"] if one["job"] == "p" and one["node"]
+    } <= {0.5}
     assert json.loads((out / "summary.json").read_text())["arrived"] == len(rows)
     assert (out / "allocation.svg").read_text().lstrip().startswith("<?xml")
     assert (out / "allocation.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (("--load", "0"), "--load 0: give a number above 0"),
-    (("--load", "-1"), "--load -1"),
-    (("--load", "nan"), "--load nan"),
-    (("--rule", "nothing"), "--rule 'nothing' is unknown"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--load", "0"), "--load 0: give a number above 0"),
+        (("--load", "-1"), "--load -1"),
+        (("--load", "nan"), "--load nan"),
+        (("--rule", "nothing"), "--rule 'nothing' is unknown"),
+    ],
+)
 def test_bad_input(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
     done = run(saved(tmp_path), *words, "-o", tmp_path / "out")
     assert done.exit_code == 2
@@ -108,7 +114,9 @@ command = "pack --load 1.3 --seed {{seed}} --bound"
 name = "best-fit"
 command = "pack --rule best-fit --load 1.3 --seed {{seed}}"
 """)
-    done = CliRunner().invoke(main, ["study", str(tmp_path / "study.toml"), "-o", str(tmp_path / "out")])
+    done = CliRunner().invoke(
+        main, ["study", str(tmp_path / "study.toml"), "-o", str(tmp_path / "out")]
+    )
     assert done.exit_code == 0, done.output
     table = (tmp_path / "out" / "table.md").read_text()
     head = next(line for line in table.splitlines() if line.startswith("| method"))

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.errors import InputError
-from optsched.job import Elastic, Job, Mode
+from optsched.model.job import Elastic, Job, Mode
+from optsched.model.profile import Profile, Sharing
 from optsched.packing.arrivals import arrivals
 from optsched.packing.problem import WHOLE, Request, problem, request_of
-from optsched.profile import Profile, Sharing
 from tests.packing.cases import instance, job, node
 
 
@@ -29,12 +29,18 @@ def test_the_fewest_cores_with_the_best_rate() -> None:
     assert request_of(one).cpus == 8
 
 
-@pytest.mark.parametrize(("bad", "says"), [
-    (Job(id="x", modes=(Mode(duration_s=1, gpus=1),)), "job x: lists modes"),
-    (Job(id="x", gpus=Elastic(min=1, max=2), duration_s=1), "job x: is elastic"),
-    (Job(id="x", duration_s=1, resources={"licence": 1}), "job x: uses resources"),
-    (Job(id="x", duration_s=1, profile=Profile(sharing=Sharing(duty=0.5), gpu_memory_gib=8)), "and for GPU memory"),
-])
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (Job(id="x", modes=(Mode(duration_s=1, gpus=1),)), "job x: lists modes"),
+        (Job(id="x", gpus=Elastic(min=1, max=2), duration_s=1), "job x: is elastic"),
+        (Job(id="x", duration_s=1, resources={"licence": 1}), "job x: uses resources"),
+        (
+            Job(id="x", duration_s=1, profile=Profile(sharing=Sharing(duty=0.5), gpu_memory_gib=8)),
+            "and for GPU memory",
+        ),
+    ],
+)
 def test_jobs_that_are_refused(bad: Job, says: str) -> None:
     with pytest.raises(InputError, match=says):
         problem(instance([node("n", 1)], [bad]))
@@ -59,7 +65,9 @@ def test_equal_requests_are_one_kind() -> None:
 @settings(max_examples=50)
 @given(st.integers(1, 8), st.integers(1, 12), st.floats(0.2, 4), st.integers(0, 5))
 def test_arrivals_ask_for_the_load(gpus: int, jobs: int, load: float, seed: int) -> None:
-    found = problem(instance([node("n", gpus)], [job(f"j{i}", 1, 0.5 if i % 2 else None) for i in range(jobs)]))
+    found = problem(
+        instance([node("n", gpus)], [job(f"j{i}", 1, 0.5 if i % 2 else None) for i in range(jobs)])
+    )
     order = arrivals(found, load, seed)
     asked, most = int(found.job_units[order].sum()), load * found.gpu_units
     assert asked <= most

@@ -7,25 +7,30 @@ import numpy as np
 import pytest
 
 from optsched.errors import InputError
-from optsched.instance import Instance
+from optsched.model.instance import Instance
 from optsched.packing.arrivals import arrivals
 from optsched.packing.engine import allocated_at, pack
 from optsched.packing.problem import problem
 from optsched.packing.repeated import worth_of_rooms
 from optsched.packing.rules import RULES, rule
-from optsched.traces import openb
+from optsched.traces.readers import openb
 from tests.data import DATA, needs_data
 from tests.packing.cases import instance, job, node
 
 OPENB = DATA / "alibaba_openb"
 
 
-def where(found: Instance, name: str, *ids: str, seed: int = 0) -> list[tuple[str, tuple[int, ...]]]:
+def where(
+    found: Instance, name: str, *ids: str, seed: int = 0
+) -> list[tuple[str, tuple[int, ...]]]:
     """Nodes and GPUs of jobs that arrive in this order."""
     asked = problem(found)
-    packed = pack(asked, np.array([asked.names.index(id_) for id_ in ids]), rule(name, asked, seed), seed)
+    packed = pack(
+        asked, np.array([asked.names.index(id_) for id_ in ids]), rule(name, asked, seed), seed
+    )
     return [
-        (asked.nodes[at].name if at >= 0 else "-", gpus) for at, gpus in zip(packed.node, packed.gpus, strict=True)
+        (asked.nodes[at].name if at >= 0 else "-", gpus)
+        for at, gpus in zip(packed.node, packed.gpus, strict=True)
     ]
 
 
@@ -37,11 +42,17 @@ def test_best_fit_takes_the_node_with_the_least_left() -> None:
 def test_dot_product_takes_the_node_with_the_smallest() -> None:
     """The job asks for GPUs only, so that the node with fewer free GPUs has the smaller product."""
     found = instance([node("large", 8, 8), node("small", 2, 64)], [job("a")])
-    assert [at for at, _ in where(found, "dot-product", "a", "a", "a")] == ["small", "small", "large"]
+    assert [at for at, _ in where(found, "dot-product", "a", "a", "a")] == [
+        "small",
+        "small",
+        "large",
+    ]
 
 
 def test_clustering_puts_equals_together() -> None:
-    found = instance([node("n", 8), node("m", 8), node("o", 8)], [job("one"), job("two", 2), job("part", 1, 0.2)])
+    found = instance(
+        [node("n", 8), node("m", 8), node("o", 8)], [job("one"), job("two", 2), job("part", 1, 0.2)]
+    )
     done = [at for at, _ in where(found, "clustering", "one", "two", "part", "one", "two", "part")]
     assert len(set(done[:3])) == 3
     assert done[3:] == done[:3]
@@ -77,7 +88,8 @@ def test_cores_are_left_beside_gpus(name: str) -> None:
 
 
 def test_fgd_sees_one_job_where_optsched_sees_as_many_as_come() -> None:
-    """Four cores less on n still serve one of two GPUs, so that FGD sees no difference; on m they serve both."""
+    """Four cores less on n still serve one of two GPUs, so that FGD sees no difference; on m they
+    serve both."""
     jobs = [job("host", 0, cpus=4), *(job(f"j{i}", cpus=4) for i in range(9))]
     found = instance([node("n", 2, 8), node("m", 2, 12)], jobs)
     assert {where(found, "fgd", "host", seed=seed)[0][0] for seed in range(10)} == {"n", "m"}
@@ -85,7 +97,8 @@ def test_fgd_sees_one_job_where_optsched_sees_as_many_as_come() -> None:
 
 
 def test_whole_nodes_are_kept_for_jobs_that_need_them() -> None:
-    """One job in ten asks for four GPUs: of two nodes with four GPUs each, jobs of one GPU leave one alone."""
+    """One job in ten asks for four GPUs: of two nodes with four GPUs each, jobs of one GPU leave
+    one alone."""
     jobs = [job("four", 4, cpus=1), *(job(f"j{i}", cpus=1) for i in range(9))]
     found = instance([node("n", 4, 4), node("m", 4, 4)], jobs)
     done = [at for at, _ in where(found, "optsched", "j0", "j1", "j2", "j3", "four")]
@@ -108,7 +121,8 @@ def test_worth_of_rooms_by_hand() -> None:
 
 
 def test_allocation_is_a_mean_over_arrivals() -> None:
-    """On 100 GPUs the 10th to 11th ... job of half a GPU: demands 9.5, 10 and 10.5 round to 10 (ties to even)."""
+    """On 100 GPUs the 10th to 11th ... job of half a GPU: demands 9.5, 10 and 10.5 round to 10
+    (ties to even)."""
     found = problem(instance([node("n", 100)], [job(f"j{i:03}", 1, 0.5) for i in range(40)]))
     packed = pack(found, np.arange(40), rule("best-fit", found, 0), 0)
     assert allocated_at(packed, found.gpu_units, 10) == pytest.approx((9.5 + 10 + 10.5) / 3)
@@ -124,11 +138,13 @@ def test_unknown_rules_are_refused() -> None:
 @pytest.mark.slow
 @needs_data("alibaba_openb")
 def test_the_published_numbers() -> None:
-    """Means over three orders of arrival, against published means over ten others; one order is up to a point off its
-    mean. The own rule is above the best published."""
+    """Means over three orders of arrival, against published means over ten others; one order is up
+    to a point off its mean. The own rule is above the best published."""
     published = published_allocation(OPENB / "expected_alloc_summary.csv")
     read = openb.read(
-        OPENB / "openb_pod_list_default.csv.gz", nodes=OPENB / "openb_node_list_gpu_node.csv.gz", whole_cores=False,
+        OPENB / "openb_pod_list_default.csv.gz",
+        nodes=OPENB / "openb_node_list_gpu_node.csv.gz",
+        whole_cores=False,
         with_times=False,
     )
     found = problem(read.instance)
@@ -145,8 +161,14 @@ def test_the_published_numbers() -> None:
 
 def published_allocation(path: Path) -> dict[str, float]:
     """Allocation at 130 % by rule, of the list `default`."""
-    names = {"01-Random": "random", "02-DotProd": "dot-product", "03-GpuClustering": "clustering",
-             "04-GpuPacking": "packing", "05-BestFit": "best-fit", "06-FGD": "fgd"}
+    names = {
+        "01-Random": "random",
+        "02-DotProd": "dot-product",
+        "03-GpuClustering": "clustering",
+        "04-GpuPacking": "packing",
+        "05-BestFit": "best-fit",
+        "06-FGD": "fgd",
+    }
     with path.open() as lines:
         rows = [row for row in csv.DictReader(lines) if row["workload"] == "openb_pod_list_default"]
     return {names[row["policy"]]: float(row["alloc_pct_at_arrived_130"]) for row in rows}

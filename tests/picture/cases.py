@@ -44,7 +44,9 @@ def shared_gpus() -> Instance:
     """Two jobs that run on the same GPUs now."""
     profile = Profile(sharing=Sharing(duty=0.4))
     nodes = (Node(name="a", gpu_type="x", gpus=2),)
-    jobs = tuple(Job(id=name, gpus=2, duration_s=100, profile=profile) for name in ("left", "right"))
+    jobs = tuple(
+        Job(id=name, gpus=2, duration_s=100, profile=profile) for name in ("left", "right")
+    )
     running = tuple(
         Running(
             job=name,

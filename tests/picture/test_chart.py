@@ -23,7 +23,9 @@ def preempted():
 
 def bars_of(drawn, job, kind):
     """Times of a job's bars of a kind, once however many nodes it is on."""
-    return sorted({(bar.start_s, bar.end_s) for bar in drawn.bars if bar.job == job and bar.kind == kind})
+    return sorted(
+        {(bar.start_s, bar.end_s) for bar in drawn.bars if bar.job == job and bar.kind == kind}
+    )
 
 
 def test_bars_are_the_physics_of_a_preemption(preempted):
@@ -46,7 +48,9 @@ def test_bars_of_a_job_tile_its_segments(preempted):
             for kind in ("setup", "work", "save")
             for start_s, end_s in bars_of(drawn, i, kind)
         )
-        assert held == pytest.approx(math.fsum(part.end_s - part.start_s for part in entry.segments))
+        assert held == pytest.approx(
+            math.fsum(part.end_s - part.start_s for part in entry.segments)
+        )
 
 
 def test_a_resumed_job_restores_and_a_continuing_one_does_not():
@@ -74,9 +78,16 @@ def test_use_adds_up_to_the_gpu_seconds_held(preempted):
         for series in drawn.use
         for at, after, value in zip(series.times_s, series.times_s[1:], series.values, strict=False)
     )
-    held = sum(part.mode.gpus * (part.end_s - part.start_s) for entry in plan.jobs for part in entry.segments)
+    held = sum(
+        part.mode.gpus * (part.end_s - part.start_s)
+        for entry in plan.jobs
+        for part in entry.segments
+    )
     assert area == pytest.approx(held)
-    assert max(map(sum, zip(*(series.values for series in drawn.use), strict=True))) <= drawn.total_gpus
+    assert (
+        max(map(sum, zip(*(series.values for series in drawn.use), strict=True)))
+        <= drawn.total_gpus
+    )
     assert totals(instance, plan, drawn).gpu_use == pytest.approx(held / 6 / drawn.end_s)
 
 
@@ -86,7 +97,9 @@ def test_queue_adds_up_to_the_waiting_times(preempted):
     area = {
         series.name: sum(
             value * (after - at)
-            for at, after, value in zip(series.times_s, series.times_s[1:], series.values, strict=False)
+            for at, after, value in zip(
+                series.times_s, series.times_s[1:], series.values, strict=False
+            )
         )
         for series in drawn.queue
     }
@@ -114,7 +127,12 @@ def test_shared_gpus_are_in_use_once():
 def test_facts_of_a_preempted_job(preempted):
     instance, plan = preempted
     facts = job_facts(instance, plan.jobs[0])
-    assert (facts.decision, facts.preempted, facts.nodes, facts.gpu_type) == ("preempt", 1, ("a", "b"), "x")
+    assert (facts.decision, facts.preempted, facts.nodes, facts.gpu_type) == (
+        "preempt",
+        1,
+        ("a", "b"),
+        "x",
+    )
     assert facts.start_s == plan.jobs[0].segments[1].start_s - instance.now_s
     assert facts.waiting_s == facts.start_s - 60
     assert facts.jct_s == plan.jobs[0].completion_s - (instance.now_s - 600)
@@ -137,7 +155,9 @@ def test_labels_of_rows():
 
 @pytest.mark.parametrize("row_px", [0.1, 0.36, 1, 1.5, 2, 7])
 def test_labels_of_thin_rows_do_not_overlap(row_px):
-    instance = Instance(cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=8) for i in range(300))))
+    instance = Instance(
+        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=8) for i in range(300)))
+    )
     groups = node_groups(instance, chart(instance, Plan()).rows)
     labelled = [group.first * row_px for group in groups if group.labelled(row_px)]
     assert len(labelled) >= 2 and min(b - a for a, b in pairwise(labelled)) >= 12
@@ -153,13 +173,21 @@ def test_time_unit(horizon_s, name):
 def test_colours_are_light_enough_for_dark_text_and_neighbours_differ():
     def luminance(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        linear = [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        ]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     colours = [job_colour(i) for i in range(200)]
-    assert all((luminance(colour) + 0.05) / (luminance("#1f2430") + 0.05) >= 4.5 for colour in colours)
+    assert all(
+        (luminance(colour) + 0.05) / (luminance("#1f2430") + 0.05) >= 4.5 for colour in colours
+    )
     assert all(a != b for a, b in pairwise(colours))
-    assert luminance(shade(colours[0], 0.7)) < luminance(colours[0]) < luminance(shade(colours[0], 1.7))
+    assert (
+        luminance(shade(colours[0], 0.7))
+        < luminance(colours[0])
+        < luminance(shade(colours[0], 1.7))
+    )
 
 
 def test_numbers_as_people_read_them():

@@ -11,7 +11,12 @@ from tests.list_schedule import list_schedule, solution_of
 from tests.picture.cases import busy_morning, shared_gpus
 
 JOBS = st.lists(
-    st.tuples(st.sampled_from([0, 1, 1, 2, 3, 4, 6]), st.integers(1, 50), st.integers(0, 60), st.booleans()),
+    st.tuples(
+        st.sampled_from([0, 1, 1, 2, 3, 4, 6]),
+        st.integers(1, 50),
+        st.integers(0, 60),
+        st.booleans(),
+    ),
     min_size=1,
     max_size=14,
 )
@@ -39,10 +44,17 @@ def overlaps(instance: Instance, plan, lanes: Lanes) -> list[tuple]:
 @given(JOBS)
 @settings(max_examples=60, deadline=None)
 def test_no_two_jobs_on_one_gpu(drawn):
-    nodes = (Node(name="n0", gpu_type="x", gpus=4, cpus=8), Node(name="n1", gpu_type="x", gpus=3, cpus=8))
+    nodes = (
+        Node(name="n0", gpu_type="x", gpus=4, cpus=8),
+        Node(name="n1", gpu_type="x", gpus=3, cpus=8),
+    )
     jobs = tuple(
         Job(
-            id=f"j{i}", gpus=gpus, cpus=2 if not gpus and on_node else 0, duration_s=duration, submit_s=submit
+            id=f"j{i}",
+            gpus=gpus,
+            cpus=2 if not gpus and on_node else 0,
+            duration_s=duration,
+            submit_s=submit,
         )
         for i, (gpus, duration, submit, on_node) in enumerate(drawn)
     )
@@ -71,7 +83,9 @@ def test_gpu_rows_come_first_then_lanes_of_cpu_jobs_then_jobs_without_node():
 def test_a_job_that_continues_stays_on_its_gpus():
     instance = busy_morning()
     lanes = assign_lanes(instance, list_schedule(instance))
-    first = {block.segment: (block.first_row, block.rows) for block in lanes.blocks if block.job == 0}
+    first = {
+        block.segment: (block.first_row, block.rows) for block in lanes.blocks if block.job == 0
+    }
     assert first == {PAST: (0, 4), 0: (0, 4)}
 
 

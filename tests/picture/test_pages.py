@@ -79,7 +79,9 @@ def test_names_that_look_like_markup_stay_text(tmp_path):
     ElementTree.parse(tmp_path / "plan.svg")
 
 
-@pytest.mark.parametrize(("name", "start"), [("p.svg", b"<?xml"), ("p.png", b"\x89PNG"), ("p.pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("name", "start"), [("p.svg", b"<?xml"), ("p.png", b"\x89PNG"), ("p.pdf", b"%PDF")]
+)
 def test_figure_is_the_same_each_time(solved, tmp_path, name, start):
     can_draw(tmp_path / name)(*solved, tmp_path / name)
     first = (tmp_path / name).read_bytes()
@@ -96,7 +98,10 @@ def test_figure_is_the_same_each_time(solved, tmp_path, name, start):
         Instance(name="empty"),
         Instance(
             name="no gpus",
-            jobs=(Job(id="a", gpus=0, duration_s=3), Job(id="b", gpus=0, duration_s=4, after=("a",))),
+            jobs=(
+                Job(id="a", gpus=0, duration_s=3),
+                Job(id="b", gpus=0, duration_s=4, after=("a",)),
+            ),
         ),
         Instance(
             name="many gpus",
@@ -131,7 +136,9 @@ def test_two_objectives_in_order_are_both_shown(solved, tmp_path):
     instance, solution = solved
     both = solution_of(instance, solution.plan, objective="deadline,wct")
     path = tmp_path / "plan.html"
-    can_draw(path)(instance, replace(both, fallback="cpsat was <not> there", notes=("a note",)), path)
+    can_draw(path)(
+        instance, replace(both, fallback="cpsat was <not> there", notes=("a note",)), path
+    )
     text = path.read_text()
     for word in ("objective deadline", "objective wct", "cpsat was &lt;not&gt; there", "a note"):
         assert word in text

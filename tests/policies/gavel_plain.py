@@ -1,4 +1,5 @@
-"""Gavel's programs as published, one row a job and one column a combination: what ours must equal."""
+"""Gavel's programs as published, one row a job and one column a combination: what ours must
+equal."""
 
 from collections.abc import Callable
 from itertools import combinations
@@ -12,7 +13,8 @@ Combination = tuple[int, ...]
 
 
 class Plain:
-    """The base constraints over jobs and, if the program has them, pairs; throughput(m, X) of each job."""
+    """The base constraints over jobs and, if the program has them, pairs; throughput(m, X) of each
+    job."""
 
     def __init__(self, program: Program) -> None:
         self.lp = pywraplp.Solver.CreateSolver("GLOP")
@@ -23,7 +25,9 @@ class Plain:
         self.x: dict[tuple[Combination, int], pywraplp.Variable] = {}
         self.rates: list[dict[tuple[Combination, int], float]] = [{} for _ in range(jobs)]
         singles: list[Combination] = [(i,) for i in range(jobs)]
-        both: list[Combination] = list(combinations(range(jobs), 2)) if program.pairs is not None else []
+        both: list[Combination] = (
+            list(combinations(range(jobs), 2)) if program.pairs is not None else []
+        )
         for combination in singles + both:
             for k in range(types):
                 rates = rates_of(program, combination, k)
@@ -36,7 +40,10 @@ class Plain:
                     self.rates[i][combination, k] = rate
 
     def throughput(self, i: int) -> pywraplp.LinearExpr:
-        return sum((rate * self.x[at] for at, rate in self.rates[i].items()), 0.0 * self.lp.NumVar(0, 0, ""))
+        return sum(
+            (rate * self.x[at] for at, rate in self.rates[i].items()),
+            0.0 * self.lp.NumVar(0, 0, ""),
+        )
 
     def best(self, objective: pywraplp.LinearExpr) -> float | None:
         """Its maximum, None where the constraints cannot be met."""
@@ -69,8 +76,8 @@ def max_min(program: Program, weight: np.ndarray) -> float:
 
 
 def reaches(program: Program, need: np.ndarray) -> bool:
-    """Whether throughput(m, X) >= need_m for all m: the largest common factor, so that no feasibility is at the edge of
-    the solver's tolerance."""
+    """Whether throughput(m, X) >= need_m for all m: the largest common factor, so that no
+    feasibility is at the edge of the solver's tolerance."""
     plain = Plain(program)
     factor = plain.lp.NumVar(0.0, 10.0, "")
     for i, own in enumerate(need):
@@ -101,7 +108,8 @@ def largest_sum(program: Program, price: np.ndarray, need: np.ndarray) -> float 
 
 
 def filled(program: Program, weights: Callable[[list[bool]], list[float]]) -> np.ndarray:
-    """Normalised throughputs after water filling; who is saturated is asked of each job by a program of its own."""
+    """Normalised throughputs after water filling; who is saturated is asked of each job by a
+    program of its own."""
     jobs = len(program.rate)
     part = program.workers / program.workers.sum()
     unit = [float(1.0 / (rate @ part)) for rate in program.rate]

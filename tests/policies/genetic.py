@@ -1,4 +1,5 @@
-"""A plain genetic search with the operators of Pollux's: what its exact solution must not fall behind."""
+"""A plain genetic search with the operators of Pollux's: what its exact solution must not fall
+behind."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,15 @@ GENERATIONS = 100
 
 def search(state: State, draw: np.random.Generator) -> tuple[Parts, ...]:
     """The best allocation found; states are GPUs by job and node, on nodes of one GPU type."""
-    base = np.array([[dict(job.now).get(node, 0) for node in range(len(state.nodes))] for job in state.jobs])
+    base = np.array(
+        [[dict(job.now).get(node, 0) for node in range(len(state.nodes))] for job in state.jobs]
+    )
     room = np.array([node.gpus for node in state.nodes])
     most = np.array([max(gpus for _, gpus in job.alone) for job in state.jobs])
-    states = [_repair(_mutated(base.copy(), base, room, draw), room, most, draw) for _ in range(POPULATION - 1)]
+    states = [
+        _repair(_mutated(base.copy(), base, room, draw), room, most, draw)
+        for _ in range(POPULATION - 1)
+    ]
     states.append(base)
     values = [state.total(_parts(one)) for one in states]
     for _ in range(GENERATIONS):
@@ -57,7 +63,8 @@ def _mutated(state: Ints, base: Ints, room: Ints, draw: np.random.Generator) -> 
 
 
 def _repair(state: Ints, room: Ints, most: Ints, draw: np.random.Generator) -> Ints:
-    """At most one spread gang on a node, no job over its most, no node over what it has; the earlier jobs first."""
+    """At most one spread gang on a node, no job over its most, no node over what it has; the
+    earlier jobs first."""
     spread = (np.count_nonzero(state, axis=1) > 1)[:, None] & (state > 0)
     state[spread & (spread.cumsum(axis=0) > 1)] = 0
     order = draw.permutation(state.shape[1])

@@ -1,5 +1,5 @@
-"""CODA-style: the core search, the arrays and the memory bandwidth by hand, and the direction of the published
-claim."""
+"""CODA-style: the core search, the arrays and the memory bandwidth by hand, and the direction of
+the published claim."""
 
 import random
 from dataclasses import replace
@@ -9,10 +9,10 @@ import pytest
 
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
 from optsched.errors import InputError
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched.simulate.world import World
-from optsched_solvers.policies.core_search import CoreSearch
+from optsched_solvers.policies.parts.core_search import CoreSearch
 from tests.policies.verified import plan_of, times, where
 
 CURVE = {1: 0.3, 2: 0.6, 4: 0.9, 6: 0.91, 8: 0.92}
@@ -24,7 +24,9 @@ def test_the_search_climbs_while_it_gains_and_remembers() -> None:
     assert search.steps == 4
     assert search.cores("vision", 1, CURVE, first=1) == 4  # begun at 4: looks at 6 and at 2
     assert search.steps == 7
-    assert search.cores("vision", 4, CURVE, first=8) == 4  # another gang size has another history: 8 -> 6 -> 4
+    assert (
+        search.cores("vision", 4, CURVE, first=8) == 4
+    )  # another gang size has another history: 8 -> 6 -> 4
     assert search.cores("speech", 1, {2: 1.0, 4: 1.0}, first=3) == 2
 
 
@@ -32,23 +34,43 @@ def test_the_search_stops_at_a_plateau_although_a_step_beyond_is_better() -> Non
     assert CoreSearch(0.05).cores("x", 1, {1: 0.5, 2: 0.5, 4: 1.0}, first=1) == 1
 
 
-def gang(name: str, gpus: int, submit_s: float = 0.0, work_s: float = 100.0, **profile: object) -> Job:
+def gang(
+    name: str, gpus: int, submit_s: float = 0.0, work_s: float = 100.0, **profile: object
+) -> Job:
     return Job(id=name, gpus=gpus, duration_s=work_s, submit_s=submit_s, profile=Profile(**profile))  # type: ignore[arg-type]
 
 
-def on_cpus(name: str, cpus: int, submit_s: float = 0.0, work_s: float = 100.0, gbps: float = 0.0) -> Job:
-    return Job(id=name, gpus=0, cpus=cpus, duration_s=work_s, submit_s=submit_s, profile=Profile(memory_gbps=gbps))
+def on_cpus(
+    name: str, cpus: int, submit_s: float = 0.0, work_s: float = 100.0, gbps: float = 0.0
+) -> Job:
+    return Job(
+        id=name,
+        gpus=0,
+        cpus=cpus,
+        duration_s=work_s,
+        submit_s=submit_s,
+        profile=Profile(memory_gbps=gbps),
+    )
 
 
 def test_a_job_gets_the_cores_that_were_found() -> None:
-    found = plan_of("coda-style", gang("a", 2, cpus_per_gpu=CURVE), nodes=(Node(name="n0", gpus=4, cpus=32),),
-                    options={"gain": "0.05"})
+    found = plan_of(
+        "coda-style",
+        gang("a", 2, cpus_per_gpu=CURVE),
+        nodes=(Node(name="n0", gpus=4, cpus=32),),
+        options={"gain": "0.05"},
+    )
     assert [slot.cpus for slot in found["a"].segments[0].placement] == [8]
 
 
 def test_cores_of_idle_gpus_are_lent_and_taken_back() -> None:
     nodes = (Node(name="n0", gpus=4, cpus=16), Node(name="c0", cpus=8))
-    jobs = (on_cpus("p", 8), on_cpus("q", 8), on_cpus("r", 8), gang("g", 4, submit_s=40.0, cpus_per_gpu={2: 1.0}))
+    jobs = (
+        on_cpus("p", 8),
+        on_cpus("q", 8),
+        on_cpus("r", 8),
+        gang("g", 4, submit_s=40.0, cpus_per_gpu={2: 1.0}),
+    )
     found = plan_of("coda-style", *jobs, nodes=nodes)
     assert [*where(found["p"])[0]] == ["c0"]  # the node without GPUs first
     assert times(found["g"]) == [(40, 140)]
@@ -59,21 +81,27 @@ def test_cores_of_idle_gpus_are_lent_and_taken_back() -> None:
 def test_a_gpu_job_waits_for_cores_that_are_being_saved_and_nobody_else_takes_them() -> None:
     node = (Node(name="n0", gpus=2, cpus=8),)
     lent = replace(on_cpus("p", 8), profile=Profile(checkpoint_s=10.0))
-    jobs = (lent, gang("g", 2, submit_s=40.0, cpus_per_gpu={4: 1.0}), on_cpus("q", 4, submit_s=45.0))
+    jobs = (
+        lent,
+        gang("g", 2, submit_s=40.0, cpus_per_gpu={4: 1.0}),
+        on_cpus("q", 4, submit_s=45.0),
+    )
     found = plan_of("coda-style", *jobs, nodes=node)
     assert times(found["g"]) == [(50, 150)]
     assert times(found["q"])[0][0] >= 150
 
 
 def test_small_gangs_keep_to_their_array_while_a_wide_one_waits() -> None:
-    # Half of the GPUs are set aside: n1. s1 fills n0. w needs both nodes and waits; s2 would fit n1, and does once w
-    # runs.
+    # Half of the GPUs are set aside: n1. s1 fills n0. w needs both nodes and waits; s2 would fit
+    # n1, and does once w runs.
     nodes = tuple(Node(name=f"n{i}", gpus=4) for i in range(2))
     jobs = (gang("s1", 3), gang("w", 8, submit_s=1.0), gang("s2", 2, submit_s=2.0))
     found = plan_of("coda-style", *jobs, nodes=nodes, options={"wide": "0.5"})
     assert times(found["w"]) == [(100, 200)] and times(found["s2"]) == [(200, 300)]
     without = plan_of("coda-style", jobs[0], jobs[2], nodes=nodes, options={"wide": "0.5"})
-    assert times(without["s2"]) == [(2, 102)] and [*where(without["s2"])[0]] == ["n1"]  # nobody wide waits
+    assert times(without["s2"]) == [(2, 102)] and [*where(without["s2"])[0]] == [
+        "n1"
+    ]  # nobody wide waits
 
 
 def test_wide_gangs_go_to_the_nodes_set_aside_for_them() -> None:
@@ -83,7 +111,10 @@ def test_wide_gangs_go_to_the_nodes_set_aside_for_them() -> None:
 
 
 def test_cpu_jobs_are_not_put_where_the_bandwidth_is_used_up() -> None:
-    nodes = (Node(name="n0", gpus=1, cpus=32, memory_gbps=100.0), Node(name="n1", gpus=1, cpus=32, memory_gbps=100.0))
+    nodes = (
+        Node(name="n0", gpus=1, cpus=32, memory_gbps=100.0),
+        Node(name="n1", gpus=1, cpus=32, memory_gbps=100.0),
+    )
     g = gang("g", 1, memory_gbps=60.0, cpus_per_gpu={2: 1.0})
     jobs = (g, *(on_cpus(name, 2, gbps=50.0) for name in "pqr"))
     found = plan_of("coda-style", *jobs, nodes=nodes)
@@ -96,7 +127,11 @@ def test_cpu_jobs_are_not_put_where_the_bandwidth_is_used_up() -> None:
 
 def test_cpu_jobs_are_taken_away_where_they_slow_a_gpu_job_down() -> None:
     node = (Node(name="n0", gpus=1, cpus=32, memory_gbps=100.0),)
-    jobs = (on_cpus("p", 2, gbps=40.0), on_cpus("q", 2, gbps=40.0), gang("g", 1, submit_s=10.0, memory_gbps=60.0))
+    jobs = (
+        on_cpus("p", 2, gbps=40.0),
+        on_cpus("q", 2, gbps=40.0),
+        gang("g", 1, submit_s=10.0, memory_gbps=60.0),
+    )
     found = plan_of("coda-style", *jobs, nodes=node)
     assert times(found["p"]) == [(0, 100)]
     assert times(found["q"])[0] == (0, 10)
@@ -104,9 +139,15 @@ def test_cpu_jobs_are_taken_away_where_they_slow_a_gpu_job_down() -> None:
 
 
 def workload(seed: int, cores: int | None = None) -> Instance:
-    """GPU jobs of three kinds and CPU jobs on 32 GPUs; with `cores`, each asks for so many beside each GPU."""
+    """GPU jobs of three kinds and CPU jobs on 32 GPUs; with `cores`, each asks for so many beside
+    each GPU."""
     draw = random.Random(seed)
-    vision = Profile(name="vision", cpus_per_gpu={1: 0.25, 2: 0.5, 4: 0.85, 6: 1.0}, memory_gbps=40.0, memory_duty=0.5)
+    vision = Profile(
+        name="vision",
+        cpus_per_gpu={1: 0.25, 2: 0.5, 4: 0.85, 6: 1.0},
+        memory_gbps=40.0,
+        memory_duty=0.5,
+    )
     language = Profile(name="language", cpus_per_gpu={1: 0.97, 2: 1.0, 4: 1.0, 6: 1.0})
     speech = Profile(name="speech", cpus_per_gpu={1: 0.5, 2: 0.8, 3: 1.0, 4: 1.0, 6: 1.0})
     jobs, now_s = [], 0.0
@@ -119,23 +160,35 @@ def workload(seed: int, cores: int | None = None) -> Instance:
         profile = draw.choice([vision, language, language, speech])
         if cores is not None:
             profile = replace(profile, cpus_per_gpu={cores: profile.cpus_per_gpu[cores]})
-        jobs.append(Job(id=f"g{i}", submit_s=now_s, gpus=draw.choice([1, 1, 1, 2, 4, 8]), profile=profile,
-                        duration_s=draw.uniform(300, 3000)))
+        jobs.append(
+            Job(
+                id=f"g{i}",
+                submit_s=now_s,
+                gpus=draw.choice([1, 1, 1, 2, 4, 8]),
+                profile=profile,
+                duration_s=draw.uniform(300, 3000),
+            )
+        )
     nodes = tuple(Node(name=f"n{i}", gpus=8, cpus=48, memory_gbps=400.0) for i in range(4))
     return Instance(cluster=Cluster(nodes=nodes), jobs=tuple(jobs))
 
 
 def measured(instance: Instance, name: str) -> tuple[float, float]:
-    """GPU utilisation until the last GPU job is done (useful GPU-seconds of all), and the mean wait of CPU jobs in
-    all."""
+    """GPU utilisation until the last GPU job is done (useful GPU-seconds of all), and the mean wait
+    of CPU jobs in all."""
     simulation = Simulation(instance, policy(name))
     simulation.run()
     found: list[JobPlan] = list(simulation.record().plan().jobs)
-    useful = sum(job.duration_s * job.gpus for job in instance.jobs if isinstance(job.gpus, int) and job.duration_s)
+    useful = sum(
+        job.duration_s * job.gpus
+        for job in instance.jobs
+        if isinstance(job.gpus, int) and job.duration_s
+    )
     end_s = max(entry.segments[-1].end_s for entry in found if instance.job[entry.id].gpus)
     waits = [
         entry.segments[-1].end_s - instance.job[entry.id].submit_s - instance.job[entry.id].work_s
-        for entry in found if not instance.job[entry.id].gpus
+        for entry in found
+        if not instance.job[entry.id].gpus
     ]
     return useful / (instance.cluster.total_gpus * end_s), fmean(waits)
 
@@ -155,12 +208,16 @@ def test_facts_say_what_was_searched_and_who_gave_way() -> None:
     simulation = Simulation(instance, rule)
     simulation.run()
     assert rule.facts() == {  # type: ignore[attr-defined]
-        "core_counts_tried_mean": 2, "cpu_jobs_preempted_for_room": 1, "cpu_jobs_preempted_for_bandwidth": 0,
+        "core_counts_tried_mean": 2,
+        "cpu_jobs_preempted_for_room": 1,
+        "cpu_jobs_preempted_for_bandwidth": 0,
     }
     assert isinstance(simulation.world, World)
 
 
-@pytest.mark.parametrize("options", [{"gain": "-1"}, {"bandwidth": "wide"}, {"wide": "2"}, {"array": "1"}])
+@pytest.mark.parametrize(
+    "options", [{"gain": "-1"}, {"bandwidth": "wide"}, {"wide": "2"}, {"array": "1"}]
+)
 def test_bad_options_are_named(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy("coda-style", options=options)

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from optsched import Cluster, Instance, Job, Node, Profile
 from optsched.objectives import parse
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.simulate.world import World
 from optsched.verify import verify
@@ -27,8 +27,10 @@ def workers(count: int, cache: float | None) -> tuple[Node, ...]:
 def test_the_rank_is_the_longest_way_through_what_follows() -> None:
     # a (2) -> b (3) -> d (4) and a -> c (10) -> d; e (1) alone: d 4, b 3 + 4, c 10 + 4, a 2 + 14.
     after = {"b": ("a",), "c": ("a",), "d": ("b", "c")}
-    jobs = tuple(Job(id=name, duration_s=run, after=after.get(name, ())) for name, run in
-                 (("a", 2.0), ("b", 3.0), ("c", 10.0), ("d", 4.0), ("e", 1.0)))
+    jobs = tuple(
+        Job(id=name, duration_s=run, after=after.get(name, ()))
+        for name, run in (("a", 2.0), ("b", 3.0), ("c", 10.0), ("d", 4.0), ("e", 1.0))
+    )
     world = World(Instance(cluster=Cluster(nodes=workers(1, None)), jobs=jobs))
     world.advance()
     rule = Compass()
@@ -36,18 +38,24 @@ def test_the_rank_is_the_longest_way_through_what_follows() -> None:
 
 
 def test_a_task_goes_where_its_model_is() -> None:
-    jobs = [Job(id="m1", duration_s=1.0, profile=model("m")), Job(id="k1", duration_s=1.0, profile=model("k")),
-            Job(id="k2", duration_s=1.0, submit_s=20.0, profile=model("k"))]
+    jobs = [
+        Job(id="m1", duration_s=1.0, profile=model("m")),
+        Job(id="k1", duration_s=1.0, profile=model("k")),
+        Job(id="k2", duration_s=1.0, submit_s=20.0, profile=model("k")),
+    ]
     found = plan_of("compass", *jobs, nodes=workers(2, 4.0))
     assert where(found["k2"]) == where(found["k1"]) != where(found["m1"])
     assert times(found["k2"]) == [(20, 21)]
 
 
 def test_it_waits_for_its_worker_where_a_fetch_takes_longer() -> None:
-    # At 20 s n0 has m and works until 23; on n1 the fetch of m would take until 25, and the task until 26.
-    jobs = [Job(id="m1", duration_s=1.0, profile=model("m")),
-            Job(id="m2", duration_s=4.0, submit_s=19.0, profile=model("m")),
-            Job(id="m3", duration_s=1.0, submit_s=20.0, profile=model("m"))]
+    # At 20 s n0 has m and works until 23; on n1 the fetch of m would take until 25, and the task
+    # until 26.
+    jobs = [
+        Job(id="m1", duration_s=1.0, profile=model("m")),
+        Job(id="m2", duration_s=4.0, submit_s=19.0, profile=model("m")),
+        Job(id="m3", duration_s=1.0, submit_s=20.0, profile=model("m")),
+    ]
     found = plan_of("compass", *jobs, nodes=workers(2, 4.0))
     assert times(found["m3"]) == [(23, 24)] and where(found["m3"]) == [{"n0": 1}]
     # Had m2 been longer than the fetch, the other worker would have been first.
@@ -58,18 +66,29 @@ def test_it_waits_for_its_worker_where_a_fetch_takes_longer() -> None:
 
 def test_a_task_moves_when_its_worker_falls_behind() -> None:
     # m3 waits for n0, where its model is; n1 comes free first, as m2 outlasts what is left there.
-    jobs = [Job(id="m1", duration_s=1.0, profile=model("m", fetch_s=2.0)),
-            Job(id="m2", duration_s=10.0, submit_s=19.0, profile=model("m", fetch_s=2.0)),
-            Job(id="k1", duration_s=3.0, submit_s=19.0, profile=model("k", fetch_s=1.0)),
-            Job(id="m3", duration_s=1.0, submit_s=20.0, profile=model("m", fetch_s=2.0))]
+    jobs = [
+        Job(id="m1", duration_s=1.0, profile=model("m", fetch_s=2.0)),
+        Job(id="m2", duration_s=10.0, submit_s=19.0, profile=model("m", fetch_s=2.0)),
+        Job(id="k1", duration_s=3.0, submit_s=19.0, profile=model("k", fetch_s=1.0)),
+        Job(id="m3", duration_s=1.0, submit_s=20.0, profile=model("m", fetch_s=2.0)),
+    ]
     found = plan_of("compass", *jobs, nodes=workers(2, 4.0))
     assert times(found["m3"]) == [(23, 26)] and where(found["m3"]) == [{"n1": 1}]
 
 
 def serving(seed: int) -> Instance:
-    """Forty queries of three kinds, each a DAG, that share seven models, of which a cache of 12 GiB holds three."""
+    """Forty queries of three kinds, each a DAG, that share seven models, of which a cache of 12 GiB
+    holds three."""
     rng = random.Random(seed)
-    run_s = {"ocr": 0.8, "detect": 1.0, "caption": 1.5, "translate": 1.2, "speak": 0.9, "embed": 0.5, "answer": 2.0}
+    run_s = {
+        "ocr": 0.8,
+        "detect": 1.0,
+        "caption": 1.5,
+        "translate": 1.2,
+        "speak": 0.9,
+        "embed": 0.5,
+        "answer": 2.0,
+    }
     kinds = (
         {"detect": (), "caption": ("detect",), "translate": ("caption",), "speak": ("translate",)},
         {"ocr": (), "translate": ("ocr",), "embed": ("ocr",), "answer": ("translate", "embed")},
@@ -80,8 +99,15 @@ def serving(seed: int) -> Instance:
     for query in range(40):
         at_s += rng.expovariate(1 / 1.8)
         for name, after in rng.choice(kinds).items():
-            jobs.append(Job(id=f"q{query}-{name}", duration_s=run_s[name] * rng.uniform(0.8, 1.2), submit_s=at_s,
-                            after=tuple(f"q{query}-{one}" for one in after), profile=shapes[name]))
+            jobs.append(
+                Job(
+                    id=f"q{query}-{name}",
+                    duration_s=run_s[name] * rng.uniform(0.8, 1.2),
+                    submit_s=at_s,
+                    after=tuple(f"q{query}-{one}" for one in after),
+                    profile=shapes[name],
+                )
+            )
     return Instance(cluster=Cluster(nodes=workers(5, 12.0)), jobs=tuple(jobs))
 
 
@@ -104,7 +130,11 @@ def test_queries_are_answered_sooner_than_first_in_first_out() -> None:
 
 
 @given(instance=instances())
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    deadline=None,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 def test_ranks_never_rise_along_a_chain(instance: Instance) -> None:
     world = World(instance)
     world.advance()
@@ -119,8 +149,13 @@ def test_ranks_never_rise_along_a_chain(instance: Instance) -> None:
 def test_a_task_that_was_ranked_before_its_successor_was_submitted() -> None:
     # b is ranked as the successor of a before c is there; when b itself comes to wait, c is.
     jobs = (
-        Job(id="a", duration_s=2.0), Job(id="b", submit_s=0.0, after=("a",), duration_s=2.0),
+        Job(id="a", duration_s=2.0),
+        Job(id="b", submit_s=0.0, after=("a",), duration_s=2.0),
         Job(id="c", submit_s=1.0, after=("b",), duration_s=2.0),
     )
     instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
-    assert [entry.completion_s for entry in simulate(instance, policy("compass")).jobs] == [2.0, 4.0, 6.0]
+    assert [entry.completion_s for entry in simulate(instance, policy("compass")).jobs] == [
+        2.0,
+        4.0,
+        6.0,
+    ]

@@ -1,4 +1,5 @@
-"""DeepShare one step ahead: the reward by its formula, and the step against every placement there is."""
+"""DeepShare one step ahead: the reward by its formula, and the step against every placement there
+is."""
 
 import math
 from collections.abc import Iterator
@@ -9,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Placement, Profile, Running, Slot
-from optsched.contention import channel_gbps, channel_loads, slowdown
 from optsched.errors import InputError
-from optsched.registry import policy
+from optsched.physics.contention import channel_gbps, channel_loads, slowdown
+from optsched.plugins.registry import policy
 from optsched.simulate.world import World
 from optsched_solvers.policies.deepshare_myopic import DeepShareMyopic, Utilisation, reward
 from tests.policies.congested import congested, run
@@ -39,15 +40,18 @@ def test_the_reward_by_hand() -> None:
 
 
 def reward_of(cluster: Cluster, held: Held) -> float:
-    """The reward if exactly these run, from the physics; utilisation has one sample, that of the next step."""
+    """The reward if exactly these run, from the physics; utilisation has one sample, that of the
+    next step."""
     total: dict[object, float] = {}
     for job, mode, placement in held:
         for channel, gbps in channel_loads(cluster, job, mode, placement).items():
             total[channel] = total.get(channel, 0.0) + gbps
     lost = 0.0
     for job, mode, placement in held:
-        crowding = {channel: total[channel] / channel_gbps(cluster, channel)
-                    for channel in channel_loads(cluster, job, mode, placement)}
+        crowding = {
+            channel: total[channel] / channel_gbps(cluster, channel)
+            for channel in channel_loads(cluster, job, mode, placement)
+        }
         lost += 1.0 - 1.0 / slowdown(job.profile, crowding)
     used = sum(slot.gpus for _, _, placement in held for slot in placement)
     return reward(lost, len(held), used / cluster.total_gpus, 0.5, 0.5)
@@ -56,17 +60,24 @@ def reward_of(cluster: Cluster, held: Held) -> float:
 def every_placement(cluster: Cluster, free: dict[str, int], gpus: int) -> Iterator[Placement]:
     for counts in product(*(range(free[node.name] + 1) for node in cluster.nodes)):
         if sum(counts) == gpus:
-            yield tuple(Slot(node=node.name, gpus=count)
-                        for node, count in zip(cluster.nodes, counts, strict=True) if count)
+            yield tuple(
+                Slot(node=node.name, gpus=count)
+                for node, count in zip(cluster.nodes, counts, strict=True)
+                if count
+            )
 
 
 PROFILES = st.builds(
-    Profile, network_gbps=st.sampled_from([0.0, 4.0, 6.0]), network_duty=st.sampled_from([0.3, 1.0]),
+    Profile, network_gbps=st.sampled_from([0.0, 4.0, 6.0]), network_duty=st.sampled_from([0.3, 1.0])
 )
 
 
-@given(st.lists(st.sampled_from(["r0", "r1", "r2"]), min_size=4, max_size=4),
-       st.lists(PROFILES, min_size=4, max_size=4), st.tuples(st.integers(1, 4), st.integers(2, 5)), st.data())
+@given(
+    st.lists(st.sampled_from(["r0", "r1", "r2"]), min_size=4, max_size=4),
+    st.lists(PROFILES, min_size=4, max_size=4),
+    st.tuples(st.integers(1, 4), st.integers(2, 5)),
+    st.data(),
+)
 @SLOW
 def test_the_step_is_the_best_of_all_jobs_and_placements(
     racks: list[str], profiles: list[Profile], sizes: tuple[int, int], data: st.DataObject
@@ -83,8 +94,13 @@ def test_the_step_is_the_best_of_all_jobs_and_placements(
             free[slot.node] -= 1
         jobs.append(job)
         held.append((job, Mode(gpus=2), placement))
-        running.append(Running(job=job.id, mode=Mode(gpus=2), placement=placement, remaining_s=50.0))
-    waiting = [Job(id=f"w{i}", gpus=size, duration_s=100.0, profile=profiles[2 + i]) for i, size in enumerate(sizes)]
+        running.append(
+            Running(job=job.id, mode=Mode(gpus=2), placement=placement, remaining_s=50.0)
+        )
+    waiting = [
+        Job(id=f"w{i}", gpus=size, duration_s=100.0, profile=profiles[2 + i])
+        for i, size in enumerate(sizes)
+    ]
     world = World(Instance(cluster=cluster, jobs=(*jobs, *waiting), running=tuple(running)))
     world.advance()
     rule = DeepShareMyopic()
@@ -92,8 +108,11 @@ def test_the_step_is_the_best_of_all_jobs_and_placements(
         rule._waiting[world.demand(job.id)] = [(((0.0, 0.0, 0.0, 0.0)), job.id)]
     found = rule._best(world)
     none = reward_of(cluster, held)
-    values = [reward_of(cluster, [*held, (job, Mode(gpus=job.gpus), placement)]) - none
-              for job in waiting for placement in every_placement(cluster, free, int(str(job.gpus)))]
+    values = [
+        reward_of(cluster, [*held, (job, Mode(gpus=job.gpus), placement)]) - none
+        for job in waiting
+        for placement in every_placement(cluster, free, int(str(job.gpus)))
+    ]
     if found is None:
         assert not values
     else:
@@ -101,10 +120,15 @@ def test_the_step_is_the_best_of_all_jobs_and_placements(
 
 
 def test_it_leaves_gpus_idle_rather_than_contend() -> None:
-    """Uplinks hold one gang. Beside a gang that loses half, utilisation is worth less to it than contention costs."""
+    """Uplinks hold one gang. Beside a gang that loses half, utilisation is worth less to it than
+    contention costs."""
     nodes = tuple(Node(name=f"n{i}", gpus=2, rack=f"r{i}") for i in range(3))
-    cluster = Cluster(nodes=nodes, rack_uplink_gbps=dict.fromkeys(("r0", "r1", "r2"), 10.0), uplinks="shared")
-    jobs = tuple(Job(id=name, gpus=3, duration_s=100.0, profile=Profile(network_gbps=10.0)) for name in "ab")
+    cluster = Cluster(
+        nodes=nodes, rack_uplink_gbps=dict.fromkeys(("r0", "r1", "r2"), 10.0), uplinks="shared"
+    )
+    jobs = tuple(
+        Job(id=name, gpus=3, duration_s=100.0, profile=Profile(network_gbps=10.0)) for name in "ab"
+    )
     instance = Instance(cluster=cluster, jobs=jobs)
 
     def ends(contention: str) -> list[float]:
@@ -112,7 +136,9 @@ def test_it_leaves_gpus_idle_rather_than_contend() -> None:
         return [entry.completion_s for entry in run(instance, rule).jobs]
 
     # one gang: 0.5 x 0.5; both: -w x 0.5 + 0.5 x 1
-    assert ends("0.6") == pytest.approx([100.0, 200.0]) and ends("0.4") == pytest.approx([200.0, 200.0])
+    assert ends("0.6") == pytest.approx([100.0, 200.0]) and ends("0.4") == pytest.approx(
+        [200.0, 200.0]
+    )
 
 
 @pytest.mark.parametrize("options", [{"contention": "x"}, {"interval": "0"}, {"span": "3"}])

@@ -5,13 +5,15 @@ from hypothesis import HealthCheck, given, settings
 
 from optsched import Instance
 from optsched.objectives import parse
-from optsched.registry import names, policy
+from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 from tests.simulate.random_instances import instances
 
 WCT = parse("wct")
-SLOW_DATA = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+SLOW_DATA = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 
 
 @pytest.mark.parametrize("name", names("policies"))

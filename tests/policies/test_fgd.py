@@ -1,4 +1,5 @@
-"""FGD: the measure of fragmentation and the choice of nodes by hand, and the direction of the published claim."""
+"""FGD: the measure of fragmentation and the choice of nodes by hand, and the direction of the
+published claim."""
 
 import math
 import random
@@ -9,11 +10,11 @@ import pytest
 
 from optsched import Cluster, Instance, Job, Node, Profile, Sharing
 from optsched.errors import InputError
-from optsched.never import why_never
-from optsched.registry import policy
+from optsched.physics.unschedulable import why_never
+from optsched.plugins.registry import policy
 from optsched.simulate.world import World
-from optsched.traces import openb
-from optsched_solvers.policies.fragmentation import Idle, Task, fragmentation, typical
+from optsched.traces.readers import openb
+from optsched_solvers.policies.parts.fragmentation import Idle, Task, fragmentation, typical
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times, where
 
@@ -24,7 +25,8 @@ MIX = ((WHOLE, 0.5), (PART, 0.3), (CPUS, 0.2))
 
 def test_what_a_task_cannot_use() -> None:
     idle = Idle((0.2, 0.5, 1.0), 8, math.inf)
-    # The whole GPU leaves 0.2 and 0.5 unused, the part 0.2; one without GPUs uses nothing of the 1.7.
+    # The whole GPU leaves 0.2 and 0.5 unused, the part 0.2; one without GPUs uses nothing of the
+    # 1.7.
     assert fragmentation(idle, 0, ((WHOLE, 1.0),)) == pytest.approx(0.7)
     assert fragmentation(idle, 0, ((PART, 1.0),)) == pytest.approx(0.2)
     assert fragmentation(idle, 0, ((CPUS, 1.0),)) == pytest.approx(1.7)
@@ -36,7 +38,10 @@ def test_a_node_that_cannot_run_a_task_is_all_fragment() -> None:
     assert fragmentation(few_cores, 0, ((WHOLE, 1.0),)) == pytest.approx(1.7)
     two = replace(WHOLE, gpus=2)
     assert fragmentation(Idle((0.5, 1.0), 8, math.inf), 0, ((two, 1.0),)) == pytest.approx(1.5)
-    assert fragmentation(Idle((1.0, 1.0), 8, math.inf), 0, ((replace(WHOLE, memory_gib=9.0), 1.0),)) == 0
+    assert (
+        fragmentation(Idle((1.0, 1.0), 8, math.inf), 0, ((replace(WHOLE, memory_gib=9.0), 1.0),))
+        == 0
+    )
     assert fragmentation(Idle((1.0, 1.0), 8, 4.0), 0, ((replace(WHOLE, memory_gib=9.0), 1.0),)) == 2
     other_type = replace(WHOLE, nodes=0b10)
     assert fragmentation(Idle((1.0, 1.0), 8, math.inf), 0, ((other_type, 1.0),)) == 2
@@ -54,20 +59,36 @@ def test_running_a_task_leaves_the_rest() -> None:
 def test_typical_tasks_are_the_most_popular() -> None:
     counts = Counter({WHOLE: 60, PART: 35, CPUS: 5})
     assert typical(counts, 0.95) == ((WHOLE, 60 / 95), (PART, 35 / 95))
-    assert typical(counts, 0.9) == ((WHOLE, 60 / 95), (PART, 35 / 95))  # up to the first with which it is reached
+    assert typical(counts, 0.9) == (
+        (WHOLE, 60 / 95),
+        (PART, 35 / 95),
+    )  # up to the first with which it is reached
     assert typical(counts, 0.6) == ((WHOLE, 1.0),)
     assert typical(Counter(), 0.95) == ()
 
 
-def gang(name: str, gpus: int, cores: int, submit_s: float = 0.0, work_s: float = 100.0, **profile: object) -> Job:
-    return Job(id=name, gpus=gpus, duration_s=work_s, submit_s=submit_s,
-               profile=Profile(cpus_per_gpu={cores: 1.0}, **profile))  # type: ignore[arg-type]
+def gang(
+    name: str,
+    gpus: int,
+    cores: int,
+    submit_s: float = 0.0,
+    work_s: float = 100.0,
+    **profile: object,
+) -> Job:
+    return Job(
+        id=name,
+        gpus=gpus,
+        duration_s=work_s,
+        submit_s=submit_s,
+        profile=Profile(cpus_per_gpu={cores: 1.0}, **profile),
+    )  # type: ignore[arg-type]
 
 
 def test_a_job_goes_where_it_takes_least_from_others() -> None:
-    # Best fit would put the single GPU on b, which has fewer GPUs. Three of four typical jobs ask for 2 GPUs: b would
-    # leave one GPU that they cannot use, + 1 x 3/4 - 0; on a, three would be left, of which two can be used: the
-    # measure counts nothing of what a job that fits leaves, so that a grows by 0.
+    # Best fit would put the single GPU on b, which has fewer GPUs. Three of four typical jobs ask
+    # for 2 GPUs: b would leave one GPU that they cannot use, + 1 x 3/4 - 0; on a, three would be
+    # left, of which two can be used: the measure counts nothing of what a job that fits leaves, so
+    # that a grows by 0.
     nodes = (Node(name="a", gpus=4, cpus=64), Node(name="b", gpus=2, cpus=64))
     jobs = (gang("s", 1, 1), *(gang(f"g{i}", 2, 1, submit_s=1.0) for i in range(3)))
     found = plan_of("fgd", *jobs, nodes=nodes, options={"tasks": "all"})
@@ -76,7 +97,8 @@ def test_a_job_goes_where_it_takes_least_from_others() -> None:
 
 
 def test_cores_are_not_taken_from_idle_gpus() -> None:
-    # h fills the GPUs of a. c fits both nodes: on b it would leave 4 cores, too few for the typical job with 8.
+    # h fills the GPUs of a. c fits both nodes: on b it would leave 4 cores, too few for the typical
+    # job with 8.
     nodes = tuple(Node(name=name, gpus=2, cpus=20) for name in "ab")
     on_cpus = Job(id="c", gpus=0, cpus=16, duration_s=50.0, submit_s=1.0)
     jobs = (gang("h", 2, 1), on_cpus, *(gang(f"g{i}", 1, 8, submit_s=2.0) for i in range(2)))
@@ -87,22 +109,40 @@ def test_cores_are_not_taken_from_idle_gpus() -> None:
 
 
 def part(name: str, duty: float, submit_s: float = 0.0) -> Job:
-    return Job(id=name, duration_s=100.0, submit_s=submit_s, profile=Profile(sharing=Sharing(duty=duty)))
+    return Job(
+        id=name, duration_s=100.0, submit_s=submit_s, profile=Profile(sharing=Sharing(duty=duty))
+    )
 
 
 def test_parts_of_a_gpu_are_joined_where_both_fit() -> None:
     node = (Node(name="a", gpus=2),)
-    found = plan_of("fgd", part("p", 0.6), part("q", 0.4, 1.0), Job(id="w", duration_s=100.0, submit_s=2.0), nodes=node)
-    assert times(found["q"]) == [(1, 100), (100, 101)] and times(found["w"]) == [(2, 102)]  # alone once p is done
+    found = plan_of(
+        "fgd",
+        part("p", 0.6),
+        part("q", 0.4, 1.0),
+        Job(id="w", duration_s=100.0, submit_s=2.0),
+        nodes=node,
+    )
+    assert times(found["q"]) == [(1, 100), (100, 101)] and times(found["w"]) == [
+        (2, 102)
+    ]  # alone once p is done
     assert {segment.mode.share_with for segment in found["q"].segments} >= {"p"}
-    apart = plan_of("fgd", part("p", 0.6), part("q", 0.5, 1.0), Job(id="w", duration_s=100.0, submit_s=2.0), nodes=node)
+    apart = plan_of(
+        "fgd",
+        part("p", 0.6),
+        part("q", 0.5, 1.0),
+        Job(id="w", duration_s=100.0, submit_s=2.0),
+        nodes=node,
+    )
     assert all(segment.mode.share_with is None for segment in apart["q"].segments)
     assert times(apart["w"]) == [(100, 200)]
 
 
 def test_whoever_is_left_alone_may_be_joined_again() -> None:
     long = replace(part("p", 0.5), duration_s=300.0)
-    found = plan_of("fgd", long, part("q", 0.5), part("r", 0.5, 150.0), nodes=(Node(name="a", gpus=1),))
+    found = plan_of(
+        "fgd", long, part("q", 0.5), part("r", 0.5, 150.0), nodes=(Node(name="a", gpus=1),)
+    )
     assert times(found["r"]) == [(150, 250)]
 
 
@@ -115,7 +155,9 @@ def asked_and_served(instance: Instance, name: str) -> float:
     for job_id in world.running:
         sharing = world.job(job_id).profile.sharing
         gpus = sum(slot.gpus for slot in world.hold(job_id).placement)
-        served += sharing.duty if gpus == 1 and sharing is not None and sharing.duty is not None else gpus
+        served += (
+            sharing.duty if gpus == 1 and sharing is not None and sharing.duty is not None else gpus
+        )
     return served
 
 
@@ -135,7 +177,10 @@ def test_more_of_the_demand_is_served_on_a_full_cluster() -> None:
                 jobs.append(job)
                 left -= job.gpus if isinstance(job.gpus, int) else 0
         instance = Instance(cluster=cluster, jobs=tuple(jobs))
-        ours, theirs = ours + asked_and_served(instance, "fgd"), theirs + asked_and_served(instance, "wspt")
+        ours, theirs = (
+            ours + asked_and_served(instance, "fgd"),
+            theirs + asked_and_served(instance, "wspt"),
+        )
     assert ours > theirs
 
 

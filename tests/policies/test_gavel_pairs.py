@@ -1,4 +1,5 @@
-"""Gavel's policies in rounds: pairs of jobs on the same GPUs by hand, and what each policy does with its options."""
+"""Gavel's policies in rounds: pairs of jobs on the same GPUs by hand, and what each policy does
+with its options."""
 
 from typing import Any
 
@@ -7,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 
 from optsched import Cluster, Instance, Job, JobPlan, Node
 from optsched.errors import InputError
+from optsched.model.plan import Plan
+from optsched.model.profile import Profile, Sharing
 from optsched.objectives import parse
-from optsched.plan import Plan
-from optsched.profile import Profile, Sharing
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.world import World
 from optsched.verify import verify
@@ -32,16 +33,22 @@ def partners(entry: JobPlan) -> list[str | None]:
     return [segment.mode.share_with for segment in entry.segments]
 
 
-@pytest.mark.parametrize("name", ["gavel-max-min", "gavel-finish-time-fairness", "gavel-makespan", "gavel-throughput"])
+@pytest.mark.parametrize(
+    "name", ["gavel-max-min", "gavel-finish-time-fairness", "gavel-makespan", "gavel-throughput"]
+)
 def test_two_that_do_not_disturb_each_other_run_together(name: str) -> None:
     made = [job(name, 720.0, {"a": 0.9, "b": 0.9}) for name in "ab"]
     found = plan_of(name, *made, nodes=ONE, options=PAIRS)
-    assert times(found["a"])[0] == times(found["b"])[0] == (0, 800)  # then one may be alone for a rounding error
+    assert (
+        times(found["a"])[0] == times(found["b"])[0] == (0, 800)
+    )  # then one may be alone for a rounding error
     assert (partners(found["a"])[0], partners(found["b"])[0]) == ("b", "a")
     assert times(found["a"])[-1][1] == times(found["b"])[-1][1] == 800
 
 
-@pytest.mark.parametrize("name", ["gavel-max-min", "gavel-finish-time-fairness", "gavel-makespan", "gavel-throughput"])
+@pytest.mark.parametrize(
+    "name", ["gavel-max-min", "gavel-finish-time-fairness", "gavel-makespan", "gavel-throughput"]
+)
 def test_two_that_lose_more_than_half_take_turns(name: str) -> None:
     made = [job(name, 1080.0, {"a": 0.4, "b": 0.4}) for name in "ab"]
     found = plan_of(name, *made, nodes=ONE, options=PAIRS)
@@ -56,7 +63,8 @@ def test_a_pair_and_a_third_job_share_the_time_as_the_program_says() -> None:
     found = plan_of("gavel-max-min", *made, nodes=ONE, options=PAIRS)
     until_s = 90 * 360.0
     received = {
-        name: sum(min(end, until_s) - min(start, until_s) for start, end in times(found[name])) for name in "abc"
+        name: sum(min(end, until_s) - min(start, until_s) for start, end in times(found[name]))
+        for name in "abc"
     }
     assert received["a"] == pytest.approx(received["b"], abs=1)
     assert received["a"] / until_s == pytest.approx(5 / 9, abs=0.02)
@@ -64,7 +72,8 @@ def test_a_pair_and_a_third_job_share_the_time_as_the_program_says() -> None:
 
 
 def test_who_stays_behind_is_alone_and_as_fast() -> None:
-    """b is done at 360 / 0.8 = 450 s; a has then done 360 of 3,600 s and goes on without a pause."""
+    """b is done at 360 / 0.8 = 450 s; a has then done 360 of 3,600 s and goes on without a
+    pause."""
     made = job("a", 3600.0, {"b": 0.8}), job("b", 360.0, {"a": 0.8})
     found = plan_of("gavel-max-min", *made, nodes=ONE, options=PAIRS)
     assert times(found["b"]) == [(0, 450)]
@@ -72,8 +81,12 @@ def test_who_stays_behind_is_alone_and_as_fast() -> None:
 
 
 def test_a_job_joins_one_that_goes_on() -> None:
-    """b comes at 100 s; shares are computed anew at 360 s, when a has done 360 of its 2,160 s: 1,800 / 0.9 = 2,000."""
-    made = job("a", 2160.0, {"b": 0.9}, preemptible=False), job("b", 2160.0, {"a": 0.9}, submit_s=100.0)
+    """b comes at 100 s; shares are computed anew at 360 s, when a has done 360 of its 2,160 s:
+    1,800 / 0.9 = 2,000."""
+    made = (
+        job("a", 2160.0, {"b": 0.9}, preemptible=False),
+        job("b", 2160.0, {"a": 0.9}, submit_s=100.0),
+    )
     found = plan_of("gavel-max-min", *made, nodes=ONE, options={**PAIRS, "reset": "360"})
     assert times(found["b"])[0][0] == 360
     assert [round(end, 3) for _, end in times(found["a"])][-1] == 2360
@@ -91,8 +104,16 @@ def test_gangs_share_only_with_gangs_of_their_size() -> None:
 
 def test_memory_that_does_not_hold_both_keeps_them_apart() -> None:
     nodes = (Node(name="n", gpu_type="v100", gpus=1, gpu_memory_gib=16.0),)
-    made = [Job(id=name, duration_s=720.0, profile=Profile(
-        name=name, gpu_memory_gib=9.0, sharing=Sharing(partners={"a": 0.9, "b": 0.9}))) for name in "ab"]
+    made = [
+        Job(
+            id=name,
+            duration_s=720.0,
+            profile=Profile(
+                name=name, gpu_memory_gib=9.0, sharing=Sharing(partners={"a": 0.9, "b": 0.9})
+            ),
+        )
+        for name in "ab"
+    ]
     found = plan_of("gavel-max-min", *made, nodes=nodes, options=PAIRS)
     assert {*partners(found["a"]), *partners(found["b"])} == {None}
 
@@ -101,15 +122,30 @@ def simulated(instance: Instance, name: str, options: dict[str, str]) -> Plan:
     return simulate(instance, policy(name, options=options))
 
 
-@pytest.mark.parametrize(("name", "options"), [
-    *((name, PAIRS) for name in ("gavel-max-min", "gavel-finish-time-fairness", "gavel-makespan", "gavel-slo")),
-    ("gavel-max-min", {"heterogeneity": "agnostic"}), ("gavel-hierarchical", {"inside": "fifo"}),
-])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(
+            (name, PAIRS)
+            for name in (
+                "gavel-max-min",
+                "gavel-finish-time-fairness",
+                "gavel-makespan",
+                "gavel-slo",
+            )
+        ),
+        ("gavel-max-min", {"heterogeneity": "agnostic"}),
+        ("gavel-hierarchical", {"inside": "fifo"}),
+    ],
+)
 @given(instance=instances())
-@settings(max_examples=6, deadline=None,
-          suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=6,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 def test_plans_with_options_are_sound_and_reproducible(
-    name: str, options: dict[str, str], instance: Instance,
+    name: str, options: dict[str, str], instance: Instance
 ) -> None:
     options = {**options, "round": "11", "reset": "11"}
     plan = simulated(instance, name, options)
@@ -121,9 +157,17 @@ def test_plans_with_options_are_sound_and_reproducible(
 @pytest.mark.parametrize("name", ["gavel-max-min", "gavel-finish-time-fairness", "gavel-slo"])
 def test_a_simulation_with_pairs_taken_up_again_ends_the_same(name: str) -> None:
     rates = {f"p{i}": 0.5 + 0.1 * i for i in range(4)}
-    jobs = tuple(Job(id=f"j{i}", submit_s=600.0 * i, duration_s=1000.0 + 900 * (i % 5), gpus=1 + i % 2,
-                     deadline_s=40000.0, profile=Profile(name=f"p{i % 4}", sharing=Sharing(partners=rates)))
-                 for i in range(20))
+    jobs = tuple(
+        Job(
+            id=f"j{i}",
+            submit_s=600.0 * i,
+            duration_s=1000.0 + 900 * (i % 5),
+            gpus=1 + i % 2,
+            deadline_s=40000.0,
+            profile=Profile(name=f"p{i % 4}", sharing=Sharing(partners=rates)),
+        )
+        for i in range(20)
+    )
     instance = Instance(cluster=Cluster(nodes=TWO), jobs=jobs)
     whole = simulated(instance, name, PAIRS)
     assert any(segment.mode.share_with for entry in whole.jobs for segment in entry.segments)
@@ -134,7 +178,8 @@ def test_a_simulation_with_pairs_taken_up_again_ends_the_same(name: str) -> None
     assert again.record().plan() == whole
 
 
-# ------------------------------------------------------------------------------------------------- each policy
+# -------------------------------------------------------------------------------------------------
+# each policy
 
 
 def first(name: str, instance: Instance, **options: str) -> Any:
@@ -143,12 +188,17 @@ def first(name: str, instance: Instance, **options: str) -> Any:
     world.advance()
     chosen: Any = policy(name, options=options)
     chosen.decide(world)
-    return chosen, {job_id: chosen._active.share[:-1, i].round(4).tolist() for job_id, i in chosen._active.row.items()}
+    return chosen, {
+        job_id: chosen._active.share[:-1, i].round(4).tolist()
+        for job_id, i in chosen._active.row.items()
+    }
 
 
 def two_types(*jobs: Job) -> Instance:
-    nodes = (Node(name="v", gpu_type="v100", gpus=1, gpu_price_per_h=3.0),
-             Node(name="k", gpu_type="k80", gpus=1, gpu_price_per_h=1.0))
+    nodes = (
+        Node(name="v", gpu_type="v100", gpus=1, gpu_price_per_h=3.0),
+        Node(name="k", gpu_type="k80", gpus=1, gpu_price_per_h=1.0),
+    )
     return Instance(cluster=Cluster(nodes=nodes), jobs=jobs)
 
 
@@ -179,15 +229,20 @@ def test_deadlines_that_cannot_all_be_met_do_not_count() -> None:
 
 def test_the_shortest_gets_the_fastest() -> None:
     """b has 300 s left on the v100; of what remains a has 4,000 s on the k80, c 3,000 s."""
-    made = two_types(on_both("a", 1000.0, 0.25), on_both("b", 300.0, 0.9), on_both("c", 1500.0, 0.5))
+    made = two_types(
+        on_both("a", 1000.0, 0.25), on_both("b", 300.0, 0.9), on_both("c", 1500.0, 0.5)
+    )
     assert first("gavel-sjf", made)[1] == {"a": [0, 0], "b": [1, 0], "c": [0, 1]}
 
 
 def test_who_cannot_tell_the_types_apart_gives_equal_shares() -> None:
-    """Two jobs like a and two like b. Aware, those like a share p each of the v100 only, those like b have the k80 and
-    the rest: p / 0.6 = (0.95 - p) / 0.95 at p = 0.57 / 1.55. Agnostic, all have half of a GPU's time."""
+    """Two jobs like a and two like b. Aware, those like a share p each of the v100 only, those like
+    b have the k80 and the rest: p / 0.6 = (0.95 - p) / 0.95 at p = 0.57 / 1.55. Agnostic, all have
+    half of a GPU's time."""
     made = two_types(*(on_both(name, 3600.0, 0.2 if name < "c" else 0.9) for name in "abcd"))
-    aware, agnostic = (first("gavel-max-min", made, heterogeneity=how)[1] for how in ("aware", "agnostic"))
+    aware, agnostic = (
+        first("gavel-max-min", made, heterogeneity=how)[1] for how in ("aware", "agnostic")
+    )
     assert aware["a"] == aware["b"] == pytest.approx([0.57 / 1.55, 0.0], abs=1e-3)
     assert aware["c"] == aware["d"] == pytest.approx([0.5 - 0.57 / 1.55, 0.5], abs=1e-3)
     assert [sum(share) for share in agnostic.values()] == pytest.approx([0.5] * 4, abs=1e-3)
@@ -203,11 +258,17 @@ def test_past_time_alone_is_counted_at_the_part_of_that_time() -> None:
     assert (past_s, left_s, rate) == (pytest.approx(3600), pytest.approx(16400), 0.5)
 
 
-@pytest.mark.parametrize(("name", "options"), [
-    ("gavel-max-min", {"sharing": "all"}), ("gavel-max-min", {"heterogeneity": "yes"}), ("gavel-sjf", PAIRS),
-    ("gavel-hierarchical", {"inside": "lottery"}), ("gavel-throughput", {"costs": "low"}),
-    ("gavel-makespan", {**PAIRS, "heterogeneity": "agnostic"}),
-])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gavel-max-min", {"sharing": "all"}),
+        ("gavel-max-min", {"heterogeneity": "yes"}),
+        ("gavel-sjf", PAIRS),
+        ("gavel-hierarchical", {"inside": "lottery"}),
+        ("gavel-throughput", {"costs": "low"}),
+        ("gavel-makespan", {**PAIRS, "heterogeneity": "agnostic"}),
+    ],
+)
 def test_wrong_options_are_named(name: str, options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy(name, options=options)

@@ -1,4 +1,5 @@
-"""The values of Gavel's programs on its own throughput table, against the published formulas written job by job."""
+"""The values of Gavel's programs on its own throughput table, against the published formulas
+written job by job."""
 
 import gzip
 import json
@@ -10,9 +11,9 @@ import numpy as np
 import pytest
 
 from optsched import Cluster, Instance, Job, Node
-from optsched.cluster import Tenant
-from optsched.profile import Profile, Sharing
-from optsched.registry import policy
+from optsched.model.cluster import Tenant
+from optsched.model.profile import Profile, Sharing
+from optsched.plugins.registry import policy
 from optsched.simulate.world import World
 from optsched_solvers.policies.gavel.filling import Groups, fill
 from optsched_solvers.policies.gavel.finish_time import fairest
@@ -36,14 +37,23 @@ def table() -> dict[str, Any]:
     return found
 
 
-def program(jobs: int, seed: int, pairs: bool = False, workers: tuple[float, ...] = (6.0, 4.0, 5.0)) -> Program:
+def program(
+    jobs: int, seed: int, pairs: bool = False, workers: tuple[float, ...] = (6.0, 4.0, 5.0)
+) -> Program:
     """Jobs of random types on 1, 2 or 4 GPUs, those of one type and size alike."""
     rng = np.random.default_rng(seed)
-    rows = [name for name, row in table()["v100"].items()
-            if row["null"] > 0 and name.endswith((" 1)", " 2)", " 4)")) and table()["k80"][name]["null"] > 0]
+    rows = [
+        name
+        for name, row in table()["v100"].items()
+        if row["null"] > 0
+        and name.endswith((" 1)", " 2)", " 4)"))
+        and table()["k80"][name]["null"] > 0
+    ]
     rows = [rows[i] for i in rng.choice(len(rows), max(2, jobs * 2 // 3), replace=False)]
     kind = rng.integers(0, len(rows), jobs)
-    alone = np.array([[table()[t].get(name, {"null": 0.0})["null"] for t in TYPES] for name in rows])
+    alone = np.array(
+        [[table()[t].get(name, {"null": 0.0})["null"] for t in TYPES] for name in rows]
+    )
     gpus = np.array([float(name.split()[-1][:-1]) for name in rows])
     rate = np.zeros((len(rows), len(rows), len(TYPES)))
     for a, one in enumerate(rows):
@@ -51,9 +61,17 @@ def program(jobs: int, seed: int, pairs: bool = False, workers: tuple[float, ...
             for k, t in enumerate(TYPES):
                 if gpus[a] == gpus[b] and min(own := table()[t][one].get(two, (0.0, 0.0))) > 0:
                     rate[a, b, k] = own[0]
-    rate = np.where(np.minimum(rate, rate.transpose(1, 0, 2)) > 0, rate, 0.0)  # the table has pairs in one order only
+    rate = np.where(
+        np.minimum(rate, rate.transpose(1, 0, 2)) > 0, rate, 0.0
+    )  # the table has pairs in one order only
     shared = PairRates(kind, alone, rate, gpus) if pairs else None
-    return Program(kind, alone[kind], np.repeat(gpus[kind][:, None], len(TYPES), axis=1), np.array(workers), shared)
+    return Program(
+        kind,
+        alone[kind],
+        np.repeat(gpus[kind][:, None], len(TYPES), axis=1),
+        np.array(workers),
+        shared,
+    )
 
 
 def check(made: Program, allocation: Allocation) -> np.ndarray:
@@ -61,7 +79,9 @@ def check(made: Program, allocation: Allocation) -> np.ndarray:
     assert min([*allocation.share.ravel(), *allocation.fraction], default=0.0) >= -1e-9
     time, used = allocation.share.sum(axis=1), (allocation.share * made.gpus).sum(axis=0)
     throughput = (made.rate * allocation.share).sum(axis=1)
-    listed = zip(allocation.first, allocation.second, allocation.column, allocation.fraction, strict=True)
+    listed = zip(
+        allocation.first, allocation.second, allocation.column, allocation.fraction, strict=True
+    )
     for i, j, k, fraction in listed:
         assert i != j
         rates = plain.rates_of(made, (int(i), int(j)), int(k))
@@ -110,7 +130,9 @@ def test_makespan(pairs: bool) -> None:
     work = np.exp(np.random.default_rng(4).normal(10, 2, len(made.kind))) * made.rate[:, 0]
     found = most(made, work)
     longest_s = (work / check(made, found.allocation)).max()
-    expected_s = plain.bisected(lambda end_s: plain.reaches(made, work / end_s), longest_s / 2, longest_s * 2)
+    expected_s = plain.bisected(
+        lambda end_s: plain.reaches(made, work / end_s), longest_s / 2, longest_s * 2
+    )
     assert longest_s == pytest.approx(expected_s, rel=TO)
     assert 1 / found.value == pytest.approx(expected_s, rel=TO)
 
@@ -119,8 +141,8 @@ def test_makespan(pairs: bool) -> None:
 @PAIRED
 @pytest.mark.parametrize("seed", [5, 6])
 def test_finish_time_fairness(pairs: bool, seed: int) -> None:
-    """rho_m = (t_m + rem_m / throughput(m, X)) / (t_iso_m + rem_m / throughput(m, X_iso)); X_iso is N_j / m for each
-    job over its GPUs, rows that exceed 1 scaled down to it."""
+    """rho_m = (t_m + rem_m / throughput(m, X)) / (t_iso_m + rem_m / throughput(m, X_iso)); X_iso is
+    N_j / m for each job over its GPUs, rows that exceed 1 scaled down to it."""
     made = program(10 if pairs else 25, seed, pairs)
     rng = np.random.default_rng(seed)
     jobs = len(made.kind)
@@ -157,7 +179,9 @@ def test_total_throughput_for_the_price(pairs: bool, slos: bool) -> None:
     throughput = check(made, found)
     assert (throughput >= need * (1 - 1e-6)).all()
     value = (made.rate * found.share / price).sum()
-    for i, j, k, fraction in zip(found.first, found.second, found.column, found.fraction, strict=True):
+    for i, j, k, fraction in zip(
+        found.first, found.second, found.column, found.fraction, strict=True
+    ):
         value += sum(plain.rates_of(made, (int(i), int(j)), int(k))) / price[k] * fraction
     assert value == pytest.approx(plain.largest_sum(made, price, need), rel=TO)
 
@@ -175,9 +199,13 @@ def test_needs_that_cannot_be_met_are_known_as_such(pairs: bool, factor: float) 
 def filling(made: Program, weights: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Normalised throughputs, every job a group."""
     jobs = len(made.kind)
-    found = fill(Groups(np.ones(jobs), normalised(made, np.ones(jobs)), made.gpus, made.workers), weights)
+    found = fill(
+        Groups(np.ones(jobs), normalised(made, np.ones(jobs)), made.gpus, made.workers), weights
+    )
     nobody = np.zeros(0, dtype=np.int64)
-    reached: np.ndarray = check(made, Allocation(found.share, nobody, nobody, nobody, np.zeros(0))) / equal_rate(made)
+    reached: np.ndarray = check(
+        made, Allocation(found.share, nobody, nobody, nobody, np.zeros(0))
+    ) / equal_rate(made)
     assert (reached >= found.level / made.gpus[:, 0] * (1 - 1e-6) - 1e-6).all()
     return reached
 
@@ -205,13 +233,18 @@ def test_hierarchical(inside: str) -> None:
         for i, own in enumerate(entity):
             rest = [j for j in range(12) if entity[j] == own and not done[j]]
             if inside == "fairness":
-                found.append(float(entity_weight[own] * weight[i] / max(1e-9, sum(weight[j] for j in rest))))
+                found.append(
+                    float(entity_weight[own] * weight[i] / max(1e-9, sum(weight[j] for j in rest)))
+                )
             else:
                 found.append(float(entity_weight[own]) if rest and rest[0] == i else 0.0)
         return found
 
-    ours = Divided(entity, entity_weight, weight, np.ones(12)) if inside == "fairness" else InOrder(
-        entity, entity_weight)
+    ours = (
+        Divided(entity, entity_weight, weight, np.ones(12))
+        if inside == "fairness"
+        else InOrder(entity, entity_weight)
+    )
     assert filling(made, ours) == pytest.approx(plain.filled(made, published), rel=5 * TO, abs=1e-4)
 
 
@@ -222,7 +255,9 @@ def test_shortest_job_first() -> None:
     work = np.exp(np.random.default_rng(12).normal(8, 1.5, 20)) * made.rate[:, 0]
     share = shortest_first(made, work)
     throughput = (made.rate * share).sum(axis=1)
-    assert (share.sum(axis=1) <= 1).all() and ((share * made.gpus).sum(axis=0) <= made.workers).all()
+    assert (share.sum(axis=1) <= 1).all() and (
+        (share * made.gpus).sum(axis=0) <= made.workers
+    ).all()
     best = []
     for i in range(20):
         lp = plain.Plain(made)
@@ -231,7 +266,8 @@ def test_shortest_job_first() -> None:
     assert (work[ran] / throughput[ran]).min() == pytest.approx(min(best), rel=TO)
 
 
-# ------------------------------------------------------------------------------------------------- the policies
+# -------------------------------------------------------------------------------------------------
+# the policies
 
 RATES = {"v100": 1.0, "p100": 0.5, "k80": 0.2}
 PRICE = {"v100": 3.0, "p100": 1.0, "k80": 0.3}
@@ -239,22 +275,34 @@ PRICE = {"v100": 3.0, "p100": 1.0, "k80": 0.3}
 
 def instance() -> Instance:
     """Twelve jobs that came at different times, on a few GPUs."""
-    nodes = tuple(Node(name=f"{t}-{i}", gpu_type=t, gpus=2, gpu_price_per_h=PRICE[t]) for t in TYPES for i in range(2))
+    nodes = tuple(
+        Node(name=f"{t}-{i}", gpu_type=t, gpus=2, gpu_price_per_h=PRICE[t])
+        for t in TYPES
+        for i in range(2)
+    )
     jobs = []
     for i in range(12):
         rate = {t: round(r ** (0.5 + 0.1 * (i % 7)), 4) for t, r in RATES.items()}
         sharing = Sharing(partners={name: 0.55 + 0.07 * (i % 3) for name in ("p0", "p1", "p2")})
-        jobs.append(Job(
-            id=f"j{i:02}", submit_s=100.0 * i, gpus=1 + i % 2, duration_s=3000.0 + 700 * i, weight=1.0 + i % 3,
-            tenant=("x", "y")[i % 2], deadline_s=90000.0,
-            profile=Profile(name=f"p{i % 3}", rate=rate, sharing=sharing),
-        ))
+        jobs.append(
+            Job(
+                id=f"j{i:02}",
+                submit_s=100.0 * i,
+                gpus=1 + i % 2,
+                duration_s=3000.0 + 700 * i,
+                weight=1.0 + i % 3,
+                tenant=("x", "y")[i % 2],
+                deadline_s=90000.0,
+                profile=Profile(name=f"p{i % 3}", rate=rate, sharing=sharing),
+            )
+        )
     tenants = Tenant(name="x"), Tenant(name="y", weight=3)
     return Instance(cluster=Cluster(nodes=nodes), jobs=tuple(jobs), tenants=tenants, now_s=1200.0)
 
 
 def decided(name: str, **options: str) -> tuple[Instance, Program, np.ndarray]:
-    """The first shares that a policy computes, as throughputs by job and GPU type, and the program they are of."""
+    """The first shares that a policy computes, as throughputs by job and GPU type, and the program
+    they are of."""
     made = instance()
     world = World(made)
     world.advance()
@@ -268,7 +316,12 @@ def decided(name: str, **options: str) -> tuple[Instance, Program, np.ndarray]:
     if "sharing" in options:
         factor = np.array([0.55 + 0.07 * (i % 3) for i in range(12)])
         alike = gpus[:, :1] == gpus[:, 0]
-        pairs = PairRates(np.arange(12), rate, (rate * factor[:, None])[:, None, :] * alike[:, :, None], gpus[:, 0])
+        pairs = PairRates(
+            np.arange(12),
+            rate,
+            (rate * factor[:, None])[:, None, :] * alike[:, :, None],
+            gpus[:, 0],
+        )
     program = Program(np.arange(12), rate, gpus, np.full(3, 4.0), pairs)
     throughput = active.share.T[:, :3] * rate
     if pairs is not None:
@@ -296,26 +349,44 @@ def test_policies_solve_these_programs(options: dict[str, str]) -> None:
     work = np.array([job.work_s for job in made.jobs])
     longest_s = (work / reached).max()
     assert longest_s == pytest.approx(
-        plain.bisected(lambda end_s: plain.reaches(program, work / end_s), longest_s / 2, longest_s * 2), rel=TO)
+        plain.bisected(
+            lambda end_s: plain.reaches(program, work / end_s), longest_s / 2, longest_s * 2
+        ),
+        rel=TO,
+    )
 
     made, program, by_type = decided("gavel-finish-time-fairness", **options)
     reached = by_type.sum(axis=1)
     age_s = 1200.0 - np.array([job.submit_s for job in made.jobs])
-    part = np.array([[4.0 / 12 / own] * 3 for own in program.gpus[:, 0]])  # rows of 1 and 1/2: none to scale
+    part = np.array(
+        [[4.0 / 12 / own] * 3 for own in program.gpus[:, 0]]
+    )  # rows of 1 and 1/2: none to scale
     alone_s = work / (program.rate * part).sum(axis=1)
     rho = ((age_s + work / reached) / alone_s).max()
     least = float((age_s / alone_s).max())
-    assert rho == pytest.approx(plain.bisected(
-        lambda at: at > least and plain.reaches(program, work / (at * alone_s - age_s)), least, 2 * rho), rel=TO)
+    assert rho == pytest.approx(
+        plain.bisected(
+            lambda at: at > least and plain.reaches(program, work / (at * alone_s - age_s)),
+            least,
+            2 * rho,
+        ),
+        rel=TO,
+    )
 
 
 @OPTIONS
-@pytest.mark.parametrize(("name", "costs"), [("gavel-throughput", "price"), ("gavel-throughput", "none"),
-                                             ("gavel-slo", "price")])
+@pytest.mark.parametrize(
+    ("name", "costs"),
+    [("gavel-throughput", "price"), ("gavel-throughput", "none"), ("gavel-slo", "price")],
+)
 def test_policies_of_the_largest_sum(options: dict[str, str], name: str, costs: str) -> None:
     made, program, by_type = decided(name, costs=costs, **options)
     price = np.array([PRICE[t] for t in TYPES]) if costs == "price" else np.ones(3)
-    need = np.array([job.work_s for job in made.jobs]) / (90000.0 - 1200.0) if name == "gavel-slo" else np.zeros(12)
+    need = (
+        np.array([job.work_s for job in made.jobs]) / (90000.0 - 1200.0)
+        if name == "gavel-slo"
+        else np.zeros(12)
+    )
     assert (by_type.sum(axis=1) >= need * (1 - 1e-6)).all()
     assert (by_type / price).sum() == pytest.approx(plain.largest_sum(program, price, need), rel=TO)
 
@@ -335,5 +406,7 @@ def test_tenants_get_what_their_weights_say(inside: str) -> None:
             found.append(entity * (part if inside == "fairness" else float(rest[:1] == [i])))
         return found
 
-    assert reached / equal_rate(program) == pytest.approx(plain.filled(program, published), rel=5 * TO, abs=1e-4)
+    assert reached / equal_rate(program) == pytest.approx(
+        plain.filled(program, published), rel=5 * TO, abs=1e-4
+    )
     assert made.tenants[1].weight == 3

@@ -1,4 +1,5 @@
-"""The Gittins index against its definition, on small and on published distributions, and the order that it makes."""
+"""The Gittins index against its definition, on small and on published distributions, and the order
+that it makes."""
 
 from statistics import fmean
 
@@ -9,11 +10,11 @@ from hypothesis import strategies as st
 from optsched import Instance, Job, Node
 from optsched.errors import InputError
 from optsched.objectives import parse
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 from optsched_solvers.policies.gittins import Gittins
-from optsched_solvers.policies.service_distribution import ServiceDistribution
+from optsched_solvers.policies.parts.service_distribution import ServiceDistribution
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
@@ -30,11 +31,14 @@ def defined(services: list[float], attained: float, step: float) -> float:
 
 
 @given(
-    services=st.lists(st.integers(1, 60).map(float), min_size=1, max_size=25), attained=st.integers(0, 70).map(float),
+    services=st.lists(st.integers(1, 60).map(float), min_size=1, max_size=25),
+    attained=st.integers(0, 70).map(float),
     step=st.integers(1, 40).map(float),
 )
 @settings(deadline=None, max_examples=200)
-def test_the_index_is_that_of_the_definition(services: list[float], attained: float, step: float) -> None:
+def test_the_index_is_that_of_the_definition(
+    services: list[float], attained: float, step: float
+) -> None:
     found = ServiceDistribution(services).index(attained, step)
     assert found == pytest.approx(defined(services, attained, step))
 
@@ -51,28 +55,48 @@ def test_the_index_on_the_published_distribution(attained: float) -> None:
 
 def history(*services_s: float) -> list[Job]:
     """Jobs that have completed by 1000, whose lengths the rule then knows."""
-    return [Job(id=f"h{i}", duration_s=service_s, submit_s=0.01 * i) for i, service_s in enumerate(services_s)]
+    return [
+        Job(id=f"h{i}", duration_s=service_s, submit_s=0.01 * i)
+        for i, service_s in enumerate(services_s)
+    ]
 
 
 def test_a_job_that_is_likely_to_end_soon_comes_first() -> None:
-    # Of ten jobs nine took 10 s and one 100 s. A job that has had 20 s is one of the long ones: its index falls to 0 in
-    # the steps in which none ends, so that a new one (9 / 10 to end within 20 s) evicts it; after 80 s it rises again.
-    jobs = [*history(*[10.0] * 9, 100.0), Job(id="long", duration_s=100.0, submit_s=1000.0),
-            Job(id="new", duration_s=10.0, submit_s=1030.0), Job(id="late", duration_s=10.0, submit_s=1095.0)]
+    # Of ten jobs nine took 10 s and one 100 s. A job that has had 20 s is one of the long ones: its
+    # index falls to 0 in the steps in which none ends, so that a new one (9 / 10 to end within 20
+    # s) evicts it; after 80 s it rises again.
+    jobs = [
+        *history(*[10.0] * 9, 100.0),
+        Job(id="long", duration_s=100.0, submit_s=1000.0),
+        Job(id="new", duration_s=10.0, submit_s=1030.0),
+        Job(id="late", duration_s=10.0, submit_s=1095.0),
+    ]
     found = plan_of("gittins", *jobs, nodes=ONE, options={"step": "20"})
     assert times(found["new"]) == [(1030, 1040)]
-    # When late comes, long is in the step from 80 s, in which it ends: 1 / 20; late's index is (9/10) / (9 + 2).
+    # When late comes, long is in the step from 80 s, in which it ends: 1 / 20; late's index is
+    # (9/10) / (9 + 2).
     assert defined([*[10.0] * 9, 100.0], 0.0, 20.0) == pytest.approx(0.9 / 11) and 0.9 / 11 > 1 / 20
-    assert times(found["late"]) == [(1095, 1105)] and times(found["long"]) == [(1000, 1030), (1040, 1095), (1105, 1120)]
+    assert times(found["late"]) == [(1095, 1105)] and times(found["long"]) == [
+        (1000, 1030),
+        (1040, 1095),
+        (1105, 1120),
+    ]
 
 
 def test_a_long_job_near_its_end_is_not_evicted() -> None:
-    # Five jobs took 10 s and five 30 s. A new job: (5/10) / (10 x 5/10 + 10 x 5/10) = 0.05 for a step of 10 s. One that
-    # has had 20 s ends within the next 10 s, 1 / 10 = 0.1. One that has had 10 s: nobody ends in the next step, 0.
+    # Five jobs took 10 s and five 30 s. A new job: (5/10) / (10 x 5/10 + 10 x 5/10) = 0.05 for a
+    # step of 10 s. One that has had 20 s ends within the next 10 s, 1 / 10 = 0.1. One that has had
+    # 10 s: nobody ends in the next step, 0.
     base = history(*[10.0] * 5, *[30.0] * 5)
     late, early = (
-        plan_of("gittins", *base, Job(id="long", duration_s=30.0, submit_s=1000.0),
-                Job(id="new", duration_s=10.0, submit_s=1000.0 + at_s), nodes=ONE, options={"step": "10"})
+        plan_of(
+            "gittins",
+            *base,
+            Job(id="long", duration_s=30.0, submit_s=1000.0),
+            Job(id="new", duration_s=10.0, submit_s=1000.0 + at_s),
+            nodes=ONE,
+            options={"step": "10"},
+        )
         for at_s in (25.0, 15.0)
     )
     assert times(late["new"]) == [(1030, 1040)] and times(late["long"]) == [(1000, 1030)]
@@ -80,7 +104,12 @@ def test_a_long_job_near_its_end_is_not_evicted() -> None:
 
 
 def test_until_ten_jobs_have_completed_they_are_served_in_order_of_arrival() -> None:
-    found = plan_of("gittins", Job(id="a", duration_s=50.0), Job(id="b", duration_s=5.0, submit_s=1.0), nodes=ONE)
+    found = plan_of(
+        "gittins",
+        Job(id="a", duration_s=50.0),
+        Job(id="b", duration_s=5.0, submit_s=1.0),
+        nodes=ONE,
+    )
     assert times(found["b"]) == [(50, 55)]
 
 
@@ -91,7 +120,11 @@ def test_bad_options_are_named(options: dict[str, str]) -> None:
 
 
 @given(instance=instances(), step=st.sampled_from(["2", "15"]))
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 def test_plans_are_sound_with_short_times(instance: Instance, step: str) -> None:
     rule = policy("gittins", options={"step": step})
     assert isinstance(rule, Gittins)

@@ -7,11 +7,23 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, JobPlan, Locality, Mode, Node, Plan, Profile, Running, Slot
-from optsched.faults import find_faults
+from optsched import (
+    Cluster,
+    Instance,
+    Job,
+    JobPlan,
+    Locality,
+    Mode,
+    Node,
+    Plan,
+    Profile,
+    Running,
+    Slot,
+)
 from optsched.files import check_instance
+from optsched.files.faults import find_faults
 from optsched.objectives import parse
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 from optsched_solvers.policies.las import level, threshold_gpu_s
@@ -65,7 +77,8 @@ def test_srtf_on_one_gpu_is_the_preemptive_optimum(jobs: list[tuple[float, float
 @settings(deadline=None)
 def test_wspt_on_one_gpu_is_smiths_rule(jobs: list[tuple[float, float]]) -> None:
     instance = Instance(
-        cluster=ONE_GPU, jobs=tuple(Job(id=f"j{i}", duration_s=p, weight=w) for i, (p, w) in enumerate(jobs))
+        cluster=ONE_GPU,
+        jobs=tuple(Job(id=f"j{i}", duration_s=p, weight=w) for i, (p, w) in enumerate(jobs)),
     )
     done = completions(instance, "wspt")
     expected = weighted_completion([p for p, _ in jobs], [w for _, w in jobs])
@@ -115,30 +128,42 @@ def test_backfill_fills_what_ends_before_the_reservation() -> None:
 def test_backfill_puts_a_long_job_where_the_head_does_not_need_it() -> None:
     nodes = (Node(name="n0", gpus=4), Node(name="n1", gpus=2))
     head = replace(HEAD_B, profile=PACKED)
-    found = plan_of("backfill", replace(LONG_A, gpus=3), head, Job(id="c", duration_s=99.0), nodes=nodes)
+    found = plan_of(
+        "backfill", replace(LONG_A, gpus=3), head, Job(id="c", duration_s=99.0), nodes=nodes
+    )
     assert times(found["b"]) == [(10, 15)]
     assert times(found["c"]) == [(0, 99)]
-    assert found["c"].segments[0].placement == (Slot(node="n1", gpus=1),)  # best fit alone would take n0
+    assert found["c"].segments[0].placement == (
+        Slot(node="n1", gpus=1),
+    )  # best fit alone would take n0
 
 
 @given(instance=instances(held=False))
 @settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 def test_backfill_never_delays_the_first_job_that_waits(instance: Instance) -> None:
-    # Run times do not depend on who else runs: no shared channels, no caches. Else the rule promises nothing.
+    # Run times do not depend on who else runs: no shared channels, no caches. Else the rule
+    # promises nothing.
     nodes = tuple(replace(node, memory_gbps=None) for node in instance.cluster.nodes)
     instance = replace(
-        instance, cluster=replace(instance.cluster, nodes=nodes, uplinks="reserved"),
+        instance,
+        cluster=replace(instance.cluster, nodes=nodes, uplinks="reserved"),
         jobs=tuple(
-            replace(job, submit_s=instance.now_s, after=(), profile=replace(job.profile, fetch_s=0.0))
+            replace(
+                job, submit_s=instance.now_s, after=(), profile=replace(job.profile, fetch_s=0.0)
+            )
             for job in instance.jobs
         ),
     )
     assume(not find_faults(instance))
     plans = {name: simulate(instance, policy(name)) for name in ("fifo", "backfill")}
     queue = sorted(range(len(instance.jobs)), key=lambda i: (-instance.jobs[i].priority, i))
-    start_s = {name: [plan.jobs[i].segments[0].start_s for i in queue] for name, plan in plans.items()}
+    start_s = {
+        name: [plan.jobs[i].segments[0].start_s for i in queue] for name, plan in plans.items()
+    }
     waits = [i for i, time_s in enumerate(start_s["fifo"]) if time_s > instance.now_s]
     assume(waits)
     assert start_s["backfill"][waits[0]] <= start_s["fifo"][waits[0]] + 1e-4
@@ -163,7 +188,8 @@ def test_only_the_job_with_most_left_is_evicted() -> None:
 
 
 def test_a_needless_victim_stays() -> None:
-    # in order of time left n1's job goes first, but only n0 has room for the gang once its own job is gone
+    # in order of time left n1's job goes first, but only n0 has room for the gang once its own job
+    # is gone
     nodes = (Node(name="n0", gpus=4), Node(name="n1", gpus=2))
     found = plan_of(
         "srtf",
@@ -221,10 +247,15 @@ def test_a_better_job_evicts_although_a_worse_one_of_its_demand_could_not() -> N
 
 
 def test_eviction_waits_for_the_minimum_run_and_the_set_up() -> None:
-    jobs = (Job(id="a", duration_s=100.0, min_run_s=30.0), Job(id="b", duration_s=10.0, submit_s=5.0))
+    jobs = (
+        Job(id="a", duration_s=100.0, min_run_s=30.0),
+        Job(id="b", duration_s=10.0, submit_s=5.0),
+    )
     assert times(plan_of("srtf", *jobs, nodes=(Node(name="n0", gpus=1),))["b"]) == [(30, 40)]
     starting = replace(jobs[0], min_run_s=0.0, profile=Profile(startup_s=12.0))
-    assert times(plan_of("srtf", starting, jobs[1], nodes=(Node(name="n0", gpus=1),))["b"]) == [(12, 22)]
+    assert times(plan_of("srtf", starting, jobs[1], nodes=(Node(name="n0", gpus=1),))["b"]) == [
+        (12, 22)
+    ]
 
 
 def test_priority_evicts_before_remaining_time() -> None:
@@ -273,7 +304,9 @@ def test_las_levels_double_from_one_gpu_hour() -> None:
         4,
         10,
     ]
-    assert all(level(threshold_gpu_s(i)) == i + 1 and level(threshold_gpu_s(i) - 1) == i for i in range(30))
+    assert all(
+        level(threshold_gpu_s(i)) == i + 1 and level(threshold_gpu_s(i) - 1) == i for i in range(30)
+    )
 
 
 def test_las_lets_a_new_job_in_at_the_level_boundary() -> None:
@@ -289,10 +322,13 @@ def test_las_lets_a_new_job_in_at_the_level_boundary() -> None:
 
 def test_las_takes_longer_and_longer_turns() -> None:
     found = plan_of(
-        "las", *(Job(id=name, duration_s=20 * 3600.0) for name in "ab"), nodes=(Node(name="n0", gpus=1),)
+        "las",
+        *(Job(id=name, duration_s=20 * 3600.0) for name in "ab"),
+        nodes=(Node(name="n0", gpus=1),),
     )
     hours = [time_s / 3600 for stay in times(found["a"]) for time_s in stay]
-    # each stops when it passes the other's level: a at 1 h of service, b at 2, a at 4, b at 8, a at 16
+    # each stops when it passes the other's level: a at 1 h of service, b at 2, a at 4, b at 8, a at
+    # 16
     assert hours == pytest.approx([0, 1, 3, 6, 12, 24, 36, 40])
 
 

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Node, Profile
-from optsched.modes import most_gpus
 from optsched.physics import Span, span
+from optsched.physics.modes import most_gpus
 from optsched.simulate.world import World
-from optsched_solvers.policies.locality_gate import LEVELS, LocalityGate, Patience
+from optsched_solvers.policies.parts.locality_gate import LEVELS, LocalityGate, Patience
 from tests.simulate.random_instances import instances
 
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=100)
@@ -29,27 +29,40 @@ def world(gpus: int, *held: int, **profile: object) -> World:
         for _ in range(count):
             name = next(names)
             option = made.fastest(name)
-            place = next(iter(made.free.layout.alone(i, 1, 0) for i, one in enumerate(NODES) if one is node))
+            place = next(
+                iter(made.free.layout.alone(i, 1, 0) for i, one in enumerate(NODES) if one is node)
+            )
             made.start(name, option, place)
     return made
 
 
-@pytest.mark.parametrize(("wait_s", "level"), [
-    (0.0, "node"), (29.9, "node"), (30.0, "rack"), (89.9, "rack"), (90.0, "cluster"), (1e9, "cluster"),
-])
+@pytest.mark.parametrize(
+    ("wait_s", "level"),
+    [
+        (0.0, "node"),
+        (29.9, "node"),
+        (30.0, "rack"),
+        (89.9, "rack"),
+        (90.0, "cluster"),
+        (1e9, "cluster"),
+    ],
+)
 def test_how_far_patience_goes(wait_s: float, level: Span) -> None:
     assert PATIENCE.widest(wait_s) == level
 
 
-@pytest.mark.parametrize(("gpus", "held", "wait_s", "level", "opens_s"), [
-    (2, (1, 1, 1, 1), 0.0, None, 30.0),  # one GPU a node: a rack holds it, once it may
-    (2, (1, 1, 1, 1), 40.0, "rack", 50.0),
-    (2, (1, 1, 1, 0), 0.0, "node", 30.0),
-    (2, (2, 1, 2, 1), 40.0, None, 50.0),  # one GPU a rack
-    (2, (2, 1, 2, 1), 90.0, "cluster", math.inf),
-    (3, (0, 0, 0, 0), 0.0, "rack", 90.0),  # no node ever holds it
-    (5, (0, 0, 0, 0), 0.0, "cluster", math.inf),  # no rack ever does
-])
+@pytest.mark.parametrize(
+    ("gpus", "held", "wait_s", "level", "opens_s"),
+    [
+        (2, (1, 1, 1, 1), 0.0, None, 30.0),  # one GPU a node: a rack holds it, once it may
+        (2, (1, 1, 1, 1), 40.0, "rack", 50.0),
+        (2, (1, 1, 1, 0), 0.0, "node", 30.0),
+        (2, (2, 1, 2, 1), 40.0, None, 50.0),  # one GPU a rack
+        (2, (2, 1, 2, 1), 90.0, "cluster", math.inf),
+        (3, (0, 0, 0, 0), 0.0, "rack", 90.0),  # no node ever holds it
+        (5, (0, 0, 0, 0), 0.0, "cluster", math.inf),  # no rack ever does
+    ],
+)
 def test_what_is_allowed_and_when_more_is(
     gpus: int, held: tuple[int, ...], wait_s: float, level: str | None, opens_s: float
 ) -> None:
@@ -81,6 +94,8 @@ def test_whatever_it_finds_is_allowed_and_can_be_started(instance: Instance, wai
         option, placement = found
         assert made.free.holds(made.need(job_id, option), placement)
         widest = PATIENCE.widest(wait_s)
-        if LEVELS.index(span(made.cluster, placement)) > LEVELS.index(widest):  # then it fits nothing narrower
+        if LEVELS.index(span(made.cluster, placement)) > LEVELS.index(
+            widest
+        ):  # then it fits nothing narrower
             assert most_gpus(made.cluster, made.job(job_id), option.mode)[widest] < option.mode.gpus
         made.start(job_id, option, placement)

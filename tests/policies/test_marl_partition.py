@@ -6,10 +6,15 @@ import pytest
 
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.errors import InputError
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
-from optsched_solvers.policies.interference_model import FEATURES, LEAST_SEEN, InterferenceModel, features
 from optsched_solvers.policies.marl_partition import MarlPartition
+from optsched_solvers.policies.parts.interference_model import (
+    FEATURES,
+    LEAST_SEEN,
+    InterferenceModel,
+    features,
+)
 from tests.policies.congested import congested, mean_jct_s, run
 from tests.policies.verified import where
 
@@ -19,8 +24,16 @@ LAW = (1.0, 0.1, 0.7, 0.0, 1.3, 0.02, 0.05, 0.0)
 
 def place(rng: random.Random) -> tuple[float, ...]:
     uplink, memory = rng.uniform(0, 3), rng.uniform(0, 3)
-    return (1.0, uplink, max(0.0, uplink - 1), memory, max(0.0, memory - 1), float(rng.randint(0, 3)),
-            float(rng.randint(0, 2)), rng.random())
+    return (
+        1.0,
+        uplink,
+        max(0.0, uplink - 1),
+        memory,
+        max(0.0, memory - 1),
+        float(rng.randint(0, 3)),
+        float(rng.randint(0, 2)),
+        rng.random(),
+    )
 
 
 def law(where_: tuple[float, ...]) -> float:
@@ -58,15 +71,21 @@ def test_only_the_last_observations_count() -> None:
 
 
 NODES = (
-    Node(name="a", gpus=8, rack="r0", memory_gbps=10.0), Node(name="b", gpus=4, rack="r1", memory_gbps=10.0),
+    Node(name="a", gpus=8, rack="r0", memory_gbps=10.0),
+    Node(name="b", gpus=4, rack="r1", memory_gbps=10.0),
 )
 HEAVY = Profile(memory_gbps=9.0)
 
 
 def crowded() -> Instance:
     """Memory of `a` is nearly taken, though it has more GPUs left."""
-    running = Running(job="old", mode=Mode(gpus=1), placement=(Slot(node="a", gpus=1),), remaining_s=50.0)
-    jobs = (Job(id="old", duration_s=100.0, profile=HEAVY), Job(id="new", duration_s=100.0, profile=HEAVY))
+    running = Running(
+        job="old", mode=Mode(gpus=1), placement=(Slot(node="a", gpus=1),), remaining_s=50.0
+    )
+    jobs = (
+        Job(id="old", duration_s=100.0, profile=HEAVY),
+        Job(id="new", duration_s=100.0, profile=HEAVY),
+    )
     return Instance(cluster=Cluster(nodes=NODES), jobs=jobs, running=(running,))
 
 
@@ -92,8 +111,10 @@ def test_features_by_hand() -> None:
 
 def test_a_gang_larger_than_every_part_goes_over_several() -> None:
     rule = MarlPartition()
-    instance = Instance(cluster=Cluster(nodes=NODES), jobs=(Job(id="wide", gpus=10, duration_s=10.0),
-                                                           Job(id="one", gpus=2, duration_s=10.0)))
+    instance = Instance(
+        cluster=Cluster(nodes=NODES),
+        jobs=(Job(id="wide", gpus=10, duration_s=10.0), Job(id="one", gpus=2, duration_s=10.0)),
+    )
     run(instance, rule)
     facts = rule.facts()
     assert (facts["partitions"], facts["over_partitions"], facts["forwarded"]) == (2, 1, 1)

@@ -1,4 +1,5 @@
-"""Network-aware: the regressor against its closed form, what it learns on small clusters, and its top-1 accuracy."""
+"""Network-aware: the regressor against its closed form, what it learns on small clusters, and its
+top-1 accuracy."""
 
 import math
 import pickle
@@ -9,13 +10,16 @@ import pytest
 
 from optsched import Cluster, Instance, Job, Locality, Node, Profile
 from optsched.errors import InputError
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
-from optsched_solvers.policies.duration_model import FEW, DurationModel
 from optsched_solvers.policies.netaware import NetAware
+from optsched_solvers.policies.parts.duration_model import FEW, DurationModel
 from tests.policies.verified import plan_of, times, where
 
-TWO = (Node(name="slow", gpu_type="k80", gpus=2, cpus=8), Node(name="fast", gpu_type="v100", gpus=2, cpus=8))
+TWO = (
+    Node(name="slow", gpu_type="k80", gpus=2, cpus=8),
+    Node(name="fast", gpu_type="v100", gpus=2, cpus=8),
+)
 UNEVEN = Profile(name="net", rate={"k80": 0.5, "v100": 1.0})
 
 
@@ -50,7 +54,9 @@ def test_nothing_is_predicted_before_there_are_enough_samples(kind: str) -> None
 
 
 def test_it_learns_which_node_is_faster() -> None:
-    jobs = [Job(id=f"j{i:02}", submit_s=300.0 * i, duration_s=100.0, profile=UNEVEN) for i in range(20)]
+    jobs = [
+        Job(id=f"j{i:02}", submit_s=300.0 * i, duration_s=100.0, profile=UNEVEN) for i in range(20)
+    ]
     found = plan_of("netaware", *jobs, nodes=TWO)
     used = [next(iter(where(found[job.id])[0])) for job in jobs]
     assert used[:FEW] == ["slow"] * FEW  # both are empty: the first
@@ -65,37 +71,68 @@ def test_before_it_has_learned_the_least_loaded_place_is_taken() -> None:
 
 
 def test_accuracy_counts_the_placements_at_which_places_differ() -> None:
-    # Three starts with both nodes free, and the least loaded, the first, is the slow one: none right. One when only the
-    # fast one is free is no choice.
+    # Three starts with both nodes free, and the least loaded, the first, is the slow one: none
+    # right. One when only the fast one is free is no choice.
     jobs = [
-        Job(id="a", duration_s=100.0, profile=UNEVEN), Job(id="b", submit_s=500.0, duration_s=100.0, profile=UNEVEN),
+        Job(id="a", duration_s=100.0, profile=UNEVEN),
+        Job(id="b", submit_s=500.0, duration_s=100.0, profile=UNEVEN),
         Job(id="c", submit_s=1000.0, gpus=2, duration_s=100.0, profile=UNEVEN),
         Job(id="d", submit_s=1001.0, gpus=2, duration_s=100.0, profile=UNEVEN),
     ]
     _, facts = run(Instance(cluster=Cluster(nodes=TWO), jobs=tuple(jobs)))
-    assert facts == {"placements_with_a_difference": 3, "top1_accuracy": 0, "top1_accuracy_least_loaded": 0,
-                     "jobs_learned_from": 4}
+    assert facts == {
+        "placements_with_a_difference": 3,
+        "top1_accuracy": 0,
+        "top1_accuracy_least_loaded": 0,
+        "jobs_learned_from": 4,
+    }
 
 
 def workload(seed: int) -> Instance:
     draw = random.Random(seed)
     kinds = [
-        Profile(name="spark", memory_gbps=30.0, memory_duty=0.8, network_gbps=8.0, network_duty=0.7,
-                locality=Locality(rack=0.95, cluster=0.9)),
+        Profile(
+            name="spark",
+            memory_gbps=30.0,
+            memory_duty=0.8,
+            network_gbps=8.0,
+            network_duty=0.7,
+            locality=Locality(rack=0.95, cluster=0.9),
+        ),
         Profile(name="train", rate={"a100": 1.0, "v100": 0.45, "t4": 0.25}),
-        Profile(name="infer", rate={"a100": 1.0, "v100": 0.95, "t4": 0.8}, memory_gbps=10.0, memory_duty=0.5),
+        Profile(
+            name="infer",
+            rate={"a100": 1.0, "v100": 0.95, "t4": 0.8},
+            memory_gbps=10.0,
+            memory_duty=0.5,
+        ),
     ]
     nodes = tuple(
-        Node(name=f"n{i}", gpu_type=("a100", "v100", "t4")[i % 3], gpus=4, cpus=32, rack=f"r{i // 4}",
-             memory_gbps=(100.0, 60.0, 40.0)[i // 4])
+        Node(
+            name=f"n{i}",
+            gpu_type=("a100", "v100", "t4")[i % 3],
+            gpus=4,
+            cpus=32,
+            rack=f"r{i // 4}",
+            memory_gbps=(100.0, 60.0, 40.0)[i // 4],
+        )
         for i in range(12)
     )
     jobs, now_s = [], 0.0
     for i in range(400):
         now_s += draw.expovariate(1 / 150)
-        jobs.append(Job(id=f"j{i}", submit_s=now_s, gpus=draw.choice([1, 1, 2, 4, 6]), profile=draw.choice(kinds),
-                        duration_s=draw.uniform(100, 1500)))
-    cluster = Cluster(nodes=nodes, rack_uplink_gbps={f"r{k}": 20.0 for k in range(3)}, uplinks="shared")
+        jobs.append(
+            Job(
+                id=f"j{i}",
+                submit_s=now_s,
+                gpus=draw.choice([1, 1, 2, 4, 6]),
+                profile=draw.choice(kinds),
+                duration_s=draw.uniform(100, 1500),
+            )
+        )
+    cluster = Cluster(
+        nodes=nodes, rack_uplink_gbps={f"r{k}": 20.0 for k in range(3)}, uplinks="shared"
+    )
     return Instance(cluster=cluster, jobs=tuple(jobs))
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from optsched import Instance, Job, JobPlan, Locality, Mode, Node, Profile, Running, Slot
 from optsched.errors import InputError
-from optsched.job import Elastic
+from optsched.model.job import Elastic
 from optsched.objectives import parse
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 from tests.data import needs_data
@@ -24,8 +24,13 @@ CONCAVE = {1: 1.0, 2: 1.8, 3: 2.4, 4: 2.7}
 
 def elastic(name: str, work_s: float, gpus: dict[int, float] | None = None, **more: float) -> Job:
     rates = CONCAVE if gpus is None else gpus
-    return Job(id=name, duration_s=work_s, gpus=Elastic(min=min(rates), max=max(rates)),
-               submit_s=more.pop("submit_s", 0.0), profile=Profile(gpus=rates, **more))
+    return Job(
+        id=name,
+        duration_s=work_s,
+        gpus=Elastic(min=min(rates), max=max(rates)),
+        submit_s=more.pop("submit_s", 0.0),
+        profile=Profile(gpus=rates, **more),
+    )
 
 
 def counts(found: dict[str, JobPlan], name: str) -> list[int]:
@@ -34,8 +39,9 @@ def counts(found: dict[str, JobPlan], name: str) -> list[int]:
 
 
 def test_gpus_go_where_they_save_most_and_come_back() -> None:
-    # After one GPU each, the next saves a 90 x (1 - 1/1.8) = 40 s and the one after that 90 x (1/1.8 - 1/2.4) = 12.5 s,
-    # b 18 x (1 - 1/1.8) = 8 s. b is done at 18; a has then done 18 x 2.4 and gets all four at the next minute.
+    # After one GPU each, the next saves a 90 x (1 - 1/1.8) = 40 s and the one after that 90 x
+    # (1/1.8 - 1/2.4) = 12.5 s, b 18 x (1 - 1/1.8) = 8 s. b is done at 18; a has then done 18 x 2.4
+    # and gets all four at the next minute.
     found = plan_of("optimus", elastic("a", 180.0), elastic("b", 18.0), nodes=FOUR)
     assert (counts(found, "a"), counts(found, "b")) == ([3, 4], [1])
     assert times(found["b"]) == [(0, 18)]
@@ -43,14 +49,17 @@ def test_gpus_go_where_they_save_most_and_come_back() -> None:
 
 
 def test_the_interval_is_set() -> None:
-    found = plan_of("optimus", elastic("a", 180.0), elastic("b", 18.0), nodes=FOUR, options={"interval": "20s"})
+    found = plan_of(
+        "optimus", elastic("a", 180.0), elastic("b", 18.0), nodes=FOUR, options={"interval": "20s"}
+    )
     assert times(found["a"]) == [(0, 20), (20, round(20 + (180 - 48) / 2.7, 3))]
 
 
 def test_a_resize_pays_for_saving_and_starting() -> None:
     a = elastic("a", 180.0, startup_s=3.0, restore_s=2.0, checkpoint_s=4.0)
     found = plan_of("optimus", a, elastic("b", 18.0), nodes=FOUR, options={"interval": "20s"})
-    # 17 s at 2.4; saving until 24; set-up until 29 (it starts as soon as it is saved, not at the next interval).
+    # 17 s at 2.4; saving until 24; set-up until 29 (it starts as soon as it is saved, not at the
+    # next interval).
     assert times(found["a"]) == [(0, 24), (24, round(29 + (180 - 17 * 2.4) / 2.7, 3))]
 
 
@@ -60,9 +69,12 @@ def test_a_step_that_saves_nothing_ends_it() -> None:
 
 
 def test_larger_steps_are_weighed_by_gpu() -> None:
-    # The step of a saves 30 x (1 - 1/2) = 15 s, 7.5 s for each GPU; those of b 18 x (1 - 1/1.8) = 8 s, then 2.5 s.
+    # The step of a saves 30 x (1 - 1/2) = 15 s, 7.5 s for each GPU; those of b 18 x (1 - 1/1.8) = 8
+    # s, then 2.5 s.
     nodes = (Node(name="n0", gpus=5),)
-    found = plan_of("optimus", elastic("a", 30.0, {2: 1.0, 4: 2.0}), elastic("b", 18.0), nodes=nodes)
+    found = plan_of(
+        "optimus", elastic("a", 30.0, {2: 1.0, 4: 2.0}), elastic("b", 18.0), nodes=nodes
+    )
     assert (counts(found, "a")[0], counts(found, "b")[0]) == (2, 3)
 
 
@@ -74,25 +86,45 @@ def test_every_job_gets_its_fewest_first() -> None:
 
 
 def test_rigid_jobs_run_in_order_of_arrival_and_what_does_not_fit_is_skipped() -> None:
-    jobs = [Job(id="a", gpus=3, duration_s=60.0), Job(id="b", gpus=2, duration_s=60.0),
-            Job(id="c", gpus=1, duration_s=180.0), Job(id="d", gpus=1, duration_s=60.0)]
+    jobs = [
+        Job(id="a", gpus=3, duration_s=60.0),
+        Job(id="b", gpus=2, duration_s=60.0),
+        Job(id="c", gpus=1, duration_s=180.0),
+        Job(id="d", gpus=1, duration_s=60.0),
+    ]
     found = plan_of("optimus", *jobs, nodes=FOUR)
-    assert [times(found[name]) for name in "abcd"] == [[(0, 60)], [(60, 120)], [(0, 180)], [(60, 120)]]
+    assert [times(found[name]) for name in "abcd"] == [
+        [(0, 60)],
+        [(60, 120)],
+        [(0, 180)],
+        [(60, 120)],
+    ]
 
 
 def test_an_earlier_job_takes_its_gpus_back() -> None:
-    jobs = [Job(id="a", gpus=4, duration_s=70.0), Job(id="b", gpus=3, duration_s=60.0, submit_s=1.0),
-            Job(id="c", gpus=2, duration_s=60.0, submit_s=2.0)]
-    running = (Running(job="c", mode=Mode(gpus=2), placement=(Slot(node="n0", gpus=2),), remaining_s=60.0),)
+    jobs = [
+        Job(id="a", gpus=4, duration_s=70.0),
+        Job(id="b", gpus=3, duration_s=60.0, submit_s=1.0),
+        Job(id="c", gpus=2, duration_s=60.0, submit_s=2.0),
+    ]
+    running = (
+        Running(job="c", mode=Mode(gpus=2), placement=(Slot(node="n0", gpus=2),), remaining_s=60.0),
+    )
     found = plan_of("optimus", *jobs, nodes=FOUR, now_s=5.0, running=running)
     assert times(found["a"]) == [(5, 75)]
-    assert times(found["b"]) == [(75, 135)]  # nothing runs then, so that it need not wait for the next interval
+    assert times(found["b"]) == [
+        (75, 135)
+    ]  # nothing runs then, so that it need not wait for the next interval
     assert found["c"].decision == "preempt"
 
 
 def test_jobs_that_may_not_be_preempted_keep_what_they_have() -> None:
     a = Job(id="a", gpus=2, duration_s=100.0, preemptible=False)
-    running = (Running(job="a", mode=Mode(gpus=2), placement=(Slot(node="n0", gpus=2),), remaining_s=100.0),)
+    running = (
+        Running(
+            job="a", mode=Mode(gpus=2), placement=(Slot(node="n0", gpus=2),), remaining_s=100.0
+        ),
+    )
     found = plan_of("optimus", a, elastic("b", 100.0), nodes=FOUR, running=running)
     assert times(found["a"]) == [(0, 100)]
     assert counts(found, "b")[0] == 2
@@ -102,7 +134,10 @@ def test_equal_jobs_that_lose_work_when_resized_are_done_in_the_end() -> None:
     nodes = (Node(name="n0", gpus=3),)
     a, b = (elastic(name, 500.0, checkpoint_every_s=50.0) for name in "ab")
     found = plan_of("optimus", a, b, nodes=nodes, options={"interval": "10s"})
-    assert counts(found, "a")[:2] == [2, 1]  # whoever has more to do gets the third, and who that is changes
+    assert counts(found, "a")[:2] == [
+        2,
+        1,
+    ]  # whoever has more to do gets the third, and who that is changes
     assert times(found["a"])[0] == (0, 50)
 
 
@@ -114,8 +149,11 @@ def test_a_gang_without_a_place_takes_fewer() -> None:
         for name, node in (("x", "n0"), ("y", "n1"))
     )
     found = plan_of(
-        "optimus", *held, Job(id="a", duration_s=20.0, gpus=Elastic(min=1, max=2), profile=profile),
-        nodes=(Node(name="n0", gpus=2), Node(name="n1", gpus=2)), running=running,
+        "optimus",
+        *held,
+        Job(id="a", duration_s=20.0, gpus=Elastic(min=1, max=2), profile=profile),
+        nodes=(Node(name="n0", gpus=2), Node(name="n1", gpus=2)),
+        running=running,
     )
     assert counts(found, "a") == [1]  # two are free, but on two nodes
 
@@ -123,20 +161,34 @@ def test_a_gang_without_a_place_takes_fewer() -> None:
 def test_a_job_goes_to_the_gpu_type_on_which_it_is_fastest() -> None:
     nodes = (Node(name="k0", gpu_type="k80", gpus=2), Node(name="v0", gpu_type="v100", gpus=2))
     fast = Profile(rate={"v100": 1.0, "k80": 0.25})
-    jobs = [Job(id=name, duration_s=10.0, profile=fast, gpus=Elastic(min=1, max=1)) for name in "abc"]
+    jobs = [
+        Job(id=name, duration_s=10.0, profile=fast, gpus=Elastic(min=1, max=1)) for name in "abc"
+    ]
     found = plan_of("optimus", *jobs, nodes=nodes)
     assert [where(found[name])[0] for name in "abc"] == [{"v0": 1}, {"v0": 1}, {"k0": 1}]
 
 
-@pytest.mark.parametrize("options", [{"interval": "0"}, {"interval": "soon"}, {"place": "left"}, {"round": "5s"}])
+@pytest.mark.parametrize(
+    "options", [{"interval": "0"}, {"interval": "soon"}, {"place": "left"}, {"round": "5s"}]
+)
 def test_bad_options_are_named(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy("optimus", options=options)
 
 
-@given(instance=instances(), interval=st.sampled_from(["1s", "7s"]), place=st.sampled_from(["packed", "emptiest"]))
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-def test_plans_are_sound_with_short_intervals(instance: Instance, interval: str, place: str) -> None:
+@given(
+    instance=instances(),
+    interval=st.sampled_from(["1s", "7s"]),
+    place=st.sampled_from(["packed", "emptiest"]),
+)
+@settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+def test_plans_are_sound_with_short_intervals(
+    instance: Instance, interval: str, place: str
+) -> None:
     plan = simulate(instance, policy("optimus", options={"interval": interval, "place": place}))
     report = verify(instance, plan, parse("wct"))
     assert report.ok, "\n".join(map(str, report.violations))
@@ -145,6 +197,9 @@ def test_plans_are_sound_with_short_intervals(instance: Instance, interval: str,
 @needs_data("pollux_profiles")
 @pytest.mark.parametrize("place", ["packed", pytest.param("emptiest", marks=pytest.mark.slow)])
 def test_mean_completion_times_are_those_that_pollux_published(place: str) -> None:
-    theirs, ours = published("optimus", "workload-6"), simulated("optimus", "workload-6", place=place)
+    theirs, ours = (
+        published("optimus", "workload-6"),
+        simulated("optimus", "workload-6", place=place),
+    )
     assert fmean(theirs.values()) == pytest.approx(5301.88, abs=0.01)
     assert fmean(ours.values()) == pytest.approx(fmean(theirs.values()), rel=0.02)

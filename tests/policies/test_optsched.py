@@ -7,19 +7,19 @@ import pytest
 
 import optsched_solvers.policies.optsched as rule
 from optsched import Cluster, Instance, Job, Node
+from optsched.driver import reservation
 from optsched.errors import InputError
+from optsched.estimates import Estimates
+from optsched.estimates.noisy import Noisy
+from optsched.estimates.unknown import Unknown
+from optsched.model.plan import Plan
+from optsched.model.profile import Profile
 from optsched.objectives import parse
 from optsched.physics import hold_to_save_s, setup_s
-from optsched.plan import Plan
-from optsched.profile import Profile
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.round.facts import SETTLE
-from optsched.simulate import reservation
-from optsched.simulate.estimates import Estimates
-from optsched.simulate.estimates.noisy import Noisy
-from optsched.simulate.estimates.unknown import Unknown
 from optsched.simulate.run import Simulation, simulate
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 from optsched.verify import verify
 
 WCT = parse("wct")
@@ -29,10 +29,16 @@ def crowded(seed: int, jobs: int = 60, longest_s: float = 5e4) -> Instance:
     """More work than a small cluster can do, arriving while it does it."""
     rng = np.random.default_rng(seed)
     made = generate(
-        jobs=jobs, gpus=int(rng.choice([16, 32])), seed=seed, like=("mixed", "llm")[seed % 2], arrivals="poisson",
+        jobs=jobs,
+        gpus=int(rng.choice([16, 32])),
+        seed=seed,
+        like=("mixed", "llm")[seed % 2],
+        arrivals="poisson",
         load=float(rng.uniform(0.8, 2.0)),
     )
-    jobs = tuple(replace(job, duration_s=min(job.duration_s or 0.0, longest_s)) for job in made.jobs)
+    jobs = tuple(
+        replace(job, duration_s=min(job.duration_s or 0.0, longest_s)) for job in made.jobs
+    )
     return replace(made, jobs=jobs)
 
 
@@ -43,7 +49,9 @@ def thrashing(instance: Instance, plan: Plan) -> list[str]:
         cost_s = hold_to_save_s(job) + setup_s(job, ran_before=True)
         for segment in entry.segments[1:-1]:
             if segment.end_s - segment.start_s < SETTLE * cost_s - 1e-3:
-                found.append(f"{job.id} {segment.start_s} to {segment.end_s}, {cost_s} s to preempt")
+                found.append(
+                    f"{job.id} {segment.start_s} to {segment.end_s}, {cost_s} s to preempt"
+                )
     return found
 
 
@@ -80,7 +88,8 @@ def test_a_gang_does_not_starve_behind_small_jobs(monkeypatch: pytest.MonkeyPatc
     profile = Profile(checkpoint_s=10.0, restore_s=10.0)
     gang = Job(id="gang", gpus=4, duration_s=1000.0, weight=0.001, profile=profile)
     small = tuple(
-        Job(id=f"s{k}", gpus=1, duration_s=100.0, weight=4.0, submit_s=24.0 * k, profile=profile) for k in range(200)
+        Job(id=f"s{k}", gpus=1, duration_s=100.0, weight=4.0, submit_s=24.0 * k, profile=profile)
+        for k in range(200)
     )
     instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=(gang, *small))
     plan = simulate(instance, policy("optsched"))
@@ -93,7 +102,8 @@ def test_a_gang_does_not_starve_behind_small_jobs(monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_beats_the_rules_it_generalises() -> None:
-    """On contended clusters with costly checkpoints its weighted completion time is the smallest in sum."""
+    """On contended clusters with costly checkpoints its weighted completion time is the smallest in
+    sum."""
     totals = {name: 0.0 for name in ("fifo", "srtf", "srsf", "wspt", "optsched")}
     for seed in range(4):
         instance = crowded(seed)
@@ -108,7 +118,10 @@ def test_a_job_moves_to_the_faster_gpu_that_comes_free_although_nobody_waits() -
     """It looks at moves every so often, also where nothing else happens."""
     nodes = (Node(name="new", gpu_type="new", gpus=1), Node(name="old", gpu_type="old", gpus=1))
     shape = Profile(rate={"new": 1.0, "old": 0.25}, checkpoint_s=5.0, restore_s=5.0)
-    first, second = (Job(id=name, duration_s=length_s, profile=shape) for name, length_s in (("a", 20.0), ("b", 9e3)))
+    first, second = (
+        Job(id=name, duration_s=length_s, profile=shape)
+        for name, length_s in (("a", 20.0), ("b", 9e3))
+    )
     instance = Instance(cluster=Cluster(nodes=nodes, reference_gpu="new"), jobs=(first, second))
     plan = simulate(instance, policy("optsched"))
     assert verify(instance, plan, WCT).ok
@@ -118,15 +131,22 @@ def test_a_job_moves_to_the_faster_gpu_that_comes_free_although_nobody_waits() -
 
 @pytest.mark.parametrize("estimates", [Noisy(1.0, 3), Unknown()])
 def test_wrong_beliefs_spoil_nothing_but_the_order(estimates: Estimates) -> None:
-    """Jobs end before they are believed to, also in the instant in which they are to be preempted."""
+    """Jobs end before they are believed to, also in the instant in which they are to be
+    preempted."""
     for seed in (1, 2):
         instance = crowded(seed, jobs=40)
-        free = replace(instance, jobs=tuple(
-            replace(job, submit_s=100.0 * round(job.submit_s / 100),
+        free = replace(
+            instance,
+            jobs=tuple(
+                replace(
+                    job,
+                    submit_s=100.0 * round(job.submit_s / 100),
                     duration_s=100.0 * (1 + (job.duration_s or 0) // 100),
-                    profile=replace(job.profile, checkpoint_s=0.0, restore_s=0.0, startup_s=0.0))
-            for job in instance.jobs
-        ))
+                    profile=replace(job.profile, checkpoint_s=0.0, restore_s=0.0, startup_s=0.0),
+                )
+                for job in instance.jobs
+            ),
+        )
         for one in (instance, free):
             simulation = Simulation(one, policy("optsched"), estimates=estimates)
             simulation.run()
@@ -143,13 +163,17 @@ def test_same_input_same_plan() -> None:
 )
 def test_every_objective_finishes_every_job(objective: str) -> None:
     instance = crowded(1, jobs=12, longest_s=3000.0)
-    jobs = tuple(replace(job, deadline_s=job.submit_s + 3 * (job.duration_s or 0.0)) for job in instance.jobs)
+    jobs = tuple(
+        replace(job, deadline_s=job.submit_s + 3 * (job.duration_s or 0.0)) for job in instance.jobs
+    )
     instance = replace(instance, jobs=jobs)
     goal = parse(objective)
     assert verify(instance, simulate(instance, policy("optsched", goal)), goal).ok
 
 
-@pytest.mark.parametrize("options", [{"round": "x"}, {"round": "-1"}, {"speed": "1"}, {"solver": "none"}])
+@pytest.mark.parametrize(
+    "options", [{"round": "x"}, {"round": "-1"}, {"speed": "1"}, {"solver": "none"}]
+)
 def test_wrong_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(InputError):
         simulate(crowded(0, jobs=5), policy("optsched", options=options))
@@ -157,7 +181,8 @@ def test_wrong_options_are_refused(options: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int) -> None:
-    """Between rounds what comes free goes to whoever fits, so that no GPU waits for the next one."""
+    """Between rounds what comes free goes to whoever fits, so that no GPU waits for the next
+    one."""
     made = generate(jobs=100, gpus=16, seed=seed)
     instance = replace(made, jobs=tuple(replace(job, submit_s=0.0) for job in made.jobs))
     means, rounds = [], []

@@ -1,4 +1,5 @@
-"""Pollux: the objective by hand, the optimum against brute force and a genetic search, and published times."""
+"""Pollux: the objective by hand, the optimum against brute force and a genetic search, and
+published times."""
 
 import itertools
 from statistics import fmean
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from optsched import Job, Node, Profile
 from optsched.errors import InputError
-from optsched.job import Elastic
-from optsched.registry import policy
+from optsched.model.job import Elastic
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.traces import pollux
+from optsched.traces.readers import pollux
 from optsched_solvers.policies.pollux.exact import best
 from optsched_solvers.policies.pollux.state import Candidate, Free, Parts, State
 from tests.data import DATA, needs_data
@@ -24,11 +25,21 @@ from tests.policies.verified import plan_of, times, where
 FOUR = (Node(name="n0", gpus=4),)
 
 
-def job(speed: dict[int, float], now: Parts = (), now_value: float = 0.0, factor: float = 1.0,
-        spread: float = 1.0) -> Candidate:
+def job(
+    speed: dict[int, float],
+    now: Parts = (),
+    now_value: float = 0.0,
+    factor: float = 1.0,
+    spread: float = 1.0,
+) -> Candidate:
     """A job by its speedup on each count; over several nodes it is `spread` of that."""
-    return Candidate({(0, gpus): value for gpus, value in speed.items()},
-                     {(0, gpus): value * spread for gpus, value in speed.items() if gpus > 1}, now, now_value, factor)
+    return Candidate(
+        {(0, gpus): value for gpus, value in speed.items()},
+        {(0, gpus): value * spread for gpus, value in speed.items() if gpus > 1},
+        now,
+        now_value,
+        factor,
+    )
 
 
 def nodes(*gpus: int) -> tuple[Free, ...]:
@@ -36,7 +47,10 @@ def nodes(*gpus: int) -> tuple[Free, ...]:
 
 
 def test_the_objective_is_the_mean_of_exponent_minus_one() -> None:
-    state = State(nodes(2, 2), (job({1: 0.5, 2: 0.9}, factor=0.5, spread=0.8), job({1: 1.0}, ((1, 1),), 1.0, 0.1)))
+    state = State(
+        nodes(2, 2),
+        (job({1: 0.5, 2: 0.9}, factor=0.5, spread=0.8), job({1: 1.0}, ((1, 1),), 1.0, 0.1)),
+    )
     # 0.5 x 0.9 and the kept 1.0: 2 / (1 / 0.451 + 1 / 1.001).
     assert state.fitness((((0, 2),), ((1, 1),))) == pytest.approx(2 / (1 / 0.451 + 1 / 1.001))
     # Over two nodes 0.8 of it; the other is moved (0.1) or gets nothing.
@@ -63,7 +77,7 @@ def states(draw: st.DrawFn) -> State:
     for _ in range(draw(st.integers(1, 3))):
         most = draw(st.integers(1, 5))
         steps = draw(st.lists(st.sampled_from([0.05, 0.2, 0.4, 0.7]), min_size=most, max_size=most))
-        speed = {k + 1: round(sum(steps[:k + 1]), 3) for k in range(most)}
+        speed = {k + 1: round(sum(steps[: k + 1]), 3) for k in range(most)}
         spread = draw(st.sampled_from([1.0, 0.7]))
         now: Parts = ()
         if draw(st.booleans()) and any(left):
@@ -84,7 +98,9 @@ def test_it_is_the_best_of_all_allocations(state: State) -> None:
         for counts in itertools.product(*(range(node.gpus + 1) for node in state.nodes))
     ]
     least = min(
-        state.total(given) for given in itertools.product(ways, repeat=len(state.jobs)) if state.is_sound(given)
+        state.total(given)
+        for given in itertools.product(ways, repeat=len(state.jobs))
+        if state.is_sound(given)
     )
     found = best(state)
     assert found.proven
@@ -109,21 +125,28 @@ def random_state(seed: int, count: int, jobs: int) -> State:
     for _ in range(jobs):
         most = int(draw.choice([1, 2, 4, 8, 16]))
         bend = draw.uniform(0.02, 0.4)
-        speed = {gpus: gpus / (1 + bend * (gpus - 1)) * jobs / count / 4 for gpus in range(1, most + 1)}
+        speed = {
+            gpus: gpus / (1 + bend * (gpus - 1)) * jobs / count / 4 for gpus in range(1, most + 1)
+        }
         now: Parts = ()
         room = [node for node, gpus in enumerate(left) if gpus]
         if draw.random() < 0.5 and room:
             node = int(draw.choice(room))
             gpus = int(draw.integers(1, min(left[node], most) + 1))
             now, left[node] = ((node, gpus),), left[node] - gpus
-        found.append(job(speed, now, speed[now[0][1]] if now else 0.0, float(draw.uniform(0.3, 0.99)), 0.9))
+        found.append(
+            job(speed, now, speed[now[0][1]] if now else 0.0, float(draw.uniform(0.3, 0.99)), 0.9)
+        )
     return State(nodes(*[4] * count), tuple(found))
 
 
 @pytest.mark.parametrize(
     ("seed", "count", "jobs"),
-    [(1, 4, 7), *(pytest.param(seed, 4, 4 * seed, marks=pytest.mark.slow) for seed in (2, 3)),
-     *(pytest.param(seed, 16, 30, marks=pytest.mark.slow) for seed in (4, 5))],
+    [
+        (1, 4, 7),
+        *(pytest.param(seed, 4, 4 * seed, marks=pytest.mark.slow) for seed in (2, 3)),
+        *(pytest.param(seed, 16, 30, marks=pytest.mark.slow) for seed in (4, 5)),
+    ],
 )
 def test_the_genetic_search_finds_nothing_better(seed: int, count: int, jobs: int) -> None:
     state = random_state(seed, count, jobs)
@@ -136,28 +159,40 @@ def test_the_genetic_search_finds_nothing_better(seed: int, count: int, jobs: in
 
 def elastic(name: str, work_s: float, submit_s: float = 0.0, startup_s: float = 0.0) -> Job:
     rates = {1: 1.0, 2: 1.8, 3: 2.4, 4: 2.7}
-    return Job(id=name, duration_s=work_s, submit_s=submit_s, gpus=Elastic(min=1, max=4),
-               profile=Profile(gpus=rates, startup_s=startup_s))
+    return Job(
+        id=name,
+        duration_s=work_s,
+        submit_s=submit_s,
+        gpus=Elastic(min=1, max=4),
+        profile=Profile(gpus=rates, startup_s=startup_s),
+    )
 
 
 def test_a_job_grows_by_twos() -> None:
     found = plan_of("pollux", elastic("a", 1000.0), nodes=FOUR)["a"]
-    # One GPU, then at most two: at 60 s a restart counts 60 / 90, and 1.8 x 2 / 3 is more than 1. Four would be 2.7
-    # against 1.8: at 120 s times (120 - 30) / 150, too little, at 180 s times (180 - 30) / 210, which is 1.93.
+    # One GPU, then at most two: at 60 s a restart counts 60 / 90, and 1.8 x 2 / 3 is more than 1.
+    # Four would be 2.7 against 1.8: at 120 s times (120 - 30) / 150, too little, at 180 s times
+    # (180 - 30) / 210, which is 1.93.
     assert [sum(slots.values()) for slots in where(found)] == [1, 2, 4]
-    assert times(found) == [(0, 60), (60, 180), (180, round(180 + (1000 - 60 - 120 * 1.8) / 2.7, 3))]
+    assert times(found) == [
+        (0, 60),
+        (60, 180),
+        (180, round(180 + (1000 - 60 - 120 * 1.8) / 2.7, 3)),
+    ]
 
 
 def test_a_restart_is_not_worth_it_to_a_young_job() -> None:
-    # With a delay of 120 s two GPUs are worth 60 / 180 x 1.8 = 0.6 of what it holds at 60 s, 120 / 240 x 1.8 = 0.9 at
-    # 120 s, and 180 / 300 x 1.8 = 1.08 at 180 s.
+    # With a delay of 120 s two GPUs are worth 60 / 180 x 1.8 = 0.6 of what it holds at 60 s, 120 /
+    # 240 x 1.8 = 0.9 at 120 s, and 180 / 300 x 1.8 = 1.08 at 180 s.
     found = plan_of("pollux", elastic("a", 1000.0), nodes=FOUR, options={"delay": "120s"})["a"]
     assert times(found)[0] == (0, 180)
 
 
 def test_all_jobs_run_before_one_gets_more() -> None:
     found = plan_of("pollux", *(elastic(name, 100.0) for name in "abcd"), nodes=FOUR)
-    assert all(where(found[name])[0] == {"n0": 1} and times(found[name])[0][0] == 0 for name in "abcd")
+    assert all(
+        where(found[name])[0] == {"n0": 1} and times(found[name])[0][0] == 0 for name in "abcd"
+    )
 
 
 def test_bad_options_are_named() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from optsched import Job, Node
 from optsched.errors import InputError
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched_solvers.policies.shockwave import Bidder, Fair, log_progress, plan, welfare
 from tests.policies.verified import plan_of, times
 
@@ -36,8 +36,15 @@ def markets(draw: st.DrawFn) -> list[Bidder]:
     for _ in range(draw(st.integers(1, 3))):
         rounds = draw(st.integers(1, 8))
         progress = draw(st.integers(0, 9)) / 10
-        found.append(Bidder(draw(st.integers(1, 3)), progress, (1 - progress) / rounds, 120.0 * rounds,
-                            draw(st.sampled_from([1.0, 2.0, 10.0]))))
+        found.append(
+            Bidder(
+                draw(st.integers(1, 3)),
+                progress,
+                (1 - progress) / rounds,
+                120.0 * rounds,
+                draw(st.sampled_from([1.0, 2.0, 10.0])),
+            )
+        )
     return found
 
 
@@ -46,7 +53,8 @@ def markets(draw: st.DrawFn) -> list[Bidder]:
 def test_the_program_finds_the_best_rounds(jobs: list[Bidder], gpus: int, window: int) -> None:
     every = itertools.product(range(window + 1), repeat=len(jobs))
     best = max(
-        welfare(jobs, rounds, window, 120.0) for rounds in every
+        welfare(jobs, rounds, window, 120.0)
+        for rounds in every
         if sum(job.gpus * count for job, count in zip(jobs, rounds, strict=True)) <= gpus * window
     )
     found = plan(jobs, gpus, window, 120.0)
@@ -73,11 +81,15 @@ def test_finish_times_are_averaged_over_the_time_for_which_they_held() -> None:
 def test_jobs_take_turns() -> None:
     jobs = [Job(id=name, gpus=2, duration_s=1200.0) for name in "ab"]
     found = plan_of("shockwave-style", *jobs, nodes=TWO)
-    assert max(times(found[name])[0][0] for name in "ab") < 1200  # the second does not wait for the end of the first
+    assert (
+        max(times(found[name])[0][0] for name in "ab") < 1200
+    )  # the second does not wait for the end of the first
     assert len(found["a"].segments) + len(found["b"].segments) > 2
 
 
-@pytest.mark.parametrize("options", [{"round": "soon"}, {"round": "0s"}, {"window": "0"}, {"window": "x"}, {"p": "2"}])
+@pytest.mark.parametrize(
+    "options", [{"round": "soon"}, {"round": "0s"}, {"window": "0"}, {"window": "x"}, {"p": "2"}]
+)
 def test_bad_options_are_named(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy("shockwave-style", options=options)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Job, Node, Profile
-from optsched.job import Elastic
-from optsched_solvers.policies.configuration_choice import Configuration, choose
+from optsched.model.job import Elastic
+from optsched_solvers.policies.parts.configuration_choice import Configuration, choose
 from tests.policies.verified import plan_of, times, where
 
 ROWS = 2
@@ -21,25 +21,34 @@ def problems(draw: st.DrawFn) -> tuple[list[list[Configuration]], list[int]]:
     jobs = []
     for _ in range(draw(st.integers(1, 4))):
         ways = [
-            Configuration(draw(st.integers(1, 40)) / 8, ((draw(st.integers(0, rows - 1)), draw(st.integers(1, 4))),))
+            Configuration(
+                draw(st.integers(1, 40)) / 8,
+                ((draw(st.integers(0, rows - 1)), draw(st.integers(1, 4))),),
+            )
             for _ in range(draw(st.integers(0, 4)))
         ]
         jobs.append([*ways, Configuration(draw(st.integers(1, 80)) / 8)])
     return jobs, draw(st.lists(st.integers(0, 6), min_size=rows, max_size=rows))
 
 
-def total(jobs: list[list[Configuration]], room: list[int], chosen: tuple[int, ...]) -> float | None:
+def total(
+    jobs: list[list[Configuration]], room: list[int], chosen: tuple[int, ...]
+) -> float | None:
     """The cost of a choice; None where there is no room for it."""
     left = list(room)
     for ways, i in zip(jobs, chosen, strict=True):
         for row, amount in ways[i].use:
             left[row] -= amount
-    return None if min(left) < 0 else sum(ways[i].cost for ways, i in zip(jobs, chosen, strict=True))
+    return (
+        None if min(left) < 0 else sum(ways[i].cost for ways, i in zip(jobs, chosen, strict=True))
+    )
 
 
 @given(problem=problems())
 @settings(deadline=None, max_examples=60)
-def test_the_choice_is_the_best_of_all(problem: tuple[list[list[Configuration]], list[int]]) -> None:
+def test_the_choice_is_the_best_of_all(
+    problem: tuple[list[list[Configuration]], list[int]],
+) -> None:
     jobs, room = problem
     every = itertools.product(*(range(len(ways)) for ways in jobs))
     least = min(cost for chosen in every if (cost := total(jobs, room, chosen)) is not None)
@@ -50,14 +59,16 @@ def test_the_choice_is_the_best_of_all(problem: tuple[list[list[Configuration]],
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_prices_rule_out_nothing_that_is_needed(seed: int) -> None:
-    # Large enough for prices. A second row that cannot bind changes nothing, so that dynamic programming over the
-    # first says what is best.
+    # Large enough for prices. A second row that cannot bind changes nothing, so that dynamic
+    # programming over the first says what is best.
     draw = np.random.default_rng(seed)
     jobs = []
     for _ in range(45):
         bend, speed = draw.uniform(0.02, 0.5), draw.choice([0.5, 1.0, 2.0])
         ways = [
-            Configuration(float((speed * gpus / (1 + bend * (gpus - 1))) ** -0.5), ((0, gpus), (1, 1)))
+            Configuration(
+                float((speed * gpus / (1 + bend * (gpus - 1))) ** -0.5), ((0, gpus), (1, 1))
+            )
             for gpus in (1, 2, 3, 4, 6, 8, 12, 16, 24)
         ]
         jobs.append([*ways, Configuration(1.6)])
@@ -70,16 +81,22 @@ def test_prices_rule_out_nothing_that_is_needed(seed: int) -> None:
     assert cost == pytest.approx(least, abs=1e-4)
 
 
-def elastic(name: str, work_s: float, rates: dict[int, float], kinds: dict[str, float] | None = None) -> Job:
-    return Job(id=name, duration_s=work_s, gpus=Elastic(min=min(rates), max=max(rates)),
-               profile=Profile(gpus=rates, rate=kinds or {}))
+def elastic(
+    name: str, work_s: float, rates: dict[int, float], kinds: dict[str, float] | None = None
+) -> Job:
+    return Job(
+        id=name,
+        duration_s=work_s,
+        gpus=Elastic(min=min(rates), max=max(rates)),
+        profile=Profile(gpus=rates, rate=kinds or {}),
+    )
 
 
 def test_counts_are_powers_of_two_that_double() -> None:
     nodes = (Node(name="n0", gpus=4),)
     found = plan_of("sia", elastic("a", 1000.0, {1: 1.0, 2: 1.9, 3: 2.7, 4: 3.4}), nodes=nodes)["a"]
-    # At 60 s a restart counts 60 / 90 (no start-up was measured: 30 s) of 1.9, at 120 s (120 - 30) / 150 of 3.4 against
-    # 1.9; three GPUs are no configuration.
+    # At 60 s a restart counts 60 / 90 (no start-up was measured: 30 s) of 1.9, at 120 s (120 - 30)
+    # / 150 of 3.4 against 1.9; three GPUs are no configuration.
     assert [sum(slots.values()) for slots in where(found)] == [1, 2, 4]
     assert [start for start, _ in times(found)] == [0, 60, 120]
 
@@ -97,7 +114,8 @@ def test_a_rigid_job_counts_with_its_gpus() -> None:
     nodes = (Node(name="n0", gpus=2),)
     rigid, small = Job(id="r", gpus=2, duration_s=60.0), elastic("s", 60.0, {1: 1.0})
     found = plan_of("sia", rigid, small, Job(id="t", gpus=1, duration_s=60.0), nodes=nodes)
-    # The two small ones cost 1 + 1 + 1.1 without the rigid one; with it alone 2^-0.5 + 2 x 1.1 = 2.91 is less than 3.1.
+    # The two small ones cost 1 + 1 + 1.1 without the rigid one; with it alone 2^-0.5 + 2 x 1.1 =
+    # 2.91 is less than 3.1.
     assert times(found["r"])[0][0] == 0
     assert times(found["s"])[0][0] >= 60
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Plan, Profile, Sharing
 from optsched.objectives import parse
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 from optsched_solvers.policies.sjf_bsbf import mean_finish_in_turn_s, mean_finish_shared_s
@@ -20,7 +20,8 @@ SLOWDOWNS = st.floats(1.0, 4.0)
 
 
 def finishes(lengths: tuple[float, float], slowdowns: tuple[float, float]) -> tuple[float, float]:
-    """When two jobs that start together on one GPU are done: step by step, each at 1 / slowdown while both run."""
+    """When two jobs that start together on one GPU are done: step by step, each at 1 / slowdown
+    while both run."""
     left, done, now_s = list(lengths), [0.0, 0.0], 0.0
     rates = [1 / slowdown for slowdown in slowdowns]
     first = 0 if left[0] / rates[0] <= left[1] / rates[1] else 1
@@ -36,12 +37,20 @@ def finishes(lengths: tuple[float, float], slowdowns: tuple[float, float]) -> tu
 def test_the_means_are_those_of_the_two_schedules(
     lengths: tuple[float, float], slowdowns: tuple[float, float]
 ) -> None:
-    assert mean_finish_shared_s(*lengths, *slowdowns) == pytest.approx(sum(finishes(lengths, slowdowns)) / 2)
+    assert mean_finish_shared_s(*lengths, *slowdowns) == pytest.approx(
+        sum(finishes(lengths, slowdowns)) / 2
+    )
     new_s, running_s = lengths
-    assert mean_finish_in_turn_s(new_s, running_s) == pytest.approx((running_s + running_s + new_s) / 2)
+    assert mean_finish_in_turn_s(new_s, running_s) == pytest.approx(
+        (running_s + running_s + new_s) / 2
+    )
 
 
-@given(lengths=st.tuples(LENGTHS, LENGTHS), slowdowns=st.tuples(SLOWDOWNS, SLOWDOWNS), part=st.floats(0.01, 0.99))
+@given(
+    lengths=st.tuples(LENGTHS, LENGTHS),
+    slowdowns=st.tuples(SLOWDOWNS, SLOWDOWNS),
+    part=st.floats(0.01, 0.99),
+)
 @settings(max_examples=300)
 def test_a_partner_that_is_not_good_enough_never_becomes_so(
     lengths: tuple[float, float], slowdowns: tuple[float, float], part: float
@@ -50,36 +59,50 @@ def test_a_partner_that_is_not_good_enough_never_becomes_so(
     loss_s = mean_finish_shared_s(*lengths, *slowdowns) - mean_finish_in_turn_s(*lengths)
     later = new_s, running_s * part
     if loss_s >= 0:
-        assert mean_finish_shared_s(*later, *slowdowns) - mean_finish_in_turn_s(*later) >= -1e-9 * sum(lengths)
+        assert mean_finish_shared_s(*later, *slowdowns) - mean_finish_in_turn_s(
+            *later
+        ) >= -1e-9 * sum(lengths)
 
 
 def pair(new_s: float, running_s: float, new_rate: float, running_rate: float) -> Instance:
     """`new` comes 5 s after `running` has begun on the only GPU."""
     new = Profile(name="new", sharing=Sharing(partners={"running": new_rate}))
     running = Profile(name="running", sharing=Sharing(partners={"new": running_rate}))
-    return Instance(cluster=Cluster(nodes=ONE), jobs=(
-        Job(id="running", duration_s=running_s, profile=running),
-        Job(id="new", duration_s=new_s, submit_s=5.0, profile=new),
-    ))
+    return Instance(
+        cluster=Cluster(nodes=ONE),
+        jobs=(
+            Job(id="running", duration_s=running_s, profile=running),
+            Job(id="new", duration_s=new_s, submit_s=5.0, profile=new),
+        ),
+    )
 
 
 def mean_completion_s(plan: Plan) -> float:
     return sum(entry.completion_s for entry in plan.jobs) / len(plan.jobs)
 
 
-@given(new_s=st.floats(1.0, 100.0), running_s=st.floats(6.0, 100.0), rates=st.tuples(*[st.floats(0.2, 1.0)] * 2))
+@given(
+    new_s=st.floats(1.0, 100.0),
+    running_s=st.floats(6.0, 100.0),
+    rates=st.tuples(*[st.floats(0.2, 1.0)] * 2),
+)
 @settings(max_examples=100, deadline=None)
 def test_it_shares_where_the_simulated_pair_is_done_earlier_on_average(
     new_s: float, running_s: float, rates: tuple[float, float]
 ) -> None:
     instance = pair(new_s, running_s, *rates)
-    shared = simulate(instance, Scripted(at0=lambda w: begin(w, "running"), at5=lambda w: beside(w, "new", "running")))
+    shared = simulate(
+        instance,
+        Scripted(at0=lambda w: begin(w, "running"), at5=lambda w: beside(w, "new", "running")),
+    )
     in_turn = simulate(instance, policy("fifo"))
     gain_s = mean_completion_s(in_turn) - mean_completion_s(shared)
     assume(abs(gain_s) > 1e-6)
     chosen = simulate(instance, policy("sjf-bsbf"))
     assert verify(instance, chosen, WCT).ok
-    assert mean_completion_s(chosen) == pytest.approx(mean_completion_s(shared if gain_s > 0 else in_turn))
+    assert mean_completion_s(chosen) == pytest.approx(
+        mean_completion_s(shared if gain_s > 0 else in_turn)
+    )
 
 
 def job(name: str, duration_s: float, submit_s: float = 0.0, **change: object) -> Job:
@@ -89,26 +112,42 @@ def job(name: str, duration_s: float, submit_s: float = 0.0, **change: object) -
 
 def test_free_gpus_come_first_then_the_partner_with_the_earlier_mean() -> None:
     two = tuple(Node(name=f"n{i}", gpus=1, gpu_memory_gib=40.0) for i in range(2))
-    found = plan_of("sjf-bsbf", job("long", 100.0), job("short", 60.0), job("new", 10.0, 1.0), nodes=two)
-    # beside either, at 1 / 1.2, new ends 12 s later: the mean is 59/2 + (1 - 1/2.4) 12 = 36.5 s beside short and
-    # 99/2 + 7 = 56.5 s beside long
-    partners = {name: {part.mode.share_with for part in entry.segments} for name, entry in found.items()}
+    found = plan_of(
+        "sjf-bsbf", job("long", 100.0), job("short", 60.0), job("new", 10.0, 1.0), nodes=two
+    )
+    # beside either, at 1 / 1.2, new ends 12 s later: the mean is 59/2 + (1 - 1/2.4) 12 = 36.5 s
+    # beside short and 99/2 + 7 = 56.5 s beside long
+    partners = {
+        name: {part.mode.share_with for part in entry.segments} for name, entry in found.items()
+    }
     assert partners == {"long": {None}, "short": {None, "new"}, "new": {"short"}}
-    assert times(found["new"]) == [(1, 13)] and times(found["short"])[-1][1] == 62  # it lost 12 - 10 s
+    assert (
+        times(found["new"]) == [(1, 13)] and times(found["short"])[-1][1] == 62
+    )  # it lost 12 - 10 s
 
 
 def test_jobs_that_the_memory_does_not_hold_wait() -> None:
     one = (Node(name="n0", gpus=1, gpu_memory_gib=40.0),)
-    found = plan_of("sjf-bsbf", job("a", 100.0), job("b", 10.0, 1.0, gpu_memory_gib=31.0), nodes=one)
+    found = plan_of(
+        "sjf-bsbf", job("a", 100.0), job("b", 10.0, 1.0, gpu_memory_gib=31.0), nodes=one
+    )
     assert times(found["b"]) == [(100, 110)]
 
 
 def test_a_pair_that_is_slower_than_in_turn_waits_and_a_third_job_may_still_join() -> None:
     slow = Sharing(duty=1.0)
     # both at half speed: A/2 + 3/4 x 2 B = A/2 + 1.5 B for the longer A, later than B + A/2
-    found = plan_of("sjf-bsbf", job("a", 20.0, sharing=slow), job("b", 30.0, 1.0, sharing=slow), nodes=ONE)
+    found = plan_of(
+        "sjf-bsbf", job("a", 20.0, sharing=slow), job("b", 30.0, 1.0, sharing=slow), nodes=ONE
+    )
     assert times(found["b"]) == [(20, 50)]
-    # much shorter: 1/2 x 19 + 3/4 x 2 x 2 = 12.5 s, earlier than 19 + 1 s; the skipped b does not keep c from joining
-    found = plan_of("sjf-bsbf", job("a", 20.0, sharing=slow), job("b", 30.0, 1.0, sharing=slow),
-                    job("c", 2.0, 1.0, sharing=slow), nodes=ONE)
+    # much shorter: 1/2 x 19 + 3/4 x 2 x 2 = 12.5 s, earlier than 19 + 1 s; the skipped b does not
+    # keep c from joining
+    found = plan_of(
+        "sjf-bsbf",
+        job("a", 20.0, sharing=slow),
+        job("b", 30.0, 1.0, sharing=slow),
+        job("c", 2.0, 1.0, sharing=slow),
+        nodes=ONE,
+    )
     assert times(found["c"]) == [(1, 5)] and times(found["b"]) == [(22, 52)]

@@ -6,12 +6,19 @@ import re
 import pytest
 
 from optsched import Cluster, Job, Node, Profile, Tenant
-from optsched.instance import Instance
-from optsched.policy import Source
-from optsched.profile import Clock, Locality, Sharing
-from optsched.registry import Listed, listed
+from optsched.model.instance import Instance
+from optsched.model.profile import Clock, Locality, Sharing
+from optsched.plugins.policy import Source
+from optsched.plugins.registry import Listed, listed
 
-NOUNS = {"cluster": Cluster, "node": Node, "tenant": Tenant, "job": Job, "profile": Profile, "instance": Instance}
+NOUNS = {
+    "cluster": Cluster,
+    "node": Node,
+    "tenant": Tenant,
+    "job": Job,
+    "profile": Profile,
+    "instance": Instance,
+}
 PARTS = {"locality": Locality, "sharing": Sharing, "clocks": Clock}
 ALL = listed("policies")
 OWN = ("optsched", "zero-laxity")
@@ -30,7 +37,9 @@ def test_the_source_can_be_looked_up(one: Listed) -> None:
     source = one.source
     assert isinstance(source, Source)
     assert source.authors and source.title and source.venue and 1950 < source.year < 2030
-    assert source.link is None or re.match(r"doi:10\.\d{4,}/\S+$|arXiv:\d{4}\.\d{4,5}$|https://\S+$", source.link)
+    assert source.link is None or re.match(
+        r"doi:10\.\d{4,}/\S+$|arXiv:\d{4}\.\d{4,5}$|https://\S+$", source.link
+    )
     assert source.cite.startswith(source.authors) and str(source.year) in source.cite
 
 
@@ -39,7 +48,9 @@ def test_how_sure_it_is_has_a_reason(one: Listed) -> None:
     source = one.source
     assert source is not None
     assert source.sureness in ("verified", "derived", "reconstructed")
-    assert getattr(source, source.sureness), f"{one.name}: {source.sureness}, but it does not say what"
+    assert getattr(source, source.sureness), (
+        f"{one.name}: {source.sureness}, but it does not say what"
+    )
     if one.name.endswith("-style"):
         assert source.sureness == "reconstructed"
     for text in (source.verified, source.derived, source.reconstructed, source.published):

@@ -1,4 +1,5 @@
-"""Synergy: the published allocations by hand, the program against brute force, the proportional share as a floor."""
+"""Synergy: the published allocations by hand, the program against brute force, the proportional
+share as a floor."""
 
 import itertools
 import math
@@ -10,14 +11,14 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
 from optsched.errors import InputError
-from optsched.job import Mode
-from optsched.modes import Option
+from optsched.model.job import Mode
 from optsched.physics import interpolate
-from optsched.registry import policy
+from optsched.physics.modes import Option
+from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched.simulate.world import World
-from optsched.traces import synergy
-from optsched_solvers.policies.core_share import CoreWays, core_shares, core_ways
+from optsched.traces.readers import synergy
+from optsched_solvers.policies.parts.core_share import CoreWays, core_shares, core_ways
 from optsched_solvers.policies.synergy_opt import most_throughput
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times
@@ -26,8 +27,16 @@ FOUR = (Node(name="n0", gpus=4, cpus=12),)  # 3 cores for each GPU
 HOUR = 3600.0
 
 
-def job(name: str, cores: dict[int, float], gpus: int = 1, submit_s: float = 0.0, work_s: float = HOUR) -> Job:
-    return Job(id=name, duration_s=work_s, gpus=gpus, submit_s=submit_s, profile=Profile(cpus_per_gpu=cores))
+def job(
+    name: str, cores: dict[int, float], gpus: int = 1, submit_s: float = 0.0, work_s: float = HOUR
+) -> Job:
+    return Job(
+        id=name,
+        duration_s=work_s,
+        gpus=gpus,
+        submit_s=submit_s,
+        profile=Profile(cpus_per_gpu=cores),
+    )
 
 
 def cores(found: dict[str, JobPlan], name: str) -> list[int]:
@@ -35,7 +44,9 @@ def cores(found: dict[str, JobPlan], name: str) -> list[int]:
     return [sum(slot.cpus for slot in segment.placement) for segment in found[name].segments]
 
 
-def first_cores(name: str, *jobs: Job, nodes: tuple[Node, ...] = FOUR, **options: str) -> dict[str, int]:
+def first_cores(
+    name: str, *jobs: Job, nodes: tuple[Node, ...] = FOUR, **options: str
+) -> dict[str, int]:
     """Cores by job after the first decision, of those that run."""
     world = World(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
     world.advance()
@@ -44,24 +55,31 @@ def first_cores(name: str, *jobs: Job, nodes: tuple[Node, ...] = FOUR, **options
 
 
 def test_a_job_that_lacks_its_share_takes_it_from_one_that_has_more() -> None:
-    # a takes 9 of 12 cores, b wants less than its share of 3. c finds 2 left, not even its share: a is cut back to 3,
-    # and c gets its share, although 6 would be free by now.
+    # a takes 9 of 12 cores, b wants less than its share of 3. c finds 2 left, not even its share: a
+    # is cut back to 3, and c gets its share, although 6 would be free by now.
     a, b, c = job("a", {3: 1.0, 6: 1.5, 9: 1.8}), job("b", {1: 1.0}), job("c", {3: 1.0, 6: 2.0})
     assert first_cores("synergy-tune", a, b) == {"a": 9, "b": 1}
     assert first_cores("synergy-tune", a, b, c) == {"a": 3, "b": 1, "c": 3}
 
 
 def test_whoever_has_most_is_cut_back_first_and_only_as_many_as_needed() -> None:
-    # a takes 5, b 7, nothing is left for c. b holds more than a, and what it has beyond its share, 4, is enough.
+    # a takes 5, b 7, nothing is left for c. b holds more than a, and what it has beyond its share,
+    # 4, is enough.
     a, b, c = job("a", {3: 1.0, 5: 1.2}), job("b", {3: 1.0, 7: 2.0}), job("c", {3: 1.0})
     assert first_cores("synergy-tune", a, b, c) == {"a": 5, "b": 3, "c": 3}
 
 
 def test_jobs_on_fewer_nodes_are_cut_back_first() -> None:
-    # Shares are 4. g spans both nodes with 5 for each GPU, 15 on n0, where p takes the last core, and 10 on n1, where s
-    # takes 5 more. t lacks 3 of its 4 on n1. g and s both have 5 for each GPU, but s is on one node: it gives 4.
+    # Shares are 4. g spans both nodes with 5 for each GPU, 15 on n0, where p takes the last core,
+    # and 10 on n1, where s takes 5 more. t lacks 3 of its 4 on n1. g and s both have 5 for each
+    # GPU, but s is on one node: it gives 4.
     nodes = tuple(Node(name=f"n{i}", gpus=4, cpus=16) for i in range(2))
-    jobs = (job("g", {4: 0.9, 5: 1.0}, gpus=5), job("p", {1: 1.0}), job("s", {1: 0.5, 5: 1.0}), job("t", {4: 1.0}))
+    jobs = (
+        job("g", {4: 0.9, 5: 1.0}, gpus=5),
+        job("p", {1: 1.0}),
+        job("s", {1: 0.5, 5: 1.0}),
+        job("t", {4: 1.0}),
+    )
     assert first_cores("synergy-tune", *jobs, nodes=nodes) == {"g": 25, "p": 1, "s": 1, "t": 4}
 
 
@@ -98,31 +116,50 @@ def test_the_order_says_who_has_its_best_cores(order: str, first: str) -> None:
 
 
 def test_the_program_gives_cores_where_they_are_worth_most() -> None:
-    # 12 cores, shares of 3: 3 are left over, worth 0.2 to a, 1.0 to b, 0.5 to c. With c on 1 core there would be 2
-    # more, but nobody goes below the rate of its share. Once d takes one, 2 are left, which are of use to nobody.
-    a, b, c = job("a", {3: 1.0, 6: 1.2}), job("b", {3: 1.0, 6: 2.0}), job("c", {1: 0.9, 3: 1.0, 6: 1.5})
+    # 12 cores, shares of 3: 3 are left over, worth 0.2 to a, 1.0 to b, 0.5 to c. With c on 1 core
+    # there would be 2 more, but nobody goes below the rate of its share. Once d takes one, 2 are
+    # left, which are of use to nobody.
+    a, b, c = (
+        job("a", {3: 1.0, 6: 1.2}),
+        job("b", {3: 1.0, 6: 2.0}),
+        job("c", {1: 0.9, 3: 1.0, 6: 1.5}),
+    )
     assert first_cores("synergy-opt", a, b, c) == {"a": 3, "b": 6, "c": 3}
     d = job("d", {1: 1.0})
     assert first_cores("synergy-opt", a, b, c, d) == {"a": 3, "b": 3, "c": 3, "d": 1}
 
 
 def test_places_are_found_where_one_by_one_they_are_not() -> None:
-    # The program spends all 24 cores: 4 on p, 6 on q, 8 on r, 6 on s. By best fit p and q share n0, 2 cores are left
-    # there and beside r 4 on n1, too few for s. But p and r, q and s fit.
+    # The program spends all 24 cores: 4 on p, 6 on q, 8 on r, 6 on s. By best fit p and q share n0,
+    # 2 cores are left there and beside r 4 on n1, too few for s. But p and r, q and s fit.
     nodes = tuple(Node(name=f"n{i}", gpus=4, cpus=12) for i in range(2))
-    jobs = (job("p", {3: 1.0, 4: 1.3}), job("q", {3: 1.0, 6: 3.0}), job("r", {3: 1.0, 4: 1.3}, gpus=2),
-            job("s", {3: 1.0}, gpus=2))
+    jobs = (
+        job("p", {3: 1.0, 4: 1.3}),
+        job("q", {3: 1.0, 6: 3.0}),
+        job("r", {3: 1.0, 4: 1.3}, gpus=2),
+        job("s", {3: 1.0}, gpus=2),
+    )
     assert first_cores("synergy-opt", *jobs, nodes=nodes) == {"p": 4, "q": 6, "r": 8, "s": 6}
 
 
-LEVELS = st.dictionaries(st.sampled_from([1, 2, 3, 4, 6, 9, 12]), st.sampled_from([0.3, 0.7, 1.0, 1.2, 2.0, 2.5]),
-                         min_size=1, max_size=5)
+LEVELS = st.dictionaries(
+    st.sampled_from([1, 2, 3, 4, 6, 9, 12]),
+    st.sampled_from([0.3, 0.7, 1.0, 1.2, 2.0, 2.5]),
+    min_size=1,
+    max_size=5,
+)
 
 
 def ways_of(gpus: int, curve: dict[int, float]) -> CoreWays:
     options = sorted(
-        (Option(mode=Mode(gpus=gpus, cpus_per_gpu=cpus), spread="node", rate=rate, needs_node=True)
-         for cpus, rate in curve.items()), key=lambda option: (-option.rate, option.mode.cpus_per_gpu))
+        (
+            Option(
+                mode=Mode(gpus=gpus, cpus_per_gpu=cpus), spread="node", rate=rate, needs_node=True
+            )
+            for cpus, rate in curve.items()
+        ),
+        key=lambda option: (-option.rate, option.mode.cpus_per_gpu),
+    )
     return core_ways(tuple(options), {None: 3.0})[0]
 
 
@@ -131,7 +168,9 @@ GANGS = st.tuples(st.sampled_from([1, 1, 2, 4]), LEVELS)
 
 @given(jobs=st.lists(GANGS, min_size=1, max_size=4), cores=st.integers(3, 60))
 @settings(deadline=None, max_examples=150)
-def test_the_program_is_solved_exactly(jobs: list[tuple[int, dict[int, float]]], cores: int) -> None:
+def test_the_program_is_solved_exactly(
+    jobs: list[tuple[int, dict[int, float]]], cores: int
+) -> None:
     def floor(curve: dict[int, float]) -> float:
         return max([rate for cpus, rate in curve.items() if cpus <= 3] or [curve[min(curve)]])
 
@@ -140,7 +179,9 @@ def test_the_program_is_solved_exactly(jobs: list[tuple[int, dict[int, float]]],
             return -math.inf
         if any(curve[cpus] < floor(curve) for (_, curve), cpus in zip(jobs, picked, strict=True)):
             return -math.inf
-        return sum(curve[cpus] / floor(curve) for (_, curve), cpus in zip(jobs, picked, strict=True))
+        return sum(
+            curve[cpus] / floor(curve) for (_, curve), cpus in zip(jobs, picked, strict=True)
+        )
 
     best = max(value(picked) for picked in itertools.product(*(curve for _, curve in jobs)))
     found = value(tuple(most_throughput([ways_of(*one) for one in jobs], cores)))
@@ -153,7 +194,11 @@ def crowds(draw: st.DrawFn) -> tuple[tuple[Node, ...], tuple[Job, ...]]:
     nodes = tuple(Node(name=f"n{i}", gpus=4, cpus=12) for i in range(draw(st.integers(1, 3))))
     curves = LEVELS.filter(lambda curve: min(curve) <= 3)
     return nodes, tuple(
-        job(f"j{i}", dict(sorted(draw(curves).items())), gpus=draw(st.sampled_from([1, 1, 2, 3, 4, 6])))
+        job(
+            f"j{i}",
+            dict(sorted(draw(curves).items())),
+            gpus=draw(st.sampled_from([1, 1, 2, 3, 4, 6])),
+        )
         for i in range(draw(st.integers(1, 12)))
     )
 
@@ -182,14 +227,24 @@ def test_whoever_fits_the_gpus_runs_and_nobody_is_below_its_share(
 
 
 def test_the_share_is_that_of_the_node_with_the_fewest_cores() -> None:
-    nodes = (Node(name="a", gpus=4, cpus=14), Node(name="b", gpus=2, cpus=20), Node(name="c", gpu_type="x", gpus=1))
+    nodes = (
+        Node(name="a", gpus=4, cpus=14),
+        Node(name="b", gpus=2, cpus=20),
+        Node(name="c", gpu_type="x", gpus=1),
+    )
     assert core_shares(Cluster(nodes=nodes)) == {None: 3, "x": math.inf}
 
 
-@pytest.mark.parametrize("name, options", [
-    ("synergy-tune", {"order": "random"}), ("synergy-tune", {"share": "none"}), ("synergy-opt", {"share": "tuned"}),
-    ("synergy-opt", {"interval": "soon"}), ("synergy-tune", {"place": "packed"}),
-])
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("synergy-tune", {"order": "random"}),
+        ("synergy-tune", {"share": "none"}),
+        ("synergy-opt", {"share": "tuned"}),
+        ("synergy-opt", {"interval": "soon"}),
+        ("synergy-tune", {"place": "packed"}),
+    ],
+)
 def test_bad_options_are_named(name: str, options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy(name, options=options)
@@ -199,7 +254,11 @@ def test_bad_options_are_named(name: str, options: dict[str, str]) -> None:
 def test_tuned_cores_shorten_the_published_trace() -> None:
     found = synergy.read(DATA / "synergy" / "static_100job_6_3_1100.0", cluster="v100=32").instance
     jct_s: dict[tuple[str, ...], float] = {}
-    for name, options in (("synergy-tune", {"share": "proportional"}), ("synergy-tune", {}), ("synergy-opt", {})):
+    for name, options in (
+        ("synergy-tune", {"share": "proportional"}),
+        ("synergy-tune", {}),
+        ("synergy-opt", {}),
+    ):
         simulation = Simulation(found, policy(name, options=options))
         simulation.run()
         plan = simulation.record().plan()

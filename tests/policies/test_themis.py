@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from optsched import Cluster, Instance, Job, Node, Profile
 from optsched.errors import InputError
 from optsched.objectives import parse
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
-from optsched_solvers.policies.partial_allocation import Bid, allocate
+from optsched_solvers.policies.parts.partial_allocation import Bid, allocate
 from optsched_solvers.policies.themis import Themis
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
@@ -26,13 +26,15 @@ def best(bids: list[Bid], gpus: int) -> float:
     """The largest sum of gains of bids that fit together."""
     return max(
         sum(bid.gain for bid in chosen)
-        for count in range(len(bids) + 1) for chosen in combinations(bids, count)
+        for count in range(len(bids) + 1)
+        for chosen in combinations(bids, count)
         if sum(bid.gpus for bid in chosen) <= gpus
     )
 
 
 @given(
-    asked=st.lists(st.tuples(st.integers(0, 5), st.floats(0.01, 3.0)), min_size=1, max_size=7), gpus=st.integers(0, 9)
+    asked=st.lists(st.tuples(st.integers(0, 5), st.floats(0.01, 3.0)), min_size=1, max_size=7),
+    gpus=st.integers(0, 9),
 )
 @settings(deadline=None, max_examples=150)
 def test_winners_maximise_the_product_and_pay_what_they_take_from_others(
@@ -59,11 +61,20 @@ def test_who_takes_nothing_from_others_keeps_all() -> None:
 
 
 def test_jobs_take_turns_by_fairness() -> None:
-    # On one GPU, with leases of 100 s. Both ideal times are 200 x 2 = 400 s. At 100 a has (100 + 100) / 400 and b
-    # (100 + 200) / 400, so that b's turn comes; at 200 a has 300 / 400 and b 300 / 400: a, which came first, goes on.
-    found = plan_of("themis", Job(id="a", duration_s=200.0), Job(id="b", duration_s=200.0), nodes=ONE,
-                    options={"lease": "100s"})
-    assert times(found["a"]) == [(0, 100), (200, 300)] and times(found["b"]) == [(100, 200), (300, 400)]
+    # On one GPU, with leases of 100 s. Both ideal times are 200 x 2 = 400 s. At 100 a has (100 +
+    # 100) / 400 and b (100 + 200) / 400, so that b's turn comes; at 200 a has 300 / 400 and b 300 /
+    # 400: a, which came first, goes on.
+    found = plan_of(
+        "themis",
+        Job(id="a", duration_s=200.0),
+        Job(id="b", duration_s=200.0),
+        nodes=ONE,
+        options={"lease": "100s"},
+    )
+    assert times(found["a"]) == [(0, 100), (200, 300)] and times(found["b"]) == [
+        (100, 200),
+        (300, 400),
+    ]
 
 
 def test_fairness_is_time_shared_over_time_alone() -> None:
@@ -77,10 +88,13 @@ def test_fairness_is_time_shared_over_time_alone() -> None:
 
 
 def test_a_wide_job_is_not_starved_by_narrow_ones() -> None:
-    # Narrow jobs keep all four GPUs busy until 12,000 s: under WSPT the wide one, longer than any, waits until then.
-    # On its share beside four others it would take 1200 x 4 / (4 / 5) = 6000 s; to be done by then it begins by 4950.
-    narrow = [Job(id=f"s{i}", duration_s=390.0, submit_s=100.0 * i, profile=Profile(checkpoint_s=5.0))
-              for i in range(120)]
+    # Narrow jobs keep all four GPUs busy until 12,000 s: under WSPT the wide one, longer than any,
+    # waits until then. On its share beside four others it would take 1200 x 4 / (4 / 5) = 6000 s;
+    # to be done by then it begins by 4950.
+    narrow = [
+        Job(id=f"s{i}", duration_s=390.0, submit_s=100.0 * i, profile=Profile(checkpoint_s=5.0))
+        for i in range(120)
+    ]
     wide = Job(id="wide", gpus=4, duration_s=1200.0, submit_s=150.0)
     instance = Instance(cluster=Cluster(nodes=FOUR), jobs=(wide, *narrow))
 
@@ -94,18 +108,26 @@ def test_a_wide_job_is_not_starved_by_narrow_ones() -> None:
 
 def test_who_has_no_checkpoint_yet_keeps_its_gpus() -> None:
     a = Job(id="a", duration_s=900.0, profile=Profile(checkpoint_every_s=500.0))
-    found = plan_of("themis", a, Job(id="b", duration_s=900.0), nodes=ONE, options={"lease": "100s"})
+    found = plan_of(
+        "themis", a, Job(id="b", duration_s=900.0), nodes=ONE, options={"lease": "100s"}
+    )
     assert times(found["a"])[0] == (0, 500)
 
 
-@pytest.mark.parametrize("options", [{"lease": "0"}, {"fairness": "2"}, {"fairness": "x"}, {"auction": "1"}])
+@pytest.mark.parametrize(
+    "options", [{"lease": "0"}, {"fairness": "2"}, {"fairness": "x"}, {"auction": "1"}]
+)
 def test_bad_options_are_named(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         policy("themis", options=options)
 
 
 @given(instance=instances(), lease=st.sampled_from(["2s", "8s"]))
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 def test_plans_are_sound_with_short_times(instance: Instance, lease: str) -> None:
     plan = simulate(instance, policy("themis", options={"lease": lease, "fairness": "0.5"}))
     report = verify(instance, plan, parse("wct"))

@@ -1,4 +1,5 @@
-"""vClos: the choice of racks against enumeration, its stages by hand, and that no job is ever slowed by another."""
+"""vClos: the choice of racks against enumeration, its stages by hand, and that no job is ever
+slowed by another."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Profile
 from optsched.errors import InputError
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched_solvers.policies.vclos import fewest_racks
 from tests.policies.congested import congested, mean_jct_s, run
@@ -21,8 +22,12 @@ SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_exam
 
 @given(st.lists(st.integers(0, 9), max_size=7), st.integers(1, 30))
 def test_the_choice_of_racks_is_optimal(free: list[int], gpus: int) -> None:
-    subsets = [racks for size in range(1, len(free) + 1) for racks in combinations(range(len(free)), size)
-               if sum(free[r] for r in racks) >= gpus and all(free[r] for r in racks)]
+    subsets = [
+        racks
+        for size in range(1, len(free) + 1)
+        for racks in combinations(range(len(free)), size)
+        if sum(free[r] for r in racks) >= gpus and all(free[r] for r in racks)
+    ]
     found = fewest_racks(free, gpus)
     if found is None:
         assert not subsets
@@ -34,7 +39,9 @@ def test_the_choice_of_racks_is_optimal(free: list[int], gpus: int) -> None:
 def cluster(sizes: list[tuple[int, str]], uplink_gbps: float = 10.0) -> Cluster:
     nodes = tuple(Node(name=f"n{i}", gpus=gpus, rack=rack) for i, (gpus, rack) in enumerate(sizes))
     racks = dict.fromkeys(rack for _, rack in sizes)
-    return Cluster(nodes=nodes, rack_uplink_gbps=dict.fromkeys(racks, uplink_gbps), uplinks="shared")
+    return Cluster(
+        nodes=nodes, rack_uplink_gbps=dict.fromkeys(racks, uplink_gbps), uplinks="shared"
+    )
 
 
 def gang(name: str, gpus: int, duration_s: float = 100.0, gbps: float = 10.0) -> Job:
@@ -47,19 +54,25 @@ def test_one_node_then_one_rack_then_the_fewest_racks_with_least_left_over() -> 
         replace(job, submit_s=-float(3 - i))
         for i, job in enumerate((gang("node", 4), gang("rack", 4), gang("over", 7, gbps=5.0)))
     )
-    plan = {entry.id: entry for entry in run(Instance(cluster=cluster(sizes), jobs=jobs), policy("vclos")).jobs}
+    plan = {
+        entry.id: entry
+        for entry in run(Instance(cluster=cluster(sizes), jobs=jobs), policy("vclos")).jobs
+    }
     assert where(plan["node"]) == [{"n0": 4}] and where(plan["rack"]) == [{"n1": 2, "n2": 2}]
     assert where(plan["over"]) == [{"n3": 3, "n4": 3, "n5": 1}]
 
 
 def test_a_gang_waits_for_uplinks_of_its_own() -> None:
-    """Three racks of two GPUs, gangs of three: whichever racks they take, they meet on an uplink that holds one."""
+    """Three racks of two GPUs, gangs of three: whichever racks they take, they meet on an uplink
+    that holds one."""
     jobs = (gang("first", 3), gang("second", 3), gang("small", 2, 10.0))
     instance = Instance(cluster=cluster([(2, "r0"), (2, "r1"), (2, "r2")]), jobs=jobs)
     plan = {entry.id: entry.completion_s for entry in run(instance, policy("vclos")).jobs}
     assert plan == pytest.approx({"first": 100.0, "second": 200.0, "small": 10.0})
     light = replace(instance, jobs=(gang("first", 3, gbps=5.0), gang("second", 3, gbps=5.0)))
-    assert [entry.completion_s for entry in run(light, policy("vclos")).jobs] == pytest.approx([100.0, 100.0])
+    assert [entry.completion_s for entry in run(light, policy("vclos")).jobs] == pytest.approx(
+        [100.0, 100.0]
+    )
 
 
 @given(instances(held=False))
@@ -88,5 +101,7 @@ def test_mean_completion_under_heavy_contention_against_first_come_first_served(
     """The direction of the published claim, on each of five workloads."""
     for seed in range(1, 6):
         instance = congested(seed)
-        vclos, fifo = (mean_jct_s(instance, run(instance, policy(name))) for name in ("vclos", "fifo"))
+        vclos, fifo = (
+            mean_jct_s(instance, run(instance, policy(name))) for name in ("vclos", "fifo")
+        )
         assert vclos < fifo

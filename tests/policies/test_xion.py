@@ -1,4 +1,5 @@
-"""Xion: the swap rule and its gang form against arithmetic and brute force, and what it gains over SRTF and FIFO."""
+"""Xion: the swap rule and its gang form against arithmetic and brute force, and what it gains over
+SRTF and FIFO."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -11,16 +12,18 @@ from hypothesis import strategies as st
 from optsched import Cluster, Instance, Job, Locality, Mode, Node, Profile, Running, Slot
 from optsched.errors import InputError
 from optsched.files import check_instance
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.run import simulate
 from optsched.simulate.world import World
-from optsched.traces.synth import generate
-from optsched_solvers.policies.cheapest_victims import Victim, cheapest
+from optsched.traces.generate.synth import generate
+from optsched_solvers.policies.parts.cheapest_victims import Victim, cheapest
 from tests.policies.verified import plan_of, times
 
 ONE = (Node(name="n0", gpus=1),)
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+QUICK = settings(
+    deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+)
 WORK, COST = st.integers(1, 60).map(float), st.integers(0, 12).map(float)
 
 
@@ -31,22 +34,35 @@ def total(instance: Instance, name: str) -> float:
 
 def held(job: str, node: str, gpus: int, left_s: float) -> Running:
     return Running(
-        job=job, mode=Mode(gpus=gpus), placement=(Slot(node=node, gpus=gpus),), started_s=-10.0, remaining_s=left_s
+        job=job,
+        mode=Mode(gpus=gpus),
+        placement=(Slot(node=node, gpus=gpus),),
+        started_s=-10.0,
+        remaining_s=left_s,
     )
 
 
 @given(left_s=WORK, work_s=WORK, pause_s=COST, load_w_s=COST, startup_s=COST, restore_s=COST)
 @settings(QUICK, max_examples=150)
 def test_a_single_victim_is_preempted_exactly_where_it_pays(
-    left_s: float, work_s: float, pause_s: float, load_w_s: float, startup_s: float, restore_s: float
+    left_s: float,
+    work_s: float,
+    pause_s: float,
+    load_w_s: float,
+    startup_s: float,
+    restore_s: float,
 ) -> None:
     load_r_s = startup_s + restore_s
     assume(left_s - work_s != 2 * pause_s + load_w_s + load_r_s)
     instance = Instance(
         cluster=Cluster(nodes=ONE),
         jobs=(
-            Job(id="r", submit_s=-10.0, duration_s=left_s + 10,
-                profile=Profile(checkpoint_s=pause_s, startup_s=startup_s, restore_s=restore_s)),
+            Job(
+                id="r",
+                submit_s=-10.0,
+                duration_s=left_s + 10,
+                profile=Profile(checkpoint_s=pause_s, startup_s=startup_s, restore_s=restore_s),
+            ),
             Job(id="w", duration_s=work_s, profile=Profile(startup_s=load_w_s)),
         ),
         running=(held("r", "n0", 1, left_s),),
@@ -55,7 +71,9 @@ def test_a_single_victim_is_preempted_exactly_where_it_pays(
     done_w_s = pause_s + load_w_s + work_s
     swaps = done_w_s + (done_w_s + load_r_s + left_s)
     assert total(instance, "xion") == pytest.approx(min(stays, swaps), abs=0.01)
-    preempted = [entry.id for entry in simulate(instance, policy("xion")).jobs if entry.decision == "preempt"]
+    preempted = [
+        entry.id for entry in simulate(instance, policy("xion")).jobs if entry.decision == "preempt"
+    ]
     assert bool(preempted) == (left_s - work_s > 2 * pause_s + load_w_s + load_r_s)
 
 
@@ -70,7 +88,10 @@ def test_a_gang_of_victims_pays_for_all_of_them(
     instance = Instance(
         cluster=Cluster(nodes=(Node(name="n0", gpus=len(lefts_s)),)),
         jobs=(
-            *(Job(id=f"r{i}", submit_s=-10.0, duration_s=lefts_s[i] + 10, profile=profile) for i in victims),
+            *(
+                Job(id=f"r{i}", submit_s=-10.0, duration_s=lefts_s[i] + 10, profile=profile)
+                for i in victims
+            ),
             Job(id="w", gpus=len(lefts_s), duration_s=work_s),
         ),
         running=tuple(held(f"r{i}", "n0", 1, lefts_s[i]) for i in victims),
@@ -91,7 +112,9 @@ def test_a_gang_of_victims_pays_for_all_of_them(
     jobs=st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from([1, 1, 2]), COST, COST), min_size=1, max_size=7
     ),
-    gpus=st.integers(1, 6), spread=st.booleans(), finish_s=WORK,
+    gpus=st.integers(1, 6),
+    spread=st.booleans(),
+    finish_s=WORK,
 )
 @settings(QUICK, max_examples=30)
 def test_the_victims_are_the_cheapest_of_all_subsets(
@@ -103,8 +126,16 @@ def test_the_victims_are_the_cheapest_of_all_subsets(
     instance = Instance(
         cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=4) for i in range(3))),
         jobs=(
-            *(Job(id=f"r{i}", submit_s=-10.0, gpus=job[1], duration_s=99.0) for i, job in enumerate(jobs)),
-            Job(id="w", gpus=gpus, duration_s=5.0, profile=Profile(locality=Locality(rack=rate, cluster=rate))),
+            *(
+                Job(id=f"r{i}", submit_s=-10.0, gpus=job[1], duration_s=99.0)
+                for i, job in enumerate(jobs)
+            ),
+            Job(
+                id="w",
+                gpus=gpus,
+                duration_s=5.0,
+                profile=Profile(locality=Locality(rack=rate, cluster=rate)),
+            ),
         ),
         running=tuple(held(f"r{i}", f"n{job[0]}", job[1], 50.0) for i, job in enumerate(jobs)),
     )
@@ -120,7 +151,9 @@ def test_the_victims_are_the_cheapest_of_all_subsets(
         return pause_s + sum(pause_s + finish_s + jobs[k][3] for k in gone)
 
     assume(not fits(()))
-    subsets = [gone for count in range(1, len(jobs) + 1) for gone in combinations(range(len(jobs)), count)]
+    subsets = [
+        gone for count in range(1, len(jobs) + 1) for gone in combinations(range(len(jobs)), count)
+    ]
     best = min((cost(gone) for gone in subsets if fits(gone)), default=None)
     world = World(instance)
     world.advance()
@@ -132,13 +165,23 @@ def test_the_victims_are_the_cheapest_of_all_subsets(
         assert fits(gone) and cost(gone) == pytest.approx(best)
 
 
-@given(jobs=st.lists(st.tuples(WORK, st.integers(0, 80).map(float), st.sampled_from([1, 1, 2, 4])), max_size=12,
-                     min_size=1), nodes=st.integers(1, 3))
+@given(
+    jobs=st.lists(
+        st.tuples(WORK, st.integers(0, 80).map(float), st.sampled_from([1, 1, 2, 4])),
+        max_size=12,
+        min_size=1,
+    ),
+    nodes=st.integers(1, 3),
+)
 @settings(QUICK, max_examples=80)
-def test_without_overheads_it_makes_the_plan_of_srtf(jobs: list[tuple[float, float, int]], nodes: int) -> None:
+def test_without_overheads_it_makes_the_plan_of_srtf(
+    jobs: list[tuple[float, float, int]], nodes: int
+) -> None:
     instance = Instance(
         cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=4) for i in range(nodes))),
-        jobs=tuple(Job(id=f"j{i}", gpus=g, duration_s=p, submit_s=r) for i, (p, r, g) in enumerate(jobs)),
+        jobs=tuple(
+            Job(id=f"j{i}", gpus=g, duration_s=p, submit_s=r) for i, (p, r, g) in enumerate(jobs)
+        ),
     )
     assert simulate(instance, policy("xion")) == simulate(instance, policy("srtf"))
 
@@ -148,12 +191,15 @@ def test_a_lower_priority_gives_way_whatever_it_costs() -> None:
     urgent = Job(id="w", duration_s=5.0, submit_s=1.0, priority=1)
     found = plan_of("xion", Job(id="r", duration_s=50.0, profile=costly), urgent, nodes=ONE)
     assert times(found["w"]) == [(101, 106)]
-    found = plan_of("xion", Job(id="r", duration_s=50.0, profile=costly), replace(urgent, priority=0), nodes=ONE)
+    found = plan_of(
+        "xion", Job(id="r", duration_s=50.0, profile=costly), replace(urgent, priority=0), nodes=ONE
+    )
     assert times(found["w"]) == [(50, 55)]
 
 
 def test_work_since_the_last_checkpoint_counts_as_a_cost() -> None:
-    # At 95 the last checkpoint is 35 s old: R - W = 105 - 80 = 25 < 35, but at 61, 1 s old, 139 - 80 = 59 > 1.
+    # At 95 the last checkpoint is 35 s old: R - W = 105 - 80 = 25 < 35, but at 61, 1 s old, 139 -
+    # 80 = 59 > 1.
     r = Job(id="r", duration_s=200.0, profile=Profile(checkpoint_every_s=60.0))
     late, early = (Job(id="w", duration_s=80.0, submit_s=at_s) for at_s in (95.0, 61.0))
     assert times(plan_of("xion", r, late, nodes=ONE)["w"]) == [(200, 280)]
@@ -161,24 +207,32 @@ def test_work_since_the_last_checkpoint_counts_as_a_cost() -> None:
 
 
 def mean_jct_s(name: str, cost_s: float, seeds: tuple[int, ...]) -> float:
-    """Over gangs of one to eight GPUs that keep 32 GPUs busy, each pausing for `cost_s` and loading for as long."""
+    """Over gangs of one to eight GPUs that keep 32 GPUs busy, each pausing for `cost_s` and loading
+    for as long."""
     means = []
     for seed in seeds:
         made = generate(jobs=150, gpus=32, seed=seed, arrivals="poisson", load=1.1, overheads=False)
         submit_s = {job.id: job.submit_s for job in made.jobs}
-        instance = replace(made, jobs=tuple(
-            replace(job, profile=replace(job.profile, checkpoint_s=cost_s, restore_s=cost_s)) for job in made.jobs
-        ))
+        instance = replace(
+            made,
+            jobs=tuple(
+                replace(job, profile=replace(job.profile, checkpoint_s=cost_s, restore_s=cost_s))
+                for job in made.jobs
+            ),
+        )
         plan = simulate(instance, policy(name))
         means.append(fmean(entry.completion_s - submit_s[entry.id] for entry in plan.jobs))
     return fmean(means)
 
 
 @pytest.mark.parametrize(
-    ("cost_s", "seeds"), [(600.0, 3), *(pytest.param(cost_s, 10, marks=pytest.mark.slow) for cost_s in (60.0, 300.0))]
+    ("cost_s", "seeds"),
+    [(600.0, 3), *(pytest.param(cost_s, 10, marks=pytest.mark.slow) for cost_s in (60.0, 300.0))],
 )
 def test_it_beats_srtf_and_fifo_where_checkpoints_cost_minutes(cost_s: float, seeds: int) -> None:
-    xion_s, srtf_s, fifo_s = (mean_jct_s(name, cost_s, tuple(range(1, seeds + 1))) for name in ("xion", "srtf", "fifo"))
+    xion_s, srtf_s, fifo_s = (
+        mean_jct_s(name, cost_s, tuple(range(1, seeds + 1))) for name in ("xion", "srtf", "fifo")
+    )
     assert xion_s < srtf_s and xion_s < fifo_s
 
 

@@ -1,4 +1,5 @@
-"""Co-run sets within GPU memory against co-running whatever comes next: the rules by hand, and one busy cluster."""
+"""Co-run sets within GPU memory against co-running whatever comes next: the rules by hand, and one
+busy cluster."""
 
 from random import Random
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from optsched import Cluster, Instance, Job, Node, Profile, Sharing
 from optsched.errors import InputError
 from optsched.objectives import parse
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.metrics import measure, summary
 from optsched.simulate.run import Simulation
 from optsched.verify import verify
@@ -18,10 +19,16 @@ WCT = parse("wct")
 ONE = (Node(name="n0", gpus=1, gpu_memory_gib=16.0),)
 
 
-def job(name: str, duration_s: float, submit_s: float = 0.0, duty: float | None = 0.4, gib: float = 6.0) -> Job:
+def job(
+    name: str, duration_s: float, submit_s: float = 0.0, duty: float | None = 0.4, gib: float = 6.0
+) -> Job:
     sharing = None if duty is None else Sharing(duty=duty)
-    return Job(id=name, duration_s=duration_s, submit_s=submit_s,
-               profile=Profile(sharing=sharing, gpu_memory_gib=gib, startup_s=2.0))
+    return Job(
+        id=name,
+        duration_s=duration_s,
+        submit_s=submit_s,
+        profile=Profile(sharing=sharing, gpu_memory_gib=gib, startup_s=2.0),
+    )
 
 
 def results(instance: Instance, name: str, **options: str) -> dict[str, Any]:
@@ -35,15 +42,25 @@ def results(instance: Instance, name: str, **options: str) -> dict[str, Any]:
 
 
 def test_the_least_gpu_time_goes_first_and_the_fullest_set_is_run() -> None:
-    # GPU times: long 22 x 0.5, busy 12 x 0.9, idle 30 x 0.2. `idle` is first; it may be joined by `long` (0.7), not by
-    # `busy` (1.1); when `idle` is done `busy` still may not join `long` (1.4).
-    found = plan_of("xonar-style", job("long", 60.0, duty=0.5), job("busy", 50.0, duty=0.9),
-                    job("idle", 28.0, duty=0.2), nodes=ONE)
+    # GPU times: long 22 x 0.5, busy 12 x 0.9, idle 30 x 0.2. `idle` is first; it may be joined by
+    # `long` (0.7), not by `busy` (1.1); when `idle` is done `busy` still may not join `long` (1.4).
+    found = plan_of(
+        "xonar-style",
+        job("long", 60.0, duty=0.5),
+        job("busy", 50.0, duty=0.9),
+        job("idle", 28.0, duty=0.2),
+        nodes=ONE,
+    )
     assert times(found["idle"]) == [(0, 30)] and times(found["long"]) == [(0, 30), (30, 62)]
     assert times(found["busy"]) == [(62, 114)]
     # 0.2 + 0.7 fills more than 0.2 + 0.5
-    found = plan_of("xonar-style", job("half", 60.0, duty=0.5), job("more", 50.0, duty=0.7),
-                    job("idle", 28.0, duty=0.2), nodes=ONE)
+    found = plan_of(
+        "xonar-style",
+        job("half", 60.0, duty=0.5),
+        job("more", 50.0, duty=0.7),
+        job("idle", 28.0, duty=0.2),
+        nodes=ONE,
+    )
     assert found["idle"].segments[0].mode.share_with == "more"
 
 
@@ -61,13 +78,32 @@ def test_jobs_without_a_measured_share_run_alone() -> None:
     assert times(found["b"]) == [(52, 114)]
 
 
-@pytest.mark.parametrize(("name", "options", "message"), [
-    ("xonar-style", {"reserve_gib": "much"}, "option reserve_gib of policy xonar-style: 'much'"),
-    ("xonar-style", {"reserve_gib": "-1"}, "at least 0"),
-    ("xonar-style", {"memory": "1"}, "policy xonar-style has no option memory; it has reserve_gib"),
-    ("fifo-corun", {"attempts": "-1"}, "option attempts of policy fifo-corun: '-1'; expected a whole number"),
-    ("fifo-corun", {"retries": "1"}, "policy fifo-corun has no option retries; it has attempts"),
-])
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "xonar-style",
+            {"reserve_gib": "much"},
+            "option reserve_gib of policy xonar-style: 'much'",
+        ),
+        ("xonar-style", {"reserve_gib": "-1"}, "at least 0"),
+        (
+            "xonar-style",
+            {"memory": "1"},
+            "policy xonar-style has no option memory; it has reserve_gib",
+        ),
+        (
+            "fifo-corun",
+            {"attempts": "-1"},
+            "option attempts of policy fifo-corun: '-1'; expected a whole number",
+        ),
+        (
+            "fifo-corun",
+            {"retries": "1"},
+            "policy fifo-corun has no option retries; it has attempts",
+        ),
+    ],
+)
 def test_bad_options_are_refused(name: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         policy(name, options=options)
@@ -78,55 +114,81 @@ def starts(instance: Instance, **options: str) -> dict[str, list[tuple[float, fl
     simulation.run()
     plan = simulation.record().plan()
     assert verify(instance, plan, WCT, replay=True).ok
-    return {entry.id: [(part.start_s, part.end_s, part.stopped_by) for part in entry.segments] for entry in plan.jobs}
+    return {
+        entry.id: [(part.start_s, part.end_s, part.stopped_by) for part in entry.segments]
+        for entry in plan.jobs
+    }
 
 
 def test_whatever_comes_next_is_co_run_and_dies_where_the_memory_is_short() -> None:
-    instance = Instance(cluster=Cluster(nodes=ONE), jobs=(
-        job("a", 50.0), job("b", 10.0, 10.0, gib=10.5), job("c", 10.0, 11.0, gib=6.0)))
-    # b dies when its start-up is over, at 12 s; c, now before b, joins a for good (0.4 + 0.4: nobody is slowed down)
-    # and leaves at 24 s, when b joins and dies again, and once more: at once it may not, so when a is done it starts.
+    instance = Instance(
+        cluster=Cluster(nodes=ONE),
+        jobs=(job("a", 50.0), job("b", 10.0, 10.0, gib=10.5), job("c", 10.0, 11.0, gib=6.0)),
+    )
+    # b dies when its start-up is over, at 12 s; c, now before b, joins a for good (0.4 + 0.4:
+    # nobody is slowed down) and leaves at 24 s, when b joins and dies again, and once more: at once
+    # it may not, so when a is done it starts.
     found = starts(instance)
     assert found["b"][0] == (10.0, 12.0, "out_of_memory") and found["c"] == [(12.0, 24.0, None)]
     assert found["b"][1] == (24.0, 26.0, "out_of_memory")
     assert found["b"][-1] == (pytest.approx(52.0), pytest.approx(64.0), None)
-    assert starts(instance, attempts="1")["b"] == [(10.0, 12.0, "out_of_memory"), (52.0, 64.0, None)]
+    assert starts(instance, attempts="1")["b"] == [
+        (10.0, 12.0, "out_of_memory"),
+        (52.0, 64.0, None),
+    ]
     assert starts(instance, attempts="0")["b"] == [(52.0, 64.0, None)]  # it never joins anybody
 
 
 def test_the_first_in_line_blocks() -> None:
     pair = Profile(sharing=Sharing(duty=0.5))
-    instance = Instance(cluster=Cluster(nodes=ONE), jobs=(
-        Job(id="a", duration_s=10.0, profile=pair), Job(id="b", duration_s=20.0, profile=pair),
-        Job(id="c", duration_s=5.0), Job(id="d", duration_s=5.0, profile=pair),
-    ))
+    instance = Instance(
+        cluster=Cluster(nodes=ONE),
+        jobs=(
+            Job(id="a", duration_s=10.0, profile=pair),
+            Job(id="b", duration_s=20.0, profile=pair),
+            Job(id="c", duration_s=5.0),
+            Job(id="d", duration_s=5.0, profile=pair),
+        ),
+    )
     # c cannot share, so that d does not join b when a has gone
     assert starts(instance) == {
-        "a": [(0.0, 10.0, None)], "b": [(0.0, 10.0, None), (10.0, 20.0, None)], "c": [(20.0, 25.0, None)],
+        "a": [(0.0, 10.0, None)],
+        "b": [(0.0, 10.0, None), (10.0, 20.0, None)],
+        "c": [(20.0, 25.0, None)],
         "d": [(25.0, 30.0, None)],
     }
 
 
 def memory_heavy(seed: int, jobs: int = 300) -> Instance:
-    """Sixteen nodes with four GPUs of 16 GiB, and jobs of which about every second pair exceeds that."""
+    """Sixteen nodes with four GPUs of 16 GiB, and jobs of which about every second pair exceeds
+    that."""
     random = Random(seed)
     found, now_s = [], 0.0
     for i in range(jobs):
         now_s += random.expovariate(1 / 60)
         profile = Profile(
-            name=f"m{i % 12}", sharing=Sharing(duty=random.choice([0.2, 0.3, 0.5, 0.7, 0.9])), startup_s=30.0,
+            name=f"m{i % 12}",
+            sharing=Sharing(duty=random.choice([0.2, 0.3, 0.5, 0.7, 0.9])),
+            startup_s=30.0,
             gpu_memory_gib=random.choice([3.0, 6.0, 9.0, 12.0]),
         )
-        found.append(Job(id=f"j{i}", gpus=random.choice([1, 1, 1, 2, 4]), submit_s=now_s,
-                         duration_s=min(60_000.0, random.lognormvariate(7.5, 1.3)), profile=profile))
+        found.append(
+            Job(
+                id=f"j{i}",
+                gpus=random.choice([1, 1, 1, 2, 4]),
+                submit_s=now_s,
+                duration_s=min(60_000.0, random.lognormvariate(7.5, 1.3)),
+                profile=profile,
+            )
+        )
     nodes = tuple(Node(name=f"n{i}", gpus=4, gpu_memory_gib=16.0) for i in range(16))
     return Instance(name="memory heavy", cluster=Cluster(nodes=nodes), jobs=tuple(found))
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_nothing_runs_out_of_memory_and_the_tail_is_shorter(seed: int) -> None:
-    """With three or four times as many arrivals the tail is not always shorter: least GPU time first lets long gangs
-    wait."""
+    """With three or four times as many arrivals the tail is not always shorter: least GPU time
+    first lets long gangs wait."""
     instance = memory_heavy(seed)
     blind, careful = results(instance, "fifo-corun"), results(instance, "xonar-style")
     assert blind["out_of_memory"] > 0 and blind["restarts"] == blind["out_of_memory"]

@@ -1,4 +1,5 @@
-"""Zero laxity: its order and both limits by hand, without limits against srsf, and Shockwave's trace."""
+"""Zero laxity: its order and both limits by hand, without limits against srsf, and Shockwave's
+trace."""
 
 from dataclasses import replace
 
@@ -8,9 +9,9 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
 from optsched.errors import InputError
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.traces import shockwave
+from optsched.traces.readers import shockwave
 from tests.data import DATA
 from tests.policies.verified import plan_of, times
 
@@ -30,60 +31,83 @@ def test_the_least_gpu_time_for_its_weight_runs_first() -> None:
     # GPU-seconds for each unit of weight: 80, 100 / 2 and 4 x 15.
     plan = plan_of(
         "zero-laxity",
-        Job(id="single", gpus=1, duration_s=80), Job(id="weighty", gpus=4, duration_s=25, weight=2),
+        Job(id="single", gpus=1, duration_s=80),
+        Job(id="weighty", gpus=4, duration_s=25, weight=2),
         Job(id="gang", gpus=4, duration_s=15),
-        nodes=nodes(4), options=NO_LIMITS,
+        nodes=nodes(4),
+        options=NO_LIMITS,
     )
     assert times(plan["weighty"]) == [(0, 25)]
     assert times(plan["gang"]) == [(25, 40)]
     assert times(plan["single"]) == [(40, 120)]
 
 
-FIVE = (Job(id="long", gpus=1, duration_s=100), *(Job(id=f"short-{i}", gpus=1, duration_s=30) for i in range(4)))
+FIVE = (
+    Job(id="long", gpus=1, duration_s=100),
+    *(Job(id=f"short-{i}", gpus=1, duration_s=30) for i in range(4)),
+)
 
 
 def test_a_long_job_starts_when_the_makespan_leaves_it_no_time() -> None:
-    # (100 + 4 x 30) / 2 GPUs = 110 s, so the long job must start at 10 s. It then holds one GPU to the end, and the
-    # short ones fill the other: 2 x 10 + 100 = 120 s of work.
-    plan = plan_of("zero-laxity", *FIVE, nodes=nodes(2), options={**NO_LIMITS, "makespan": "1", "margin": "0s"})
+    # (100 + 4 x 30) / 2 GPUs = 110 s, so the long job must start at 10 s. It then holds one GPU to
+    # the end, and the short ones fill the other: 2 x 10 + 100 = 120 s of work.
+    plan = plan_of(
+        "zero-laxity", *FIVE, nodes=nodes(2), options={**NO_LIMITS, "makespan": "1", "margin": "0s"}
+    )
     assert times(plan["long"]) == [(10, 110)]
     assert end_s(plan) == pytest.approx(110, abs=1e-3)
     # Half as much again is 165 s: shortest first ends at 160.
-    plan = plan_of("zero-laxity", *FIVE, nodes=nodes(2), options={**NO_LIMITS, "makespan": "1.5", "margin": "0s"})
+    plan = plan_of(
+        "zero-laxity",
+        *FIVE,
+        nodes=nodes(2),
+        options={**NO_LIMITS, "makespan": "1.5", "margin": "0s"},
+    )
     assert times(plan["long"]) == [(60, 160)]
 
 
 def test_a_margin_makes_a_job_urgent_earlier() -> None:
-    plan = plan_of("zero-laxity", *FIVE, nodes=nodes(2), options={**NO_LIMITS, "makespan": "1", "margin": "4s"})
+    plan = plan_of(
+        "zero-laxity", *FIVE, nodes=nodes(2), options={**NO_LIMITS, "makespan": "1", "margin": "4s"}
+    )
     assert times(plan["long"]) == [(6, 106)]
 
 
 FOUR = (
-    Job(id="a", gpus=4, duration_s=100), Job(id="b", gpus=4, duration_s=60), Job(id="c", gpus=4, duration_s=60,
-    submit_s=50), Job(id="d", gpus=4, duration_s=60, submit_s=150),
+    Job(id="a", gpus=4, duration_s=100),
+    Job(id="b", gpus=4, duration_s=60),
+    Job(id="c", gpus=4, duration_s=60, submit_s=50),
+    Job(id="d", gpus=4, duration_s=60, submit_s=150),
 )
 
 
 def test_nobody_is_passed_beyond_the_limit_on_fairness() -> None:
-    # b and c come first; at 150 s d has 60 s to go, a has 70 s. Without a limit a makes room. Four jobs on 4 GPUs are
-    # one a GPU, so at 2.2 a is due at 220 s: it is urgent from 120 s, and stays. d is due at 150 + 132 s.
+    # b and c come first; at 150 s d has 60 s to go, a has 70 s. Without a limit a makes room. Four
+    # jobs on 4 GPUs are one a GPU, so at 2.2 a is due at 220 s: it is urgent from 120 s, and stays.
+    # d is due at 150 + 132 s.
     free = plan_of("zero-laxity", *FOUR, nodes=nodes(4), options=NO_LIMITS)
     assert times(free["a"]) == [(120, 150), (210, 280)]
     assert times(free["d"]) == [(150, 210)]
-    fair = plan_of("zero-laxity", *FOUR, nodes=nodes(4), options={"makespan": "none", "fairness": "2.2",
-                                                                  "margin": "0s"})
+    fair = plan_of(
+        "zero-laxity",
+        *FOUR,
+        nodes=nodes(4),
+        options={"makespan": "none", "fairness": "2.2", "margin": "0s"},
+    )
     assert times(fair["a"]) == [(120, 220)]
     assert times(fair["d"]) == [(220, 280)]
 
 
 def test_a_preemption_must_be_worth_its_pause() -> None:
-    # 50 s are left of the first; stopping it costs 5 + 10 + 10 s, so that it counts as 25 s against 10 + 20 s.
+    # 50 s are left of the first; stopping it costs 5 + 10 + 10 s, so that it counts as 25 s against
+    # 10 + 20 s.
     paused = Profile(checkpoint_s=5, startup_s=10, restore_s=10)
     plan = plan_of(
         "zero-laxity",
         Job(id="first", gpus=1, duration_s=90, profile=paused),
         Job(id="second", gpus=1, duration_s=20, submit_s=50, profile=paused),
-        nodes=nodes(1), options=NO_LIMITS,
+        nodes=nodes(1),
+        options=NO_LIMITS,
     )
     assert times(plan["first"]) == [(0, 100)]
 
@@ -91,8 +115,12 @@ def test_a_preemption_must_be_worth_its_pause() -> None:
 @st.composite
 def instances(draw: st.DrawFn) -> Instance:
     jobs = tuple(
-        Job(id=f"job-{i}", gpus=1, duration_s=draw(st.integers(1, 50)) + i / 97,
-            submit_s=draw(st.integers(0, 60)))
+        Job(
+            id=f"job-{i}",
+            gpus=1,
+            duration_s=draw(st.integers(1, 50)) + i / 97,
+            submit_s=draw(st.integers(0, 60)),
+        )
         for i in range(draw(st.integers(1, 8)))
     )
     return Instance(cluster=Cluster(nodes=nodes(draw(st.integers(1, 3)))), jobs=jobs)
@@ -105,13 +133,16 @@ def test_without_limits_it_is_smallest_remaining_service_first(instance: Instanc
     assert plan.jobs == simulate(instance, policy("srsf")).jobs
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    ({"makespan": "0.9"}, "makespan=0.9: expected a factor of at least 1"),
-    ({"fairness": "0"}, "fairness=0: expected a factor above 0"),
-    ({"fairness": "fair"}, "fairness=fair: expected a factor"),
-    ({"margin": "soon"}, "option margin"),
-    ({"interval": "60s"}, "no option interval; it has makespan, fairness and margin"),
-])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"makespan": "0.9"}, "makespan=0.9: expected a factor of at least 1"),
+        ({"fairness": "0"}, "fairness=0: expected a factor above 0"),
+        ({"fairness": "fair"}, "fairness=fair: expected a factor"),
+        ({"margin": "soon"}, "option margin"),
+        ({"interval": "60s"}, "no option interval; it has makespan, fairness and margin"),
+    ],
+)
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(InputError, match=said):
         policy("zero-laxity", options=options)
@@ -119,8 +150,9 @@ def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
 
 @pytest.mark.skipif(not TRACE.exists(), reason="no OPTSCHED_DATA with shockwave_tacc32")
 def test_shockwave_trace_is_faster_fairer_and_shorter_than_published() -> None:
-    """At once below what different policies reach in the published simulations: makespan 23,700 s, mean JCT 9,650 s,
-    worst finish-time fairness 1.78, in rounds of 120 s and with 20 s for each start."""
+    """At once below what different policies reach in the published simulations: makespan 23,700 s,
+    mean JCT 9,650 s, worst finish-time fairness 1.78, in rounds of 120 s and with 20 s for each
+    start."""
     made = shockwave.read(TRACE).instance
     instance = replace(made, name="tacc32")
     plan = simulate(instance, policy("zero-laxity"), round_s=120)

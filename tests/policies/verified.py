@@ -5,7 +5,7 @@ from typing import Any
 from optsched import Cluster, Instance, Job, JobPlan, Node
 from optsched.files import check_instance
 from optsched.objectives import parse
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 
@@ -13,7 +13,11 @@ WCT = parse("wct")
 
 
 def plan_of(
-    name: str, *jobs: Job, nodes: tuple[Node, ...], options: dict[str, str] | None = None, round_s: float | None = None,
+    name: str,
+    *jobs: Job,
+    nodes: tuple[Node, ...],
+    options: dict[str, str] | None = None,
+    round_s: float | None = None,
     **held: Any,
 ) -> dict[str, JobPlan]:
     """The verified plan of a policy, by job."""
@@ -26,7 +30,8 @@ def plan_of(
 
 
 def times(entry: JobPlan) -> list[tuple[float, float]]:
-    """Start and end of each segment, without the hair's breadth by which a plan tells a new start."""
+    """Start and end of each segment, without the hair's breadth by which a plan tells a new
+    start."""
     return [(round(segment.start_s, 3), round(segment.end_s, 3)) for segment in entry.segments]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from optsched.profiling.run import Setting
 
-LOOP = '''
+LOOP = """
 import json, os, signal, sys, time
 
 saved = os.path.join(os.environ["OPTSCHED_CHECKPOINT_DIR"], "state.json")
@@ -36,12 +36,14 @@ while True:
     os.replace(report_to + ".tmp", report_to)
     if asked:
         sys.exit(85)
-'''
-"""Follows the contract: a step takes 40 ms on one core and 20 ms on more, a save 100 ms, a restore 150 ms."""
+"""  # noqa: E501
+"""Follows the contract: a step takes 40 ms on one core and 20 ms on more, a save 100 ms, a restore
+150 ms."""
 
 
 def patiently(measure, good, times_s=(0.8, 5.0, 40.0)):
-    """What `measure(seconds)` finds, with more time where a busy host has not got far enough for it to be `good`."""
+    """What `measure(seconds)` finds, with more time where a busy host has not got far enough for it
+    to be `good`."""
     for for_s in times_s:
         found = measure(for_s)
         if good(found):
@@ -67,6 +69,9 @@ def setting():
 
     def make(argv, for_s=1.2, grace_s=20.0, **how) -> Setting:
         cores = tuple(sorted(os.sched_getaffinity(0))[:2])
-        return Setting(**{"argv": tuple(argv), "for_s": for_s, "grace_s": grace_s, "cores": cores, "gpus": 1} | how)
+        return Setting(
+            **{"argv": tuple(argv), "for_s": for_s, "grace_s": grace_s, "cores": cores, "gpus": 1}
+            | how
+        )
 
     return make

@@ -6,8 +6,14 @@ from optsched.executors.base import AttemptKey, AttemptState, Observation, Progr
 from optsched.profiling.attempts import measured_of
 
 SEEN = Observation(
-    key=AttemptKey("bert", 2), state=AttemptState.ENDED, started_s=1000.0, ended_s=1200.0, exit_status=85,
-    progress=Progress(step=150, at_s=1190.0, first_step=50, began_s=1040.0, checkpoint_s=2.5, restore_s=15.0),
+    key=AttemptKey("bert", 2),
+    state=AttemptState.ENDED,
+    started_s=1000.0,
+    ended_s=1200.0,
+    exit_status=85,
+    progress=Progress(
+        step=150, at_s=1190.0, first_step=50, began_s=1040.0, checkpoint_s=2.5, restore_s=15.0
+    ),
     peak_memory_gib=12.0,
 )
 HOW = {"gpus": 2, "cpus": 8, "gpu_type": "a100", "user": "ann", "command": "train"}
@@ -24,7 +30,14 @@ def test_by_hand() -> None:
 
 def test_what_was_not_seen_is_absent() -> None:
     found = measured_of(replace(SEEN, progress=None, peak_memory_gib=None, exit_status=0), **HOW)
-    assert {found.step_s, found.startup_s, found.restore_s, found.save_s, found.stop_s, found.memory_gib} == {None}
+    assert {
+        found.step_s,
+        found.startup_s,
+        found.restore_s,
+        found.save_s,
+        found.stop_s,
+        found.memory_gib,
+    } == {None}
     assert found.preemptible is None
 
 

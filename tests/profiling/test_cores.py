@@ -18,7 +18,8 @@ def rates(found) -> dict[int, float]:
 
 
 def test_by_hand() -> None:
-    """Counts 4 and 8 are within 5 % of the best; the median of their six rates is 10, the line 9.5."""
+    """Counts 4 and 8 are within 5 % of the best; the median of their six rates is 10, the line
+    9.5."""
     found = plateau({1: [3, 3, 3], 2: [6, 6, 6], 4: [9.8, 9.8, 10], 8: [10, 10.2, 10.1]})
     assert found.smallest == 4
     assert found.repeats == 3
@@ -57,25 +58,31 @@ def test_one_count() -> None:
 
 
 def test_noise_seldom_misleads() -> None:
-    """True rates 1, 2, 2, 2, each measured with 3 % noise on a host that drifts by up to a fifth: found to be 2 in at
-    least 97 of 100 cases with three repeats, in all of 300 cases with nine. The best median alone as the level would be
-    wrong about three times as often."""
+    """True rates 1, 2, 2, 2, each measured with 3 % noise on a host that drifts by up to a fifth:
+    found to be 2 in at least 97 of 100 cases with three repeats, in all of 300 cases with nine. The
+    best median alone as the level would be wrong about three times as often."""
     draw = random.Random(7)
 
     def measured(repeats: int) -> dict[int, list[float]]:
         drift = [draw.uniform(0.8, 1.0) for _ in range(repeats)]
         true = {1: 1.0, 2: 2.0, 4: 2.0, 8: 2.0}
-        return {count: [rate * slow * draw.gauss(1, 0.03) for slow in drift] for count, rate in true.items()}
+        return {
+            count: [rate * slow * draw.gauss(1, 0.03) for slow in drift]
+            for count, rate in true.items()
+        }
 
     assert sum(plateau(measured(3)).smallest == 2 for _ in range(300)) >= 291
     assert all(plateau(measured(9)).smallest == 2 for _ in range(300))
 
 
-@pytest.mark.parametrize(("counts", "gpus", "cores", "said"), [
-    ([1, 8], 1, 4, "--cpus 8: 8 cores, but this host has 4"),
-    ([3], 2, 4, "3 cores for each of 2 GPUs are 6, but this host has 4"),
-    ([5], 0, 4, "--cpus 5: 5 cores"),
-])
+@pytest.mark.parametrize(
+    ("counts", "gpus", "cores", "said"),
+    [
+        ([1, 8], 1, 4, "--cpus 8: 8 cores, but this host has 4"),
+        ([3], 2, 4, "3 cores for each of 2 GPUs are 6, but this host has 4"),
+        ([5], 0, 4, "--cpus 5: 5 cores"),
+    ],
+)
 def test_more_cores_than_there_are_are_refused(counts, gpus, cores, said) -> None:
     with pytest.raises(InputError, match=said):
         check_counts(counts, gpus, cores)
@@ -89,11 +96,15 @@ def test_a_real_command(python, setting) -> None:
     def measure(for_s):
         seen.clear()
         try:
-            return sweep(setting(python(LOOP), for_s=for_s), [1, 2], 2, lambda *run: seen.append(run))
+            return sweep(
+                setting(python(LOOP), for_s=for_s), [1, 2], 2, lambda *run: seen.append(run)
+            )
         except ProbeFailed:
             return None
 
-    found = patiently(measure, lambda found: found is not None and 0.4 < rates(found)[1] < 0.65, (0.6, 4, 30))
+    found = patiently(
+        measure, lambda found: found is not None and 0.4 < rates(found)[1] < 0.65, (0.6, 4, 30)
+    )
     assert seen == [(1, 0), (2, 0), (2, 1), (1, 1)]
     assert found.smallest == 2
     assert 0.4 < rates(found)[1] < 0.65

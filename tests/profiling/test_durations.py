@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optsched.estimates.history import LEAST_S, NEWEST, History
 from optsched.executors.base import Progress
-from optsched.job import Job
+from optsched.model.job import Job
 from optsched.profiling.durations import Durations, Past, by_progress, outrun
-from optsched.simulate.estimates.history import LEAST_S, NEWEST, History
 
 RUNS_S = 3600.0
 BASES = [None, "stated", "limit"]
@@ -22,11 +22,16 @@ def past(user: str | None, command: str | None, work_s: float, gpus: int = 1, **
 
 
 def test_by_hand() -> None:
-    known = Durations([past("ann", "train 1", 100), past("ann", "train 2", 300), past("bob", "train 1", 900, 8)])
+    known = Durations(
+        [past("ann", "train 1", 100), past("ann", "train 2", 300), past("bob", "train 1", 900, 8)]
+    )
     similar = 0.64 * 600 + 0.16 * 100 + 0.2 * 300
     found = known.predict("ann", "train 3", 1)
     assert (found.work_s, found.jobs) == (pytest.approx(similar), 2)
-    assert found.taken_from == "10 min as a first guess, and 2 ended jobs of user ann with such a command"
+    assert (
+        found.taken_from
+        == "10 min as a first guess, and 2 ended jobs of user ann with such a command"
+    )
     found = known.predict("ann", "train 2", 1)
     assert found.work_s == pytest.approx(0.8 * similar + 0.2 * 300)
     assert found.taken_from.endswith("with such a command, 1 of them the same on as many GPUs")
@@ -34,8 +39,12 @@ def test_by_hand() -> None:
     assert known.predict("bob", "train 7", 1).work_s == pytest.approx(0.8 * 600 + 0.2 * 900)
 
 
-@pytest.mark.parametrize(("user", "command"), [("eve", "true"), ("ann", "train.py"), ("ann", None), (None, None)])
-def test_what_others_ran_or_ran_otherwise_does_not_count(user: str | None, command: str | None) -> None:
+@pytest.mark.parametrize(
+    ("user", "command"), [("eve", "true"), ("ann", "train.py"), ("ann", None), (None, None)]
+)
+def test_what_others_ran_or_ran_otherwise_does_not_count(
+    user: str | None, command: str | None
+) -> None:
     known = Durations(past("ann", "true", 0.007) for _ in range(9))
     for basis in BASES:
         found = known.predict(user, command, 1, prior_s=RUNS_S, basis=basis)
@@ -82,8 +91,13 @@ LENGTH_S = st.floats(0, 1e10)
 PRIOR_S = st.floats(1e-3, 1e10)
 COMMAND = st.sampled_from(["a 1", "a 2", "7", None])
 PAST = st.builds(
-    Past, user=st.sampled_from(["ann", None]), command=COMMAND, gpus=st.integers(0, 2), work_s=LENGTH_S,
-    prior_s=PRIOR_S, basis=st.sampled_from(BASES),
+    Past,
+    user=st.sampled_from(["ann", None]),
+    command=COMMAND,
+    gpus=st.integers(0, 2),
+    work_s=LENGTH_S,
+    prior_s=PRIOR_S,
+    basis=st.sampled_from(BASES),
 )
 
 
@@ -101,22 +115,34 @@ def test_beliefs_are_always_sensible(
 
 
 @given(st.lists(PAST, min_size=1, max_size=20), st.data())
-def test_a_job_that_was_longer_never_makes_others_seem_shorter(ended: list[Past], data: st.DataObject) -> None:
+def test_a_job_that_was_longer_never_makes_others_seem_shorter(
+    ended: list[Past], data: st.DataObject
+) -> None:
     i = data.draw(st.integers(0, len(ended) - 1))
     one = ended[i]
     longer = Past(
-        user=one.user, command=one.command, gpus=one.gpus, prior_s=one.prior_s, basis=one.basis,
+        user=one.user,
+        command=one.command,
+        gpus=one.gpus,
+        prior_s=one.prior_s,
+        basis=one.basis,
         work_s=data.draw(st.floats(one.work_s, 1e10)),
     )
-    before, after = Durations(ended), Durations([*ended[:i], longer, *ended[i + 1:]])
-    asked = (data.draw(st.sampled_from(["ann", None])), data.draw(COMMAND), data.draw(st.integers(0, 2)))
+    before, after = Durations(ended), Durations([*ended[:i], longer, *ended[i + 1 :]])
+    asked = (
+        data.draw(st.sampled_from(["ann", None])),
+        data.draw(COMMAND),
+        data.draw(st.integers(0, 2)),
+    )
     how = {"prior_s": data.draw(PRIOR_S), "basis": data.draw(st.sampled_from(BASES))}
     assert after.predict(*asked, **how).work_s >= before.predict(*asked, **how).work_s * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("work_s", [math.nan, math.inf, -1.0])
 def test_what_is_no_length_of_time_is_not_learned(work_s: float) -> None:
-    known = Durations([past("ann", "x", work_s, prior_s=RUNS_S), past("ann", "x", 1.0, prior_s=math.nan)])
+    known = Durations(
+        [past("ann", "x", work_s, prior_s=RUNS_S), past("ann", "x", 1.0, prior_s=math.nan)]
+    )
     assert known.predict("ann", "x", 1, prior_s=RUNS_S).work_s == RUNS_S
 
 
@@ -130,12 +156,15 @@ def test_by_progress() -> None:
     assert halved is not None and halved.work_s == 150
 
 
-@pytest.mark.parametrize("progress", [
-    Progress(step=3, at_s=10.0, began_s=1.0),
-    Progress(step=3, at_s=10.0, total_steps=9),
-    Progress(step=3, first_step=3, at_s=10.0, began_s=1.0, total_steps=9),
-    Progress(step=3, at_s=1.0, began_s=1.0, total_steps=9),
-])
+@pytest.mark.parametrize(
+    "progress",
+    [
+        Progress(step=3, at_s=10.0, began_s=1.0),
+        Progress(step=3, at_s=10.0, total_steps=9),
+        Progress(step=3, first_step=3, at_s=10.0, began_s=1.0, total_steps=9),
+        Progress(step=3, at_s=1.0, began_s=1.0, total_steps=9),
+    ],
+)
 def test_without_enough_said_there_is_no_estimate(progress) -> None:
     assert by_progress(progress) is None
 

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from optsched.profile import Profile, Sharing
+from optsched.model.profile import Profile, Sharing
 from optsched.profiling.estimate import estimate
 from optsched.profiling.likeness import name_of, program
 from optsched.profiling.store import Stored, Version, check_name
@@ -12,10 +12,16 @@ from optsched.profiling.store import Stored, Version, check_name
 NUMBER = count(1)
 
 
-def stored(user: str, command: str, at: str = "2026-01-01T00:00:00Z", by_hand=(), **fields) -> Stored:
+def stored(
+    user: str, command: str, at: str = "2026-01-01T00:00:00Z", by_hand=(), **fields
+) -> Stored:
     profile = Profile(**fields)
     return Stored(
-        name=f"p{next(NUMBER)}", user=user, command=command, profile=profile, by_hand=by_hand,
+        name=f"p{next(NUMBER)}",
+        user=user,
+        command=command,
+        profile=profile,
+        by_hand=by_hand,
         versions=(Version(version=1, at=at, source="measured by probe", profile=profile),),
     )
 
@@ -31,8 +37,13 @@ def test_the_most_alike_come_first() -> None:
     rest = stored("eve", "./other", restore_s=8.0)
     everything = [rest, users, others_program, others_similar, others, program_, similar, same]
     words = [
-        "the same command of user ann", "a similar command of user ann", "the same program of user ann",
-        "the same command of any user", "a similar command of any user", "the same program of any user", "user ann",
+        "the same command of user ann",
+        "a similar command of user ann",
+        "the same program of user ann",
+        "the same command of any user",
+        "a similar command of any user",
+        "the same program of any user",
+        "user ann",
         "all jobs",
     ]
     for expected, where in zip(range(1, 9), words, strict=True):
@@ -46,23 +57,48 @@ def test_the_most_alike_come_first() -> None:
 
 def test_each_field_by_itself() -> None:
     """The like one never measured its memory: that is taken from the others, the most of it."""
-    found = estimate("ann", "train", [
-        stored("ann", "train", restore_s=5.0, by_hand=("startup_s",)),
-        stored("bob", "x", gpu_memory_gib=10.0, startup_s=9.0), stored("bob", "y", gpu_memory_gib=30.0),
-    ])
-    assert (found.profile.restore_s, found.profile.gpu_memory_gib, found.profile.startup_s) == (5, 30, 0)
+    found = estimate(
+        "ann",
+        "train",
+        [
+            stored("ann", "train", restore_s=5.0, by_hand=("startup_s",)),
+            stored("bob", "x", gpu_memory_gib=10.0, startup_s=9.0),
+            stored("bob", "y", gpu_memory_gib=30.0),
+        ],
+    )
+    assert (found.profile.restore_s, found.profile.gpu_memory_gib, found.profile.startup_s) == (
+        5,
+        30,
+        0,
+    )
     assert found.taken_from["gpu_memory_gib"] == "maximum of 2 profiles of all jobs"
     assert "startup_s" in found.taken_from, "0 by hand is an answer"
     assert set(found.taken_from) == {"restore_s", "gpu_memory_gib", "startup_s"}
 
 
 def test_times_are_medians_and_tables_those_of_the_latest() -> None:
-    found = estimate("ann", "train", [
-        stored("ann", "train", at="2026-01-03T00:00:00Z", checkpoint_s=1.0, cpus_per_gpu={1: 0.5, 2: 1.0}),
-        stored("ann", "train", at="2026-01-02T00:00:00Z", checkpoint_s=2.0, cpus_per_gpu={8: 1.0},
-               sharing=Sharing(duty=0.3, partners={"gpt": 0.1})),
-        stored("ann", "train", at="2026-01-01T00:00:00Z", checkpoint_s=90.0),
-    ])
+    found = estimate(
+        "ann",
+        "train",
+        [
+            stored(
+                "ann",
+                "train",
+                at="2026-01-03T00:00:00Z",
+                checkpoint_s=1.0,
+                cpus_per_gpu={1: 0.5, 2: 1.0},
+            ),
+            stored(
+                "ann",
+                "train",
+                at="2026-01-02T00:00:00Z",
+                checkpoint_s=2.0,
+                cpus_per_gpu={8: 1.0},
+                sharing=Sharing(duty=0.3, partners={"gpt": 0.1}),
+            ),
+            stored("ann", "train", at="2026-01-01T00:00:00Z", checkpoint_s=90.0),
+        ],
+    )
     assert found.profile.checkpoint_s == 2
     assert found.profile.cpus_per_gpu == {1: 0.5, 2: 1.0}
     assert found.profile.sharing == Sharing(duty=0.3), "partners are not those of another job"
@@ -70,32 +106,47 @@ def test_times_are_medians_and_tables_those_of_the_latest() -> None:
 
 
 def test_jobs_that_do_not_save_when_asked_are_not_mixed_with_those_that_do() -> None:
-    found = estimate("ann", "train", [
-        stored("ann", "train", checkpoint_every_s=600.0), stored("bob", "other", checkpoint_s=9.0),
-    ])
+    found = estimate(
+        "ann",
+        "train",
+        [
+            stored("ann", "train", checkpoint_every_s=600.0),
+            stored("bob", "other", checkpoint_s=9.0),
+        ],
+    )
     assert (found.profile.checkpoint_every_s, found.profile.checkpoint_s) == (600, 0)
-    assert estimate("eve", "other", [
-        stored("ann", "train", checkpoint_every_s=600.0), stored("bob", "other", checkpoint_s=9.0),
-    ]).profile == Profile(checkpoint_s=9.0)
+    assert estimate(
+        "eve",
+        "other",
+        [
+            stored("ann", "train", checkpoint_every_s=600.0),
+            stored("bob", "other", checkpoint_s=9.0),
+        ],
+    ).profile == Profile(checkpoint_s=9.0)
 
 
 def test_without_user_and_command() -> None:
-    found = estimate(None, None, [stored("ann", "a", restore_s=4.0), stored("bob", "b", restore_s=6.0)])
+    found = estimate(
+        None, None, [stored("ann", "a", restore_s=4.0), stored("bob", "b", restore_s=6.0)]
+    )
     assert found.profile.restore_s == 5
     assert found.taken_from["restore_s"] == "median of 2 profiles of all jobs"
 
 
-@pytest.mark.parametrize(("command", "found"), [
-    ("python train.py --lr 1", "train.py"),
-    ("env A=1 /usr/bin/python3.11 -u src/train.py", "train.py"),
-    ("torchrun --nproc 2 train.py", "train.py"),
-    ("python -m torch.distributed.run", "torch.distributed.run"),
-    ("bash run.sh", "run.sh"),
-    ("OMP_NUM_THREADS=1 ./simulate -n 3", "simulate"),
-    ("python", None),
-    ("echo 'unbalanced", None),
-    ("", None),
-])
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("python train.py --lr 1", "train.py"),
+        ("env A=1 /usr/bin/python3.11 -u src/train.py", "train.py"),
+        ("torchrun --nproc 2 train.py", "train.py"),
+        ("python -m torch.distributed.run", "torch.distributed.run"),
+        ("bash run.sh", "run.sh"),
+        ("OMP_NUM_THREADS=1 ./simulate -n 3", "simulate"),
+        ("python", None),
+        ("echo 'unbalanced", None),
+        ("", None),
+    ],
+)
 def test_program(command, found) -> None:
     assert program(command) == found
 

@@ -1,4 +1,5 @@
-"""What NVML says of GPUs, asked through nvidia-ml-py of a small library that stands in for the driver's."""
+"""What NVML says of GPUs, asked through nvidia-ml-py of a small library that stands in for the
+driver's."""
 
 import json
 import os
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler to build the stand-in for NVML"),
+    pytest.mark.skipif(
+        shutil.which("cc") is None, reason="there is no C compiler to build the stand-in for NVML"
+    ),
     pytest.mark.skipif(find_spec("pynvml") is None, reason="nvidia-ml-py is not installed"),
 ]
 
@@ -34,7 +37,9 @@ for step in range(1, 10**6):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> Path:
     made: Path = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", made, Path(__file__).with_name("nvml.c")], check=True)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-o", made, Path(__file__).with_name("nvml.c")], check=True
+    )
     return made
 
 
@@ -49,7 +54,9 @@ def profile(library, tmp_path, python):
             for index, state in dict(states).items():
                 (tmp_path / f"state-{index}").write_text(state)
             environment = {
-                **os.environ, "LD_LIBRARY_PATH": str(library.parent), "GPU_COUNT": str(gpus),
+                **os.environ,
+                "LD_LIBRARY_PATH": str(library.parent),
+                "GPU_COUNT": str(gpus),
                 "GPU_STATE": str(tmp_path / "state"),
             }
             environment.pop("CUDA_VISIBLE_DEVICES", None)
@@ -57,7 +64,10 @@ def profile(library, tmp_path, python):
                 environment["CUDA_VISIBLE_DEVICES"] = visible
             words = ["profile", "--for", time_s, "--json", *options, "--", *python(TRAIN)]
             done = subprocess.run(
-                [sys.executable, "-m", "optsched", *words], capture_output=True, text=True, env=environment
+                [sys.executable, "-m", "optsched", *words],
+                capture_output=True,
+                text=True,
+                env=environment,
             )
             found = json.loads(done.stdout) if done.returncode == 0 else None
             if found is None or good(found["measured"]):
@@ -68,9 +78,13 @@ def profile(library, tmp_path, python):
 
 
 def test_memory_and_duty_are_measured(profile) -> None:
-    """GPU 0 is in use by others, so 1 and 2 are taken; GPU 2 had 1 GiB in use before, and takes 4 GiB then."""
+    """GPU 0 is in use by others, so 1 and 2 are taken; GPU 2 had 1 GiB in use before, and takes 4
+    GiB then."""
     found, _ = profile(
-        "--gpus", "2", states={0: "90 8000 1", 2: "0 1024 0"}, good=lambda measured: measured.get("steps", 0) > 10
+        "--gpus",
+        "2",
+        states={0: "90 8000 1", 2: "0 1024 0"},
+        good=lambda measured: measured.get("steps", 0) > 10,
     )
     measured = found["measured"]
     assert measured["gpu_type"] == "Model T"
@@ -89,7 +103,9 @@ def test_gpus_in_use_are_not_measured(profile) -> None:
 
 
 def test_cuda_visible_devices_is_kept_to(profile) -> None:
-    found, error = profile("--gpus", "2", visible="3,GPU-1,none,0", good=lambda one: one.get("gpu_memory_gib"))
+    found, error = profile(
+        "--gpus", "2", visible="3,GPU-1,none,0", good=lambda one: one.get("gpu_memory_gib")
+    )
     assert found["measured"]["gpu_memory_gib"] == 4
     none, error = profile("--gpus", "3", visible="3,GPU-1,none,0")
     assert none is None and "--gpus 3: there are only 2 GPUs here" in error

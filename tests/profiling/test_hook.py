@@ -15,9 +15,10 @@ from tests.profiling.conftest import patiently
 
 HERE = sys.executable if importlib.util.find_spec("torch") else None
 TORCH_PYTHON = os.environ.get("OPTSCHED_TORCH_PYTHON") or HERE
-"""An interpreter that has PyTorch: that of another environment may be named, as the library is large."""
+"""An interpreter that has PyTorch: that of another environment may be named, as the library is
+large."""
 
-TRAIN = '''
+TRAIN = """
 import os, signal, sys, time
 import torch
 
@@ -39,7 +40,7 @@ while True:
     if asked:
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
         sys.exit(85)
-'''
+"""
 
 STAND_IN = {
     "__init__.py": "from . import nn, optim\n"
@@ -64,8 +65,16 @@ def hooked(tmp_path):
         folder = tmp_path / "events"
         folder.mkdir()
         done = subprocess.run(
-            [python, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=120,
-            env={**os.environ, "OPTSCHED_PROFILE": str(folder), "PYTHONPATH": f"{HOOK}{os.pathsep}{path}"},
+            [python, "-c", code],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=120,
+            env={
+                **os.environ,
+                "OPTSCHED_PROFILE": str(folder),
+                "PYTHONPATH": f"{HOOK}{os.pathsep}{path}",
+            },
         )
         return done, folder
 
@@ -88,7 +97,7 @@ def test_without_torch_nothing_happens(hooked) -> None:
 
 
 def test_an_absent_torch_is_still_absent(hooked) -> None:
-    code = "import sys; sys.path[:] = []\ntry:\n    import torch\nexcept ImportError:\n    print('none')"
+    code = "import sys; sys.path[:] = []\ntry:\n    import torch\nexcept ImportError:\n    print('none')"  # noqa: E501
     done, _ = hooked(code)
     assert done.stdout == "none\n"
 
@@ -96,7 +105,9 @@ def test_an_absent_torch_is_still_absent(hooked) -> None:
 def test_a_hidden_sitecustomize_is_run_once(hooked, tmp_path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("print('the site')\nSETTING = 3\n")
-    done, _ = hooked("import sitecustomize; print(sitecustomize.SETTING)", path=str(tmp_path / "site"))
+    done, _ = hooked(
+        "import sitecustomize; print(sitecustomize.SETTING)", path=str(tmp_path / "site")
+    )
     assert done.stdout == "the site\n3\n"
 
 
@@ -127,13 +138,19 @@ os.kill(os.getpid(), 9)
     assert found.marks == sorted(found.marks)
     assert found.optimizers == 2
     assert [size for _, _, size in found.saves] == [1000]
-    assert [size for _, _, size in found.loads] == [1000, None], "the save within the load is not counted"
+    assert [size for _, _, size in found.loads] == [1000, None], (
+        "the save within the load is not counted"
+    )
     assert steps_of_hook(folder) == 5
 
 
 def test_rank_0_speaks_for_its_gang(tmp_path) -> None:
     for rank in (1, 0):
-        lines = [f'["process", 1{rank}, "{rank}"]', f'["step", {rank}.5, 0]', f'["gpu", 0, {100 + rank}, 9]']
+        lines = [
+            f'["process", 1{rank}, "{rank}"]',
+            f'["step", {rank}.5, 0]',
+            f'["gpu", 0, {100 + rank}, 9]',
+        ]
         (tmp_path / f"1{rank}.jsonl").write_text("\n".join([*lines, '["step", 9.0']))
     found = read_hook(tmp_path)
     assert found is not None
@@ -147,7 +164,10 @@ def test_a_torch_of_another_kind_is_left_alone(hooked, tmp_path) -> None:
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.skipif(TORCH_PYTHON is None, reason="PyTorch is not installed, and OPTSCHED_TORCH_PYTHON names no Python")
+@pytest.mark.skipif(
+    TORCH_PYTHON is None,
+    reason="PyTorch is not installed, and OPTSCHED_TORCH_PYTHON names no Python",
+)
 def test_a_real_torch_script(python, setting) -> None:
     argv = (str(TORCH_PYTHON), *python(TRAIN)[1:])
 
@@ -178,21 +198,35 @@ for step in range(1, 21):
     to = os.environ["OPTSCHED_PROGRESS"]
     open(to + ".tmp", "w").write(json.dumps({{"step": step, "at_s": time.time(), "began_s": began}}))
     os.replace(to + ".tmp", to)
-"""
+"""  # noqa: E501
     found = probe(setting(python(code), for_s=60))
     assert found.step_source == REPORTED
     assert found.step_median_s is not None and found.step_median_s >= 0.02
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"step": 1}', '{"step": "1", "at_s": 2}', '{"step": true, "at_s": 2}',
-                                  '{"step": -1, "at_s": 2}', '{"step": 1.5, "at_s": 2}', '{"step": 1, "at_s": NaN}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"step": 1}',
+        '{"step": "1", "at_s": 2}',
+        '{"step": true, "at_s": 2}',
+        '{"step": -1, "at_s": 2}',
+        '{"step": 1.5, "at_s": 2}',
+        '{"step": 1, "at_s": NaN}',
+    ],
+)
 def test_what_is_no_report_is_ignored(tmp_path, text) -> None:
     (tmp_path / "p.json").write_text(text)
     assert read_progress(tmp_path / "p.json") is None
 
 
 def test_a_report_with_more_than_is_known(tmp_path) -> None:
-    (tmp_path / "p.json").write_text('{"step": 3, "at_s": 7, "loss": 0.1, "saved_step": null, "checkpoint_s": 2}')
+    (tmp_path / "p.json").write_text(
+        '{"step": 3, "at_s": 7, "loss": 0.1, "saved_step": null, "checkpoint_s": 2}'
+    )
     found = read_progress(tmp_path / "p.json")
     assert found is not None
     assert (found.step, found.at_s, found.saved_step, found.checkpoint_s) == (3, 7.0, None, 2.0)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from optsched.profile import Profile, Sharing
+from optsched.model.profile import Profile, Sharing
 from optsched.profiling.learn import learned, step_times
 from optsched.profiling.measured import Measured
 
@@ -30,12 +30,19 @@ def test_memory_is_the_peak_and_a_tenth() -> None:
     assert found.gpu_memory_gib == 22
     assert after(Profile(), replace(RUN, torch_gpu_memory_gib=10.0)).gpu_memory_gib == 11
     assert after(Profile(), replace(RUN, gpus=4, memory_gib=100.0)).memory_gib_per_gpu == 27.5
-    assert after(Profile(), replace(RUN, gpus=0, memory_gib=100.0)).memory_gib_per_gpu == 0, "a CPU-only job has no GPU"
+    assert after(Profile(), replace(RUN, gpus=0, memory_gib=100.0)).memory_gib_per_gpu == 0, (
+        "a CPU-only job has no GPU"
+    )
 
 
 def test_memory_is_at_most_that_of_the_gpu() -> None:
     """Frameworks fill the GPU; a tenth more would fit nowhere."""
-    assert after(Profile(), replace(RUN, gpu_memory_gib=78.0, gpu_memory_total_gib=80.0)).gpu_memory_gib == 80
+    assert (
+        after(
+            Profile(), replace(RUN, gpu_memory_gib=78.0, gpu_memory_total_gib=80.0)
+        ).gpu_memory_gib
+        == 80
+    )
 
 
 def test_memory_of_another_number_of_gpus_does_not_count() -> None:
@@ -46,26 +53,38 @@ def test_memory_of_another_number_of_gpus_does_not_count() -> None:
 def test_saving_now_and_then_ends_where_it_saves_when_asked() -> None:
     periodic = after(Profile(), replace(RUN, save_every_s=600.0))
     assert (periodic.checkpoint_every_s, periodic.checkpoint_s) == (600, 0)
-    on_demand = after(periodic, replace(RUN, save_every_s=600.0), replace(RUN, stop_s=30.0, save_every_s=600.0))
+    on_demand = after(
+        periodic, replace(RUN, save_every_s=600.0), replace(RUN, stop_s=30.0, save_every_s=600.0)
+    )
     assert (on_demand.checkpoint_every_s, on_demand.checkpoint_s) == (None, 30)
 
 
 def test_duty_keeps_partners() -> None:
-    found = after(Profile(sharing=Sharing(duty=0.2, partners={"gpt": 0.7})), replace(RUN, gpu_duty=0.6))
+    found = after(
+        Profile(sharing=Sharing(duty=0.2, partners={"gpt": 0.7})), replace(RUN, gpu_duty=0.6)
+    )
     assert found.sharing == Sharing(duty=0.6, partners={"gpt": 0.7})
 
 
 def test_rates_follow_step_times_of_listed_types() -> None:
-    """0.1 s on the a100, 0.4 s on the v100: a quarter of the rate. The t4 is not listed, so it may not run the job."""
+    """0.1 s on the a100, 0.4 s on the v100: a quarter of the rate. The t4 is not listed, so it may
+    not run the job."""
     profile = Profile(rate={"a100": 1.0, "v100": 0.5, "p100": 0.1})
-    runs = [replace(RUN, gpu_type=kind, step_s=step_s) for kind, step_s in (("a100", 0.1), ("v100", 0.4), ("t4", 1.0))]
+    runs = [
+        replace(RUN, gpu_type=kind, step_s=step_s)
+        for kind, step_s in (("a100", 0.1), ("v100", 0.4), ("t4", 1.0))
+    ]
     assert after(profile, *runs).rate == {"a100": 1.0, "v100": 0.25, "p100": 0.1}
     assert after(profile, runs[1]).rate == profile.rate, "one type alone says nothing"
     other_cores = replace(runs[1], cpus=8)
-    assert after(profile, runs[0], other_cores).rate == profile.rate, "with other cores the times do not compare"
+    assert after(profile, runs[0], other_cores).rate == profile.rate, (
+        "with other cores the times do not compare"
+    )
     assert after(Profile(), *runs).rate == {}
 
 
 def test_step_times_by_size() -> None:
-    runs = [replace(RUN, step_s=step_s) for step_s in (1.0, 3.0, 2.0)] + [replace(RUN, cpus=8, step_s=9.0)]
+    runs = [replace(RUN, step_s=step_s) for step_s in (1.0, 3.0, 2.0)] + [
+        replace(RUN, cpus=8, step_s=9.0)
+    ]
     assert step_times(runs) == {(None, 1, 4): 2.0, (None, 1, 8): 9.0}

@@ -1,4 +1,5 @@
-"""What is measured of real commands; times have lower bounds, which are slept, and generous upper ones."""
+"""What is measured of real commands; times have lower bounds, which are slept, and generous upper
+ones."""
 
 import os
 
@@ -16,7 +17,8 @@ def stepped_often(found) -> bool:
 def test_a_command_that_follows_the_contract(python, setting, tmp_path) -> None:
     core = min(os.sched_getaffinity(0))
     found = patiently(
-        lambda for_s: probe(setting(python(LOOP), cores=(core,), for_s=for_s), gpu_type="a100"), stepped_often
+        lambda for_s: probe(setting(python(LOOP), cores=(core,), for_s=for_s), gpu_type="a100"),
+        stepped_often,
     )
     assert found.preemptible is True
     assert found.step_median_s is not None and found.step_median_s >= 0.04
@@ -29,7 +31,10 @@ def test_a_command_that_follows_the_contract(python, setting, tmp_path) -> None:
     assert found.memory_gib is not None and 0.003 < found.memory_gib < 0.2
     assert (found.gpu_type, found.gpus, found.cpus) == ("a100", 1, 1)
     whole = result(found, name="loop")
-    assert (whole.profile.restore_s, whole.profile.checkpoint_s) == (round(found.restore_s, 3), round(found.stop_s, 3))
+    assert (whole.profile.restore_s, whole.profile.checkpoint_s) == (
+        round(found.restore_s, 3),
+        round(found.stop_s, 3),
+    )
     (tmp_path / "found.json").write_text(dump_result(whole))
     again = read_result(tmp_path / "found.json")
     assert again.profile == whole.profile
@@ -38,14 +43,21 @@ def test_a_command_that_follows_the_contract(python, setting, tmp_path) -> None:
 
 def test_what_is_not_measured_is_absent(setting) -> None:
     found = probe(setting(["sleep", "60"], for_s=0.5))
-    assert (found.step_s, found.startup_s, found.restore_s, found.stop_s, found.save_s) == (None,) * 5
+    assert (found.step_s, found.startup_s, found.restore_s, found.stop_s, found.save_s) == (
+        None,
+    ) * 5
     assert (found.checkpoint_gib, found.torch_gpu_memory_gib) == (None, None)
     assert found.preemptible is False
     assert found.absent["stop_s"] == "it was ended by signal 15 without saving"
     assert "no two steps" in found.absent["step_s"]
     assert any('"preemptible": false' in note for note in found.notes)
     profile = result(found).profile
-    assert (profile.startup_s, profile.checkpoint_s, profile.restore_s, profile.checkpoint_every_s) == (0, 0, 0, None)
+    assert (
+        profile.startup_s,
+        profile.checkpoint_s,
+        profile.restore_s,
+        profile.checkpoint_every_s,
+    ) == (0, 0, 0, None)
 
 
 def test_a_command_that_ends_before_its_time(python, setting) -> None:
@@ -67,7 +79,9 @@ for step in range(1, 10**6):
     open(to + ".tmp", "w").write(json.dumps({"step": step, "at_s": time.time(), **saved}))
     os.replace(to + ".tmp", to)
 """
-    found = patiently(lambda for_s: probe(setting(python(code), for_s=for_s)), lambda found: found.save_every_s)
+    found = patiently(
+        lambda for_s: probe(setting(python(code), for_s=for_s)), lambda found: found.save_every_s
+    )
     assert found.preemptible is False
     assert found.save_s == 0.5
     assert found.save_every_s is not None and found.save_every_s >= 0.2
@@ -85,10 +99,14 @@ if os.environ["OPTSCHED_ATTEMPT"] == "2":
 time.sleep(60)
 """
     found = patiently(
-        lambda for_s: probe(setting(python(code), for_s=for_s)), lambda found: "status" in found.absent["restore_s"]
+        lambda for_s: probe(setting(python(code), for_s=for_s)),
+        lambda found: "status" in found.absent["restore_s"],
     )
     assert found.preemptible is True and found.restore_s is None
-    assert "status 1" in found.absent["restore_s"] and "the file is damaged" in found.absent["restore_s"]
+    assert (
+        "status 1" in found.absent["restore_s"]
+        and "the file is damaged" in found.absent["restore_s"]
+    )
 
 
 def test_a_command_that_fails(python, setting) -> None:
@@ -107,7 +125,9 @@ if os.fork() == 0:
         pass
 time.sleep(600)
 """
-    found = patiently(lambda for_s: probe(setting(python(code), for_s=for_s)), lambda found: found.cpu_use)
+    found = patiently(
+        lambda for_s: probe(setting(python(code), for_s=for_s)), lambda found: found.cpu_use
+    )
     assert found.cpu_use is not None and 0 < found.cpu_use < 1.3
 
 
@@ -123,7 +143,9 @@ def load(path):
 for _ in Training(save=lambda path: path.write_text("weights"), load=load).steps():
     time.sleep(0.03)
 """
-    found = patiently(lambda for_s: probe(setting(python(code), for_s=for_s)), stepped_often, (1.6, 10.0, 60.0))
+    found = patiently(
+        lambda for_s: probe(setting(python(code), for_s=for_s)), stepped_often, (1.6, 10.0, 60.0)
+    )
     assert found.preemptible is True
     assert found.step_s is not None and found.step_s >= 0.03
     assert found.restore_s is not None and found.restore_s >= 0.1

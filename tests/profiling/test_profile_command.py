@@ -31,8 +31,26 @@ def test_the_profile_goes_into_a_job(run, python, tmp_path) -> None:
     counts = "1,2" if CORES > 1 else "1"
 
     def measure(for_s):
-        return run("profile", "--for", for_s, "--cpus", counts, "--repeats", 1, "-o", out, "--plot", plot,
-                   "--store", store, "--name", "loop", "--json", "--", *python(LOOP))
+        return run(
+            "profile",
+            "--for",
+            for_s,
+            "--cpus",
+            counts,
+            "--repeats",
+            1,
+            "-o",
+            out,
+            "--plot",
+            plot,
+            "--store",
+            store,
+            "--name",
+            "loop",
+            "--json",
+            "--",
+            *python(LOOP),
+        )
 
     done = patiently(measure, lambda done: done.exit_code == 0, (0.8, 8, 60))
     assert done.exit_code == 0, done.output
@@ -42,8 +60,11 @@ def test_the_profile_goes_into_a_job(run, python, tmp_path) -> None:
     assert max(found["profile"]["cpus_per_gpu"].values()) == 1
     ET.parse(plot)
     instance = {
-        "format": "optsched/1", "name": "x",
-        "cluster": {"nodes": [{"name": "n", "gpu_type": "a100", "gpus": 1, "cpus": 8, "memory_gib": 64}]},
+        "format": "optsched/1",
+        "name": "x",
+        "cluster": {
+            "nodes": [{"name": "n", "gpu_type": "a100", "gpus": 1, "cpus": 8, "memory_gib": 64}]
+        },
         "jobs": [{"id": "j", "gpus": 1, "duration_s": 9, "profile": found["profile"]}],
     }
     [job] = files.load_instance(json.dumps(instance)).jobs
@@ -53,13 +74,21 @@ def test_the_profile_goes_into_a_job(run, python, tmp_path) -> None:
     listed = json.loads(run("profiles", "--store", store, "--json").stdout)
     assert [(one["name"], one["source"]) for one in listed] == [("loop", "measured by probe")]
     shown = run("profiles", "loop", "--store", store)
-    assert shown.exit_code == 0 and "measured by probe" in shown.stdout and '"restore_s"' in shown.stdout
+    assert (
+        shown.exit_code == 0
+        and "measured by probe" in shown.stdout
+        and '"restore_s"' in shown.stdout
+    )
 
 
 def test_people_see_what_was_and_was_not_measured(run) -> None:
     done = run("profile", "--for", "300ms", "--", "sleep", "60")
     assert done.exit_code == 0
-    assert "host memory, peak" in done.stdout and "not measured" in done.stdout and '"profile": {' in done.stdout
+    assert (
+        "host memory, peak" in done.stdout
+        and "not measured" in done.stdout
+        and '"profile": {' in done.stdout
+    )
     assert "at most 900 ms" in done.stderr
     quiet = run("profile", "-q", "--for", "300ms", "--", "sleep", "60")
     assert (quiet.exit_code, quiet.output) == (0, "")
@@ -79,21 +108,24 @@ def test_cores_cannot_be_compared_without_steps(run) -> None:
     assert "without steps there are no rates to compare" in done.stderr
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (("--cpus", f"1,{CORES + 1}", "--", "sleep", "9"), f"this host has {CORES} to use"),
-    (("--cpus", "1,two", "--", "sleep", "9"), "is no list of core counts"),
-    (("--cpus", "0", "--", "sleep", "9"), "is no list of core counts"),
-    (("--cpus", "", "--", "sleep", "9"), "is no list of core counts"),
-    (("--plot", "a.svg", "--", "sleep", "9"), "say which counts with --cpus"),
-    (("--cpus", "1", "--plot", "a.png", "--", "sleep", "9"), "ends in .svg"),
-    (("--store", "kept", "--", "sleep", "9"), "--store DIR and --name NAME go together"),
-    (("--name", "x", "--", "sleep", "9"), "--store DIR and --name NAME go together"),
-    (("--store", "kept", "--name", "../x", "--", "sleep", "9"), "cannot name a profile"),
-    (("-o", "no/such/folder.json", "--", "sleep", "9"), "does not exist"),
-    (("--", "no-such-program-anywhere"), "is not found"),
-    (("--for", "0", "--", "sleep", "9"), "must be above zero"),
-    ((), "COMMAND"),
-])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--cpus", f"1,{CORES + 1}", "--", "sleep", "9"), f"this host has {CORES} to use"),
+        (("--cpus", "1,two", "--", "sleep", "9"), "is no list of core counts"),
+        (("--cpus", "0", "--", "sleep", "9"), "is no list of core counts"),
+        (("--cpus", "", "--", "sleep", "9"), "is no list of core counts"),
+        (("--plot", "a.svg", "--", "sleep", "9"), "say which counts with --cpus"),
+        (("--cpus", "1", "--plot", "a.png", "--", "sleep", "9"), "ends in .svg"),
+        (("--store", "kept", "--", "sleep", "9"), "--store DIR and --name NAME go together"),
+        (("--name", "x", "--", "sleep", "9"), "--store DIR and --name NAME go together"),
+        (("--store", "kept", "--name", "../x", "--", "sleep", "9"), "cannot name a profile"),
+        (("-o", "no/such/folder.json", "--", "sleep", "9"), "does not exist"),
+        (("--", "no-such-program-anywhere"), "is not found"),
+        (("--for", "0", "--", "sleep", "9"), "must be above zero"),
+        ((), "COMMAND"),
+    ],
+)
 def test_bad_input_is_told_before_anything_runs(run, words, said, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = run("profile", *words)
@@ -118,9 +150,24 @@ def test_sigterm_ends_the_command_too(tmp_path) -> None:
     """Also in the background, where shells have Ctrl-C ignored."""
     ready = tmp_path / "ready"
     code = f"import os, time; open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    words = [sys.executable, "-m", "optsched", "profile", "--for", "10m", "--", sys.executable, "-c", code]
+    words = [
+        sys.executable,
+        "-m",
+        "optsched",
+        "profile",
+        "--for",
+        "10m",
+        "--",
+        sys.executable,
+        "-c",
+        code,
+    ]
     profiler = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY,
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     deadline = time.monotonic() + 120

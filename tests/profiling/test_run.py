@@ -20,7 +20,13 @@ MARK = "OPTSCHED_TEST_MARK"
 def watch(tmp_path, setting):
     def go(argv, until_steps=None, **how):
         scratch = Path(tempfile.mkdtemp(dir=tmp_path))
-        return run(setting(argv, environment={MARK: str(tmp_path)}, **how), scratch, tmp_path / "ck", 1, until_steps)
+        return run(
+            setting(argv, environment={MARK: str(tmp_path)}, **how),
+            scratch,
+            tmp_path / "ck",
+            1,
+            until_steps,
+        )
 
     return go
 
@@ -29,7 +35,10 @@ def left(mark) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == str(mark) and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                process.environ().get(MARK) == str(mark)
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process.pid)
         except (psutil.Error, OSError):
             continue
@@ -53,7 +62,9 @@ subprocess.Popen(["sleep", "600"])
 print("deaf", flush=True)
 time.sleep(600)
 """
-    seen = patiently(lambda for_s: watch(python(code), for_s=for_s, grace_s=0.3), lambda seen: seen.killed)
+    seen = patiently(
+        lambda for_s: watch(python(code), for_s=for_s, grace_s=0.3), lambda seen: seen.killed
+    )
     assert (seen.killed, seen.exit_status, seen.saved_and_stopped) == (True, -signal.SIGKILL, False)
     assert seen.ended_s - seen.asked_s >= 0.3
     assert left(tmp_path) == []
@@ -119,7 +130,9 @@ if os.fork() == 0:
     time.sleep(600)
 time.sleep(600)
 """
-    seen = patiently(lambda for_s: watch(python(code), for_s=for_s), lambda seen: seen.peak_bytes > 200e6)
+    seen = patiently(
+        lambda for_s: watch(python(code), for_s=for_s), lambda seen: seen.peak_bytes > 200e6
+    )
     assert 200e6 < seen.peak_bytes < 300e6
 
 
@@ -128,18 +141,21 @@ def test_it_runs_on_the_cores_given_and_knows_its_place(watch, python) -> None:
 import os
 print(sorted(os.sched_getaffinity(0)), os.environ["OMP_NUM_THREADS"], os.environ["OPTSCHED_ATTEMPT"],
       os.environ["OPTSCHED_KEY"], os.path.isdir(os.environ["OPTSCHED_CHECKPOINT_DIR"]))
-"""
+"""  # noqa: E501
     before = os.sched_getaffinity(0)
     core = max(before)
     assert watch(python(code), cores=(core,)).output == f"[{core}] 1 1 optsched:profile:1 True"
     assert os.sched_getaffinity(0) == before
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("no-such-program-anywhere", "is not found"),
-    ("./no-such-file", "No such file"),
-    ("/", "Permission denied"),
-])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no-such-program-anywhere", "is not found"),
+        ("./no-such-file", "No such file"),
+        ("/", "Permission denied"),
+    ],
+)
 def test_what_cannot_be_started(watch, name, said) -> None:
     with pytest.raises(InputError, match=said):
         watch([name])
@@ -151,7 +167,9 @@ import os, signal, time
 os.kill({os.getpid()}, signal.SIGINT)
 time.sleep(600)
 """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this in the background ignores it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # whoever runs this in the background ignores it
     try:
         with pytest.raises(KeyboardInterrupt):
             watch(python(code), for_s=120)

@@ -35,7 +35,9 @@ def test_reports_of_several_steps_weigh_as_many() -> None:
     assert found is not None
     assert found.from_s == 2.0  # 20 % of 6 s are 1.2 s
     assert (found.steps, found.mean_s) == (2, 2.0)
-    found = step_times([*marks, (7.0, 23), (8.0, 33)])  # still from 2 s: 20 steps of 0.1 s, one of 3 s, one of 1 s
+    found = step_times(
+        [*marks, (7.0, 23), (8.0, 33)]
+    )  # still from 2 s: 20 steps of 0.1 s, one of 3 s, one of 1 s
     assert found is not None
     assert (found.per_mark, found.median_s, found.p90_s) == (10, 0.1, 0.1)
 
@@ -46,13 +48,17 @@ def test_too_few_steps_keep_the_warm_up_and_say_so() -> None:
     assert found.mean_s == 2.5
 
 
-@pytest.mark.parametrize("marks", [[], [(1.0, 1)], [(1.0, 1), (2.0, 1)], [(2.0, 3), (1.0, 4)], [(1.0, 5), (2.0, 2)]])
+@pytest.mark.parametrize(
+    "marks", [[], [(1.0, 1)], [(1.0, 1), (2.0, 1)], [(2.0, 3), (1.0, 4)], [(1.0, 5), (2.0, 2)]]
+)
 def test_without_two_marks_there_is_no_step_time(marks) -> None:
     assert step_times(marks) is None
 
 
 def test_marks_that_go_back_are_left_out() -> None:
-    found = step_times([(0.0, 0), (1.0, 1), (1.5, 0), (2.0, 2), (3.0, 3), (3.0, 4), (4.0, 4), (5.0, 5)])
+    found = step_times(
+        [(0.0, 0), (1.0, 1), (1.5, 0), (2.0, 2), (3.0, 3), (3.0, 4), (4.0, 4), (5.0, 5)]
+    )
     assert found is not None
     assert (found.mean_s, found.median_s, found.to_s) == (1.0, 1.0, 5.0)
 
@@ -63,4 +69,7 @@ def test_marks_that_go_back_are_left_out() -> None:
 )
 def test_quantile_is_that_of_the_values_written_out(weighted, level) -> None:
     written_out = sorted(value for value, weight in weighted for _ in range(weight))
-    assert quantile(sorted(weighted), level) == written_out[max(0, math.ceil(level * len(written_out) - 1e-9) - 1)]
+    assert (
+        quantile(sorted(weighted), level)
+        == written_out[max(0, math.ceil(level * len(written_out) - 1e-9) - 1)]
+    )

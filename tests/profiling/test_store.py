@@ -10,14 +10,22 @@ from pathlib import Path
 import pytest
 
 from optsched.errors import InputError
-from optsched.profile import Profile
+from optsched.model.profile import Profile
 from optsched.profiling.measured import Measured
 from optsched.profiling.result import result
 from optsched.profiling.store import BY_HAND, KEPT_VERSIONS, PROBE, Store, dump_stored
 
 RUN = Measured(
-    gpus=2, cpus=8, gpu_type="a100", user="ann", command="python train.py --lr 1", restore_s=10.0, stop_s=4.0,
-    startup_s=20.0, memory_gib=8.0, step_s=0.5,
+    gpus=2,
+    cpus=8,
+    gpu_type="a100",
+    user="ann",
+    command="python train.py --lr 1",
+    restore_s=10.0,
+    stop_s=4.0,
+    startup_s=20.0,
+    memory_gib=8.0,
+    step_s=0.5,
 )
 
 
@@ -36,7 +44,11 @@ def edit(store: Store, name: str, change) -> None:
 def test_what_runs_tell_is_kept_as_versions(store) -> None:
     assert store.names() == []
     first = store.learn("bert", RUN, "optsched:bert-1:1")
-    assert (first.profile.restore_s, first.profile.checkpoint_s, first.profile.startup_s) == (10, 4, 20)
+    assert (first.profile.restore_s, first.profile.checkpoint_s, first.profile.startup_s) == (
+        10,
+        4,
+        20,
+    )
     assert first.profile.memory_gib_per_gpu == 4.4  # 8 GiB on two GPUs, and a tenth
     second = store.learn("bert", replace(RUN, restore_s=14.0), "optsched:bert-1:2")
     assert second.profile.restore_s == 12
@@ -71,28 +83,59 @@ def test_a_probe_keeps_what_it_did_not_measure(store) -> None:
 
 def test_edits_by_hand_become_versions_and_stay(store) -> None:
     store.learn("bert", RUN, "optsched:bert-1:1")
-    edit(store, "bert", lambda content: content["profile"].update(restore_s=1, locality={"rack": 0.5}))
+    edit(
+        store,
+        "bert",
+        lambda content: content["profile"].update(restore_s=1, locality={"rack": 0.5}),
+    )
     seen = store.read("bert")
-    assert (seen.version, seen.versions[-1].source, seen.by_hand) == (2, BY_HAND, ("locality", "restore_s"))
+    assert (seen.version, seen.versions[-1].source, seen.by_hand) == (
+        2,
+        BY_HAND,
+        ("locality", "restore_s"),
+    )
     assert seen.profile.restore_s == 1
     later = store.learn("bert", replace(RUN, restore_s=50.0, startup_s=40.0), "optsched:bert-1:2")
     assert (later.profile.restore_s, later.profile.startup_s) == (1, 30)
     assert [one.source for one in later.versions][1] == BY_HAND
     assert not any(note.startswith("restore_s") for note in later.versions[-1].notes)
     edit(store, "bert", lambda content: content.pop("by_hand"))
-    assert store.learn("bert", RUN, "optsched:bert-1:3").profile.restore_s == 10, "the median of 10, 50 and 10"
+    assert store.learn("bert", RUN, "optsched:bert-1:3").profile.restore_s == 10, (
+        "the median of 10, 50 and 10"
+    )
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    (lambda content: content["profile"].update(restore_s="12"), r"profile.restore_s: should be a number, not \"12\""),
-    (lambda content: content["profile"].update(restore_z=1), "profile.restore_z: is not a known field"),
-    (lambda content: content["profile"].update(restore_s=-1), "profile.restore_s: should be at least 0"),
-    (lambda content: content.update(name="other"), "name is 'other'; write 'bert'"),
-    (lambda content: content.update(versions=[]), "versions is empty"),
-    (lambda content: content["versions"][0].update(version=3), r"versions\[0\].version is 3; write 1"),
-    (lambda content: content.update(by_hand=["restore"]), "by_hand.0. is 'restore', which is no field"),
-    (lambda content: content.update(format="optsched/1"), "is an instance .*, wanted is a profile that is kept"),
-])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda content: content["profile"].update(restore_s="12"),
+            r"profile.restore_s: should be a number, not \"12\"",
+        ),
+        (
+            lambda content: content["profile"].update(restore_z=1),
+            "profile.restore_z: is not a known field",
+        ),
+        (
+            lambda content: content["profile"].update(restore_s=-1),
+            "profile.restore_s: should be at least 0",
+        ),
+        (lambda content: content.update(name="other"), "name is 'other'; write 'bert'"),
+        (lambda content: content.update(versions=[]), "versions is empty"),
+        (
+            lambda content: content["versions"][0].update(version=3),
+            r"versions\[0\].version is 3; write 1",
+        ),
+        (
+            lambda content: content.update(by_hand=["restore"]),
+            "by_hand.0. is 'restore', which is no field",
+        ),
+        (
+            lambda content: content.update(format="optsched/1"),
+            "is an instance .*, wanted is a profile that is kept",
+        ),
+    ],
+)
 def test_faults_are_told_and_nothing_is_overwritten(store, change, said) -> None:
     store.learn("bert", RUN, "optsched:bert-1:1")
     edit(store, "bert", change)
@@ -104,7 +147,9 @@ def test_faults_are_told_and_nothing_is_overwritten(store, change, said) -> None
     assert (store.folder / "bert.json").read_text() == broken
 
 
-@pytest.mark.parametrize("name", ["", "../bert", "a/b", ".hidden", "-o", "a" * 101, "a b", "é", "bert\n"])
+@pytest.mark.parametrize(
+    "name", ["", "../bert", "a/b", ".hidden", "-o", "a" * 101, "a b", "é", "bert\n"]
+)
 def test_names_that_are_paths_are_refused(store, name) -> None:
     with pytest.raises(InputError, match="cannot name a profile"):
         store.learn(name, RUN, "optsched:bert-1:1")
@@ -131,8 +176,12 @@ def test_files_are_readable(store) -> None:
     stored = store.learn("bert", RUN, "optsched:bert-1:1")
     text = (store.folder / "bert.json").read_text()
     assert text == dump_stored(stored)
-    assert '\n    "restore_s": 10,\n' in text, "the present profile is to be edited: one field a line"
-    assert all(len(re.findall('"source"', line)) <= 1 for line in text.splitlines()), "one version or run a line"
+    assert '\n    "restore_s": 10,\n' in text, (
+        "the present profile is to be edited: one field a line"
+    )
+    assert all(len(re.findall('"source"', line)) <= 1 for line in text.splitlines()), (
+        "one version or run a line"
+    )
 
 
 def learn_some(folder: Path, first: int) -> None:
@@ -142,7 +191,9 @@ def learn_some(folder: Path, first: int) -> None:
 
 def test_several_writers_lose_nothing(store) -> None:
     context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=learn_some, args=(store.folder, first)) for first in (1, 6, 11)]
+    writers = [
+        context.Process(target=learn_some, args=(store.folder, first)) for first in (1, 6, 11)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -153,12 +204,19 @@ def test_several_writers_lose_nothing(store) -> None:
 
 
 def test_every_field_of_a_profile_survives(store) -> None:
-    full = Profile(name="bert", rate={"a100": 1.0, "v100": 0.4}, gpus={4: 0.5, 8: 1.0}, cpus_per_gpu={1: 0.4, 4: 1.0})
+    full = Profile(
+        name="bert",
+        rate={"a100": 1.0, "v100": 0.4},
+        gpus={4: 0.5, 8: 1.0},
+        cpus_per_gpu={1: 0.4, 4: 1.0},
+    )
     measured = replace(RUN, notes=("a note",), absent={"gpu_duty": "no NVML"}, at_s=1.7e9)
     found = store.add("bert", replace(result(measured), profile=full))
     assert store.read("bert") == found
     assert (found.profile.rate, found.profile.gpus, found.profile.cpus_per_gpu) == (
-        full.rate, full.gpus, full.cpus_per_gpu
+        full.rate,
+        full.gpus,
+        full.cpus_per_gpu,
     )
 
 

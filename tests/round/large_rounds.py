@@ -4,12 +4,13 @@ import random
 from dataclasses import replace
 
 from optsched import Instance, Sharing, Tenant
-from optsched.profile import Profile
-from optsched.traces.synth import generate
+from optsched.model.profile import Profile
+from optsched.traces.generate.synth import generate
 
 
 def with_quotas(jobs: int, gpus: int, tenants: int) -> Instance:
-    """Each job belongs to one of so many tenants, each of which may hold a little more than its part of the GPUs."""
+    """Each job belongs to one of so many tenants, each of which may hold a little more than its
+    part of the GPUs."""
     instance = generate(jobs=jobs, gpus=gpus, seed=1, like="mixed", running=0.5)
     draw = random.Random(1)
     owner = {job.id: f"t{draw.randrange(tenants)}" for job in instance.jobs}
@@ -17,8 +18,12 @@ def with_quotas(jobs: int, gpus: int, tenants: int) -> Instance:
     for entry in instance.running:
         held[owner[entry.job]] += entry.mode.gpus
     return replace(
-        instance, jobs=tuple(replace(job, tenant=owner[job.id]) for job in instance.jobs),
-        tenants=tuple(Tenant(name=name, gpu_quota=max(32, used, gpus // tenants)) for name, used in held.items()),
+        instance,
+        jobs=tuple(replace(job, tenant=owner[job.id]) for job in instance.jobs),
+        tenants=tuple(
+            Tenant(name=name, gpu_quota=max(32, used, gpus // tenants))
+            for name, used in held.items()
+        ),
     )
 
 

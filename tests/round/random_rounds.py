@@ -7,8 +7,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Tenant
-from optsched.faults import find_faults
-from optsched.never import why_never
+from optsched.files.faults import find_faults
+from optsched.physics.unschedulable import why_never
 from tests.simulate.random_instances import jobs, profiles, with_held
 
 SIZES = (0, 1, 2, 3, 4, 4, 6, 8, 8, 10)
@@ -20,13 +20,17 @@ def clusters(draw: Any, most_nodes: int = 5, sizes: tuple[int, ...] = SIZES) -> 
     kinds = []
     for _ in range(draw(st.integers(1, 3))):
         gpus = draw(st.sampled_from(sizes))
-        kinds.append(Node(
-            name="", gpus=gpus, gpu_type=draw(st.sampled_from(["a", "b"])) if gpus else None,
-            gpu_memory_gib=draw(st.sampled_from([None, 16.0, 80.0])) if gpus else None,
-            cpus=draw(st.sampled_from([None, None, 4, 10, 2 * gpus])),
-            memory_gib=draw(st.sampled_from([None, None, 12.3, 4.1 * gpus])),
-            gpu_price_per_h=draw(st.sampled_from([1.0, 2.5])),
-        ))
+        kinds.append(
+            Node(
+                name="",
+                gpus=gpus,
+                gpu_type=draw(st.sampled_from(["a", "b"])) if gpus else None,
+                gpu_memory_gib=draw(st.sampled_from([None, 16.0, 80.0])) if gpus else None,
+                cpus=draw(st.sampled_from([None, None, 4, 10, 2 * gpus])),
+                memory_gib=draw(st.sampled_from([None, None, 12.3, 4.1 * gpus])),
+                gpu_price_per_h=draw(st.sampled_from([1.0, 2.5])),
+            )
+        )
     racks = draw(st.sampled_from([(None,), ("r0", "r1"), ("r0", "r1", None)]))
     nodes = [
         replace(draw(st.sampled_from(kinds)), name=f"n{i}", rack=draw(st.sampled_from(racks)))
@@ -39,23 +43,41 @@ def clusters(draw: Any, most_nodes: int = 5, sizes: tuple[int, ...] = SIZES) -> 
         resources["power_w"] = draw(st.sampled_from([900.0, 1500.0, 2400.0]))
     named = [rack for rack in dict.fromkeys(node.rack for node in nodes) if rack is not None]
     return Cluster(
-        nodes=tuple(nodes), resources=resources,
-        budgets={"money": draw(st.sampled_from([6.0, 20.0]))} if draw(st.integers(0, 2)) == 0 else {},
-        rack_uplink_gbps={rack: draw(st.sampled_from([1.0, 2.0, 3.0])) for rack in named if draw(st.booleans())},
+        nodes=tuple(nodes),
+        resources=resources,
+        budgets={"money": draw(st.sampled_from([6.0, 20.0]))}
+        if draw(st.integers(0, 2)) == 0
+        else {},
+        rack_uplink_gbps={
+            rack: draw(st.sampled_from([1.0, 2.0, 3.0])) for rack in named if draw(st.booleans())
+        },
     )
 
 
 @st.composite
 def rounds(
-    draw: Any, most_jobs: int = 9, most_nodes: int = 5, sizes: tuple[int, ...] = SIZES, held: bool = True
+    draw: Any,
+    most_jobs: int = 9,
+    most_nodes: int = 5,
+    sizes: tuple[int, ...] = SIZES,
+    held: bool = True,
 ) -> Instance:
-    """Sound instances, in which most jobs ask for GPUs now; with `held` some run and some are suspended."""
+    """Sound instances, in which most jobs ask for GPUs now; with `held` some run and some are
+    suspended."""
     cluster = draw(clusters(most_nodes, sizes))
     now_s = draw(st.sampled_from([0.0, 0.0, 1.7e9]))
     tenants = (
-        Tenant(name="t", gpu_quota=draw(st.integers(1, 8)), borrow_gpus=draw(st.sampled_from([0, 0, 2]))),
+        Tenant(
+            name="t",
+            gpu_quota=draw(st.integers(1, 8)),
+            borrow_gpus=draw(st.sampled_from([0, 0, 2])),
+        ),
         Tenant(name="u"),
-        Tenant(name="v", gpu_quota=draw(st.integers(1, 3)), borrow_gpus=draw(st.sampled_from([0, 1, 3]))),
+        Tenant(
+            name="v",
+            gpu_quota=draw(st.integers(1, 3)),
+            borrow_gpus=draw(st.sampled_from([0, 1, 3])),
+        ),
     )[: draw(st.integers(0, 3))]
     shapes = draw(st.lists(profiles(), min_size=1, max_size=3))
     names = [tenant.name for tenant in tenants]
@@ -64,7 +86,9 @@ def rounds(
         for i in range(draw(st.integers(most_jobs // 2, most_jobs)))
     ]
     found = [
-        replace(job, gpus=draw(st.sampled_from([job.gpus, 2, 3, 4, 8]))) if job.duration_s and job.gpus == 1 else job
+        replace(job, gpus=draw(st.sampled_from([job.gpus, 2, 3, 4, 8])))
+        if job.duration_s and job.gpus == 1
+        else job
         for job in found
     ]
     found = [job for job in found if why_never(cluster, tenants, job) is None]
@@ -72,25 +96,39 @@ def rounds(
     known = {job.id for job in found}
     found = [
         replace(
-            job, after=tuple(name for name in job.after if name in known),
+            job,
+            after=tuple(name for name in job.after if name in known),
             submit_s=job.submit_s if draw(st.integers(0, 5)) == 0 else min(job.submit_s, now_s),
-            weight=draw(st.sampled_from([job.weight, 1.0, 2.0, 0.7])), preemptible=draw(st.integers(0, 4)) > 0,
+            weight=draw(st.sampled_from([job.weight, 1.0, 2.0, 0.7])),
+            preemptible=draw(st.integers(0, 4)) > 0,
             min_run_s=draw(st.sampled_from([0.0, 0.0, 40.0])),
             deadline_s=draw(st.sampled_from([None, None, now_s + 5.0, now_s + 30.0, now_s - 2.0])),
         )
         for job in found
     ]
-    instance = Instance(name="random", now_s=now_s, cluster=cluster, tenants=tenants, jobs=tuple(found))
+    instance = Instance(
+        name="random", now_s=now_s, cluster=cluster, tenants=tenants, jobs=tuple(found)
+    )
     if held:
         instance = draw(with_held(instance, pairs=False))
-        instance = replace(instance, running=tuple(
-            entry if draw(st.integers(0, 2)) == 0 else replace(entry, started_s=now_s - 1000.0, setup_s=0.0)
-            for entry in instance.running
-        ), jobs=tuple(
-            replace(job, submit_s=min(job.submit_s, now_s - 1000.0)) if job.id in instance.running_job else job
-            for job in instance.jobs
-        ))
-    instance = replace(instance, jobs=tuple(draw(split_over_nodes(instance, job)) for job in instance.jobs))
+        instance = replace(
+            instance,
+            running=tuple(
+                entry
+                if draw(st.integers(0, 2)) == 0
+                else replace(entry, started_s=now_s - 1000.0, setup_s=0.0)
+                for entry in instance.running
+            ),
+            jobs=tuple(
+                replace(job, submit_s=min(job.submit_s, now_s - 1000.0))
+                if job.id in instance.running_job
+                else job
+                for job in instance.jobs
+            ),
+        )
+    instance = replace(
+        instance, jobs=tuple(draw(split_over_nodes(instance, job)) for job in instance.jobs)
+    )
     assume(not find_faults(instance) and _running_pay(instance))
     return instance
 

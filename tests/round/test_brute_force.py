@@ -1,4 +1,5 @@
-"""Rounds small enough to try every option on every real placement: the rows cut off none of them."""
+"""Rounds small enough to try every option on every real placement: the rows cut off none of
+them."""
 
 import pytest
 from hypothesis import assume, event, given, settings
@@ -34,7 +35,9 @@ def check(instance: Instance, most: int) -> None:
 
 @settings(PATIENT, max_examples=100)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES))
-def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(instance: Instance) -> None:
+def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(
+    instance: Instance,
+) -> None:
     check(instance, 20_000)
 
 

@@ -1,4 +1,5 @@
-"""With a tenth of a second every solver still gives a verified round; benchmarks/round_deadline.py holds the clock."""
+"""With a tenth of a second every solver still gives a verified round; benchmarks/round_deadline.py
+holds the clock."""
 
 import math
 
@@ -13,9 +14,10 @@ from .random_rounds import rounds
 from .settings import PATIENT
 
 
-@pytest.mark.parametrize(("solver", "budget_s", "examples"), [
-    ("price", 0.1, 200), ("price", 1e-6, 50), ("highs", 1e-3, 50), ("milp", 0.1, 30),
-])
+@pytest.mark.parametrize(
+    ("solver", "budget_s", "examples"),
+    [("price", 0.1, 200), ("price", 1e-6, 50), ("highs", 1e-3, 50), ("milp", 0.1, 30)],
+)
 def test_a_round_in_a_hurry_is_verified(solver: str, budget_s: float, examples: int) -> None:
     @settings(PATIENT, max_examples=examples)
     @given(rounds(most_jobs=14))

@@ -1,4 +1,5 @@
-"""Rounds for which the budget is too short: few waiting jobs are looked at, none is preempted, and that is said."""
+"""Rounds for which the budget is too short: few waiting jobs are looked at, none is preempted, and
+that is said."""
 
 from collections import Counter
 from dataclasses import replace
@@ -19,7 +20,7 @@ from optsched.round.model import Kind
 from optsched.round.plan import UNPROVED
 from optsched.round.sharing import MOST_HOSTS
 from optsched.round.verify import verify_round
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 
 from .large_rounds import with_sharing
 
@@ -46,13 +47,16 @@ def test_few_waiting_jobs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
     found = decide(instance, budget_s=60.0)
     waiting = len(instance.jobs) - len(instance.running)
     assert found.fallback == (
-        f"60 s are too short for posing this round: running jobs go on, and 10 of {waiting} waiting jobs were looked at"
+        f"60 s are too short for posing this round: running jobs go on, and 10 of {waiting} "
+        "waiting jobs were looked at"
     )
     assert not verify_round(instance, found.jobs)
     assert {entry.id for entry in found.jobs} == {job.id for job in instance.jobs}
     decisions = Counter(entry.decision for entry in found.jobs)
     assert decisions["continue"] == len(instance.running) and 0 < decisions["start"] <= 10
-    assert found.bound == UNPROVED and found.bound_source == "nothing" and found.status == "feasible"
+    assert (
+        found.bound == UNPROVED and found.bound_source == "nothing" and found.status == "feasible"
+    )
     assert load_round(dump_round(found)).fallback == found.fallback
 
 
@@ -87,9 +91,17 @@ def test_jobs_that_are_alike_have_the_rates_of_their_own_pair() -> None:
     beside = [one for one in model.pinned if one.kind == Kind.BESIDE]
     hosts: dict[int, list[int]] = {}
     for one in beside:
-        guest, host, entry = model.jobs[one.job], model.jobs[one.partner], model.running[one.partner]
-        assert entry is not None and [slot.node for slot in one.placement] == [slot.node for slot in entry.placement]
-        assert one.rate == placed_rate(instance, guest, replace(one.mode, share_with=host.id), one.placement)
+        guest, host, entry = (
+            model.jobs[one.job],
+            model.jobs[one.partner],
+            model.running[one.partner],
+        )
+        assert entry is not None and [slot.node for slot in one.placement] == [
+            slot.node for slot in entry.placement
+        ]
+        assert one.rate == placed_rate(
+            instance, guest, replace(one.mode, share_with=host.id), one.placement
+        )
         theirs = replace(entry.mode, share_with=guest.id)
         assert one.partner_rate == placed_rate(instance, host, theirs, entry.placement)
         hosts.setdefault(one.job, []).append(one.partner)

@@ -1,4 +1,5 @@
-"""The solver `price` on what is hard for it: many rows, sharing, nodes that no row covers, gaps asked for."""
+"""The solver `price` on what is hard for it: many rows, sharing, nodes that no row covers, gaps
+asked for."""
 
 import time
 from collections.abc import Callable
@@ -19,8 +20,8 @@ from optsched.round.place import Packing
 from optsched.round.realise import keep_all, realise_losers_first
 from optsched.round.solver import RoundRequest
 from optsched.round.verify import verify_round
-from optsched.traces.synth import generate
-from optsched_solvers.highs import maximise
+from optsched.traces.generate.synth import generate
+from optsched_solvers.native.highs import maximise
 from optsched_solvers.price import SOLVER
 from optsched_solvers.price.guests import with_guest_rows
 from tests.oracles.round_brute_force import best_round, combinations_of
@@ -32,19 +33,34 @@ from .test_solvers_agree import at_least, model_of
 
 
 def scarce_cores() -> Instance:
-    """A gang whose cores no single node has: it needs the node on which another job runs, which has to move for it."""
+    """A gang whose cores no single node has: it needs the node on which another job runs, which has
+    to move for it."""
     return Instance(
-        cluster=Cluster(nodes=(
-            Node(name="n0", gpu_type="a", gpus=1), Node(name="n1", gpu_type="a", gpus=3, cpus=5, memory_gib=32.0),
-        )),
+        cluster=Cluster(
+            nodes=(
+                Node(name="n0", gpu_type="a", gpus=1),
+                Node(name="n1", gpu_type="a", gpus=3, cpus=5, memory_gib=32.0),
+            )
+        ),
         jobs=(
             Job(id="other", gpus=3, duration_s=85.0),
             Job(id="runs", gpus=1, duration_s=48.0),
-            Job(id="late", gpus=3, duration_s=31.0, deadline_s=150.0, profile=Profile(cpus_per_gpu={2: 1.0})),
+            Job(
+                id="late",
+                gpus=3,
+                duration_s=31.0,
+                deadline_s=150.0,
+                profile=Profile(cpus_per_gpu={2: 1.0}),
+            ),
         ),
-        running=(Running(
-            job="runs", mode=Mode(gpu_type="a", gpus=1), placement=(Slot(node="n0", gpus=1),), remaining_s=48.0,
-        ),),
+        running=(
+            Running(
+                job="runs",
+                mode=Mode(gpu_type="a", gpus=1),
+                placement=(Slot(node="n0", gpus=1),),
+                remaining_s=48.0,
+            ),
+        ),
     )
 
 
@@ -52,7 +68,9 @@ def test_what_found_no_room_on_nodes_is_placed_first() -> None:
     instance = scarce_cores()
     found = decide(instance, "tardiness", round_s=60.0, refill=False, budget_s=60.0)
     assert {entry.id: entry.decision for entry in found.jobs} == {
-        "other": "wait", "runs": "migrate", "late": "start"
+        "other": "wait",
+        "runs": "migrate",
+        "late": "start",
     }
     best, _ = best_round(build(instance, parse("tardiness"), 60.0, refill=False))
     assert found.value == pytest.approx(best, rel=1e-9)
@@ -76,7 +94,12 @@ def test_losers_first_is_never_less_than_what_must_be(instance: Instance) -> Non
 
 
 def request_of(
-    model: RoundModel, packings: list[Packing], bounds: list[float], *, left_s: float = 1e9, gap: float = 0.0
+    model: RoundModel,
+    packings: list[Packing],
+    bounds: list[float],
+    *,
+    left_s: float = 1e9,
+    gap: float = 0.0,
 ) -> RoundRequest:
     """A request that writes down what is reported."""
 
@@ -85,12 +108,20 @@ def request_of(
         return True
 
     return RoundRequest(
-        model=model, deadline_s=time.monotonic() + left_s, gap=gap, seed=0, report_packing=keep,
-        report_bound=lambda bound, _: bounds.append(bound), report_prices=lambda _: None, note=lambda _: None,
+        model=model,
+        deadline_s=time.monotonic() + left_s,
+        gap=gap,
+        seed=0,
+        report_packing=keep,
+        report_bound=lambda bound, _: bounds.append(bound),
+        report_prices=lambda _: None,
+        note=lambda _: None,
     )
 
 
-@pytest.mark.parametrize("make", [lambda: with_quotas(3000, 4096, 600), lambda: with_sharing(3000, 4096)])
+@pytest.mark.parametrize(
+    "make", [lambda: with_quotas(3000, 4096, 600), lambda: with_sharing(3000, 4096)]
+)
 def test_a_plan_and_a_bound_come_first(make: Callable[[], Instance]) -> None:
     """Before the first look at the clock, which here says that all time is over."""
     model = build(make(), parse("wct"), 300.0)
@@ -114,9 +145,13 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return passes
 
 
-@pytest.mark.parametrize(("make", "rows", "gap"), [
-    (lambda: with_quotas(3000, 4096, 600), 600, 5e-3), (lambda: with_sharing(3000, 4096), 10, 2e-3),
-])
+@pytest.mark.parametrize(
+    ("make", "rows", "gap"),
+    [
+        (lambda: with_quotas(3000, 4096, 600), 600, 5e-3),
+        (lambda: with_sharing(3000, 4096), 10, 2e-3),
+    ],
+)
 def test_many_rows_and_sharing_reach_a_small_gap(
     make: Callable[[], Instance], rows: int, gap: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,15 +202,22 @@ def test_any_prices_of_guests_give_a_bound(instance: Instance, data: st.DataObje
     assume(model.jobs and combinations_of(model) <= 20_000)
     priced = with_guest_rows(model)
     event(f"rows of guests: {len(priced.rows) > len(model.rows)}")
-    prices = np.array(data.draw(st.lists(
-        st.one_of(st.just(0.0), st.floats(0.0, 2.0)), min_size=len(priced.rows), max_size=len(priced.rows)
-    )))
+    prices = np.array(
+        data.draw(
+            st.lists(
+                st.one_of(st.just(0.0), st.floats(0.0, 2.0)),
+                min_size=len(priced.rows),
+                max_size=len(priced.rows),
+            )
+        )
+    )
     best, _ = best_round(model)
     assert at_least(priced.bound(prices), best)
 
 
 def test_guests_have_prices() -> None:
-    """Without rows of their own the relaxation puts all waiting jobs beside the same few running ones."""
+    """Without rows of their own the relaxation puts all waiting jobs beside the same few running
+    ones."""
     model = build(with_sharing(300, 400), parse("wct"), 300.0)
     priced = with_guest_rows(model)
     assert len(priced.rows) > len(model.rows)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from optsched import Instance, files
 from optsched.errors import InputError
-from optsched.file_faults import FaultyFile
+from optsched.files.shape_faults import FaultyFile
 from optsched.round.decide import decide
 from optsched.round.files import dump_round, file_format, load_round, read_round, schema
 from tests.round.random_rounds import rounds
@@ -39,15 +39,31 @@ def test_what_is_written_is_read_back_byte_for_byte(instance: Instance) -> None:
 def test_the_file_says_what_the_round_is(text: str) -> None:
     found = json.loads(text)
     assert list(found) == [
-        "format", "instance", "solver", "seed", "now_s", "round_s", "refill", "objective", "wall_s", "fallback",
-        "prices", "jobs",
+        "format",
+        "instance",
+        "solver",
+        "seed",
+        "now_s",
+        "round_s",
+        "refill",
+        "objective",
+        "wall_s",
+        "fallback",
+        "prices",
+        "jobs",
     ]
     assert found["objective"] == {
-        "name": "wct", "value": pytest.approx(3.6397058823), "bound": pytest.approx(3.6397058823), "gap": 0,
-        "status": "optimal", "bound_source": "prices",
+        "name": "wct",
+        "value": pytest.approx(3.6397058823),
+        "bound": pytest.approx(3.6397058823),
+        "gap": 0,
+        "status": "optimal",
+        "bound_source": "prices",
     }
     assert found["jobs"][1] == {
-        "id": "short", "decision": "start", "mode": {"gpu_type": "a100", "gpus": 1},
+        "id": "short",
+        "decision": "start",
+        "mode": {"gpu_type": "a100", "gpus": 1},
         "placement": [{"node": "left", "gpus": 1}],
     }
     assert file_format(text.encode()) == "optsched-round/1"
@@ -74,21 +90,49 @@ def objective(**fields: object) -> Callable[[Tree], object]:
     return lambda tree: tree["objective"].update(fields)
 
 
-@pytest.mark.parametrize(("edit", "says"), [
-    (price(price=-1), "prices[0].price: should be at least 0, not -1; write a number in range"),
-    (price(prise=1), "prices[0].prise: is not a known field; remove it or correct its name (perhaps price)"),
-    (lambda tree: tree["jobs"][1].update(decision="go"), "jobs[1].decision: job short: should be "),
-    (lambda tree: tree["jobs"][1]["placement"][0].update(gpus=1.5),
-     "jobs[1].placement[0].gpus: job short: should be a whole number, not 1.5"),
-    (lambda tree: tree["jobs"].append(tree["jobs"][0]), "jobs: job 'long' appears 2 times in jobs and never; keep one"),
-    (lambda tree: tree.update(never=["long"]), "jobs: job 'long' appears 2 times in jobs and never; keep one"),
-    (lambda tree: tree.update(round_s=0), "round_s: a round takes some time; give its length in seconds"),
-    (lambda tree: tree.pop("refill"), "refill: is missing; add it"),
-    (objective(bound=1.0), "objective.bound: 1 lies below the value 3.63970588235; the value is maximised"),
-    (objective(gap=0.5), "objective.gap: is 0.5, value and bound make it 0; correct one of the three"),
-    (objective(name="speed"), "objective.name: objective 'speed' is unknown"),
-])
-def test_faults_are_told_with_path_and_remedy(text: str, edit: Callable[[Tree], object], says: str) -> None:
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (price(price=-1), "prices[0].price: should be at least 0, not -1; write a number in range"),
+        (
+            price(prise=1),
+            "prices[0].prise: is not a known field; remove it or correct its name (perhaps price)",
+        ),
+        (
+            lambda tree: tree["jobs"][1].update(decision="go"),
+            "jobs[1].decision: job short: should be ",
+        ),
+        (
+            lambda tree: tree["jobs"][1]["placement"][0].update(gpus=1.5),
+            "jobs[1].placement[0].gpus: job short: should be a whole number, not 1.5",
+        ),
+        (
+            lambda tree: tree["jobs"].append(tree["jobs"][0]),
+            "jobs: job 'long' appears 2 times in jobs and never; keep one",
+        ),
+        (
+            lambda tree: tree.update(never=["long"]),
+            "jobs: job 'long' appears 2 times in jobs and never; keep one",
+        ),
+        (
+            lambda tree: tree.update(round_s=0),
+            "round_s: a round takes some time; give its length in seconds",
+        ),
+        (lambda tree: tree.pop("refill"), "refill: is missing; add it"),
+        (
+            objective(bound=1.0),
+            "objective.bound: 1 lies below the value 3.63970588235; the value is maximised",
+        ),
+        (
+            objective(gap=0.5),
+            "objective.gap: is 0.5, value and bound make it 0; correct one of the three",
+        ),
+        (objective(name="speed"), "objective.name: objective 'speed' is unknown"),
+    ],
+)
+def test_faults_are_told_with_path_and_remedy(
+    text: str, edit: Callable[[Tree], object], says: str
+) -> None:
     tree = json.loads(text)
     edit(tree)
     with pytest.raises(FaultyFile) as caught:
@@ -101,18 +145,27 @@ def test_every_field_is_explained_in_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
     part = page.partition("\n## Round file\n")[2].partition("\n## ")[0]
     found = schema()
-    for noun in (found, *(found["$defs"][name] for name in ("RoundRef", "RoundValue", "PriceEntry", "JobRound"))):
+    for noun in (
+        found,
+        *(found["$defs"][name] for name in ("RoundRef", "RoundValue", "PriceEntry", "JobRound")),
+    ):
         assert {name for name in noun["properties"] if f"`{name}`" not in part} == set()
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_round(tmp_path / "none.json")
-    with pytest.raises(InputError, match=r'is empty; such a file starts with {"format": "optsched-round/1"'):
+    with pytest.raises(
+        InputError, match=r'is empty; such a file starts with {"format": "optsched-round/1"'
+    ):
         load_round("")
     with pytest.raises(InputError, match="is not JSON"):
         load_round("{")
-    assert file_format(b"{") is None and file_format(b"[]") is None and file_format(b'{"format": 3}') is None
+    assert (
+        file_format(b"{") is None
+        and file_format(b"[]") is None
+        and file_format(b'{"format": 3}') is None
+    )
 
 
 def test_a_plan_is_no_round(text: str) -> None:

@@ -1,5 +1,5 @@
-"""On random rounds every solver gives a verified plan and a bound that no plan of any other exceeds, and where all
-prove optimality they agree to the last digit."""
+"""On random rounds every solver gives a verified plan and a bound that no plan of any other
+exceeds, and where all prove optimality they agree to the last digit."""
 
 from random import Random
 
@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node
+from optsched.model.plan import CLOSED_GAP
 from optsched.objectives import TERMS, parse
-from optsched.plan import CLOSED_GAP
 from optsched.round.build import build
 from optsched.round.decide import decide
 from optsched.round.exact import program
@@ -18,7 +18,7 @@ from optsched.round.files import dump_round, load_round
 from optsched.round.model import RoundModel
 from optsched.round.plan import RoundSolution
 from optsched.round.verify import verify_round
-from optsched_solvers.highs import maximise
+from optsched_solvers.native.highs import maximise
 
 from .random_rounds import rounds
 from .settings import PATIENT
@@ -74,9 +74,15 @@ def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> Non
     model = model_of(instance)
     if not model.jobs:
         return
-    prices = np.array(data.draw(st.lists(
-        st.one_of(st.just(0.0), st.floats(0.0, 2.0)), min_size=len(model.rows), max_size=len(model.rows)
-    )))
+    prices = np.array(
+        data.draw(
+            st.lists(
+                st.one_of(st.just(0.0), st.floats(0.0, 2.0)),
+                min_size=len(model.rows),
+                max_size=len(model.rows),
+            )
+        )
+    )
     assert at_least(model.bound(prices), maximise(program(model), 60.0).value)
 
 
@@ -94,7 +100,12 @@ def test_same_input_same_output(solver: str) -> None:
     @given(rounds(most_jobs=14))
     def check(instance: Instance) -> None:
         one, two = decided(instance, "wct", solver), decided(instance, "wct", solver)
-        assert (one.jobs, one.value, one.bound, one.prices) == (two.jobs, two.value, two.bound, two.prices)
+        assert (one.jobs, one.value, one.bound, one.prices) == (
+            two.jobs,
+            two.value,
+            two.bound,
+            two.prices,
+        )
 
     check()
 
@@ -105,13 +116,20 @@ def test_one_huge_weight_hides_nothing_of_the_other_jobs(weight: float) -> None:
         random = Random(seed)
         gangs = [random.choice((1, 1, 2, 4, 8)) for _ in range(30)]
         jobs = tuple(
-            Job(id=f"j{k}", gpus=gpus, duration_s=random.expovariate(1 / 3600) + 1,
-                weight=random.choice((1.0, 2.0, 4.0)) if k else weight)
+            Job(
+                id=f"j{k}",
+                gpus=gpus,
+                duration_s=random.expovariate(1 / 3600) + 1,
+                weight=random.choice((1.0, 2.0, 4.0)) if k else weight,
+            )
             for k, gpus in enumerate(gangs)
         )
         nodes = tuple(Node(name=f"n{k}", gpu_type="a", gpus=8) for k in range(4))
         instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs)
-        found, best = decide(instance, budget_s=30.0), decide(instance, solver="highs", gap=0.0, budget_s=30.0)
+        found, best = (
+            decide(instance, budget_s=30.0),
+            decide(instance, solver="highs", gap=0.0, budget_s=30.0),
+        )
         model = build(instance, parse("wct"), found.round_s)
         alone = float(model.best_reduced(model.value).sum())
         if found.status == "optimal":

@@ -1,4 +1,5 @@
-"""Under wct a round preempts exactly when the swap rule of two jobs says so (docs/mathematics.md, "The round")."""
+"""Under wct a round preempts exactly when the swap rule of two jobs says so (docs/mathematics.md,
+"The round")."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,30 +59,65 @@ def swaps(draw: Any, victims: int = 1, weighted: bool = True) -> Swap:
     suspended = draw(st.booleans())
     cost = save_r + startup_w + suspended * restore_w + rem_w + startup_r + restore_r
     edge = save_r + victims * weight_r * cost // weight_w
-    rem_r = draw(st.one_of(st.integers(-2, 2).map(lambda d: max(1, edge + d)), st.integers(1, 20_000)))
-    return Swap(rem_r, rem_w, save_r, startup_r, restore_r, startup_w, restore_w, suspended, weight_r, weight_w,
-                draw(st.booleans()))
+    rem_r = draw(
+        st.one_of(st.integers(-2, 2).map(lambda d: max(1, edge + d)), st.integers(1, 20_000))
+    )
+    return Swap(
+        rem_r,
+        rem_w,
+        save_r,
+        startup_r,
+        restore_r,
+        startup_w,
+        restore_w,
+        suspended,
+        weight_r,
+        weight_w,
+        draw(st.booleans()),
+    )
 
 
-def round_of(swap: Swap, nodes: tuple[int, ...], victims: tuple[tuple[Slot, ...], ...], waiter_gpus: int) -> Instance:
+def round_of(
+    swap: Swap, nodes: tuple[int, ...], victims: tuple[tuple[Slot, ...], ...], waiter_gpus: int
+) -> Instance:
     """Victims that are alike on all nodes, and a waiter."""
     shape_r = Profile(checkpoint_s=swap.save_r, startup_s=swap.startup_r, restore_s=swap.restore_r)
     shape_w = Profile(checkpoint_s=3.0, startup_s=swap.startup_w, restore_s=swap.restore_w)
     running = tuple(
-        Running(job=f"r{i}", mode=Mode(gpu_type="a", gpus=sum(slot.gpus for slot in placement)), placement=placement,
-                started_s=LONG_AGO_S, remaining_s=swap.rem_r)
+        Running(
+            job=f"r{i}",
+            mode=Mode(gpu_type="a", gpus=sum(slot.gpus for slot in placement)),
+            placement=placement,
+            started_s=LONG_AGO_S,
+            remaining_s=swap.rem_r,
+        )
         for i, placement in enumerate(victims)
     )
     jobs = [
-        Job(id=entry.job, submit_s=LONG_AGO_S, gpus=entry.mode.gpus, duration_s=swap.rem_r, weight=swap.weight_r,
-            profile=shape_r)
+        Job(
+            id=entry.job,
+            submit_s=LONG_AGO_S,
+            gpus=entry.mode.gpus,
+            duration_s=swap.rem_r,
+            weight=swap.weight_r,
+            profile=shape_r,
+        )
         for entry in running
     ]
-    waiter = Job(id="w", submit_s=LONG_AGO_S, gpus=waiter_gpus, duration_s=swap.rem_w, weight=swap.weight_w,
-                 profile=shape_w)
+    waiter = Job(
+        id="w",
+        submit_s=LONG_AGO_S,
+        gpus=waiter_gpus,
+        duration_s=swap.rem_w,
+        weight=swap.weight_w,
+        profile=shape_w,
+    )
     return Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpu_type="a", gpus=gpus) for i, gpus in enumerate(nodes))),
-        jobs=(waiter, *jobs) if swap.waiter_first else (*jobs, waiter), running=running,
+        cluster=Cluster(
+            nodes=tuple(Node(name=f"n{i}", gpu_type="a", gpus=gpus) for i, gpus in enumerate(nodes))
+        ),
+        jobs=(waiter, *jobs) if swap.waiter_first else (*jobs, waiter),
+        running=running,
         suspended=(Suspended(job="w", remaining_s=swap.rem_w),) if swap.suspended else (),
     )
 
@@ -95,13 +131,15 @@ def decisions(instance: Instance, solver: str) -> dict[str, str]:
 def expected(instance: Instance, preempt: bool, suspended: bool) -> dict[str, str]:
     run = "resume" if suspended else "start"
     return {
-        job.id: (run if preempt else "wait") if job.id == "w" else ("preempt" if preempt else "continue")
+        job.id: (run if preempt else "wait")
+        if job.id == "w"
+        else ("preempt" if preempt else "continue")
         for job in instance.jobs
     }
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_one_victim_is_preempted_exactly_when_its_remaining_work_is_longer_by_all_that_the_swap_costs(
+def test_one_victim_is_preempted_exactly_when_its_remaining_work_is_longer_by_all_that_the_swap_costs(  # noqa: E501
     solver: str,
 ) -> None:
     @settings(PATIENT, max_examples=EXAMPLES[solver])
@@ -130,14 +168,21 @@ def test_weights_count(solver: str) -> None:
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_gang_that_needs_several_victims_pays_for_all_of_them(solver: str) -> None:
     @settings(PATIENT, max_examples=EXAMPLES[solver])
-    @given(st.integers(2, 8).flatmap(lambda n: st.tuples(st.just(n), swaps(victims=n))), st.integers(1, 2),
-           st.booleans())
+    @given(
+        st.integers(2, 8).flatmap(lambda n: st.tuples(st.just(n), swaps(victims=n))),
+        st.integers(1, 2),
+        st.booleans(),
+    )
     def check(case: tuple[int, Swap], gpus: int, one_node: bool) -> None:
         victims, swap = case
         nodes = (victims * gpus,) if one_node else (gpus,) * victims
-        places = tuple((Slot(node="n0" if one_node else f"n{i}", gpus=gpus),) for i in range(victims))
+        places = tuple(
+            (Slot(node="n0" if one_node else f"n{i}", gpus=gpus),) for i in range(victims)
+        )
         instance = round_of(swap, nodes, places, victims * gpus)
-        assert decisions(instance, solver) == expected(instance, swap.pays_for(victims), swap.suspended)
+        assert decisions(instance, solver) == expected(
+            instance, swap.pays_for(victims), swap.suspended
+        )
 
     check()
 
@@ -155,11 +200,11 @@ def test_a_gang_against_a_gang_is_one_against_one(solver: str) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_who_could_run_at_once_on_slower_gpus_takes_the_faster_ones_only_for_more_than_the_victim_loses(
+def test_who_could_run_at_once_on_slower_gpus_takes_the_faster_ones_only_for_more_than_the_victim_loses(  # noqa: E501
     solver: str,
 ) -> None:
-    """The waiter gains T' - T seconds by them, the victim loses T; a waiter that would not be done on the slower ones
-    before the victim is, gains less."""
+    """The waiter gains T' - T seconds by them, the victim loses T; a waiter that would not be done
+    on the slower ones before the victim is, gains less."""
 
     @settings(PATIENT, max_examples=EXAMPLES[solver])
     @given(swaps(), st.integers(1, 19))
@@ -168,10 +213,13 @@ def test_who_could_run_at_once_on_slower_gpus_takes_the_faster_ones_only_for_mor
         instance = round_of(swap, (4,), ((Slot(node="n0", gpus=4),),), 4)
         slow = Node(name="slow", gpu_type="b", gpus=4)
         waiter, victim = sorted(instance.jobs, key=lambda job: job.id != "w")
-        profiles = {"w": replace(waiter.profile, rate={"a": 1.0, "b": rate}),
-                    "r0": replace(victim.profile, rate={"a": 1.0})}
+        profiles = {
+            "w": replace(waiter.profile, rate={"a": 1.0, "b": rate}),
+            "r0": replace(victim.profile, rate={"a": 1.0}),
+        }
         instance = replace(
-            instance, cluster=Cluster(nodes=(*instance.cluster.nodes, slow), reference_gpu="a"),
+            instance,
+            cluster=Cluster(nodes=(*instance.cluster.nodes, slow), reference_gpu="a"),
             jobs=tuple(replace(job, profile=profiles[job.id]) for job in instance.jobs),
         )
         stay_s = swap.rem_r - swap.save_r

@@ -1,4 +1,5 @@
-"""What each objective makes of two jobs that want the same GPU, or of one job that may choose its GPU."""
+"""What each objective makes of two jobs that want the same GPU, or of one job that may choose its
+GPU."""
 
 import math
 
@@ -22,19 +23,27 @@ ORDER = st.booleans()
 
 
 def job(name: str, duration_s: float, **fields: object) -> Job:
-    return Job(**{"id": name, "submit_s": NOW_S - 100.0, "gpus": 1, "duration_s": duration_s} | fields)  # type: ignore
+    return Job(
+        **{"id": name, "submit_s": NOW_S - 100.0, "gpus": 1, "duration_s": duration_s} | fields
+    )  # type: ignore
 
 
 def first(objective: str, turned: bool, *jobs: Job) -> str:
     """The job that runs, whatever the order in which they are given."""
     instance = Instance(now_s=NOW_S, cluster=ONE_GPU, jobs=jobs[::-1] if turned else jobs)
-    runs = [entry.id for entry in decide(instance, objective, budget_s=60.0, gap=0.0).jobs if entry.mode is not None]
+    runs = [
+        entry.id
+        for entry in decide(instance, objective, budget_s=60.0, gap=0.0).jobs
+        if entry.mode is not None
+    ]
     assert len(runs) == 1
     return runs[0]
 
 
 @pytest.mark.parametrize("refill", [True, False])
-@pytest.mark.parametrize("objective", [*TERMS, "tail:0.5", "deadline,wct", "energy,cost", "0.5*wct+2*tardiness"])
+@pytest.mark.parametrize(
+    "objective", [*TERMS, "tail:0.5", "deadline,wct", "energy,cost", "0.5*wct+2*tardiness"]
+)
 def test_values_are_finite_and_never_negative(objective: str, refill: bool) -> None:
     @settings(PATIENT, max_examples=8)
     @given(rounds())
@@ -42,7 +51,11 @@ def test_values_are_finite_and_never_negative(objective: str, refill: bool) -> N
         value = build(instance, parse(objective), 60.0, refill=refill).value
         assert np.all(np.isfinite(value)) and np.all(value >= 0)
         found = decide(instance, objective, round_s=60.0, refill=refill, budget_s=60.0)
-        assert math.isfinite(found.value) and math.isfinite(found.bound) and 0 <= found.value <= found.bound
+        assert (
+            math.isfinite(found.value)
+            and math.isfinite(found.bound)
+            and 0 <= found.value <= found.bound
+        )
         assert found.fallback is None and found.objective == objective
 
     check()
@@ -50,7 +63,9 @@ def test_values_are_finite_and_never_negative(objective: str, refill: bool) -> N
 
 @settings(PATIENT, max_examples=30)
 @given(SECONDS, st.integers(1, 500), ORDER)
-def test_wct_and_throughput_run_the_shorter_job(duration_s: int, longer_s: int, turned: bool) -> None:
+def test_wct_and_throughput_run_the_shorter_job(
+    duration_s: int, longer_s: int, turned: bool
+) -> None:
     jobs = job("short", duration_s), job("long", duration_s + longer_s)
     assert first("wct", turned, *jobs) == "short"
     assert first("throughput", turned, *jobs) == "short"
@@ -67,7 +82,10 @@ def test_wct_is_smiths_rule(p: int, q: int, v: int, w: int, turned: bool) -> Non
 @settings(PATIENT, max_examples=30)
 @given(SECONDS, st.integers(1, 500), ORDER)
 def test_makespan_runs_the_longer_job(duration_s: int, longer_s: int, turned: bool) -> None:
-    assert first("makespan", turned, job("short", duration_s), job("long", duration_s + longer_s)) == "long"
+    assert (
+        first("makespan", turned, job("short", duration_s), job("long", duration_s + longer_s))
+        == "long"
+    )
 
 
 @pytest.mark.parametrize("objective", ["tardiness", "deadline", "lateness"])
@@ -76,8 +94,10 @@ def test_of_two_that_can_be_in_time_the_one_due_first_runs(objective: str) -> No
     @given(SECONDS, st.floats(1.0, 20.0), st.floats(0.1, 20.0), ORDER)
     def check(duration_s: int, tightness: float, more: float, turned: bool) -> None:
         due_s = NOW_S + duration_s * tightness
-        jobs = (job("soon", duration_s, deadline_s=due_s),
-                job("later", duration_s, deadline_s=due_s + duration_s * more))
+        jobs = (
+            job("soon", duration_s, deadline_s=due_s),
+            job("later", duration_s, deadline_s=due_s + duration_s * more),
+        )
         assert first(objective, turned, *jobs) == "soon"
         assert first(objective, turned, jobs[0], job("whenever", duration_s)) == "soon"
 
@@ -105,8 +125,10 @@ def test_of_two_alike_the_one_that_has_waited_longest_runs(objective: str) -> No
     @settings(PATIENT, max_examples=20)
     @given(SECONDS, st.integers(0, 2000), st.integers(10, 2000), ORDER)
     def check(duration_s: int, waited_s: int, longer_s: int, turned: bool) -> None:
-        jobs = (job("new", duration_s, submit_s=NOW_S - waited_s),
-                job("old", duration_s, submit_s=NOW_S - waited_s - longer_s))
+        jobs = (
+            job("new", duration_s, submit_s=NOW_S - waited_s),
+            job("old", duration_s, submit_s=NOW_S - waited_s - longer_s),
+        )
         assert first(objective, turned, *jobs) == "old"
 
     check()
@@ -118,7 +140,10 @@ def test_of_two_that_have_waited_as_long_the_worst_off_runs(objective: str) -> N
     @given(SECONDS, st.integers(2, 5), st.integers(1, 20), ORDER)
     def check(duration_s: int, times: int, waited: int, turned: bool) -> None:
         submit_s = NOW_S - waited * duration_s
-        jobs = (job("short", duration_s, submit_s=submit_s), job("long", duration_s * times, submit_s=submit_s))
+        jobs = (
+            job("short", duration_s, submit_s=submit_s),
+            job("long", duration_s * times, submit_s=submit_s),
+        )
         assert first(objective, turned, *jobs) == "short"
 
     check()
@@ -129,10 +154,17 @@ def test_of_two_that_have_waited_as_long_the_worst_off_runs(objective: str) -> N
 def test_energy_takes_the_efficient_gpus_and_cost_the_cheap_ones(
     watts: int, more: int, rate: float, turned: bool
 ) -> None:
-    nodes = (Node(name="n0", gpu_type="good", gpus=1, gpu_price_per_h=0.5), Node(name="n1", gpu_type="bad", gpus=1))
-    shape = Profile(rate={"good": rate, "bad": 1.0}, power_w={"good": watts * rate, "bad": watts + more})
+    nodes = (
+        Node(name="n0", gpu_type="good", gpus=1, gpu_price_per_h=0.5),
+        Node(name="n1", gpu_type="bad", gpus=1),
+    )
+    shape = Profile(
+        rate={"good": rate, "bad": 1.0}, power_w={"good": watts * rate, "bad": watts + more}
+    )
     instance = Instance(
-        now_s=NOW_S, cluster=Cluster(nodes=nodes[::-1] if turned else nodes), jobs=(job("one", 100.0, profile=shape),)
+        now_s=NOW_S,
+        cluster=Cluster(nodes=nodes[::-1] if turned else nodes),
+        jobs=(job("one", 100.0, profile=shape),),
     )
     for objective in ("energy", "cost"):
         (entry,) = decide(instance, objective, budget_s=60.0, gap=0.0).jobs
@@ -141,7 +173,9 @@ def test_energy_takes_the_efficient_gpus_and_cost_the_cheap_ones(
 
 @settings(PATIENT, max_examples=20)
 @given(SECONDS, st.integers(1, 500), ORDER)
-def test_a_later_objective_decides_between_equals(duration_s: int, longer_s: int, turned: bool) -> None:
+def test_a_later_objective_decides_between_equals(
+    duration_s: int, longer_s: int, turned: bool
+) -> None:
     jobs = job("short", duration_s), job("long", duration_s + longer_s)
     assert first("deadline,wct", turned, *jobs) == "short"
     assert first("deadline,makespan", turned, *jobs) == "long"

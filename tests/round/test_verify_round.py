@@ -1,4 +1,5 @@
-"""For every rule of a round, rounds broken in just that way are rejected by a sentence that says where."""
+"""For every rule of a round, rounds broken in just that way are rejected by a sentence that says
+where."""
 
 import ast
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import pytest
 
 import optsched.round.verify
 from optsched import Cluster, Instance, Locality, Mode, Node
-from optsched.instance import Placement
+from optsched.model.instance import Placement
 from optsched.round.plan import JobRound
 from optsched.round.verify import verify_round
 
@@ -17,7 +18,9 @@ from .round_cases import CASES, Case, holds, place
 
 Edit = Callable[[Instance, tuple[JobRound, ...]], Case]
 ONE, TWO = Mode(gpu_type="a", gpus=1), Mode(gpu_type="a", gpus=2)
-START = Mode(gpu_type="a", gpus=2, cpus_per_gpu=2, resources={"licence": 1.0}, budgets={"money": 4.0})
+START = Mode(
+    gpu_type="a", gpus=2, cpus_per_gpu=2, resources={"licence": 1.0}, budgets={"money": 4.0}
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ def to(*entries: JobRound) -> Edit:
         new = {entry.id: entry for entry in entries}
         known = {entry.id for entry in jobs}
         return instance, (
-            *(new.get(entry.id, entry) for entry in jobs), *(entry for entry in entries if entry.id not in known)
+            *(new.get(entry.id, entry) for entry in jobs),
+            *(entry for entry in entries if entry.id not in known),
         )
 
     return edit
@@ -49,26 +53,39 @@ def drop(job: str) -> Edit:
 
 
 def with_job(job: str, **fields: object) -> Edit:
-    return lambda instance, jobs: (replace(instance, jobs=tuple(
-        replace(one, **fields) if one.id == job else one for one in instance.jobs  # type: ignore[arg-type]
-    )), jobs)
+    return lambda instance, jobs: (
+        replace(
+            instance,
+            jobs=tuple(
+                replace(one, **fields) if one.id == job else one
+                for one in instance.jobs  # type: ignore[arg-type]
+            ),
+        ),
+        jobs,
+    )
 
 
 def with_profile(job: str, **fields: object) -> Edit:
-    return lambda instance, jobs: with_job(job, profile=replace(instance.job[job].profile, **fields))(instance, jobs)
+    return lambda instance, jobs: with_job(
+        job, profile=replace(instance.job[job].profile, **fields)
+    )(instance, jobs)
 
 
 def with_cluster(**fields: object) -> Edit:
     return lambda instance, jobs: (
-        replace(instance, cluster=replace(instance.cluster, **fields)), jobs  # type: ignore[arg-type]
+        replace(instance, cluster=replace(instance.cluster, **fields)),
+        jobs,  # type: ignore[arg-type]
     )
 
 
 def with_nodes(**fields: object) -> Edit:
     """Change the nodes that have GPUs."""
-    return lambda instance, jobs: with_cluster(nodes=tuple(
-        replace(one, **fields) if one.gpus else one for one in instance.cluster.nodes  # type: ignore[arg-type]
-    ))(instance, jobs)
+    return lambda instance, jobs: with_cluster(
+        nodes=tuple(
+            replace(one, **fields) if one.gpus else one
+            for one in instance.cluster.nodes  # type: ignore[arg-type]
+        )
+    )(instance, jobs)
 
 
 def both(*edits: Edit) -> Edit:
@@ -81,77 +98,202 @@ def both(*edits: Edit) -> Edit:
 
 
 def with_tenant(name: str, **fields: object) -> Edit:
-    return lambda instance, jobs: (replace(instance, tenants=tuple(
-        replace(one, **fields) if one.name == name else one for one in instance.tenants  # type: ignore[arg-type]
-    )), jobs)
+    return lambda instance, jobs: (
+        replace(
+            instance,
+            tenants=tuple(
+                replace(one, **fields) if one.name == name else one
+                for one in instance.tenants  # type: ignore[arg-type]
+            ),
+        ),
+        jobs,
+    )
 
 
 def on(job: str, *slots: str) -> Edit:
-    return lambda instance, jobs: (instance, tuple(
-        replace(entry, placement=place(*slots)) if entry.id == job else entry for entry in jobs
-    ))
+    return lambda instance, jobs: (
+        instance,
+        tuple(
+            replace(entry, placement=place(*slots)) if entry.id == job else entry for entry in jobs
+        ),
+    )
 
 
 MUTATIONS = (
     Mutation("unknown job", "busy", to(holds("ghost", "start", ONE, "n1:1g0c")), ("job ghost",)),
-    Mutation("duplicate job", "busy", lambda instance, jobs: (instance, (*jobs, jobs[-1])), ("job cores", "twice")),
+    Mutation(
+        "duplicate job",
+        "busy",
+        lambda instance, jobs: (instance, (*jobs, jobs[-1])),
+        ("job cores", "twice"),
+    ),
     Mutation("decision", "busy", to(holds("wait", "preempt")), ("job wait", "preempt", "wait")),
     Mutation("decision", "busy", to(holds("leave", "wait")), ("job leave", "preempt")),
-    Mutation("decision", "busy", to(holds("resume", "start", ONE, "n1:1g0c")), ("job resume", "resume")),
-    Mutation("decision", "busy", to(holds("move", "continue", ONE, "n0:1g0c")), ("job move", "migrate")),
-    Mutation("decision", "busy", to(holds("stay", "resize", Mode(gpu_type="a", gpus=2, cpus_per_gpu=4), "n0:2g8c")),
-             ("job stay", "continue")),
+    Mutation(
+        "decision", "busy", to(holds("resume", "start", ONE, "n1:1g0c")), ("job resume", "resume")
+    ),
+    Mutation(
+        "decision", "busy", to(holds("move", "continue", ONE, "n0:1g0c")), ("job move", "migrate")
+    ),
+    Mutation(
+        "decision",
+        "busy",
+        to(holds("stay", "resize", Mode(gpu_type="a", gpus=2, cpus_per_gpu=4), "n0:2g8c")),
+        ("job stay", "continue"),
+    ),
     Mutation("preemption", "busy", with_job("leave", preemptible=False), ("job leave",)),
     Mutation("preemption", "busy", with_job("move", max_preemptions=0), ("job move",)),
     Mutation("preemption", "busy", with_job("grow", min_run_s=1001.0), ("job grow", "1000 s")),
-    Mutation("preemption", "busy", both(with_job("leave", preemptible=False), drop("leave")), ("job leave",)),
-    Mutation("placement", "busy", to(holds("wait", "wait", None, "n0:1g0c")), ("job wait", "no mode")),
+    Mutation(
+        "preemption",
+        "busy",
+        both(with_job("leave", preemptible=False), drop("leave")),
+        ("job leave",),
+    ),
+    Mutation(
+        "placement", "busy", to(holds("wait", "wait", None, "n0:1g0c")), ("job wait", "no mode")
+    ),
     Mutation("placement", "busy", on("cores"), ("job cores", "one node")),
-    Mutation("placement", "busy", on("resume", "n1:1g0c", "n2:0g0c"), ("job resume", "n2", "without a GPU")),
+    Mutation(
+        "placement",
+        "busy",
+        on("resume", "n1:1g0c", "n2:0g0c"),
+        ("job resume", "n2", "without a GPU"),
+    ),
     Mutation("unknown node", "busy", on("resume", "n9:1g0c"), ("job resume", "n9")),
-    Mutation("precedence", "busy", both(to(holds("next", "start", ONE, "n1:1g0c")), drop("resume")),
-             ("job next", "wait")),
-    Mutation("release date", "busy", both(to(holds("later", "start", ONE, "n1:1g0c")), drop("resume")),
-             ("job later", "2000 s")),
-    Mutation("mode", "busy", to(holds("resume", "resume", Mode(gpu_type="a", gpus=1, cpus_per_gpu=3), "n1:1g3c")),
-             ("job resume", "3 cores per GPU")),
-    Mutation("mode", "busy", to(holds("grow", "resize", Mode(gpu_type="a", gpus=3), "n2:3g0c")),
-             ("job grow", "3 GPUs")),
-    Mutation("mode", "busy", to(holds("start", "start", replace(START, resources={}), "n1:2g4c")),
-             ("job start", "licence")),
+    Mutation(
+        "precedence",
+        "busy",
+        both(to(holds("next", "start", ONE, "n1:1g0c")), drop("resume")),
+        ("job next", "wait"),
+    ),
+    Mutation(
+        "release date",
+        "busy",
+        both(to(holds("later", "start", ONE, "n1:1g0c")), drop("resume")),
+        ("job later", "2000 s"),
+    ),
+    Mutation(
+        "mode",
+        "busy",
+        to(holds("resume", "resume", Mode(gpu_type="a", gpus=1, cpus_per_gpu=3), "n1:1g3c")),
+        ("job resume", "3 cores per GPU"),
+    ),
+    Mutation(
+        "mode",
+        "busy",
+        to(holds("grow", "resize", Mode(gpu_type="a", gpus=3), "n2:3g0c")),
+        ("job grow", "3 GPUs"),
+    ),
+    Mutation(
+        "mode",
+        "busy",
+        to(holds("start", "start", replace(START, resources={}), "n1:2g4c")),
+        ("job start", "licence"),
+    ),
     Mutation("gang", "busy", on("grow", "n2:3g0c"), ("job grow", "3 GPUs", "gang is 4")),
-    Mutation("gpu type", "busy", both(with_cluster(nodes=(
-        *(Node(name=f"n{i}", gpu_type="a", gpus=4, cpus=16, memory_gib=64.0) for i in range(2)),
-        Node(name="n2", gpu_type="b", gpus=4), Node(name="host", cpus=8, memory_gib=16.0)))),
-        ("job grow", "GPUs of node n2")),
-    Mutation("GPU memory", "busy", with_profile("start", gpu_memory_gib=41.0), ("job start", "41 GiB", "n1")),
+    Mutation(
+        "gpu type",
+        "busy",
+        both(
+            with_cluster(
+                nodes=(
+                    *(
+                        Node(name=f"n{i}", gpu_type="a", gpus=4, cpus=16, memory_gib=64.0)
+                        for i in range(2)
+                    ),
+                    Node(name="n2", gpu_type="b", gpus=4),
+                    Node(name="host", cpus=8, memory_gib=16.0),
+                )
+            )
+        ),
+        ("job grow", "GPUs of node n2"),
+    ),
+    Mutation(
+        "GPU memory",
+        "busy",
+        with_profile("start", gpu_memory_gib=41.0),
+        ("job start", "41 GiB", "n1"),
+    ),
     Mutation("cores", "busy", on("start", "n1:2g5c"), ("job start", "5 cores", "takes 4")),
-    Mutation("progress", "busy", with_profile("resume", rate={"b": 1.0}), ("job resume", "no progress")),
-    Mutation("progress", "racks", with_profile("one", locality=Locality(cluster=0.0)), ("job one", "no progress")),
+    Mutation(
+        "progress", "busy", with_profile("resume", rate={"b": 1.0}), ("job resume", "no progress")
+    ),
+    Mutation(
+        "progress",
+        "racks",
+        with_profile("one", locality=Locality(cluster=0.0)),
+        ("job one", "no progress"),
+    ),
     Mutation("GPUs", "busy", on("move", "n2:1g0c"), ("n2", "5 GPUs of 4")),
-    Mutation("GPUs", "busy", lambda *case: case, ("n0", "5 GPUs of 4"), blocked=(place("n0:2g0c"),)),
-    Mutation("cores", "busy", with_cluster(nodes=(
-        *(Node(name=f"n{i}", gpu_type="a", gpus=4, cpus=16, memory_gib=64.0) for i in range(3)),
-        Node(name="host", cpus=5, memory_gib=16.0))), ("host", "6 cores of 5")),
-    Mutation("cores", "busy", lambda *case: case, ("n1", "17 cores of 16"), blocked=(place("n1:0g13c"),)),
-    Mutation("memory", "busy", with_profile("start", memory_gib_per_gpu=33.0), ("n1", "66 GiB of memory of 64")),
-    Mutation("memory", "busy", with_job("cores", memory_gib=17.0), ("host", "17 GiB of memory of 16")),
+    Mutation(
+        "GPUs", "busy", lambda *case: case, ("n0", "5 GPUs of 4"), blocked=(place("n0:2g0c"),)
+    ),
+    Mutation(
+        "cores",
+        "busy",
+        with_cluster(
+            nodes=(
+                *(
+                    Node(name=f"n{i}", gpu_type="a", gpus=4, cpus=16, memory_gib=64.0)
+                    for i in range(3)
+                ),
+                Node(name="host", cpus=5, memory_gib=16.0),
+            )
+        ),
+        ("host", "6 cores of 5"),
+    ),
+    Mutation(
+        "cores", "busy", lambda *case: case, ("n1", "17 cores of 16"), blocked=(place("n1:0g13c"),)
+    ),
+    Mutation(
+        "memory",
+        "busy",
+        with_profile("start", memory_gib_per_gpu=33.0),
+        ("n1", "66 GiB of memory of 64"),
+    ),
+    Mutation(
+        "memory", "busy", with_job("cores", memory_gib=17.0), ("host", "17 GiB of memory of 16")
+    ),
     Mutation("resource", "busy", with_cluster(resources={"licence": 0.5}), ("1 of licence", "0.5")),
     Mutation("budget", "busy", with_cluster(budgets={"money": 3.0}), ("4 of budget money", "3")),
-    Mutation("uplink", "racks", with_cluster(rack_uplink_gbps={"r0": 7.5}), ("8 of the uplink of rack r0", "7.5")),
-    Mutation("uplink", "racks", with_cluster(rack_uplink_gbps={"r0": 10.0, "r1": 4.0}), ("rack r1",)),
+    Mutation(
+        "uplink",
+        "racks",
+        with_cluster(rack_uplink_gbps={"r0": 7.5}),
+        ("8 of the uplink of rack r0", "7.5"),
+    ),
+    Mutation(
+        "uplink", "racks", with_cluster(rack_uplink_gbps={"r0": 10.0, "r1": 4.0}), ("rack r1",)
+    ),
     Mutation("quota", "busy", with_tenant("t", gpu_quota=1), ("tenant t", "2 GPUs", "hold 1")),
-    Mutation("quota", "loans", both(with_tenant("t", gpu_quota=1), with_tenant("u", gpu_quota=3)),
-             ("tenant t", "3 GPUs", "hold 2")),
+    Mutation(
+        "quota",
+        "loans",
+        both(with_tenant("t", gpu_quota=1), with_tenant("u", gpu_quota=3)),
+        ("tenant t", "3 GPUs", "hold 2"),
+    ),
     Mutation("borrowing", "loans", with_tenant("u", gpu_quota=1), ("4 GPUs together", "are 3")),
     Mutation("sharing", "shared", drop("q"), ("job p", "shares GPUs with q")),
     Mutation("sharing", "shared", on("q", "n1:2g0c"), ("job p", "same GPUs")),
-    Mutation("sharing", "shared", to(holds("q", "start", TWO, "n1:2g0c")), ("job p", "name each other")),
-    Mutation("sharing", "shared", both(drop("q"), to(holds("p", "start", replace(TWO, share_with="p"), "n0:2g0c"))),
-             ("job p",)),
-    Mutation("sharing", "shared", to(holds("q", "start", replace(TWO, share_with="p", clock_mhz=900), "n0:2g0c")),
-             ("job q", "different clocks")),
-    Mutation("GPU memory", "shared", with_profile("q", gpu_memory_gib=17.5), ("32.5 GiB", "n0", "32")),
+    Mutation(
+        "sharing", "shared", to(holds("q", "start", TWO, "n1:2g0c")), ("job p", "name each other")
+    ),
+    Mutation(
+        "sharing",
+        "shared",
+        both(drop("q"), to(holds("p", "start", replace(TWO, share_with="p"), "n0:2g0c"))),
+        ("job p",),
+    ),
+    Mutation(
+        "sharing",
+        "shared",
+        to(holds("q", "start", replace(TWO, share_with="p", clock_mhz=900), "n0:2g0c")),
+        ("job q", "different clocks"),
+    ),
+    Mutation(
+        "GPU memory", "shared", with_profile("q", gpu_memory_gib=17.5), ("32.5 GiB", "n0", "32")
+    ),
 )
 
 
@@ -171,7 +313,9 @@ def test_the_rounds_are_valid_before_they_are_broken(case: str) -> None:
 
 def test_a_job_that_is_not_listed_holds_nothing() -> None:
     instance, jobs = CASES["busy"]()
-    assert not verify_round(instance, tuple(entry for entry in jobs if entry.id not in ("wait", "leave", "move")))
+    assert not verify_round(
+        instance, tuple(entry for entry in jobs if entry.id not in ("wait", "leave", "move"))
+    )
 
 
 def test_what_is_being_saved_is_held() -> None:
@@ -189,7 +333,11 @@ def rules_in_source() -> set[str]:
     tree = ast.parse(Path(optsched.round.verify.__file__).read_text())
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Violation":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "Violation"
+        ):
             found |= {one.value for one in node.args[:1] if isinstance(one, ast.Constant)}
         if isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple):
             found |= {one.elts[0].value for one in node.iter.elts}  # type: ignore[attr-defined]

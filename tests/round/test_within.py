@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from optsched.errors import SolverUnavailable
-from optsched_solvers.within import within
+from optsched_solvers.native.within import within
 
 
 def test_what_a_call_returns() -> None:

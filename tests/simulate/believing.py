@@ -6,16 +6,20 @@ import numpy as np
 import pytest
 
 from optsched import Cluster, Instance, Job, Node, Profile
-from optsched.registry import policy
-from optsched.simulate.estimates import Estimates, learned
-from optsched.simulate.estimates.parse import parse
+from optsched.estimates import Estimates, learned
+from optsched.estimates.parse import parse
+from optsched.plugins.registry import policy
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation
 
 KINDS = ("noisy:1", "history", "learned", "none")
-needs_sklearn = pytest.mark.skipif(learned.find_spec("sklearn") is None, reason="needs the extra `learn`")
+needs_sklearn = pytest.mark.skipif(
+    learned.find_spec("sklearn") is None, reason="needs the extra `learn`"
+)
 ALL = [pytest.param(kind, marks=needs_sklearn) if kind == "learned" else kind for kind in KINDS]
-HERE = tuple(kind for kind in KINDS if kind != "learned" or learned.find_spec("sklearn") is not None)
+HERE = tuple(
+    kind for kind in KINDS if kind != "learned" or learned.find_spec("sklearn") is not None
+)
 
 
 class Heard:
@@ -54,9 +58,17 @@ def workload(seed: int, jobs: int = 150, gpus: int = 8) -> Instance:
     for i in range(jobs):
         user, command = int(rng.integers(4)), int(rng.integers(3))
         length_s = 60.0 * 4 ** ((user + 2 * command) % 5) * math.exp(0.3 * rng.standard_normal())
-        found.append(Job(
-            id=f"j{i}", submit_s=round(float(rng.uniform(0, 400 * jobs)), 1), user=f"u{user}",
-            command=f"train-{'abc'[command]}.py --seed {i}", gpus=int(rng.choice([1, 1, 2, 4])), duration_s=length_s,
-            profile=Profile(startup_s=5, restore_s=10, checkpoint_s=20),
-        ))
-    return Instance(name="workload", cluster=Cluster(nodes=(Node(name="n", gpus=gpus),)), jobs=tuple(found))
+        found.append(
+            Job(
+                id=f"j{i}",
+                submit_s=round(float(rng.uniform(0, 400 * jobs)), 1),
+                user=f"u{user}",
+                command=f"train-{'abc'[command]}.py --seed {i}",
+                gpus=int(rng.choice([1, 1, 2, 4])),
+                duration_s=length_s,
+                profile=Profile(startup_s=5, restore_s=10, checkpoint_s=20),
+            )
+        )
+    return Instance(
+        name="workload", cluster=Cluster(nodes=(Node(name="n", gpus=gpus),)), jobs=tuple(found)
+    )

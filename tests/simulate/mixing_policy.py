@@ -1,11 +1,12 @@
-"""A policy that starts gangs anywhere, on any mix of GPU types, and preempts at will: random, but from a seed."""
+"""A policy that starts gangs anywhere, on any mix of GPU types, and preempts at will: random, but
+from a seed."""
 
 from dataclasses import replace
 from random import Random
 
 from optsched import Elastic
-from optsched.modes import Option
 from optsched.physics import fits_type, gang_sizes, gpu_type_rate
+from optsched.physics.modes import Option
 from optsched.simulate.mixed import may_mix, mixed_option
 from optsched.simulate.world import World
 
@@ -21,7 +22,11 @@ class Mixing:
     def decide(self, world: World) -> None:
         chance = self._random
         for job_id in [*world.running]:
-            if world.hold(job_id).partner is None and world.may_preempt(job_id) and chance.random() < 0.1:
+            if (
+                world.hold(job_id).partner is None
+                and world.may_preempt(job_id)
+                and chance.random() < 0.1
+            ):
                 world.preempt(job_id)
         for job_id in [*world.waiting]:
             if not self._mix(world, job_id):
@@ -54,12 +59,16 @@ class Mixing:
         if option.rate <= 0 or not world.free.holds(world.need(job_id, option), placement):
             return False
         world.start(job_id, option, placement)
-        self.mixed += option.mode.gpu_type is None and len({world.cluster.node[n].gpu_type for n in gpus_on}) > 1
+        self.mixed += (
+            option.mode.gpu_type is None
+            and len({world.cluster.node[n].gpu_type for n in gpus_on}) > 1
+        )
         return True
 
 
 def usable_gpus(world: World, job_id: str, like: Option) -> dict[str, int]:
-    """GPUs of any type that each node has free for a job which takes cores and memory as in `like`."""
+    """GPUs of any type that each node has free for a job which takes cores and memory as in
+    `like`."""
     job, need, mode = world.job(job_id), world.need(job_id, like), replace(like.mode, gpu_type=None)
     found = {}
     for node in world.cluster.nodes:

@@ -22,10 +22,10 @@ from optsched import (
     Suspended,
     Tenant,
 )
-from optsched.faults import find_faults
-from optsched.modes import options
-from optsched.never import why_never
+from optsched.files.faults import find_faults
 from optsched.physics import held_resources, placed_rate
+from optsched.physics.modes import options
+from optsched.physics.unschedulable import why_never
 from optsched.simulate.demand import Demands
 from optsched.simulate.layout import Layout
 from optsched.simulate.placement import Room
@@ -56,19 +56,30 @@ def clusters(draw: Any) -> Cluster:
     uplinks = {}
     if draw(st.booleans()):  # then few gangs fit one rack
         nodes = [
-            node if node.name == "last" or not node.gpus else replace(
-                node, gpu_type="a", gpus=2, cpus=None, rack=draw(st.sampled_from(["r1", "r2"])))
+            node
+            if node.name == "last" or not node.gpus
+            else replace(
+                node, gpu_type="a", gpus=2, cpus=None, rack=draw(st.sampled_from(["r1", "r2"]))
+            )
             for node in nodes
         ]
         racks = dict.fromkeys(node.rack for node in nodes if node.rack is not None)
         uplinks = {rack: draw(st.sampled_from([1.5, 3.0])) for rack in racks}
     if draw(st.integers(0, 3)) == 0:
-        nodes = [replace(node, memory_gbps=draw(st.sampled_from([None, 3.0, 10.0]))) for node in nodes]
+        nodes = [
+            replace(node, memory_gbps=draw(st.sampled_from([None, 3.0, 10.0]))) for node in nodes
+        ]
     if draw(st.integers(0, 1)) == 0:
-        nodes = [replace(node, model_cache_gib=draw(st.sampled_from([None, 4.0, 10.0]))) for node in nodes]
+        nodes = [
+            replace(node, model_cache_gib=draw(st.sampled_from([None, 4.0, 10.0])))
+            for node in nodes
+        ]
     budgets = {"money": draw(st.sampled_from([6.0, 20.0, 100.0]))} if draw(st.booleans()) else {}
     return Cluster(
-        nodes=tuple(nodes), resources=resources, budgets=budgets, rack_uplink_gbps=uplinks,
+        nodes=tuple(nodes),
+        resources=resources,
+        budgets=budgets,
+        rack_uplink_gbps=uplinks,
         uplinks=draw(st.sampled_from(["reserved", "shared"])) if uplinks else "reserved",
     )
 
@@ -80,14 +91,20 @@ def profiles(draw: Any) -> Profile:
         gpus=draw(st.sampled_from([{}, {}, {1: 0.5, 2: 1.0, 4: 1.7}])),
         cpus_per_gpu=draw(st.sampled_from([{}, {}, {1: 0.5, 2: 0.9, 4: 1.0}])),
         locality=draw(
-            st.sampled_from([None, Locality(node=1.0, rack=0.8, cluster=0.5), Locality(cluster=0.0)])
+            st.sampled_from(
+                [None, Locality(node=1.0, rack=0.8, cluster=0.5), Locality(cluster=0.0)]
+            )
         ),
         gpu_memory_gib=draw(st.sampled_from([0.0, 0.0, 10.0, 40.0])),
         memory_gib_per_gpu=draw(st.sampled_from([0.0, 0.0, 4.1])),
         checkpoint_s=draw(SECONDS),
         restore_s=draw(SECONDS),
         startup_s=draw(SECONDS),
-        **draw(st.sampled_from([{}, {"name": "llm", "model_gib": 4.0}, {"name": "vlm", "model_gib": 6.0}])),
+        **draw(
+            st.sampled_from(
+                [{}, {"name": "llm", "model_gib": 4.0}, {"name": "vlm", "model_gib": 6.0}]
+            )
+        ),
         fetch_s=draw(st.sampled_from([0.0, 0.0, 1.3, 6.0])),
         checkpoint_every_s=draw(st.sampled_from([None, None, 0.0, 3.0, 50.0])),
         sharing=Sharing(duty=0.7),
@@ -96,14 +113,23 @@ def profiles(draw: Any) -> Profile:
         memory_gbps=draw(st.sampled_from([0.0, 1.0, 2.3])),
         memory_duty=draw(st.sampled_from([1.0, 0.5])),
         power_w=draw(st.sampled_from([{}, {"a": 300.0}, {"a": 250.0, "b": 100.0}])),
-        clocks=draw(st.sampled_from([{}, {}, {900: Clock(rate=0.8, power=0.55)}, {
-            800: Clock(rate=0.5, power=0.3), 1600: Clock(rate=1.25, power=1.5),
-        }])),
+        clocks=draw(
+            st.sampled_from(
+                [
+                    {},
+                    {},
+                    {900: Clock(rate=0.8, power=0.55)},
+                    {800: Clock(rate=0.5, power=0.3), 1600: Clock(rate=1.25, power=1.5)},
+                ]
+            )
+        ),
     )
 
 
 @st.composite
-def jobs(draw: Any, cluster: Cluster, index: int, tenants: list[str], profile: Profile, now_s: float) -> Job:
+def jobs(
+    draw: Any, cluster: Cluster, index: int, tenants: list[str], profile: Profile, now_s: float
+) -> Job:
     kind = draw(st.sampled_from(["gang", "gang", "gang", "gang", "elastic", "cpu", "listed"]))
     common: dict[str, Any] = {
         "id": f"j{index}",
@@ -111,7 +137,9 @@ def jobs(draw: Any, cluster: Cluster, index: int, tenants: list[str], profile: P
         "tenant": draw(st.sampled_from([None, *tenants])),
         "weight": draw(st.sampled_from([0.0, 1.0, 1.0, 3.0])),
         "priority": draw(st.sampled_from([0, 0, 0, 1])),
-        "after": tuple({f"j{k}": None for k in draw(st.lists(st.integers(0, index - 1), max_size=2))})
+        "after": tuple(
+            {f"j{k}": None for k in draw(st.lists(st.integers(0, index - 1), max_size=2))}
+        )
         if index and draw(st.integers(0, 4)) == 0
         else (),
         "preemptible": draw(st.sampled_from([True, True, True, False])),
@@ -127,10 +155,14 @@ def jobs(draw: Any, cluster: Cluster, index: int, tenants: list[str], profile: P
     }
     duration_s = draw(st.sampled_from([0.3, 1.0, 4.0, 9.0, 20.0, 33.3, 100.0]))
     if kind == "gang":
-        return Job(gpus=draw(st.sampled_from([1, 1, 1, 2, 3, 4, 6])), duration_s=duration_s, **common)
+        return Job(
+            gpus=draw(st.sampled_from([1, 1, 1, 2, 3, 4, 6])), duration_s=duration_s, **common
+        )
     if kind == "elastic":
         low = draw(st.integers(1, 3))
-        return Job(gpus=Elastic(min=low, max=draw(st.integers(low, 6))), duration_s=duration_s, **common)
+        return Job(
+            gpus=Elastic(min=low, max=draw(st.integers(low, 6))), duration_s=duration_s, **common
+        )
     if kind == "cpu":
         return Job(
             gpus=0,
@@ -156,22 +188,41 @@ def instances(draw: Any, max_jobs: int = 9, held: bool = True) -> Instance:
     cluster = draw(clusters())
     now_s = draw(st.sampled_from([0.0, 0.0, 1.7e9]))
     tenants = (
-        Tenant(name="t", gpu_quota=4, borrow_gpus=draw(st.sampled_from([0, 0, 2]))), Tenant(name="u"),
-        Tenant(name="v", gpu_quota=draw(st.integers(1, 3)), borrow_gpus=draw(st.sampled_from([0, 1, 3]))),
+        Tenant(name="t", gpu_quota=4, borrow_gpus=draw(st.sampled_from([0, 0, 2]))),
+        Tenant(name="u"),
+        Tenant(
+            name="v",
+            gpu_quota=draw(st.integers(1, 3)),
+            borrow_gpus=draw(st.sampled_from([0, 1, 3])),
+        ),
     )[: draw(st.integers(0, 3))]
     shapes = draw(st.lists(profiles(), min_size=1, max_size=3))
     found = [
-        draw(jobs(cluster, i, [tenant.name for tenant in tenants], draw(st.sampled_from(shapes)), now_s))
+        draw(
+            jobs(
+                cluster,
+                i,
+                [tenant.name for tenant in tenants],
+                draw(st.sampled_from(shapes)),
+                now_s,
+            )
+        )
         for i in range(draw(st.integers(1, max_jobs)))
     ]
     found = [job for job in found if why_never(cluster, tenants, job) is None]
     known = {job.id for job in found}
-    found = [replace(job, after=tuple(name for name in job.after if name in known)) for job in found]
-    instance = Instance(name="random", now_s=now_s, cluster=cluster, tenants=tenants, jobs=tuple(found))
+    found = [
+        replace(job, after=tuple(name for name in job.after if name in known)) for job in found
+    ]
+    instance = Instance(
+        name="random", now_s=now_s, cluster=cluster, tenants=tenants, jobs=tuple(found)
+    )
     assume(found)
     if held:
         instance = draw(with_held(instance))
-    assume(not find_faults(instance) and _least_money(instance) <= cluster.budgets.get("money", 0.0))
+    assume(
+        not find_faults(instance) and _least_money(instance) <= cluster.budgets.get("money", 0.0)
+    )
     return instance
 
 
@@ -181,7 +232,10 @@ def _least_money(instance: Instance) -> float:
     for job in instance.jobs:
         if job.id not in instance.running_job:
             used.append(
-                min(option.mode.budgets.get("money", 0.0) for option in options(instance.cluster, job))
+                min(
+                    option.mode.budgets.get("money", 0.0)
+                    for option in options(instance.cluster, job)
+                )
             )
     return sum(used)
 
@@ -205,7 +259,8 @@ def _pairs(draw: Any, now_s: float) -> list[Running]:
 
 @st.composite
 def with_held(draw: Any, instance: Instance, pairs: bool = True) -> Instance:
-    """Some jobs run or are suspended; with `pairs`, at times two more share GPUs of the node `last`."""
+    """Some jobs run or are suspended; with `pairs`, at times two more share GPUs of the node
+    `last`."""
     layout = Layout(instance.cluster)
     room = Room(layout, instance.cluster, instance.tenants)
     demands = Demands(instance, layout)
@@ -214,7 +269,12 @@ def with_held(draw: Any, instance: Instance, pairs: bool = True) -> Instance:
     jobs = []
     if pairs and draw(st.integers(0, 2)) == 0:
         shape = replace(
-            draw(profiles()), rate={}, gpus={}, cpus_per_gpu={}, memory_gib_per_gpu=0.0, gpu_memory_gib=0.0
+            draw(profiles()),
+            rate={},
+            gpus={},
+            cpus_per_gpu={},
+            memory_gib_per_gpu=0.0,
+            gpu_memory_gib=0.0,
         )
         for entry in draw(_pairs(instance.now_s)):
             jobs.append(

@@ -1,12 +1,13 @@
-"""A policy for tests: starts jobs beside running ones wherever it may, and preempts now and then."""
+"""A policy for tests: starts jobs beside running ones wherever it may, and preempts now and
+then."""
 
 from optsched.simulate.world import World
 
 
 class StartsBeside:
-    """Waiting jobs in order: beside the first running job that may share, else where they fit. Some decisions
-    preempt a running job, before the starts or after them, as long as `preemptions` lasts. `heedless` of whether the
-    GPUs have the memory for both."""
+    """Waiting jobs in order: beside the first running job that may share, else where they fit. Some
+    decisions preempt a running job, before the starts or after them, as long as `preemptions`
+    lasts. `heedless` of whether the GPUs have the memory for both."""
 
     name = "starts-beside"
     title = "shares GPUs wherever that is allowed"

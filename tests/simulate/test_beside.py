@@ -8,7 +8,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Mode, Node, Plan, Profile, Running, Sharing, Slot, Tenant
+from optsched import (
+    Cluster,
+    Instance,
+    Job,
+    Mode,
+    Node,
+    Plan,
+    Profile,
+    Running,
+    Sharing,
+    Slot,
+    Tenant,
+)
 from optsched.objectives import parse
 from optsched.physics import placed_rate
 from optsched.simulate.run import simulate
@@ -20,10 +32,15 @@ from .random_instances import instances
 from .sharing_policy import StartsBeside
 
 WCT = parse("wct")
-SLOW_DATA = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+SLOW_DATA = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 PAIRS = (
-    Sharing(duty=0.3), Sharing(duty=0.9), Sharing(duty=0.6, partners={"m0": 0.85, "m1": 0.4}),
-    Sharing(partners={"m0": 1.0, "m2": 0.0}), None,
+    Sharing(duty=0.3),
+    Sharing(duty=0.9),
+    Sharing(duty=0.6, partners={"m0": 0.85, "m1": 0.4}),
+    Sharing(partners={"m0": 1.0, "m2": 0.0}),
+    None,
 )
 
 
@@ -39,7 +56,9 @@ def sharing_instances(draw: Any) -> Instance:
             continue
         if id(job.profile) not in profiles:
             name = f"m{len(profiles)}"
-            profiles[id(job.profile)] = replace(job.profile, name=name, sharing=draw(st.sampled_from(PAIRS)))
+            profiles[id(job.profile)] = replace(
+                job.profile, name=name, sharing=draw(st.sampled_from(PAIRS))
+            )
         jobs.append(replace(job, profile=profiles[id(job.profile)]))
     return replace(instance, jobs=tuple(jobs))
 
@@ -52,7 +71,9 @@ def held_gpus(world: World) -> int:
 def gpu_s(plan: Plan) -> float:
     """GPU-seconds of a plan, those of a pair once."""
     return math.fsum(
-        (segment.end_s - segment.start_s) * segment.mode.gpus / (1 if segment.mode.share_with is None else 2)
+        (segment.end_s - segment.start_s)
+        * segment.mode.gpus
+        / (1 if segment.mode.share_with is None else 2)
         for entry in plan.jobs
         for segment in entry.segments
     )
@@ -60,7 +81,9 @@ def gpu_s(plan: Plan) -> float:
 
 @given(instance=sharing_instances(), round_s=st.sampled_from([None, None, 5.0]))
 @settings(SLOW_DATA, max_examples=80)
-def test_plans_are_sound_and_conserve_gpu_time_and_work(instance: Instance, round_s: float | None) -> None:
+def test_plans_are_sound_and_conserve_gpu_time_and_work(
+    instance: Instance, round_s: float | None
+) -> None:
     plan = simulate(instance, StartsBeside(), round_s=round_s)
     report = verify(instance, plan, WCT)
     assert report.ok, "\n".join(map(str, report.violations))
@@ -74,8 +97,12 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(instance: Instance, roun
         held.append((world.now_s - at_s) * before)
         policy.decide(world)
         before = held_gpus(world)
-        left = {job_id: world.remaining_work_s(job_id) for job_id in (*world.running, *world.waiting)}
-        assert all(0 <= left_s <= world.job(job_id).work_s * (1 + 1e-9) for job_id, left_s in left.items())
+        left = {
+            job_id: world.remaining_work_s(job_id) for job_id in (*world.running, *world.waiting)
+        }
+        assert all(
+            0 <= left_s <= world.job(job_id).work_s * (1 + 1e-9) for job_id, left_s in left.items()
+        )
     assert before == 0 and world.free.quotas == instance.gpu_cap
     assert world.free.resources == pytest.approx(instance.cluster.resources)
     assert world.free.uplinks == pytest.approx(instance.cluster.rack_uplink_gbps)
@@ -86,12 +113,18 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(instance: Instance, roun
     assert {entry.id: entry.segments for entry in found.jobs} == segments
     assert math.fsum(held) == pytest.approx(gpu_s(found), abs=pauses_s + 1e-5, rel=1e-9)
     for job in instance.jobs:
-        own = math.fsum((part.end_s - part.start_s) * max(1, part.mode.gpus) for part in segments[job.id])
+        own = math.fsum(
+            (part.end_s - part.start_s) * max(1, part.mode.gpus) for part in segments[job.id]
+        )
         earlier = World(instance).attained_gpu_s(job.id)
         assert world.attained_gpu_s(job.id) - earlier == pytest.approx(own, rel=1e-9, abs=1e-3)
 
 
-TWO = Cluster(nodes=tuple(Node(name=f"n{i}", gpu_type="a", gpus=2, gpu_memory_gib=40.0, cpus=8) for i in range(2)))
+TWO = Cluster(
+    nodes=tuple(
+        Node(name=f"n{i}", gpu_type="a", gpus=2, gpu_memory_gib=40.0, cpus=8) for i in range(2)
+    )
+)
 HALF = Profile(name="half", sharing=Sharing(duty=1.0), startup_s=4.0, gpu_memory_gib=20.0)
 
 
@@ -127,11 +160,17 @@ def times(plan: Plan, job: int) -> list[tuple[float, float, str | None]]:
 
 
 def test_the_partner_pays_no_second_start_up_and_goes_on_alone() -> None:
-    jobs = (Job(id="a", gpus=2, duration_s=20.0, profile=HALF), Job(id="b", gpus=2, duration_s=6.0, profile=HALF))
+    jobs = (
+        Job(id="a", gpus=2, duration_s=20.0, profile=HALF),
+        Job(id="b", gpus=2, duration_s=6.0, profile=HALF),
+    )
     instance = Instance(cluster=TWO, jobs=jobs)
-    plan = simulate(instance, Scripted(at0=lambda w: begin(w, "a"), at10=lambda w: beside(w, "b", "a")))
+    plan = simulate(
+        instance, Scripted(at0=lambda w: begin(w, "a"), at10=lambda w: beside(w, "b", "a"))
+    )
     assert verify(instance, plan, WCT).ok
-    # a: 4 s start-up, 6 s of work alone, 8 s at half speed while b starts up and works 6 s at half speed, 10 s alone
+    # a: 4 s start-up, 6 s of work alone, 8 s at half speed while b starts up and works 6 s at half
+    # speed, 10 s alone
     assert times(plan, 1) == [(10.0, 26.0, "a")]
     assert times(plan, 0) == [(0.0, 10.0, None), (10.0, 26.0, "b"), (26.0, 32.0, None)]
     assert {slot for entry in plan.jobs for part in entry.segments for slot in part.placement} == {
@@ -150,7 +189,9 @@ def test_a_preempted_job_saves_beside_its_partner_and_comes_back_elsewhere() -> 
 
     plan = simulate(
         instance,
-        Scripted(at0=pair, at10=lambda world: world.preempt("a"), at13=lambda world: begin(world, "a")),
+        Scripted(
+            at0=pair, at10=lambda world: world.preempt("a"), at13=lambda world: begin(world, "a")
+        ),
     )
     assert verify(instance, plan, WCT).ok
     assert times(plan, 0) == [(0.0, 13.0, "b"), (13.0, 35.0, None)]
@@ -160,31 +201,55 @@ def test_a_preempted_job_saves_beside_its_partner_and_comes_back_elsewhere() -> 
 
 def test_periodic_checkpoints_go_on_while_partners_come_and_go() -> None:
     profile = Profile(sharing=Sharing(duty=1.0), checkpoint_every_s=7.0)
-    jobs = (Job(id="a", gpus=2, duration_s=50.0, profile=profile), Job(id="b", gpus=2, duration_s=2.0, profile=profile))
+    jobs = (
+        Job(id="a", gpus=2, duration_s=50.0, profile=profile),
+        Job(id="b", gpus=2, duration_s=2.0, profile=profile),
+    )
     instance = Instance(cluster=TWO, jobs=jobs)
 
     def stop(world: World) -> None:
         assert world.remaining_work_s("a") == 38.0  # 5 alone, 4 at half speed, 5 alone
         world.preempt("a")
-        assert world.remaining_work_s("a") == 38.0  # 14 productive seconds, the last checkpoint is now
+        assert (
+            world.remaining_work_s("a") == 38.0
+        )  # 14 productive seconds, the last checkpoint is now
         world.wake_at(20.0)
 
     plan = simulate(
         instance,
         Scripted(
-            at0=lambda w: begin(w, "a"), at5=lambda w: beside(w, "b", "a"), at14=stop, at20=lambda w: begin(w, "a")
+            at0=lambda w: begin(w, "a"),
+            at5=lambda w: beside(w, "b", "a"),
+            at14=stop,
+            at20=lambda w: begin(w, "a"),
         ),
     )
     assert verify(instance, plan, WCT).ok
-    assert times(plan, 0) == [(0.0, 5.0, None), (5.0, 9.0, "b"), (9.0, 14.0, None), (20.0, 58.0, None)]
+    assert times(plan, 0) == [
+        (0.0, 5.0, None),
+        (5.0, 9.0, "b"),
+        (9.0, 14.0, None),
+        (20.0, 58.0, None),
+    ]
 
 
 def case(**change: Any) -> tuple[Instance, World]:
     """`a` runs on n0; `b` waits, as `change` says."""
     profile = replace(HALF, **change.pop("profile", {}))
     jobs = (
-        Job(id="a", gpus=2, duration_s=20.0, profile=replace(HALF, cpus_per_gpu={2: 1.0}), tenant="t"),
-        Job(**({"id": "b", "gpus": 2, "duration_s": 6.0, "profile": profile, "tenant": "t"} | change)),
+        Job(
+            id="a",
+            gpus=2,
+            duration_s=20.0,
+            profile=replace(HALF, cpus_per_gpu={2: 1.0}),
+            tenant="t",
+        ),
+        Job(
+            **(
+                {"id": "b", "gpus": 2, "duration_s": 6.0, "profile": profile, "tenant": "t"}
+                | change
+            )
+        ),
         Job(id="c", gpus=2, duration_s=6.0, profile=HALF),
     )
     instance = Instance(cluster=TWO, jobs=jobs, tenants=(Tenant(name="t", gpu_quota=4),))
@@ -202,7 +267,10 @@ def case(**change: Any) -> tuple[Instance, World]:
         ({"gpus": 0, "cpus": 1}, "it would take 0 GPUs"),
         ({"profile": {"sharing": None}}, "not known how fast"),
         ({"profile": {"sharing": Sharing(partners={"half": 0.0})}}, "not known how fast"),
-        ({"profile": {"gpu_memory_gib": 20.5}}, "both need 40.5 GiB of each GPU, those of n0 have 40"),
+        (
+            {"profile": {"gpu_memory_gib": 20.5}},
+            "both need 40.5 GiB of each GPU, those of n0 have 40",
+        ),
         ({"profile": {"cpus_per_gpu": {2: 1.0}}}, None),
         ({"profile": {"cpus_per_gpu": {3: 1.0}}}, "not enough room"),
     ],
@@ -270,8 +338,12 @@ def test_a_pair_that_runs_at_the_start_can_be_renewed() -> None:
     profile = Profile(sharing=Sharing(duty=1.0))
     jobs = tuple(Job(id=name, duration_s=20.0, profile=profile, submit_s=-9.0) for name in "abc")
     running = tuple(
-        Running(job=name, mode=Mode(gpu_type="a", gpus=1, share_with=other), placement=(Slot(node="n0", gpus=1),),
-                remaining_s=left_s)
+        Running(
+            job=name,
+            mode=Mode(gpu_type="a", gpus=1, share_with=other),
+            placement=(Slot(node="n0", gpus=1),),
+            remaining_s=left_s,
+        )
         for name, other, left_s in (("a", "b", 4.0), ("b", "a", 10.0))
     )
     instance = Instance(cluster=TWO, jobs=jobs, running=running)

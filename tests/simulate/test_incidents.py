@@ -1,4 +1,5 @@
-"""Failing attempts and lost nodes: plans stay sound, nothing is conjured up or lost, runs can be taken up again."""
+"""Failing attempts and lost nodes: plans stay sound, nothing is conjured up or lost, runs can be
+taken up again."""
 
 import math
 from dataclasses import replace
@@ -10,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Failure, Instance, Job, Node, Outage, Profile
-from optsched.contention import may_contend
 from optsched.engine import solve
-from optsched.faults import find_faults
 from optsched.files import dump_instance, load_instance
+from optsched.files.faults import find_faults
 from optsched.objectives import parse
 from optsched.physics import placed_rate, remaining_after_preemption_s
-from optsched.policy import Policy
-from optsched.registry import names, policy
+from optsched.physics.contention import may_contend
+from optsched.plugins.policy import Policy
+from optsched.plugins.registry import names, policy
 from optsched.simulate.record import Ending, Record
 from optsched.simulate.run import Simulation, Stalled
 from optsched.verify import verify
@@ -27,7 +28,11 @@ from .sharing_policy import StartsBeside
 from .test_beside import SLOW_DATA, sharing_instances
 
 WCT = parse("wct")
-SIMPLE = tuple(name for name in ("fifo", "backfill", "sjf", "wspt", "srtf", "srsf", "las") if name in names("policies"))
+SIMPLE = tuple(
+    name
+    for name in ("fifo", "backfill", "sjf", "wspt", "srtf", "srsf", "las")
+    if name in names("policies")
+)
 PERIOD = st.sampled_from([0.5, 3.0, 10.0, 40.0])
 
 
@@ -67,7 +72,9 @@ def check(instance: Instance, record: Record) -> None:
     work_s = np.zeros(len(instance.jobs))
     np.add.at(work_s, record.job, record.work_s - record.lost_s)
     wanted = [instance.remaining_s(job) for job in instance.jobs]
-    for entry in instance.running:  # preempted at once: what that loses was worked before, and is in no row
+    for (
+        entry
+    ) in instance.running:  # preempted at once: what that loses was worked before, and is in no row
         j = instance.jobs.index(instance.job[entry.job])
         if plan.jobs[j].decision in ("preempt", "migrate", "resize"):
             wanted[j] = remaining_after_preemption_s(instance, entry)
@@ -82,7 +89,9 @@ def check(instance: Instance, record: Record) -> None:
         rate = placed_rate(instance, instance.jobs[j], mode, record.placements[i])
         held_s = record.end_s[i] - record.start_s[i]
         busy_s = record.overhead_s[i] + record.work_s[i] / rate
-        if may_contend(instance):  # the verifier has integrated what others on the same channels cost
+        if may_contend(
+            instance
+        ):  # the verifier has integrated what others on the same channels cost
             assert held_s >= busy_s - 2e-4 - 1e-6 * busy_s
         else:
             assert held_s == pytest.approx(busy_s, rel=1e-6, abs=2e-4)
@@ -102,9 +111,15 @@ def run(instance: Instance, made: Policy, **settings_: Any) -> Record | None:
     return simulation.record()
 
 
-@given(instance=disturbed(instances()), name=st.sampled_from(SIMPLE), round_s=st.sampled_from([None, 7.3]))
+@given(
+    instance=disturbed(instances()),
+    name=st.sampled_from(SIMPLE),
+    round_s=st.sampled_from([None, 7.3]),
+)
 @settings(SLOW_DATA, max_examples=150)
-def test_plans_are_sound_and_nothing_is_lost(instance: Instance, name: str, round_s: float | None) -> None:
+def test_plans_are_sound_and_nothing_is_lost(
+    instance: Instance, name: str, round_s: float | None
+) -> None:
     record = run(instance, policy(name), round_s=round_s)
     if record is not None:
         check(instance, record)
@@ -128,7 +143,9 @@ def test_the_flagship_too(instance: Instance) -> None:
 
 @given(instance=disturbed(instances()), name=st.sampled_from(SIMPLE), after=st.integers(1, 12))
 @settings(SLOW_DATA, max_examples=40)
-def test_taken_up_again_it_goes_on_as_if_nothing_had_been(instance: Instance, name: str, after: int) -> None:
+def test_taken_up_again_it_goes_on_as_if_nothing_had_been(
+    instance: Instance, name: str, after: int
+) -> None:
     whole = Simulation(instance, policy(name))
     left = iter(range(after, -1, -1))
     part = Simulation(instance, policy(name))
@@ -139,8 +156,20 @@ def test_taken_up_again_it_goes_on_as_if_nothing_had_been(instance: Instance, na
         return
     again = Simulation.restored(part.save())
     assert again.run() and (done or again.done == len(instance.jobs))
-    for column in ("job", "start_s", "end_s", "gpus", "overhead_s", "work_s", "lost_s", "ending", "partner"):
-        np.testing.assert_array_equal(getattr(again.record(), column), getattr(whole.record(), column))
+    for column in (
+        "job",
+        "start_s",
+        "end_s",
+        "gpus",
+        "overhead_s",
+        "work_s",
+        "lost_s",
+        "ending",
+        "partner",
+    ):
+        np.testing.assert_array_equal(
+            getattr(again.record(), column), getattr(whole.record(), column)
+        )
     assert again.record().plan() == whole.record().plan()
 
 
@@ -154,14 +183,20 @@ def ends(instance: Instance, name: str = "fifo") -> list[tuple[str, float, float
     return [
         (instance.jobs[j].id, start_s, end_s, Ending(ending).name)
         for j, start_s, end_s, ending in zip(
-            record.job.tolist(), record.start_s.tolist(), record.end_s.tolist(), record.ending.tolist(), strict=True
+            record.job.tolist(),
+            record.start_s.tolist(),
+            record.end_s.tolist(),
+            record.ending.tolist(),
+            strict=True,
         )
     ]
 
 
 def test_a_failing_attempt_is_paid_for() -> None:
     job = Job(id="j", duration_s=100, profile=Profile(startup_s=5, restore_s=7, checkpoint_s=50))
-    instance = Instance(cluster=ONE, jobs=(job,), failures=(Failure(job="j", work_s=30, kept_s=20, kind="nan"),))
+    instance = Instance(
+        cluster=ONE, jobs=(job,), failures=(Failure(job="j", work_s=30, kept_s=20, kind="nan"),)
+    )
     (_, s1, e1, how1), (_, s2, e2, how2) = ends(instance)
     assert (s1, e1, how1) == (0, 35, "FAILED")  # no checkpoint is taken
     assert how2 == "COMPLETED" and s2 == pytest.approx(35, abs=1e-4) and e2 - s2 == 5 + 7 + 80
@@ -179,24 +214,36 @@ def test_what_periodic_checkpoints_save_from_an_outage() -> None:
 
 def test_jobs_wait_for_a_node_to_come_back() -> None:
     alone = Cluster(nodes=(Node(name="n0", gpus=1),))
-    instance = Instance(cluster=alone, jobs=(Job(id="j", duration_s=10),),
-                        outages=(Outage(node="n0", start_s=4, end_s=20),))
+    instance = Instance(
+        cluster=alone,
+        jobs=(Job(id="j", duration_s=10),),
+        outages=(Outage(node="n0", start_s=4, end_s=20),),
+    )
     assert ends(instance) == [("j", 0, 4, "NODE_LOST"), ("j", 20, 30, "COMPLETED")]
 
 
 def test_nobody_who_plans_knows_of_incidents() -> None:
     job = Job(id="j", duration_s=10)
     quiet = Instance(cluster=ONE, jobs=(job,))
-    loud = replace(quiet, failures=(Failure(job="j", work_s=4),), outages=(Outage(node="n0", start_s=1, end_s=2),))
+    loud = replace(
+        quiet,
+        failures=(Failure(job="j", work_s=4),),
+        outages=(Outage(node="n0", start_s=1, end_s=2),),
+    )
     assert solve(loud, isolate=False).plan == solve(quiet, isolate=False).plan
-    assert not verify(loud, solve(loud, isolate=False).plan, WCT).ok  # as a replay it would have failed
+    assert not verify(
+        loud, solve(loud, isolate=False).plan, WCT
+    ).ok  # as a replay it would have failed
 
 
-@pytest.mark.parametrize("change, rule", [
-    (lambda part: replace(part, stopped_by=None), "work"),
-    (lambda part: replace(part, end_s=part.end_s - 1), "work"),
-    (lambda part: replace(part, stopped_by="outage"), "incident"),
-])
+@pytest.mark.parametrize(
+    "change, rule",
+    [
+        (lambda part: replace(part, stopped_by=None), "work"),
+        (lambda part: replace(part, end_s=part.end_s - 1), "work"),
+        (lambda part: replace(part, stopped_by="outage"), "incident"),
+    ],
+)
 def test_the_verifier_wants_each_incident_as_it_was(change: Any, rule: str) -> None:
     job = Job(id="j", duration_s=10, profile=Profile(startup_s=3))
     instance = Instance(cluster=ONE, jobs=(job,), failures=(Failure(job="j", work_s=4),))
@@ -204,20 +251,35 @@ def test_the_verifier_wants_each_incident_as_it_was(change: Any, rule: str) -> N
     assert record is not None
     plan = record.plan()
     entry = plan.jobs[0]
-    wrong = replace(plan, jobs=(replace(entry, segments=(change(entry.segments[0]), *entry.segments[1:])),))
+    wrong = replace(
+        plan, jobs=(replace(entry, segments=(change(entry.segments[0]), *entry.segments[1:])),)
+    )
     assert rule in {violation.rule for violation in verify(instance, wrong, WCT).violations}
     assert math.isfinite(entry.completion_s)
 
 
-@pytest.mark.parametrize("failures, outages, message", [
-    ((Failure(job="x", work_s=1),), (), "job 'x' is not in jobs"),
-    ((Failure(job="j", work_s=1, kept_s=2),), (), "keeps more than the work it does"),
-    ((Failure(job="j", work_s=6, kept_s=6), Failure(job="j", work_s=6, kept_s=6)), (), "do all of its work"),
-    ((), (Outage(node="x", start_s=0, end_s=1),), "node 'x' is not in cluster.nodes"),
-    ((), (Outage(node="n0", start_s=2, end_s=1),), "back before it is lost"),
-    ((), (Outage(node="n0", start_s=0, end_s=2), Outage(node="n0", start_s=1, end_s=3)), "lost while it is lost"),
-    ((), (Outage(node="n0", start_s=-1, end_s=2),), "before now_s"),
-])
+@pytest.mark.parametrize(
+    "failures, outages, message",
+    [
+        ((Failure(job="x", work_s=1),), (), "job 'x' is not in jobs"),
+        ((Failure(job="j", work_s=1, kept_s=2),), (), "keeps more than the work it does"),
+        (
+            (Failure(job="j", work_s=6, kept_s=6), Failure(job="j", work_s=6, kept_s=6)),
+            (),
+            "do all of its work",
+        ),
+        ((), (Outage(node="x", start_s=0, end_s=1),), "node 'x' is not in cluster.nodes"),
+        ((), (Outage(node="n0", start_s=2, end_s=1),), "back before it is lost"),
+        (
+            (),
+            (Outage(node="n0", start_s=0, end_s=2), Outage(node="n0", start_s=1, end_s=3)),
+            "lost while it is lost",
+        ),
+        ((), (Outage(node="n0", start_s=-1, end_s=2),), "before now_s"),
+    ],
+)
 def test_faults(failures: tuple[Failure, ...], outages: tuple[Outage, ...], message: str) -> None:
-    instance = Instance(cluster=ONE, jobs=(Job(id="j", duration_s=10),), failures=failures, outages=outages)
+    instance = Instance(
+        cluster=ONE, jobs=(Job(id="j", duration_s=10),), failures=failures, outages=outages
+    )
     assert any(message in str(fault) for fault in find_faults(instance))

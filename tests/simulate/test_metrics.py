@@ -1,4 +1,5 @@
-"""The metrics of a simulation: known answers, and plain loops over every instant of random simulations."""
+"""The metrics of a simulation: known answers, and plain loops over every instant of random
+simulations."""
 
 import csv
 import io
@@ -28,18 +29,18 @@ from optsched import (
     Slot,
     Suspended,
     Tenant,
-    registry,
 )
-from optsched.job import Mode
-from optsched.modes import options
+from optsched.model.job import Mode
 from optsched.objectives import isolated_s, parse, values
+from optsched.physics.modes import options
 from optsched.picture.facts import job_facts
+from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure, summary
 from optsched.simulate.metrics.table import as_csv, as_parquet, columns
 from optsched.simulate.metrics.waiting import REASONS
 from optsched.simulate.record import Ending, Record
 from optsched.simulate.run import Simulation, Stalled
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 from tests.simulate.random_instances import instances
 from tests.simulate.sharing_policy import StartsBeside
 
@@ -57,10 +58,15 @@ def run(instance: Instance, policy: str = "fifo", **how: Any) -> Metrics:
 def reasons(found: Metrics, job_id: str) -> dict[str, float]:
     """Seconds that a job waits for each reason, those without any left out."""
     [row] = [i for i, job in enumerate(found.instance.jobs) if job.id == job_id]
-    return {name: pytest.approx(s) for name, s in zip(REASONS, found.waiting_by_reason_s[row], strict=True) if s}
+    return {
+        name: pytest.approx(s)
+        for name, s in zip(REASONS, found.waiting_by_reason_s[row], strict=True)
+        if s
+    }
 
 
-# ------------------------------------------------------------------------------------------------ waiting
+# ------------------------------------------------------------------------------------------------
+# waiting
 
 
 def test_who_waits_because_others_hold_the_gpus_waits_for_the_price() -> None:
@@ -73,7 +79,12 @@ def test_who_waits_because_others_hold_the_gpus_waits_for_the_price() -> None:
 def test_gpus_that_are_free_but_scattered_are_fragmentation() -> None:
     one_node = Profile(locality=Locality(node=1.0, rack=0.0, cluster=0.0))
     pinned = [
-        Running(job=f"p{i}", mode=Mode(gpu_type="a", gpus=1), placement=(Slot(node=f"m{i}", gpus=1),), remaining_s=s)
+        Running(
+            job=f"p{i}",
+            mode=Mode(gpu_type="a", gpus=1),
+            placement=(Slot(node=f"m{i}", gpus=1),),
+            remaining_s=s,
+        )
         for i, s in enumerate((10.0, 30.0))
     ]
     jobs = tuple(Job(id=entry.job, duration_s=100.0) for entry in pinned)
@@ -84,7 +95,9 @@ def test_gpus_that_are_free_but_scattered_are_fragmentation() -> None:
 
 
 def test_no_gang_is_mixed_of_types_so_free_gpus_of_two_types_do_not_add_up() -> None:
-    cluster = Cluster(nodes=(Node(name="m0", gpu_type="a", gpus=2), Node(name="m1", gpu_type="b", gpus=2)))
+    cluster = Cluster(
+        nodes=(Node(name="m0", gpu_type="a", gpus=2), Node(name="m1", gpu_type="b", gpus=2))
+    )
     jobs = (
         Job(id="a", duration_s=10.0, profile=Profile(rate={"a": 1.0})),
         Job(id="b", duration_s=20.0, profile=Profile(rate={"b": 1.0})),
@@ -95,8 +108,15 @@ def test_no_gang_is_mixed_of_types_so_free_gpus_of_two_types_do_not_add_up() -> 
 
 
 def test_an_elastic_gang_needs_only_its_smallest_size() -> None:
-    jobs = (Job(id="a", gpus=3, duration_s=10.0),
-            Job(id="e", gpus=Elastic(min=1, max=4), duration_s=5.0, profile=Profile(locality=Locality(cluster=0.0))))
+    jobs = (
+        Job(id="a", gpus=3, duration_s=10.0),
+        Job(
+            id="e",
+            gpus=Elastic(min=1, max=4),
+            duration_s=5.0,
+            profile=Profile(locality=Locality(cluster=0.0)),
+        ),
+    )
     rows = run(Instance(cluster=TWO, jobs=jobs)).rows
     later_s = np.array([0.0, 10.0])  # as if a policy had left it waiting beside a free GPU
     waited = replace(rows, start_s=rows.start_s + later_s, end_s=rows.end_s + later_s)
@@ -106,7 +126,8 @@ def test_an_elastic_gang_needs_only_its_smallest_size() -> None:
 def test_a_quota_that_is_used_up_is_fair_share() -> None:
     tenants = (Tenant(name="t", gpu_quota=2), Tenant(name="u"))
     jobs = (
-        Job(id="a", gpus=1, duration_s=10.0, tenant="t"), Job(id="b", gpus=2, duration_s=5.0, tenant="t"),
+        Job(id="a", gpus=1, duration_s=10.0, tenant="t"),
+        Job(id="b", gpus=2, duration_s=5.0, tenant="t"),
         Job(id="c", gpus=1, duration_s=7.0, tenant="u"),
     )
     found = run(Instance(cluster=TWO, tenants=tenants, jobs=jobs), "backfill")
@@ -117,7 +138,8 @@ def test_a_quota_that_is_used_up_is_fair_share() -> None:
 def test_quotas_that_are_lent_out_are_fair_share_too() -> None:
     tenants = (Tenant(name="t", gpu_quota=1, borrow_gpus=3), Tenant(name="u", gpu_quota=2))
     jobs = (
-        Job(id="a", gpus=3, duration_s=10.0, tenant="t"), Job(id="b", gpus=1, duration_s=5.0, tenant="u"),
+        Job(id="a", gpus=3, duration_s=10.0, tenant="t"),
+        Job(id="b", gpus=1, duration_s=5.0, tenant="u"),
         Job(id="c", gpus=1, duration_s=5.0, submit_s=1.0),
     )
     found = run(Instance(cluster=TWO, tenants=tenants, jobs=jobs), "backfill")
@@ -135,15 +157,25 @@ def test_until_the_next_round_it_is_the_decision_that_is_waited_for() -> None:
 def test_waiting_for_other_jobs_is_not_waiting() -> None:
     jobs = (Job(id="a", duration_s=10.0), Job(id="b", duration_s=5.0, after=("a",), submit_s=4.0))
     found = run(Instance(cluster=TWO, jobs=jobs))
-    assert reasons(found, "b") == {} and found.blocked_s.tolist() == [0.0, 6.0] and found.jct_s[1] == 11.0
+    assert (
+        reasons(found, "b") == {}
+        and found.blocked_s.tolist() == [0.0, 6.0]
+        and found.jct_s[1] == 11.0
+    )
 
 
 def test_jobs_without_gpus_wait_for_cores() -> None:
     cluster = Cluster(nodes=(Node(name="c0", cpus=4), Node(name="c1", cpus=4)))
     jobs = tuple(Job(id=f"j{i}", gpus=0, cpus=3, duration_s=10.0) for i in range(2))
-    jobs += (Job(id="two", gpus=0, cpus=2, duration_s=10.0), Job(id="wide", gpus=0, cpus=4, duration_s=1.0))
+    jobs += (
+        Job(id="two", gpus=0, cpus=2, duration_s=10.0),
+        Job(id="wide", gpus=0, cpus=4, duration_s=1.0),
+    )
     found = run(Instance(cluster=cluster, jobs=jobs), "backfill")
-    assert (reasons(found, "two"), reasons(found, "wide")) == ({"fragmentation": 10.0}, {"price": 10.0})
+    assert (reasons(found, "two"), reasons(found, "wide")) == (
+        {"fragmentation": 10.0},
+        {"price": 10.0},
+    )
 
 
 def test_gpus_of_lost_nodes_are_not_free() -> None:
@@ -153,13 +185,16 @@ def test_gpus_of_lost_nodes_are_not_free() -> None:
     assert reasons(found, "b") == {"price": 10.0}
 
 
-# ------------------------------------------------------------------------------------------------ losses
+# ------------------------------------------------------------------------------------------------
+# losses
 
 
 def preempted() -> Metrics:
     """`long` is preempted at 10 s by `short`, which lasts 5 s; both pay their overheads."""
-    jobs = (Job(id="long", duration_s=100.0, profile=COSTLY),
-            Job(id="short", duration_s=5.0, submit_s=10.0, profile=COSTLY))
+    jobs = (
+        Job(id="long", duration_s=100.0, profile=COSTLY),
+        Job(id="short", duration_s=5.0, submit_s=10.0, profile=COSTLY),
+    )
     return run(Instance(cluster=ONE, jobs=jobs), "srtf")
 
 
@@ -167,11 +202,14 @@ def test_a_preemption_costs_a_checkpoint_and_a_restart() -> None:
     found = preempted()
     total = summary(found)
     assert (total["preemptions"], total["preempted_jobs"], total["restarts"]) == (1, 1, 1)
-    in_s = {name: {part: round(hours * 3600, 6) for part, hours in total["gpu_h"][name].items()}
-            for name in ("preemptions", "failures", "node_losses")}
+    in_s = {
+        name: {part: round(hours * 3600, 6) for part, hours in total["gpu_h"][name].items()}
+        for name in ("preemptions", "failures", "node_losses")
+    }
     assert in_s == {
         "preemptions": {"checkpoints": 5.0, "restarts": 7.0, "lost_work": 0.0},
-        "failures": {"restarts": 0.0, "lost_work": 0.0}, "node_losses": {"restarts": 0.0, "lost_work": 0.0},
+        "failures": {"restarts": 0.0, "lost_work": 0.0},
+        "node_losses": {"restarts": 0.0, "lost_work": 0.0},
     }
     assert total["gpu_h"]["first_starts"] * 3600 == pytest.approx(6.0)
     assert total["gpu_h"]["work"] * 3600 == pytest.approx(105.0)
@@ -183,34 +221,54 @@ def test_a_preemption_costs_a_checkpoint_and_a_restart() -> None:
 
 def test_periodic_checkpoints_lose_work_in_a_preemption() -> None:
     periodic = Profile(checkpoint_every_s=4.0, restore_s=2.0)
-    jobs = (Job(id="long", duration_s=100.0, profile=periodic), Job(id="short", duration_s=5.0, submit_s=10.0))
+    jobs = (
+        Job(id="long", duration_s=100.0, profile=periodic),
+        Job(id="short", duration_s=5.0, submit_s=10.0),
+    )
     found = run(Instance(cluster=ONE, jobs=jobs), "srtf")
     lost = summary(found)["gpu_h"]["preemptions"]
-    assert lost == {"checkpoints": 0.0, "restarts": pytest.approx(2 / 3600), "lost_work": pytest.approx(2 / 3600)}
+    assert lost == {
+        "checkpoints": 0.0,
+        "restarts": pytest.approx(2 / 3600),
+        "lost_work": pytest.approx(2 / 3600),
+    }
     assert found.lost_gpu_s.tolist() == [pytest.approx(2.0), 0.0]
 
 
 def test_failures_are_counted_by_kind_and_by_what_they_cost() -> None:
     failures = (
-        Failure(job="j", work_s=10.0, kept_s=4.0, kind="out of memory"), Failure(job="k", work_s=3.0),
-        Failure(job="j", work_s=2.0, kind="user error"), Failure(job="j", work_s=1.0, kind="out of memory"),
+        Failure(job="j", work_s=10.0, kept_s=4.0, kind="out of memory"),
+        Failure(job="k", work_s=3.0),
+        Failure(job="j", work_s=2.0, kind="user error"),
+        Failure(job="j", work_s=1.0, kind="out of memory"),
     )
-    jobs = (Job(id="j", gpus=2, duration_s=50.0, profile=COSTLY), Job(id="k", duration_s=9.0, submit_s=1.0))
+    jobs = (
+        Job(id="j", gpus=2, duration_s=50.0, profile=COSTLY),
+        Job(id="k", duration_s=9.0, submit_s=1.0),
+    )
     found = run(Instance(cluster=TWO, jobs=jobs, failures=failures))
     total = summary(found)
     assert (total["failures"], total["out_of_memory"], total["restarts"]) == (4, 2, 4)
     assert total["failures_by_kind"] == {"out of memory": 2, "unknown": 1, "user error": 1}
     assert found.out_of_memory.tolist() == [2, 0] and found.failures.tolist() == [3, 1]
     assert total["gpu_h"]["failures"] == {
-        "restarts": pytest.approx(3 * 7 * 2 / 3600), "lost_work": pytest.approx((2 * (6 + 2 + 1) + 3) / 3600)
+        "restarts": pytest.approx(3 * 7 * 2 / 3600),
+        "lost_work": pytest.approx((2 * (6 + 2 + 1) + 3) / 3600),
     }
     assert total["gpu_h"]["work"] == pytest.approx((2 * 50 + 9) / 3600)
 
 
 def test_work_lost_by_an_attempt_is_taken_from_all_its_stays() -> None:
-    """An attempt that is preempted and goes on before it fails loses what it did before the preemption, too."""
-    jobs = (Job(id="long", gpus=1, duration_s=100.0), Job(id="short", duration_s=5.0, submit_s=10.0))
-    found = run(Instance(cluster=ONE, jobs=jobs, failures=(Failure(job="long", work_s=30.0, kept_s=1.0),)), "srtf")
+    """An attempt that is preempted and goes on before it fails loses what it did before the
+    preemption, too."""
+    jobs = (
+        Job(id="long", gpus=1, duration_s=100.0),
+        Job(id="short", duration_s=5.0, submit_s=10.0),
+    )
+    found = run(
+        Instance(cluster=ONE, jobs=jobs, failures=(Failure(job="long", work_s=30.0, kept_s=1.0),)),
+        "srtf",
+    )
     assert summary(found)["gpu_h"]["failures"]["lost_work"] == pytest.approx(29 / 3600)
     assert found.held_gpu_s.tolist() == [pytest.approx(129.0), 5.0]
 
@@ -222,36 +280,61 @@ def test_a_lost_node_is_no_capacity_and_costs_what_was_not_saved() -> None:
     total = summary(found)
     assert (total["node_losses"], total["preemptions"], total["restarts"]) == (1, 0, 1)
     # 3 s start-up and 12 s of work on m0, 2 s of it lost; then 7 s and 10 s on m1
-    assert total["gpu_h"]["node_losses"] == {"restarts": pytest.approx(14 / 3600), "lost_work": pytest.approx(4 / 3600)}
+    assert total["gpu_h"]["node_losses"] == {
+        "restarts": pytest.approx(14 / 3600),
+        "lost_work": pytest.approx(4 / 3600),
+    }
     assert total["makespan_s"] == pytest.approx(32.0)
     assert total["gpu_h"]["nodes_away"] == pytest.approx(20 / 3600)
     assert total["use"]["gpus"] == pytest.approx(64 / (4 * 32 - 20))
 
 
 def test_a_job_that_runs_or_is_suspended_at_the_start_has_started_before() -> None:
-    running = Running(job="r", mode=Mode(gpu_type="a", gpus=1), placement=(Slot(node="m0", gpus=1),),
-                      started_s=-50.0, remaining_s=10.0, setup_s=2.0)
-    jobs = (Job(id="r", submit_s=-60.0, duration_s=100.0, profile=COSTLY),
-            Job(id="s", submit_s=-30.0, duration_s=100.0, profile=COSTLY))
-    found = run(Instance(cluster=ONE, jobs=jobs, running=(running,), suspended=(Suspended(job="s", remaining_s=5.0),)))
+    running = Running(
+        job="r",
+        mode=Mode(gpu_type="a", gpus=1),
+        placement=(Slot(node="m0", gpus=1),),
+        started_s=-50.0,
+        remaining_s=10.0,
+        setup_s=2.0,
+    )
+    jobs = (
+        Job(id="r", submit_s=-60.0, duration_s=100.0, profile=COSTLY),
+        Job(id="s", submit_s=-30.0, duration_s=100.0, profile=COSTLY),
+    )
+    found = run(
+        Instance(
+            cluster=ONE,
+            jobs=jobs,
+            running=(running,),
+            suspended=(Suspended(job="s", remaining_s=5.0),),
+        )
+    )
     assert found.restarts.tolist() == [0, 1] and found.preemptions.tolist() == [0, 0]
     assert found.first_start_s.tolist() == [-50.0, 12.0] and found.jct_s.tolist() == [72.0, 54.0]
     assert found.waiting_s.tolist() == [0.0, 12.0]
     assert summary(found)["gpu_h"]["preemptions"]["restarts"] == pytest.approx(7 / 3600)
 
 
-# ------------------------------------------------------------------------------------------------ totals
+# ------------------------------------------------------------------------------------------------
+# totals
 
 
 def test_use_is_by_type_and_until_the_last_submission_too() -> None:
-    nodes = (Node(name="m0", gpu_type="a", gpus=2, cpus=4), Node(name="m1", gpu_type="b", gpus=1, cpus=8))
+    nodes = (
+        Node(name="m0", gpu_type="a", gpus=2, cpus=4),
+        Node(name="m1", gpu_type="b", gpus=1, cpus=8),
+    )
     cluster = Cluster(nodes=nodes)
     measured = Profile(rate={"a": 1.0}, cpus_per_gpu={2: 1.0})
-    jobs = (Job(id="j", gpus=2, duration_s=10.0, profile=measured),
-            Job(id="k", submit_s=5.0, duration_s=30.0, profile=measured))
+    jobs = (
+        Job(id="j", gpus=2, duration_s=10.0, profile=measured),
+        Job(id="k", submit_s=5.0, duration_s=30.0, profile=measured),
+    )
     total = summary(run(Instance(cluster=cluster, jobs=jobs)))
     assert total["use"] == {
-        "gpus": pytest.approx(50 / 120), "gpus_by_type": {"a": pytest.approx(50 / 80), "b": 0.0},
+        "gpus": pytest.approx(50 / 120),
+        "gpus_by_type": {"a": pytest.approx(50 / 80), "b": 0.0},
         "cores": pytest.approx(100 / 480),
     }
     assert total["use_until_last_submission"]["gpus_by_type"] == {"a": 1.0, "b": 0.0}
@@ -259,9 +342,17 @@ def test_use_is_by_type_and_until_the_last_submission_too() -> None:
 
 
 def test_cores_that_are_not_modelled_do_not_count() -> None:
-    cluster = Cluster(nodes=(Node(name="m0", gpu_type="a", gpus=2, cpus=4), Node(name="m1", gpu_type="b", gpus=2)))
+    cluster = Cluster(
+        nodes=(Node(name="m0", gpu_type="a", gpus=2, cpus=4), Node(name="m1", gpu_type="b", gpus=2))
+    )
     jobs = tuple(
-        Job(id=name, gpus=2, duration_s=10.0, profile=Profile(rate={name: 1.0}, cpus_per_gpu={2: 1.0})) for name in "ab"
+        Job(
+            id=name,
+            gpus=2,
+            duration_s=10.0,
+            profile=Profile(rate={name: 1.0}, cpus_per_gpu={2: 1.0}),
+        )
+        for name in "ab"
     )
     assert summary(run(Instance(cluster=cluster, jobs=jobs)))["use"]["cores"] == 1.0
 
@@ -279,17 +370,28 @@ def test_shared_gpus_are_held_once() -> None:
 
 
 def test_quantiles_fairness_and_deadlines() -> None:
-    jobs = tuple(Job(id=f"j{i}", duration_s=10.0, deadline_s=25.0 if i % 2 else None) for i in range(10))
+    jobs = tuple(
+        Job(id=f"j{i}", duration_s=10.0, deadline_s=25.0 if i % 2 else None) for i in range(10)
+    )
     found = run(Instance(cluster=ONE, jobs=jobs))
     total = summary(found)
     assert total["jct_s"] == {"mean": 55.0, "median": 50.0, "p90": 90.0, "p99": 100.0, "max": 100.0}
-    assert total["waiting_s"]["max"] == 90.0 and total["waiting_mean_s"]["price"] == pytest.approx(45.0)
+    assert total["waiting_s"]["max"] == 90.0 and total["waiting_mean_s"]["price"] == pytest.approx(
+        45.0
+    )
     assert (total["deadlines"], total["deadlines_missed"]) == (5, 4)
     assert found.late_s[3] == 15.0 and math.isnan(found.late_s[2])
     # ten jobs share one GPU: each would take 100 s on its own tenth
-    assert total["finish_time_fairness"] == {"mean": pytest.approx(0.55), "max": 1.0, "share_above_1_1": 0.0}
+    assert total["finish_time_fairness"] == {
+        "mean": pytest.approx(0.55),
+        "max": 1.0,
+        "share_above_1_1": 0.0,
+    }
     # the first meets nine others on average in its life, the last 5.5 (itself included)
-    assert found.contention_slowdown[[0, 9]].tolist() == [pytest.approx(0.1), pytest.approx(100 / 55)]
+    assert found.contention_slowdown[[0, 9]].tolist() == [
+        pytest.approx(0.1),
+        pytest.approx(100 / 55),
+    ]
 
 
 def test_no_plan_is_made_where_no_model_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +404,12 @@ def test_no_plan_is_made_where_no_model_is_fetched(monkeypatch: pytest.MonkeyPat
 
 def test_without_jobs_there_is_nothing_to_say() -> None:
     total = summary(run(Instance(cluster=ONE)))
-    assert (total["jobs"], total["jct_s"]["mean"], total["use"]["gpus"], total["gpu_h"]["held"]) == (0, None, None, 0.0)
+    assert (
+        total["jobs"],
+        total["jct_s"]["mean"],
+        total["use"]["gpus"],
+        total["gpu_h"]["held"],
+    ) == (0, None, None, 0.0)
     json.dumps(total, allow_nan=False)
 
 
@@ -331,12 +438,14 @@ def test_the_table_as_parquet_says_the_same() -> None:
         assert pyarrow.parquet.read_table(io.BytesIO(data)).to_pydict() == found
 
 
-# ------------------------------------------------------------------------------------------------ random
+# ------------------------------------------------------------------------------------------------
+# random
 
 
 @st.composite
 def simulations(draw: Any) -> tuple[Record, bool]:
-    """What some policy made of a random instance, and whether attempts failed or nodes were lost in it."""
+    """What some policy made of a random instance, and whether attempts failed or nodes were lost in
+    it."""
     instance = draw(instances())
     incidents = draw(st.booleans())
     if incidents:
@@ -344,12 +453,15 @@ def simulations(draw: Any) -> tuple[Record, bool]:
         fails = [job for job in instance.jobs if job.id not in held and draw(st.booleans())]
         failures = tuple(
             Failure(job=job.id, work_s=job.work_s * 0.7, kept_s=job.work_s * kept, kind=kind)
-            for job in fails for kind in draw(st.sampled_from([("out of memory",), (None, "out of memory")]))
+            for job in fails
+            for kind in draw(st.sampled_from([("out of memory",), (None, "out of memory")]))
             for kept in (draw(st.sampled_from([0.0, 0.3])),)
         )
         node = draw(st.sampled_from(instance.cluster.nodes)).name
         since_s = instance.now_s + draw(st.sampled_from([0.5, 4.0, 11.0]))
-        outage = Outage(node=node, start_s=since_s, end_s=since_s + draw(st.sampled_from([1.0, 20.0])))
+        outage = Outage(
+            node=node, start_s=since_s, end_s=since_s + draw(st.sampled_from([1.0, 20.0]))
+        )
         instance = replace(instance, failures=failures, outages=(outage,))
     name = draw(st.sampled_from(["fifo", "backfill", "srtf", "las", "beside"]))
     policy = StartsBeside() if name == "beside" else registry.policy(name)
@@ -369,23 +481,37 @@ def reason_at(record: Record, job: Job, at_s: float) -> str:
     smallest: dict[str | None, int] = {}
     for option in options(instance.cluster, job):
         if option.mode.gpus:
-            smallest[option.mode.gpu_type] = min(option.mode.gpus, smallest.get(option.mode.gpu_type, 10**9))
+            smallest[option.mode.gpu_type] = min(
+                option.mode.gpus, smallest.get(option.mode.gpu_type, 10**9)
+            )
     if smallest and job.tenant in instance.gpu_cap:
-        held = {tenant: sum(record.gpus[i] for i in holds if instance.jobs[record.job[i]].tenant == tenant)
-                for tenant in instance.gpu_cap}
+        held = {
+            tenant: sum(
+                record.gpus[i] for i in holds if instance.jobs[record.job[i]].tenant == tenant
+            )
+            for tenant in instance.gpu_cap
+        }
         room = instance.gpu_cap[job.tenant] - held[job.tenant]
         if instance.quota_pool is not None:
             room = min(room, instance.quota_pool - sum(held.values()))
         if room < min(smallest.values()):
             return "fair_share"
     for gpu_type, gang in smallest.items():
-        free = sum(node.gpus for node in instance.cluster.nodes if node.gpu_type == gpu_type and node.name not in lost)
+        free = sum(
+            node.gpus
+            for node in instance.cluster.nodes
+            if node.gpu_type == gpu_type and node.name not in lost
+        )
         for i in holds:
             if record.gpus[i] and instance.cluster.gpu_types[record.gpu_type[i]] == gpu_type:
                 free -= record.gpus[i] / (2 if record.partner[i] >= 0 else 1)
         if free >= gang:
             return "fragmentation"
-    cores = [option.mode.cpus for option in options(instance.cluster, job) if not option.mode.gpus and option.mode.cpus]
+    cores = [
+        option.mode.cpus
+        for option in options(instance.cluster, job)
+        if not option.mode.gpus and option.mode.cpus
+    ]
     if cores and all(node.cpus is not None for node in instance.cluster.nodes):
         free = sum(node.cpus or 0 for node in instance.cluster.nodes if node.name not in lost)
         if free - sum(record.cpus[i] for i in holds) >= cores[-1]:
@@ -401,21 +527,29 @@ def test_waits_are_split_as_the_definitions_say(case: tuple[Record, bool]) -> No
     changes = {*record.start_s, *record.end_s}
     changes |= {at_s for entry in record.instance.outages for at_s in (entry.start_s, entry.end_s)}
     for j, job in enumerate(record.instance.jobs):
-        rows = sorted((record.start_s[i], record.end_s[i]) for i in range(record.rows) if record.job[i] == j)
+        rows = sorted(
+            (record.start_s[i], record.end_s[i]) for i in range(record.rows) if record.job[i] == j
+        )
         free_s = record.instance.release_s(job)
         if job.id not in {*record.instance.running_job, *record.instance.suspended_job}:
-            ends = {i: record.end_s[record.job == i].max() for i in range(len(record.instance.jobs))}
+            ends = {
+                i: record.end_s[record.job == i].max() for i in range(len(record.instance.jobs))
+            }
             order = {one.id: i for i, one in enumerate(record.instance.jobs)}
             free_s = max(free_s, *(ends[order[name]] for name in job.after), free_s)
         expected = dict.fromkeys(REASONS, 0.0)
         for start_s, end_s in rows:
             looked_s = min([start_s, *(at_s for at_s in record.decision_s if at_s >= free_s)])
             expected["decision"] += max(0.0, looked_s - free_s)
-            cuts = sorted({looked_s, start_s, *(at_s for at_s in changes if looked_s < at_s < start_s)})
+            cuts = sorted(
+                {looked_s, start_s, *(at_s for at_s in changes if looked_s < at_s < start_s)}
+            )
             for at_s, next_s in pairwise(cuts):
                 expected[reason_at(record, job, at_s)] += next_s - at_s
             free_s = end_s
-        assert dict(zip(REASONS, found.waiting_by_reason_s[j], strict=True)) == pytest.approx(expected, abs=1e-5)
+        assert dict(zip(REASONS, found.waiting_by_reason_s[j], strict=True)) == pytest.approx(
+            expected, abs=1e-5
+        )
 
 
 @settings(max_examples=60, deadline=None)
@@ -430,27 +564,49 @@ def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
     assert (found.waiting_by_reason_s >= 0).all() and (found.blocked_s >= 0).all()
     gpu_h = total["gpu_h"]
     spent = [gpu_h["work"], gpu_h["first_starts"]]
-    spent += [hours for name in ("preemptions", "failures", "node_losses") for hours in gpu_h[name].values()]
+    spent += [
+        hours
+        for name in ("preemptions", "failures", "node_losses")
+        for hours in gpu_h[name].values()
+    ]
     assert gpu_h["held"] == pytest.approx(math.fsum(spent), abs=1e-8) and min(spent) >= -1e-9
     assert found.lost_gpu_s.sum() + found.overhead_gpu_s.sum() == pytest.approx(
-        (math.fsum(spent) - gpu_h["work"]) * 3600, abs=1e-5)
+        (math.fsum(spent) - gpu_h["work"]) * 3600, abs=1e-5
+    )
     held_s = math.fsum(
-        (record.end_s[i] - record.start_s[i]) * record.gpus[i] / (2 if record.partner[i] >= 0 else 1)
+        (record.end_s[i] - record.start_s[i])
+        * record.gpus[i]
+        / (2 if record.partner[i] >= 0 else 1)
         for i in range(record.rows)
     )
-    assert (gpu_h["held"] * 3600, found.held_gpu_s.sum()) == (pytest.approx(held_s), pytest.approx(held_s))
+    assert (gpu_h["held"] * 3600, found.held_gpu_s.sum()) == (
+        pytest.approx(held_s),
+        pytest.approx(held_s),
+    )
     plan = record.plan()
     goal = parse("ftf,energy,makespan,tail,tail:0.5")
     fair, energy, makespan, tail, median = values(goal, instance, plan)
     assert total["finish_time_fairness"]["max"] == pytest.approx(fair)
-    assert (total["energy_kwh"]["total"], found.energy_kwh.sum()) == (pytest.approx(energy), pytest.approx(energy))
+    assert (total["energy_kwh"]["total"], found.energy_kwh.sum()) == (
+        pytest.approx(energy),
+        pytest.approx(energy),
+    )
     assert total["makespan_s"] == pytest.approx(makespan)
-    assert (total["jct_s"]["p99"], total["jct_s"]["median"]) == (pytest.approx(tail), pytest.approx(median))
+    assert (total["jct_s"]["p99"], total["jct_s"]["median"]) == (
+        pytest.approx(tail),
+        pytest.approx(median),
+    )
     assert total["use"]["gpus"] is None or 0 <= total["use"]["gpus"] <= 1 + 1e-9
-    assert total["failures"] == sum(total["failures_by_kind"].values()) == (record.ending == Ending.FAILED).sum()
+    assert (
+        total["failures"]
+        == sum(total["failures_by_kind"].values())
+        == (record.ending == Ending.FAILED).sum()
+    )
     if not incidents:
         for entry, preemptions in zip(plan.jobs, found.preemptions, strict=True):
-            if entry.id not in instance.running_job or entry.decision == "continue":  # others may leave before a row is
+            if (
+                entry.id not in instance.running_job or entry.decision == "continue"
+            ):  # others may leave before a row is
                 assert preemptions == job_facts(instance, entry).preempted
         assert total["failures"] == total["node_losses"] == 0
     json.dumps(total, allow_nan=False)

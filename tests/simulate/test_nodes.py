@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Node, Profile, Solution
 from optsched.engine import solve
-from optsched.never import why_never
 from optsched.objectives import parse
 from optsched.physics import node_counts
-from optsched.registry import names, policy
+from optsched.physics.unschedulable import why_never
+from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
 from optsched.simulate.view import PolicyFault
 from optsched.verify import verify
@@ -21,10 +21,14 @@ from .test_beside import SLOW_DATA
 
 WCT = parse("wct")
 SLOWER_APART = Profile(locality=Locality(rack=0.9, cluster=0.5))
-CLUSTER = Cluster(nodes=(
-    Node(name="n0", gpu_type="a", gpus=4, rack="r0"), Node(name="n1", gpu_type="a", gpus=4, rack="r0"),
-    Node(name="n2", gpu_type="a", gpus=4, rack="r1"), Node(name="n3", gpu_type="a", gpus=2, rack="r1"),
-))
+CLUSTER = Cluster(
+    nodes=(
+        Node(name="n0", gpu_type="a", gpus=4, rack="r0"),
+        Node(name="n1", gpu_type="a", gpus=4, rack="r0"),
+        Node(name="n2", gpu_type="a", gpus=4, rack="r1"),
+        Node(name="n3", gpu_type="a", gpus=2, rack="r1"),
+    )
+)
 
 
 @st.composite
@@ -34,17 +38,24 @@ def split(draw: st.DrawFn) -> Instance:
     for i in range(draw(st.integers(1, 8))):
         least = draw(st.integers(1, 3))
         job = Job(
-            id=f"j{i}", gpus=draw(st.integers(1, 8)), duration_s=float(draw(st.integers(1, 50))),
-            submit_s=float(draw(st.integers(0, 60))), min_nodes=least,
+            id=f"j{i}",
+            gpus=draw(st.integers(1, 8)),
+            duration_s=float(draw(st.integers(1, 50))),
+            submit_s=float(draw(st.integers(0, 60))),
+            min_nodes=least,
             max_nodes=draw(st.sampled_from([least, least + 1, least + 3])),
-            profile=draw(st.sampled_from([Profile(), SLOWER_APART, Profile(checkpoint_s=2.0, restore_s=1.0)])),
+            profile=draw(
+                st.sampled_from([Profile(), SLOWER_APART, Profile(checkpoint_s=2.0, restore_s=1.0)])
+            ),
         )
         found.append(job if draw(st.booleans()) else replace(job, min_nodes=1, max_nodes=None))
     able = tuple(job for job in found if why_never(CLUSTER, (), job) is None)
     return Instance(cluster=CLUSTER, jobs=able)
 
 
-@given(instance=split(), name=st.sampled_from(("optsched", "fifo", "backfill", "srsf", "srtf", "las")))
+@given(
+    instance=split(), name=st.sampled_from(("optsched", "fifo", "backfill", "srsf", "srtf", "las"))
+)
 @settings(SLOW_DATA, max_examples=100)
 def test_gangs_are_split_as_they_say(instance: Instance, name: str) -> None:
     plan = simulate(instance, policy(name))
@@ -74,8 +85,13 @@ def test_no_policy_splits_them_otherwise(instance: Instance, name: str) -> None:
 @given(instances())
 @settings(SLOW_DATA, max_examples=40)
 def test_what_is_on_one_node_anyway_is_planned_as_before(instance: Instance) -> None:
-    jobs = tuple(replace(job, max_nodes=1) if job.gpus == 1 and not job.modes else job for job in instance.jobs)
-    assert simulate(replace(instance, jobs=jobs), policy("srsf")) == simulate(instance, policy("srsf"))
+    jobs = tuple(
+        replace(job, max_nodes=1) if job.gpus == 1 and not job.modes else job
+        for job in instance.jobs
+    )
+    assert simulate(replace(instance, jobs=jobs), policy("srsf")) == simulate(
+        instance, policy("srsf")
+    )
 
 
 @pytest.mark.parametrize("solver", ["cpsat", "milp"])

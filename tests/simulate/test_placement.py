@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Clock, Cluster, Instance, Job, Locality, Mode, Node, Profile, Slot, Tenant
-from optsched.instance import Placement
+from optsched.model.instance import Placement
 from optsched.physics import Span, uplinks
 from optsched.simulate.demand import Demands
 from optsched.simulate.layout import Layout, Need
@@ -25,10 +25,14 @@ def room_and_need(nodes: tuple[Node, ...], job: Job, spread: Span) -> tuple[Room
 
 
 def nodes_of(*gpus: int, **fields: Any) -> tuple[Node, ...]:
-    return tuple(Node(name=f"n{i}", gpu_type="a", gpus=count, **fields) for i, count in enumerate(gpus))
+    return tuple(
+        Node(name=f"n{i}", gpu_type="a", gpus=count, **fields) for i, count in enumerate(gpus)
+    )
 
 
-def placed(nodes: tuple[Node, ...], job: Job, spread: Span = "cluster") -> list[tuple[str, int]] | None:
+def placed(
+    nodes: tuple[Node, ...], job: Job, spread: Span = "cluster"
+) -> list[tuple[str, int]] | None:
     room, need = room_and_need(nodes, job, spread)
     found = room.place(need)
     return None if found is None else [(slot.node, slot.gpus or slot.cpus) for slot in found]
@@ -56,9 +60,15 @@ def test_rack_spread_stays_within_one_rack() -> None:
         Node(name="n4", gpu_type="a", gpus=2, rack="r1"),
         Node(name="n5", gpu_type="a", gpus=4),
     )
-    job = Job(id="j", gpus=6, duration_s=1, profile=Profile(locality=Locality(rack=0.9, cluster=0.5)))
+    job = Job(
+        id="j", gpus=6, duration_s=1, profile=Profile(locality=Locality(rack=0.9, cluster=0.5))
+    )
     assert placed(nodes, job, "rack") == [("n0", 4), ("n2", 2)]
-    assert placed(nodes, Job(id="j", gpus=7, duration_s=1), "rack") == [("n1", 4), ("n3", 2), ("n4", 1)]
+    assert placed(nodes, Job(id="j", gpus=7, duration_s=1), "rack") == [
+        ("n1", 4),
+        ("n3", 2),
+        ("n4", 1),
+    ]
     assert placed(nodes, Job(id="j", gpus=9, duration_s=1), "rack") is None
 
 
@@ -104,12 +114,18 @@ def test_finds_a_place_if_there_is_one_on_the_fewest_nodes(
     nodes = (
         *(
             Node(
-                name=f"n{i}", gpu_type=kind if count else None, gpus=count, cpus=cpus, memory_gib=gib,
+                name=f"n{i}",
+                gpu_type=kind if count else None,
+                gpus=count,
+                cpus=cpus,
+                memory_gib=gib,
                 rack=rack,
             )
             for i, (count, cpus, gib, kind, rack) in enumerate(drawn)
         ),
-        Node(name="big", gpu_type="b", gpus=8),  # gives the job an option; it is placed on type a only
+        Node(
+            name="big", gpu_type="b", gpus=8
+        ),  # gives the job an option; it is placed on type a only
     )
     profile = Profile(cpus_per_gpu={cores: 1.0} if cores else {}, memory_gib_per_gpu=memory)
     job = Job(id="j", gpus=gpus, duration_s=1.0, profile=profile)
@@ -168,10 +184,14 @@ def _allowed(nodes: tuple[Node, ...], split: tuple[int, ...], spread: Span) -> b
 
 
 def racked(*racks: str | None, gpus: int = 4) -> tuple[Node, ...]:
-    return tuple(Node(name=f"n{i}", gpu_type="a", gpus=gpus, rack=rack) for i, rack in enumerate(racks))
+    return tuple(
+        Node(name=f"n{i}", gpu_type="a", gpus=gpus, rack=rack) for i, rack in enumerate(racks)
+    )
 
 
-def room_of(cluster: Cluster, *jobs: Job, tenants: tuple[Tenant, ...] = ()) -> tuple[Room, list[Need]]:
+def room_of(
+    cluster: Cluster, *jobs: Job, tenants: tuple[Tenant, ...] = ()
+) -> tuple[Room, list[Need]]:
     """An empty room, and what each job takes in its fastest option."""
     layout = Layout(cluster)
     demands = Demands(Instance(cluster=cluster, jobs=jobs, tenants=tenants), layout)
@@ -187,7 +207,9 @@ def nodes_in(placement: Placement | None) -> list[tuple[str, int]] | None:
 
 
 def test_a_gang_with_traffic_spans_racks_only_where_their_uplinks_have_room() -> None:
-    cluster = Cluster(nodes=racked("r0", "r1", "r2", None), rack_uplink_gbps={"r0": 10.0, "r1": 5.0})
+    cluster = Cluster(
+        nodes=racked("r0", "r1", "r2", None), rack_uplink_gbps={"r0": 10.0, "r1": 5.0}
+    )
     room, [wide, loud, silent, four] = room_of(
         cluster, talks("w", 6, 4.0), talks("l", 8, 6.5), talks("s", 6, 0.0), talks("f", 4, 4.0)
     )
@@ -195,7 +217,9 @@ def test_a_gang_with_traffic_spans_racks_only_where_their_uplinks_have_room() ->
     assert nodes_in(first) == [("n0", 4), ("n1", 2)] and room.holds(wide, first)
     room.take(wide, first)
     assert room.uplinks == {"r0": 6.0, "r1": 1.0}
-    assert nodes_in(room.place(loud)) == [("n2", 4), ("n3", 4)], "neither r0 nor r1 has 6.5 Gbit/s left"
+    assert nodes_in(room.place(loud)) == [("n2", 4), ("n3", 4)], (
+        "neither r0 nor r1 has 6.5 Gbit/s left"
+    )
     assert nodes_in(room.place(wide)) == [("n2", 4), ("n3", 2)]
     assert nodes_in(room.place(silent)) == [("n1", 2), ("n2", 4)]
     through_r1 = (Slot(node="n1", gpus=2), Slot(node="n2", gpus=4))
@@ -213,21 +237,32 @@ def test_a_gang_with_traffic_stays_in_one_rack_where_it_can() -> None:
     cluster = Cluster(nodes=big, rack_uplink_gbps={"r2": 1.0, "r0": 1.0})
     room, [inside, silent] = room_of(cluster, talks("i", 4, 50.0), talks("s", 4, 0.0))
     assert nodes_in(room.place(inside)) == [("n0", 2), ("n1", 2)]
-    assert nodes_in(room.place(silent)) == [("big", 3), ("n0", 1)], "who has no traffic is spread as ever"
+    assert nodes_in(room.place(silent)) == [("big", 3), ("n0", 1)], (
+        "who has no traffic is spread as ever"
+    )
     unlimited, [free] = room_of(Cluster(nodes=big), talks("i", 4, 50.0))
     assert nodes_in(unlimited.place(free)) == [("big", 3), ("n0", 1)] and free.network_gbps == 0.0
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([None, "r0", "r1", "r2"]), st.integers(0, 3)), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.sampled_from([None, "r0", "r1", "r2"]), st.integers(0, 3)),
+        min_size=1,
+        max_size=5,
+    ),
     st.dictionaries(st.sampled_from(["r0", "r1", "r2"]), st.sampled_from([1.0, 2.5, 3.0])),
-    st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0.0, 1.0, 1.5, 2.5])), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.integers(1, 6), st.sampled_from([0.0, 1.0, 1.5, 2.5])), min_size=1, max_size=5
+    ),
 )
 @settings(deadline=None)
 def test_finds_a_place_within_the_uplinks_if_there_is_one(
     drawn: list[tuple[str | None, int]], limits: dict[str, float], gangs: list[tuple[int, float]]
 ) -> None:
-    nodes = tuple(Node(name=f"n{i}", gpu_type="a", gpus=gpus, rack=rack) for i, (rack, gpus) in enumerate(drawn))
+    nodes = tuple(
+        Node(name=f"n{i}", gpu_type="a", gpus=gpus, rack=rack)
+        for i, (rack, gpus) in enumerate(drawn)
+    )
     cluster = Cluster(nodes=nodes, rack_uplink_gbps=limits)
     layout = Layout(cluster)
     jobs = tuple(talks(f"j{i}", gpus, gbps) for i, (gpus, gbps) in enumerate(gangs))
@@ -239,11 +274,19 @@ def test_finds_a_place_within_the_uplinks_if_there_is_one(
         need = demands.need(job, Mode(gpu_type="a", gpus=job.gpus), "cluster", ())
         found = room.place(need)
         splits = [
-            tuple(Slot(node=node.name, gpus=count) for node, count in zip(nodes, split, strict=True) if count)
-            for split in product(*(range(count + 1) for count in free)) if sum(split) == job.gpus
+            tuple(
+                Slot(node=node.name, gpus=count)
+                for node, count in zip(nodes, split, strict=True)
+                if count
+            )
+            for split in product(*(range(count + 1) for count in free))
+            if sum(split) == job.gpus
         ]
-        fits = [split for split in splits if all(
-            gbps <= left[rack] for rack, gbps in uplinks(cluster, job, split).items())]
+        fits = [
+            split
+            for split in splits
+            if all(gbps <= left[rack] for rack, gbps in uplinks(cluster, job, split).items())
+        ]
         assert (found is None) == (not fits)
         assert all(room.holds(need, split) == (split in fits) for split in splits)
         if found is not None:
@@ -259,7 +302,9 @@ def test_finds_a_place_within_the_uplinks_if_there_is_one(
 
 def test_tenants_borrow_what_others_leave_idle() -> None:
     tenants = (
-        Tenant(name="a", gpu_quota=2, borrow_gpus=3), Tenant(name="b", gpu_quota=4), Tenant(name="c"),
+        Tenant(name="a", gpu_quota=2, borrow_gpus=3),
+        Tenant(name="b", gpu_quota=4),
+        Tenant(name="c"),
     )
     jobs = tuple(
         Job(id=f"{tenant}{gpus}", gpus=gpus, duration_s=1.0, tenant=tenant)
@@ -284,7 +329,10 @@ def test_tenants_borrow_what_others_leave_idle() -> None:
 
 def test_without_borrowing_only_the_own_quota_counts() -> None:
     tenants = (Tenant(name="a", gpu_quota=2), Tenant(name="b", gpu_quota=1))
-    jobs = (Job(id="x", gpus=2, duration_s=1.0, tenant="a"), Job(id="y", gpus=1, duration_s=1.0, tenant="b"))
+    jobs = (
+        Job(id="x", gpus=2, duration_s=1.0, tenant="a"),
+        Job(id="y", gpus=1, duration_s=1.0, tenant="b"),
+    )
     room, [x, y] = room_of(Cluster(nodes=nodes_of(8)), *jobs, tenants=tenants)
     room.take(x, (Slot(node="n0", gpus=2),))
     assert room.place(x) is None and room.place(y)

@@ -1,22 +1,25 @@
-"""Policies that are given the objective and options, by name, as a solver, and through the engine."""
+"""Policies that are given the objective and options, by name, as a solver, and through the
+engine."""
 
 from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
 
-from optsched import Cluster, Instance, Job, Node, engine, registry
+from optsched import Cluster, Instance, Job, Node, engine
 from optsched.errors import InputError
+from optsched.model.plan import Plan
 from optsched.objectives import Objective, parse
-from optsched.plan import Plan
+from optsched.plugins import registry
+from optsched.plugins.solver import Report, Request, ignore, only_options
 from optsched.round.decide import decide
 from optsched.simulate.policy_solver import PolicySolver
 from optsched.simulate.world import World
-from optsched.solver import Report, Request, ignore, only_options
 
 WCT = parse("wct")
 INSTANCE = Instance(
-    cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=(Job(id="a", duration_s=1.0), Job(id="b", duration_s=2.0))
+    cluster=Cluster(nodes=(Node(name="n", gpus=1),)),
+    jobs=(Job(id="a", duration_s=1.0), Job(id="b", duration_s=2.0)),
 )
 MADE: list[Any] = []
 
@@ -40,7 +43,9 @@ class Judged(Plain):
 
     name = title = "judged"
 
-    def __init__(self, objective: Objective | None = None, *, options: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, objective: Objective | None = None, *, options: dict[str, str] | None = None
+    ) -> None:
         super().__init__()
         self.objective, self.options = objective, options
         if unknown := set(options or {}) - {"depth"}:
@@ -65,7 +70,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     real = registry.entries
     monkeypatch.setattr(
-        registry, "entries", lambda group: {**real(group), **entries} if group == "policies" else real(group)
+        registry,
+        "entries",
+        lambda group: {**real(group), **entries} if group == "policies" else real(group),
     )
 
 
@@ -80,7 +87,9 @@ def test_a_policy_is_given_what_its_constructor_takes() -> None:
 
 def test_options_that_nobody_takes_are_refused() -> None:
     for name in ("plain", "fifo"):
-        with pytest.raises(InputError, match=f"policy {name} takes no options; leave out depth, width"):
+        with pytest.raises(
+            InputError, match=f"policy {name} takes no options; leave out depth, width"
+        ):
             registry.policy(name, WCT, {"depth": "3", "width": "1"})
     with pytest.raises(InputError, match="policy judged has no option width; it has depth"):
         registry.policy("judged", WCT, {"width": "1"})
@@ -90,7 +99,9 @@ def solved(name: str, options: dict[str, str]) -> tuple[list[Plan], list[str]]:
     plans: list[Plan] = []
     notes: list[str] = []
     report = Report(plan=plans.append, bound=ignore, infeasible=ignore, note=notes.append)
-    request = Request(instance=INSTANCE, objective=parse("makespan"), time_limit_s=1.0, options=options)
+    request = Request(
+        instance=INSTANCE, objective=parse("makespan"), time_limit_s=1.0, options=options
+    )
     solver = PolicySolver(name)
     assert solver.supports(INSTANCE, request.objective) is None
     solver.solve(request, report)
@@ -106,7 +117,9 @@ def test_the_solver_of_a_policy_hands_them_over() -> None:
 
 
 def test_the_engine_hands_them_to_the_policy_that_is_the_solver() -> None:
-    found = engine.solve(INSTANCE, "makespan", solver="judged", options={"depth": "2"}, time_limit_s=5)
+    found = engine.solve(
+        INSTANCE, "makespan", solver="judged", options={"depth": "2"}, time_limit_s=5
+    )
     assert (found.solver, found.value) == ("judged", 3.0)
     assert (MADE[-1].objective.name, MADE[-1].options) == ("makespan", {"depth": "2"})
     MADE.clear()
@@ -115,7 +128,9 @@ def test_the_engine_hands_them_to_the_policy_that_is_the_solver() -> None:
             engine.solve(INSTANCE, solver=name, options={"width": "1"}, time_limit_s=5)
 
 
-def test_the_options_of_an_exact_solver_are_not_for_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_options_of_an_exact_solver_are_not_for_policies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(engine, "HEURISTICS", ("judged", "plain"))
 
     class Silent:
@@ -130,9 +145,15 @@ def test_the_options_of_an_exact_solver_are_not_for_policies(monkeypatch: pytest
         def solve(self, request: Request, report: Report) -> None:
             assert request.options == {"width": "1"}
 
-    found = engine.solve(INSTANCE, solver=Silent(), options={"width": "1"}, time_limit_s=5, isolate=False)
+    found = engine.solve(
+        INSTANCE, solver=Silent(), options={"width": "1"}, time_limit_s=5, isolate=False
+    )
     assert found.plan is not None and not found.fallback
-    assert [type(one) for one in MADE] == [Judged, Plain] and MADE[0].objective == WCT and MADE[0].options is None
+    assert (
+        [type(one) for one in MADE] == [Judged, Plain]
+        and MADE[0].objective == WCT
+        and MADE[0].options is None
+    )
     MADE.clear()
     with pytest.raises(InputError, match="solver silent has no option depth; it has width"):
         engine.solve(INSTANCE, solver=Silent(), options={"depth": "1"}, isolate=False)
@@ -141,7 +162,9 @@ def test_the_options_of_an_exact_solver_are_not_for_policies(monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ("auto", *registry.names("solvers"), *registry.names("policies")))
 def test_no_solver_and_no_policy_takes_an_option_that_it_does_not_have(name: str) -> None:
-    with pytest.raises(InputError, match=r"nonsense; it has|takes no options; leave out|has no options; leave out"):
+    with pytest.raises(
+        InputError, match=r"nonsense; it has|takes no options; leave out|has no options; leave out"
+    ):
         engine.solve(INSTANCE, solver=name, options={"nonsense": "1"}, isolate=False)
 
 
@@ -150,12 +173,17 @@ def test_no_round_solver_takes_an_option_that_it_does_not_have(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("optsched.round.pose.build", None)  # nothing is begun
-    with pytest.raises(InputError, match=r"has no option nonsense; it has|takes no options; leave out nonsense"):
+    with pytest.raises(
+        InputError, match=r"has no option nonsense; it has|takes no options; leave out nonsense"
+    ):
         decide(INSTANCE, solver=name, options={"nonsense": "1"})
 
 
 def test_values_of_options_are_checked_before_any_work() -> None:
-    for options, message in (({"backend": "no"}, "PuLP has no 'no'"), ({"max_variables": "-1"}, "positive whole")):
+    for options, message in (
+        ({"backend": "no"}, "PuLP has no 'no'"),
+        ({"max_variables": "-1"}, "positive whole"),
+    ):
         with pytest.raises(InputError, match=message):
             engine.solve(INSTANCE, solver="milp", options=options)
     with pytest.raises(InputError, match="round solver 'no' is unknown; choose from"):

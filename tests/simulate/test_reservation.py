@@ -1,4 +1,5 @@
-"""Places kept for gangs: a gang among a stream of small jobs starts after a time that is known beforehand."""
+"""Places kept for gangs: a gang among a stream of small jobs starts after a time that is known
+beforehand."""
 
 import math
 import random
@@ -8,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Outage, Profile, Tenant, registry
+from optsched import Cluster, Instance, Job, Node, Outage, Profile, Tenant
+from optsched.driver.reservation import GANG_PATIENCE_S, earliest, patience_s, too_much
+from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure
-from optsched.simulate.reservation import GANG_PATIENCE_S, earliest, patience_s, too_much
 from optsched.simulate.run import Simulation
 from optsched.simulate.world import World
 
@@ -25,57 +27,108 @@ def run(instance: Instance, policy: str) -> Metrics:
 
 
 def stream(
-    seed: int, *, nodes: int = 1, load: float = 1.0, small: int = 300, gangs: tuple[float, ...] = (600.0,),
-    longest_s: float = 600.0, profile: Profile = SAVES, preemptible: bool = True, **more: object,
+    seed: int,
+    *,
+    nodes: int = 1,
+    load: float = 1.0,
+    small: int = 300,
+    gangs: tuple[float, ...] = (600.0,),
+    longest_s: float = 600.0,
+    profile: Profile = SAVES,
+    preemptible: bool = True,
+    **more: object,
 ) -> Instance:
-    """Jobs on one GPU that offer `load` on nodes of 8 GPUs, with gangs of 8 that run for so long each."""
+    """Jobs on one GPU that offer `load` on nodes of 8 GPUs, with gangs of 8 that run for so long
+    each."""
     rng = random.Random(seed)
     now_s, jobs = 0.0, []
     gap_s = (30.0 + longest_s) / 2 / (8 * nodes * load)
     for k in range(small):
-        jobs.append(Job(id=f"s{k}", gpus=1, duration_s=round(rng.uniform(30.0, longest_s), 1), submit_s=round(now_s, 1),
-                        profile=profile, preemptible=preemptible))
+        jobs.append(
+            Job(
+                id=f"s{k}",
+                gpus=1,
+                duration_s=round(rng.uniform(30.0, longest_s), 1),
+                submit_s=round(now_s, 1),
+                profile=profile,
+                preemptible=preemptible,
+            )
+        )
         now_s += rng.expovariate(1 / gap_s)
     for k, run_s in enumerate(gangs):
-        jobs.append(Job(id=f"gang-{k}", gpus=8, duration_s=run_s, submit_s=100.0 + k, profile=profile,
-                        preemptible=preemptible))
+        jobs.append(
+            Job(
+                id=f"gang-{k}",
+                gpus=8,
+                duration_s=run_s,
+                submit_s=100.0 + k,
+                profile=profile,
+                preemptible=preemptible,
+            )
+        )
     places = tuple(Node(name=f"n{i}", gpus=8) for i in range(nodes))
     return replace(Instance(cluster=Cluster(nodes=places), jobs=tuple(jobs)), **more)
 
 
 def bound_s(instance: Instance, gang: str) -> float:
-    """The bound of docs/mathematics.md: patience, its own drain, and twice the longest stay for each gang before it and
-    for one that may be there when its turn comes."""
-    setup_s = max(job.profile.startup_s + job.profile.restore_s + job.profile.checkpoint_s for job in instance.jobs)
+    """The bound of docs/mathematics.md: patience, its own drain, and twice the longest stay for
+    each gang before it and for one that may be there when its turn comes."""
+    setup_s = max(
+        job.profile.startup_s + job.profile.restore_s + job.profile.checkpoint_s
+        for job in instance.jobs
+    )
     longest_s = max(job.work_s for job in instance.jobs) + setup_s
     own = instance.job[gang]
-    older = [job for job in instance.jobs if job.gpus == 8 and (job.submit_s, job.id) < (own.submit_s, own.id)]
+    older = [
+        job
+        for job in instance.jobs
+        if job.gpus == 8 and (job.submit_s, job.id) < (own.submit_s, own.id)
+    ]
     others = 2 * any(job.gpus == 8 and job not in older and job is not own for job in instance.jobs)
     return patience_s(8, own.work_s + setup_s) + (2 * len(older) + others + 1) * longest_s + 1.0
 
 
 @pytest.mark.parametrize("policy", RESERVING)
 def test_a_gang_among_small_jobs_waits_about_as_long_as_under_backfill(policy: str) -> None:
-    """Without a place kept for it the gang waits until the stream ends, which is more than five hours here."""
+    """Without a place kept for it the gang waits until the stream ends, which is more than five
+    hours here."""
     instance = stream(0, load=1.0, small=450)
-    fifo, backfill, found = (run(instance, name).waiting_s[-1] for name in ("fifo", "backfill", policy))
+    fifo, backfill, found = (
+        run(instance, name).waiting_s[-1] for name in ("fifo", "backfill", policy)
+    )
     assert found <= max(fifo, backfill) + GANG_PATIENCE_S + 600.0 + 20.0
     assert instance.jobs[449].submit_s > 15_000.0
 
 
 @pytest.mark.parametrize("policy", ["srsf", "srtf", "las"])
 @given(
-    seed=st.integers(0, 10**6), nodes=st.integers(1, 3), load=st.floats(0.6, 1.6),
-    gangs=st.lists(st.floats(50.0, 2000.0), min_size=1, max_size=3), preemptible=st.booleans(),
+    seed=st.integers(0, 10**6),
+    nodes=st.integers(1, 3),
+    load=st.floats(0.6, 1.6),
+    gangs=st.lists(st.floats(50.0, 2000.0), min_size=1, max_size=3),
+    preemptible=st.booleans(),
     period=st.sampled_from([None, 0.0, 60.0]),
 )
 @settings(max_examples=12, deadline=None)
 def test_the_wait_of_a_gang_is_bounded(
-    policy: str, seed: int, nodes: int, load: float, gangs: list[float], preemptible: bool, period: float | None
+    policy: str,
+    seed: int,
+    nodes: int,
+    load: float,
+    gangs: list[float],
+    preemptible: bool,
+    period: float | None,
 ) -> None:
     profile = replace(SAVES, checkpoint_every_s=period)
-    instance = stream(seed, nodes=nodes, load=load, small=150 * nodes, gangs=tuple(gangs), profile=profile,
-                      preemptible=preemptible)
+    instance = stream(
+        seed,
+        nodes=nodes,
+        load=load,
+        small=150 * nodes,
+        gangs=tuple(gangs),
+        profile=profile,
+        preemptible=preemptible,
+    )
     found = run(instance, policy)
     for k in range(len(gangs)):
         waited_s = found.waiting_s[len(instance.jobs) - len(gangs) + k]
@@ -112,7 +165,10 @@ def test_who_has_a_higher_priority_is_not_kept_out() -> None:
 
 
 def test_the_earliest_place_is_the_one_that_is_left_first() -> None:
-    jobs = tuple(Job(id=name, gpus=4, duration_s=run_s) for name, run_s in (("a", 500.0), ("b", 90.0), ("c", 200.0)))
+    jobs = tuple(
+        Job(id=name, gpus=4, duration_s=run_s)
+        for name, run_s in (("a", 500.0), ("b", 90.0), ("c", 200.0))
+    )
     gang = Job(id="gang", gpus=8, duration_s=10.0)
     nodes = (Node(name="n0", gpus=8), Node(name="n1", gpus=8))
     world = World(Instance(cluster=Cluster(nodes=nodes), jobs=(*jobs, gang)))
@@ -142,12 +198,22 @@ def test_patience_and_share() -> None:
 
 def test_setting_aside_leaves_a_room_as_it_was() -> None:
     made = stream(2, nodes=2, small=3)
-    world = World(replace(made, cluster=Cluster(nodes=(
-        Node(name="n0", gpus=8, cpus=9, memory_gib=7.3), Node(name="n1", gpus=8)))))
+    world = World(
+        replace(
+            made,
+            cluster=Cluster(
+                nodes=(Node(name="n0", gpus=8, cpus=9, memory_gib=7.3), Node(name="n1", gpus=8))
+            ),
+        )
+    )
     need, placement = world.need("gang-0", world.fastest("gang-0")), world.fit("gang-0")
     assert placement is not None
     before = [world.free.gpus_on("n0"), world.free.cpus_on("n0"), world.free.memory_gib_on("n0")]
     aside = world.free.set_aside(need, placement[1])
     assert sum(world.free.gpus_on(name) for name in ("n0", "n1")) == 8
     world.free.take_back(aside)
-    assert before == [world.free.gpus_on("n0"), world.free.cpus_on("n0"), world.free.memory_gib_on("n0")]
+    assert before == [
+        world.free.gpus_on("n0"),
+        world.free.cpus_on("n0"),
+        world.free.memory_gib_on("n0"),
+    ]

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Plan
 from optsched.errors import InputError
+from optsched.model.plan import Segment
 from optsched.objectives import parse
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plan import Segment
-from optsched.registry import names, policy
+from optsched.plugins.registry import names, policy
 from optsched.simulate.events import first_round_s
 from optsched.simulate.run import simulate
 from optsched.simulate.world import World
@@ -31,19 +31,31 @@ def off_grid_s(instance: Instance, round_s: float, time_s: float) -> float:
 
 
 def check(instance: Instance, plan: Plan, round_s: float) -> None:
-    """Sound, and whatever begins, but for going on with another partner, begins at a round (or after the pause
-    without which a job that comes back to its GPUs would seem never to have left them)."""
+    """Sound, and whatever begins, but for going on with another partner, begins at a round (or
+    after the pause without which a job that comes back to its GPUs would seem never to have left
+    them)."""
     report = verify(instance, plan, WCT)
     assert report.ok, "\n".join(map(str, report.violations))
     for entry in plan.jobs:
         last: Segment | None = None
         for segment in entry.segments:
-            goes_on = last is not None and last.end_s == segment.start_s and last.placement == segment.placement
-            assert goes_on or off_grid_s(instance, round_s, segment.start_s) <= 2 * TIME_TOLERANCE_S + 1e-6
+            goes_on = (
+                last is not None
+                and last.end_s == segment.start_s
+                and last.placement == segment.placement
+            )
+            assert (
+                goes_on
+                or off_grid_s(instance, round_s, segment.start_s) <= 2 * TIME_TOLERANCE_S + 1e-6
+            )
             last = segment
 
 
-@given(instance=instances(), name=st.sampled_from(names("policies")), round_s=st.sampled_from([1.0, 7.3, 60.0]))
+@given(
+    instance=instances(),
+    name=st.sampled_from(names("policies")),
+    round_s=st.sampled_from([1.0, 7.3, 60.0]),
+)
 @settings(SLOW_DATA, max_examples=60)
 def test_nothing_starts_off_the_grid(instance: Instance, name: str, round_s: float) -> None:
     plan = simulate(instance, policy(name), round_s=round_s)
@@ -73,10 +85,18 @@ class Counted:
 
 
 def test_gpus_that_come_free_wait_for_the_next_round() -> None:
-    jobs = (Job(id="a", duration_s=25.0), Job(id="b", duration_s=10.0), Job(id="c", duration_s=1.0, submit_s=141.0))
+    jobs = (
+        Job(id="a", duration_s=25.0),
+        Job(id="b", duration_s=10.0),
+        Job(id="c", duration_s=1.0, submit_s=141.0),
+    )
     instance = Instance(now_s=100.0, cluster=ONE, jobs=jobs)
     plan = simulate(instance, Counted(), round_s=10.0)
-    assert [(e.segments[0].start_s, e.completion_s) for e in plan.jobs] == [(100, 125), (130, 140), (150, 151)]
+    assert [(e.segments[0].start_s, e.completion_s) for e in plan.jobs] == [
+        (100, 125),
+        (130, 140),
+        (150, 151),
+    ]
 
 
 def test_rounds_without_an_event_are_skipped() -> None:
@@ -93,7 +113,9 @@ def test_no_more_decisions_than_events(instance: Instance, round_s: float) -> No
     rule = Counted()
     simulate(instance, rule, round_s=round_s)
     assert len(rule.asked_s) <= 1 + 2 * len(instance.jobs)  # the start, arrivals and completions
-    assert all(before < after for before, after in zip(rule.asked_s, rule.asked_s[1:], strict=False))
+    assert all(
+        before < after for before, after in zip(rule.asked_s, rule.asked_s[1:], strict=False)
+    )
 
 
 def test_a_wake_up_is_heard_in_the_next_round() -> None:
@@ -104,7 +126,9 @@ def test_a_wake_up_is_heard_in_the_next_round() -> None:
             elif world.now_s >= 20.0:
                 super().decide(world)
 
-    plan = simulate(Instance(cluster=ONE, jobs=(Job(id="a", duration_s=1.0),)), Wakes(), round_s=10.0)
+    plan = simulate(
+        Instance(cluster=ONE, jobs=(Job(id="a", duration_s=1.0),)), Wakes(), round_s=10.0
+    )
     assert plan.jobs[0].segments[0].start_s == 20.0
 
 
@@ -114,7 +138,9 @@ def test_a_wake_up_is_heard_in_the_next_round() -> None:
     rounds=st.integers(0, 10**6),
     part=st.floats(0, 1),
 )
-def test_the_first_round_not_before_an_instant(start_s: float, round_s: float, rounds: int, part: float) -> None:
+def test_the_first_round_not_before_an_instant(
+    start_s: float, round_s: float, rounds: int, part: float
+) -> None:
     at_s = start_s + rounds * round_s
     assert first_round_s(start_s, round_s, at_s) == at_s
     time_s = at_s + part * round_s

@@ -5,15 +5,28 @@ from dataclasses import replace
 
 import pytest
 
-from optsched import Clock, Cluster, Instance, Job, Mode, Node, Plan, Profile, Running, Sharing, Slot, Tenant
+from optsched import (
+    Clock,
+    Cluster,
+    Instance,
+    Job,
+    Mode,
+    Node,
+    Plan,
+    Profile,
+    Running,
+    Sharing,
+    Slot,
+    Tenant,
+)
 from optsched.errors import OptschedError
 from optsched.objectives import parse
-from optsched.registry import names, policy, solver
+from optsched.plugins.registry import names, policy, solver
+from optsched.plugins.solver import Report, Request, ignore
 from optsched.simulate.events import Events, Kind
 from optsched.simulate.run import Stalled, simulate
 from optsched.simulate.view import PolicyFault
 from optsched.simulate.world import World
-from optsched.solver import Report, Request, ignore
 from optsched.verify import verify
 
 WCT = parse("wct")
@@ -65,14 +78,19 @@ def start_all(world: World) -> None:
 
 def test_a_policy_that_never_starts_a_job_is_named() -> None:
     with pytest.raises(Stalled, match="does not start job j, which fits"):
-        simulate(Instance(cluster=ONE, jobs=(Job(id="j", duration_s=1.0),)), Scripted(lambda world: None))
+        simulate(
+            Instance(cluster=ONE, jobs=(Job(id="j", duration_s=1.0),)), Scripted(lambda world: None)
+        )
 
 
 @pytest.mark.parametrize(
     ("act", "message"),
     [
         (lambda world: world.start("k", *world.fit("k")), "does not wait"),
-        (lambda world: [world.start(j, *f) for f in [world.fit("j")] for j in ("j", "i")], "not enough room"),
+        (
+            lambda world: [world.start(j, *f) for f in [world.fit("j")] for j in ("j", "i")],
+            "not enough room",
+        ),
         (lambda world: world.preempt("j"), "may not be preempted"),
         (lambda world: world.wake_at(world.now_s), "asked at 0 s to be woken at 0 s"),
         (lambda world: world.hold("j"), "holds nothing"),
@@ -136,7 +154,9 @@ def test_successor_starts_when_its_predecessors_are_done() -> None:
     instance = Instance(cluster=ONE, jobs=jobs)
     own_clock = ("gavel-", "a-srpt")  # rounds; a virtual machine that serves one job at a time
     at_events = [name for name in names("policies") if not name.startswith(own_clock)]
-    starts_s = {name: simulate(instance, policy(name)).jobs[0].segments[0].start_s for name in at_events}
+    starts_s = {
+        name: simulate(instance, policy(name)).jobs[0].segments[0].start_s for name in at_events
+    }
     assert starts_s == dict.fromkeys(at_events, 5.0)
 
 
@@ -156,11 +176,20 @@ def test_quota_and_resources_hold_jobs_back() -> None:
 
 def test_the_power_cap_uplinks_and_loans_hold_jobs_back() -> None:
     nodes = tuple(Node(name=f"n{i}", gpu_type="a", gpus=4, rack=f"r{i}") for i in range(4))
-    cluster = Cluster(nodes=nodes, resources={"power_w": 4000.0}, rack_uplink_gbps=dict.fromkeys(["r0", "r1"], 10.0))
+    cluster = Cluster(
+        nodes=nodes,
+        resources={"power_w": 4000.0},
+        rack_uplink_gbps=dict.fromkeys(["r0", "r1"], 10.0),
+    )
     hot, wide = Profile(power_w={"a": 500.0}), Profile(network_gbps=6.0)
     jobs = (
         Job(id="hot", gpus=5, duration_s=3.0, profile=hot),
-        Job(id="hotter", gpus=4, duration_s=2.0, profile=replace(hot, clocks={900: Clock(rate=0.5, power=0.7)})),
+        Job(
+            id="hotter",
+            gpus=4,
+            duration_s=2.0,
+            profile=replace(hot, clocks={900: Clock(rate=0.5, power=0.7)}),
+        ),
         Job(id="wide", gpus=5, duration_s=3.0, profile=wide),
     )
     plan = simulate(Instance(cluster=cluster, jobs=jobs), policy("fifo"))
@@ -168,13 +197,27 @@ def test_the_power_cap_uplinks_and_loans_hold_jobs_back() -> None:
     assert [entry.completion_s for entry in plan.jobs] == [3.0, 4.0, 3.0]
     assert plan.jobs[1].segments[0].mode.clock_mhz == 900
     several = tuple(Job(id=f"w{i}", gpus=5, duration_s=2.0 + i, profile=wide) for i in range(3))
-    narrow = Instance(cluster=replace(cluster, nodes=(*nodes[:2], replace(nodes[2], gpus=9))), jobs=several)
+    narrow = Instance(
+        cluster=replace(cluster, nodes=(*nodes[:2], replace(nodes[2], gpus=9))), jobs=several
+    )
     plan = simulate(narrow, policy("fifo"))
     assert verify(narrow, plan, WCT).ok
-    assert [(e.segments[0].start_s, len(e.segments[0].placement)) for e in plan.jobs] == [(0.0, 1), (0.0, 2), (2.0, 1)]
+    assert [(e.segments[0].start_s, len(e.segments[0].placement)) for e in plan.jobs] == [
+        (0.0, 1),
+        (0.0, 2),
+        (2.0, 1),
+    ]
     tenants = (Tenant(name="t", gpu_quota=2, borrow_gpus=2), Tenant(name="u", gpu_quota=2))
-    jobs = tuple(Job(id=f"{tenant}{i}", gpus=1, duration_s=1.0 + i, tenant=tenant, submit_s=0.1 * (tenant == "u"))
-                 for i, tenant in enumerate("ttttu"))
+    jobs = tuple(
+        Job(
+            id=f"{tenant}{i}",
+            gpus=1,
+            duration_s=1.0 + i,
+            tenant=tenant,
+            submit_s=0.1 * (tenant == "u"),
+        )
+        for i, tenant in enumerate("ttttu")
+    )
     lent = Instance(cluster=cluster, jobs=jobs, tenants=tenants)
     plan = simulate(lent, policy("fifo"))
     assert verify(lent, plan, WCT).ok
@@ -182,7 +225,10 @@ def test_the_power_cap_uplinks_and_loans_hold_jobs_back() -> None:
 
 
 def test_dear_modes_are_not_taken_where_others_need_the_budget() -> None:
-    modes = (Mode(duration_s=1.0, budgets={"money": 3.0}), Mode(duration_s=9.0, budgets={"money": 1.0}))
+    modes = (
+        Mode(duration_s=1.0, budgets={"money": 3.0}),
+        Mode(duration_s=9.0, budgets={"money": 1.0}),
+    )
     jobs = tuple(Job(id=f"j{i}", modes=modes) for i in range(4))
     instance = Instance(cluster=Cluster(budgets={"money": 6.0}), jobs=jobs)
     plan = simulate(instance, policy("fifo"))
@@ -199,7 +245,9 @@ def solved(name: str, instance: Instance) -> tuple[list[Plan], list[str]]:
 
 
 def test_policies_are_solvers() -> None:
-    instance = Instance(cluster=ONE, jobs=(Job(id="a", duration_s=2.0), Job(id="b", duration_s=1.0)))
+    instance = Instance(
+        cluster=ONE, jobs=(Job(id="a", duration_s=2.0), Job(id="b", duration_s=1.0))
+    )
     for name in names("policies"):
         found = solver(name)
         assert (found.name, found.guarantee, found.needs) == (name, "none", ())

@@ -1,4 +1,5 @@
-"""Interrupted simulations: killed at any moment, they are taken up again and end as if nothing had been."""
+"""Interrupted simulations: killed at any moment, they are taken up again and end as if nothing had
+been."""
 
 import json
 import os
@@ -13,12 +14,12 @@ from click.testing import CliRunner
 from optsched import files
 from optsched.cli import simulate as simulate_command
 from optsched.errors import InputError
-from optsched.instance import Instance
-from optsched.registry import policy
+from optsched.model.instance import Instance
+from optsched.plugins.registry import policy
 from optsched.simulate import saved
 from optsched.simulate.run import Simulation
 from optsched.simulate.saved import Interrupted, run_saving, take_up
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 from tests.policies.heavy import POLICIES
 
 ASKED = {"policy": "x", "round_s": None}
@@ -47,7 +48,9 @@ def die() -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_killed_twice_it_ends_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_twice_it_ends_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(saved, "EVERY_S", 0.0)
     monkeypatch.setattr(saved, "MOST_OF_TIME", 1e9)
     whole = Simulation(workload(), policy(name))
@@ -74,14 +77,23 @@ def test_ctrl_c_saves_first(tmp_path: Path) -> None:
     assert again.world.now_s > 0 and again.done == simulation.done
 
 
-@pytest.mark.parametrize("spoil, asked, message", [
-    (lambda data: data, {"policy": "y"}, 'had policy "x", this is "y"'),
-    (lambda data: data.partition(b"\n")[0] + b"\n" + data.partition(b"\n")[2][:500], {}, "is damaged"),
-    (lambda data: b"", {}, "cannot be read"),
-    (lambda data: b"[]\n", {}, "had format null"),
-    (None, {}, "there is no interrupted simulation"),
-])
-def test_what_cannot_be_taken_up(spoil: Any, asked: dict[str, Any], message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "spoil, asked, message",
+    [
+        (lambda data: data, {"policy": "y"}, 'had policy "x", this is "y"'),
+        (
+            lambda data: data.partition(b"\n")[0] + b"\n" + data.partition(b"\n")[2][:500],
+            {},
+            "is damaged",
+        ),
+        (lambda data: b"", {}, "cannot be read"),
+        (lambda data: b"[]\n", {}, "had format null"),
+        (None, {}, "there is no interrupted simulation"),
+    ],
+)
+def test_what_cannot_be_taken_up(
+    spoil: Any, asked: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     state = tmp_path / "state.bin"
     if spoil is not None:
         saved.save(Simulation(workload(), policy("fifo")), state, ASKED)
@@ -95,8 +107,11 @@ def test_the_command_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
     files.write_text(instance, files.dump_instance(workload()))
 
     def run(*arguments: Any) -> Any:
-        return CliRunner().invoke(simulate_command.command, [str(argument) for argument in arguments],
-                                  standalone_mode=False)
+        return CliRunner().invoke(
+            simulate_command.command,
+            [str(argument) for argument in arguments],
+            standalone_mode=False,
+        )
 
     asked = (instance, "--policy", "srsf", "--spacing", "30s")
     assert run(*asked, "-o", whole).return_value == 0
@@ -123,7 +138,9 @@ def test_the_command_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_resume_needs_a_directory(tmp_path: Path) -> None:
-    result = CliRunner().invoke(simulate_command.command, ["i.json", "--policy", "fifo", "--resume"])
+    result = CliRunner().invoke(
+        simulate_command.command, ["i.json", "--policy", "fifo", "--resume"]
+    )
     assert isinstance(result.exception, InputError) and "-o DIR" in str(result.exception)
 
 
@@ -139,7 +156,9 @@ def test_time_to_think_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched.simulate import run as module
 
     ticks = iter(range(10**6))
-    monkeypatch.setattr(module.time, "perf_counter", lambda: 7.0 * next(ticks))  # every decision takes 7 s
+    monkeypatch.setattr(
+        module.time, "perf_counter", lambda: 7.0 * next(ticks)
+    )  # every decision takes 7 s
     charged = Simulation(workload(), policy("fifo"), charge_solver_time=True)
     charged.run()
     free = Simulation(workload(), policy("fifo"))

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance
-from optsched.registry import policy
-from optsched.simulate.estimates import learned
-from optsched.simulate.estimates.parse import parse
+from optsched.estimates import learned
+from optsched.estimates.parse import parse
+from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, Stalled
 from tests.policies.heavy import POLICIES
 
@@ -26,7 +26,8 @@ def trained_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learned, "FIRST_TRAINING", 30)
 
 
-# --------------------------------------------------------------------------------------------- of the future
+# --------------------------------------------------------------------------------------------- of
+# the future
 
 
 @pytest.mark.parametrize("kind", [one for one in ALL if one != "noisy:1"])
@@ -38,8 +39,13 @@ def test_estimates_do_not_depend_on_what_comes_later(kind: str, seed: int) -> No
     record = simulated(instance, before)
     until_s = float(np.median(record.end_s))
     late = {instance.jobs[j].id for j in record.job[record.end_s > until_s].tolist()}
-    changed = replace(instance, jobs=tuple(
-        replace(one, duration_s=one.work_s * 3 + 10) if one.id in late else one for one in instance.jobs))
+    changed = replace(
+        instance,
+        jobs=tuple(
+            replace(one, duration_s=one.work_s * 3 + 10) if one.id in late else one
+            for one in instance.jobs
+        ),
+    )
     after = Heard(made(kind))
     simulated(changed, after)
     known = [answer for answer in before.answers if answer[0] <= until_s]
@@ -60,20 +66,30 @@ def test_policies_know_no_more_than_the_estimates(name: str, kind: str) -> None:
         simulation = Simulation(of, policy(name), estimates=made(kind), **how)
         simulation.run()
         record = simulation.record()
-        found = [(of.jobs[j].id, round(start_s, 6), round(end_s, 6)) for j, start_s, end_s in
-                 zip(record.job.tolist(), record.start_s.tolist(), record.end_s.tolist(), strict=True)]
+        found = [
+            (of.jobs[j].id, round(start_s, 6), round(end_s, 6))
+            for j, start_s, end_s in zip(
+                record.job.tolist(), record.start_s.tolist(), record.end_s.tolist(), strict=True
+            )
+        ]
         known = [row if row[2] <= until_s else row[:2] for row in found if row[1] <= until_s]
         return sorted(known), {one for one, _, end_s in found if end_s > until_s}
 
     until_s = 0.6 * max(one.submit_s for one in instance.jobs)
     known, late = rows(instance, until_s)
     assert 4 < len(late) < len(instance.jobs)
-    changed = replace(instance, jobs=tuple(
-        replace(one, duration_s=one.work_s * 3 + 10) if one.id in late else one for one in instance.jobs))
+    changed = replace(
+        instance,
+        jobs=tuple(
+            replace(one, duration_s=one.work_s * 3 + 10) if one.id in late else one
+            for one in instance.jobs
+        ),
+    )
     assert rows(changed, until_s)[0] == known
 
 
-# ------------------------------------------------------------------------------------- the same, and sound
+# ------------------------------------------------------------------------------------- the same,
+# and sound
 
 
 COLUMNS = ("job", "start_s", "end_s", "gpus", "overhead_s", "work_s", "lost_s", "ending", "partner")
@@ -94,11 +110,15 @@ def test_the_same_again_and_after_an_interruption(kind: str) -> None:
 
 
 @given(
-    instance=disturbed(instances()), name=st.sampled_from(SIMPLE), kind=st.sampled_from((*HERE, "noisy:3")),
+    instance=disturbed(instances()),
+    name=st.sampled_from(SIMPLE),
+    kind=st.sampled_from((*HERE, "noisy:3")),
     round_s=st.sampled_from([None, None, 7.3]),
 )
 @settings(SLOW_DATA, max_examples=60)
-def test_plans_are_sound_whatever_is_believed(instance: Instance, name: str, kind: str, round_s: float | None) -> None:
+def test_plans_are_sound_whatever_is_believed(
+    instance: Instance, name: str, kind: str, round_s: float | None
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learned, "FIRST_TRAINING", 3)
         simulation = Simulation(instance, policy(name), round_s=round_s, estimates=parse(kind))

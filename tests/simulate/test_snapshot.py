@@ -1,4 +1,5 @@
-"""The present as an instance: sound, with the world's own numbers, and a start from which it goes on alike."""
+"""The present as an instance: sound, with the world's own numbers, and a start from which it goes
+on alike."""
 
 import math
 from dataclasses import replace
@@ -10,9 +11,16 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Plan, Profile, Running, Sharing, Slot
 from optsched.files import check_instance
-from optsched.job import first_come
-from optsched.physics import TIME_TOLERANCE_S, lost_s, may_preempt, placed_rate, remaining_after_preemption_s, unsaved_s
-from optsched.registry import policy
+from optsched.model.job import first_come
+from optsched.physics import (
+    TIME_TOLERANCE_S,
+    lost_s,
+    may_preempt,
+    placed_rate,
+    remaining_after_preemption_s,
+    unsaved_s,
+)
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.simulate.snapshot import snapshot
 from optsched.simulate.view import PolicyFault
@@ -37,7 +45,9 @@ def world_after(instance: Instance, name: str, instants: int) -> World:
 
 @given(instance=sharing_instances(), name=POLICIES, instants=st.integers(1, 20))
 @settings(SLOW_DATA, max_examples=80)
-def test_snapshots_are_sound_and_agree_with_the_world(instance: Instance, name: str, instants: int) -> None:
+def test_snapshots_are_sound_and_agree_with_the_world(
+    instance: Instance, name: str, instants: int
+) -> None:
     world = world_after(instance, name, instants)
     found = snapshot(world)
     now = found.instance
@@ -46,21 +56,31 @@ def test_snapshots_are_sound_and_agree_with_the_world(instance: Instance, name: 
     assert now.tenants is instance.tenants and now.cluster.memo is instance.cluster.memo
     assert (now.cluster is instance.cluster) == (not instance.cluster.budgets)
     order = [job.id for job in sorted(instance.jobs, key=first_come)]
-    assert [job.id for job in now.jobs] == [i for i in order if i in world.running or i in world.waiting]
+    assert [job.id for job in now.jobs] == [
+        i for i in order if i in world.running or i in world.waiting
+    ]
     assert set(now.running_job) == set(world.running)
     assert [blocked[0] for blocked in found.saving] == list(world.saving)
     for job in now.jobs:
         own = world.job(job.id)
         assert (job is own) if not own.after else job == replace(own, after=())
         assert now.remaining_s(job) == pytest.approx(world.remaining_work_s(job.id), abs=1e-9)
-        assert (job.id in now.suspended_job) == (job.id in world.waiting and world._state[job.id].ran_before)
+        assert (job.id in now.suspended_job) == (
+            job.id in world.waiting and world._state[job.id].ran_before
+        )
     for entry in now.running:
         agrees_with_world(instance, name, instants, now, entry)
 
 
-def agrees_with_world(instance: Instance, name: str, instants: int, now: Instance, entry: Running) -> None:
+def agrees_with_world(
+    instance: Instance, name: str, instants: int, now: Instance, entry: Running
+) -> None:
     world = world_after(instance, name, instants)
-    job, run, work_s = now.job[entry.job], world._state[entry.job].run, world.remaining_work_s(entry.job)
+    job, run, work_s = (
+        now.job[entry.job],
+        world._state[entry.job].run,
+        world.remaining_work_s(entry.job),
+    )
     assert run is not None
     if run.partner is None or run.partner.run.stops_s is None:
         assert placed_rate(now, job, entry.mode, entry.placement) == pytest.approx(run.full_rate)
@@ -72,10 +92,15 @@ def agrees_with_world(instance: Instance, name: str, instants: int, now: Instanc
         world.preempt(job.id)
         after_s = world.remaining_work_s(job.id)
         # What a placement loses is reckoned at the rate that it has on channels of its own.
-        if run.slowdown == 1.0 and len({rate for seconds, rate in run.unsaved if seconds} | {run.rate}) == 1:
+        if (
+            run.slowdown == 1.0
+            and len({rate for seconds, rate in run.unsaved if seconds} | {run.rate}) == 1
+        ):
             assert remaining_after_preemption_s(now, entry) == pytest.approx(after_s, abs=1e-5)
         if job.profile.checkpoint_every_s is not None:
-            seconds = math.fsum(seconds for seconds, _ in run.unsaved) + max(0.0, world.now_s - run.work_from_s)
+            seconds = math.fsum(seconds for seconds, _ in run.unsaved) + max(
+                0.0, world.now_s - run.work_from_s
+            )
             assert unsaved_s(entry, now.now_s) == pytest.approx(lost_s(job, seconds), abs=1e-5)
     elif may_preempt(now, entry):
         just_begun = not run.was_running and run.held_from_s >= world.now_s
@@ -84,7 +109,9 @@ def agrees_with_world(instance: Instance, name: str, instants: int, now: Instanc
 
 @given(
     # A snapshot knows neither jobs still to come nor what the caches hold of jobs that are done.
-    instance=instances().filter(lambda instance: not any(job.after or job.profile.fetch_s for job in instance.jobs)),
+    instance=instances().filter(
+        lambda instance: not any(job.after or job.profile.fetch_s for job in instance.jobs)
+    ),
     name=st.sampled_from(["fifo", "sjf", "wspt"]),
     instants=st.integers(1, 12),
 )
@@ -104,14 +131,21 @@ def test_what_follows_is_the_same(instance: Instance, name: str, instants: int) 
     assert len(again) == world.unfinished
 
 
-TWO = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=2, cpus=8), Node(name="n1", gpu_type="a", gpus=2, cpus=8)))
+TWO = Cluster(
+    nodes=(
+        Node(name="n0", gpu_type="a", gpus=2, cpus=8),
+        Node(name="n1", gpu_type="a", gpus=2, cpus=8),
+    )
+)
 SHARES = Profile(sharing=Sharing(duty=1.0), checkpoint_s=3.0, cpus_per_gpu={2: 1.0}, startup_s=4.0)
 
 
 def saving_world() -> World:
     """At 10 s `a` saves until 13 s beside `b`; `c` waits, `d` comes later."""
     jobs = tuple(Job(id=name, gpus=2, duration_s=20.0, profile=SHARES) for name in "abc")
-    world = World(Instance(name="w", cluster=TWO, jobs=(*jobs, Job(id="d", duration_s=1.0, submit_s=99.0))))
+    world = World(
+        Instance(name="w", cluster=TWO, jobs=(*jobs, Job(id="d", duration_s=1.0, submit_s=99.0)))
+    )
     world.advance()
     world.start("a", *world.fit("a") or pytest.fail())
     world.start_beside("b", world.options("b")[0], "a")
@@ -124,14 +158,20 @@ def saving_world() -> World:
 def test_what_saves_is_told_apart_and_its_gpus_are_named_once() -> None:
     world = saving_world()
     found = snapshot(world)
-    assert found.instance.name == "w at 10" and [job.id for job in found.instance.jobs] == ["b", "c"]
+    assert found.instance.name == "w at 10" and [job.id for job in found.instance.jobs] == [
+        "b",
+        "c",
+    ]
     assert found.saving == (("a", (Slot(node="n0", cpus=4),), 13.0),)
     [entry] = found.instance.running
     assert (entry.mode.share_with, entry.remaining_s, entry.started_s) == (None, 17.0, 0.0)
     world.preempt("b")
     found = snapshot(world)
     assert [job.id for job in found.instance.jobs] == ["c"]
-    assert found.saving == (("a", (Slot(node="n0", cpus=4),), 13.0), ("b", (Slot(node="n0", gpus=2, cpus=4),), 13.0))
+    assert found.saving == (
+        ("a", (Slot(node="n0", cpus=4),), 13.0),
+        ("b", (Slot(node="n0", gpus=2, cpus=4),), 13.0),
+    )
     world.advance()
     assert [entry.job for entry in snapshot(world).instance.suspended] == ["a", "b"]
 
@@ -147,7 +187,9 @@ def test_some_of_the_waiting_jobs() -> None:
 
 def test_set_up_and_periodic_checkpoints() -> None:
     profile = Profile(startup_s=4.0, checkpoint_every_s=7.0)
-    world = World(Instance(cluster=TWO, jobs=(Job(id="a", gpus=2, duration_s=99.0, profile=profile),)))
+    world = World(
+        Instance(cluster=TWO, jobs=(Job(id="a", gpus=2, duration_s=99.0, profile=profile),))
+    )
     world.advance()
     world.start("a", *world.fit("a") or pytest.fail())
     seen: list[Any] = []
@@ -162,8 +204,14 @@ def test_set_up_and_periodic_checkpoints() -> None:
 
 
 def test_budgets_are_what_is_left() -> None:
-    modes = (Mode(duration_s=1.0, gpus=1, budgets={"money": 3.0}), Mode(duration_s=9.0, gpus=1, budgets={"money": 1.0}))
-    jobs = (*(Job(id=f"j{i}", modes=modes) for i in range(4)), Job(id="late", modes=modes, submit_s=50.0))
+    modes = (
+        Mode(duration_s=1.0, gpus=1, budgets={"money": 3.0}),
+        Mode(duration_s=9.0, gpus=1, budgets={"money": 1.0}),
+    )
+    jobs = (
+        *(Job(id=f"j{i}", modes=modes) for i in range(4)),
+        Job(id="late", modes=modes, submit_s=50.0),
+    )
     cluster = Cluster(nodes=(Node(name="n", gpus=1),), budgets={"money": 8.0})
     world = World(Instance(cluster=cluster, jobs=jobs))
     for _ in range(3):
@@ -172,7 +220,8 @@ def test_budgets_are_what_is_left() -> None:
             first = next(iter(world.waiting))
             world.start(first, *world.fit(first) or pytest.fail())
     assert (world.now_s, list(world.running), list(world.waiting)) == (10.0, ["j2"], ["j3"])
-    # j0 has used 3, and j1, for which 3 would have left the others too little, 1; of the other 4 `late` needs 1
+    # j0 has used 3, and j1, for which 3 would have left the others too little, 1; of the other 4
+    # `late` needs 1
     assert snapshot(world).instance.cluster.budgets == {"money": 3.0}
     assert snapshot(world, jobs=()).instance.cluster.budgets == {"money": 2.0}
 
@@ -186,7 +235,11 @@ class Believes(World):
 
 def test_no_length_that_the_policy_may_not_know() -> None:
     modes = (Mode(duration_s=10.0, gpus=2), Mode(duration_s=20.0, gpus=1))
-    jobs = (Job(id="a", gpus=4, duration_s=10.0), Job(id="b", modes=modes), Job(id="c", duration_s=30.0))
+    jobs = (
+        Job(id="a", gpus=4, duration_s=10.0),
+        Job(id="b", modes=modes),
+        Job(id="c", duration_s=30.0),
+    )
     world = Believes(Instance(cluster=TWO, jobs=jobs))
     world.advance()
     world.start("a", *world.fit("a") or pytest.fail())

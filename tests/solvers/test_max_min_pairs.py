@@ -1,4 +1,5 @@
-"""Max-min fairness over job pairs against the complete LP, cases by hand, and certificates checked by plain loops."""
+"""Max-min fairness over job pairs against the complete LP, cases by hand, and certificates checked
+by plain loops."""
 
 import gzip
 import json
@@ -15,18 +16,27 @@ from hypothesis import strategies as st
 
 from benchmarks.max_min_pairs import complete_lp, draw, made_distinct
 from optsched.errors import InputError
-from optsched_solvers.max_min_pairs import Shares, SharingProblem, equal_share_rate, solve
+from optsched_solvers.policies.gavel.max_min_pairs import (
+    Shares,
+    SharingProblem,
+    equal_share_rate,
+    solve,
+)
 from tests.data import DATA, needs_data
 
 CLOSE = 1e-6
 """Relative; CBC stops at about 1e-7."""
 
 
-def problem_of(rate: Any, pair_rate: Any, gpus: Any, workers: Any, kind: Any = None, weight: Any = None
-               ) -> SharingProblem:
+def problem_of(
+    rate: Any, pair_rate: Any, gpus: Any, workers: Any, kind: Any = None, weight: Any = None
+) -> SharingProblem:
     arrays = [np.array(part, dtype=float) for part in (rate, pair_rate, gpus, workers)]
-    return SharingProblem(*arrays, None if kind is None else np.array(kind),
-                          None if weight is None else np.array(weight, dtype=float))
+    return SharingProblem(
+        *arrays,
+        None if kind is None else np.array(kind),
+        None if weight is None else np.array(weight, dtype=float),
+    )
 
 
 def jobs_of(problem: SharingProblem) -> tuple[list[int], list[float]]:
@@ -35,13 +45,17 @@ def jobs_of(problem: SharingProblem) -> tuple[list[int], list[float]]:
 
 
 def columns_of(problem: SharingProblem) -> dict[tuple[int, int, int], dict[int, float]]:
-    """(job, partner or -1, GPU type) -> normalised throughput of each of its jobs at fraction 1, job by job."""
+    """(job, partner or -1, GPU type) -> normalised throughput of each of its jobs at fraction 1,
+    job by job."""
     kind, weight = jobs_of(problem)
     total = sum(problem.workers.tolist())
 
     def normalised(job: int, rate: float) -> float:
         a = kind[job]
-        equal = sum(r * n / total for r, n in zip(problem.rate[a].tolist(), problem.workers.tolist(), strict=True))
+        equal = sum(
+            r * n / total
+            for r, n in zip(problem.rate[a].tolist(), problem.workers.tolist(), strict=True)
+        )
         return float(problem.gpus[a]) * rate / (equal * weight[job])
 
     columns = {}
@@ -50,8 +64,10 @@ def columns_of(problem: SharingProblem) -> dict[tuple[int, int, int], dict[int, 
             columns[j, -1, k] = {j: normalised(j, float(problem.rate[kind[j], k]))}
         for i, j in combinations(range(len(kind)), 2):
             if problem.gpus[kind[i]] == problem.gpus[kind[j]]:
-                columns[i, j, k] = {i: normalised(i, float(problem.pair_rate[kind[i], kind[j], k])),
-                                    j: normalised(j, float(problem.pair_rate[kind[j], kind[i], k]))}
+                columns[i, j, k] = {
+                    i: normalised(i, float(problem.pair_rate[kind[i], kind[j], k])),
+                    j: normalised(j, float(problem.pair_rate[kind[j], kind[i], k])),
+                }
     return columns
 
 
@@ -68,7 +84,10 @@ def optimum_of(problem: SharingProblem) -> float:
         model += pulp.lpSum(columns[column][j] * x[column] for column in mine) >= level
         model += pulp.lpSum(x[column] for column in mine) <= 1
     for k, workers in enumerate(problem.workers.tolist()):
-        model += pulp.lpSum(float(problem.gpus[kind[c[0]]]) * x[c] for c in columns if c[2] == k) <= workers
+        model += (
+            pulp.lpSum(float(problem.gpus[kind[c[0]]]) * x[c] for c in columns if c[2] == k)
+            <= workers
+        )
     model.solve(pulp.PULP_CBC_CMD(msg=False))
     assert model.sol_status == pulp.LpSolutionOptimal
     return float(pulp.value(level))
@@ -80,7 +99,9 @@ def check(problem: SharingProblem, shares: Shares) -> None:
     columns = columns_of(problem)
     time, throughput = [0.0] * len(kind), [0.0] * len(kind)
     used = [0.0] * len(problem.workers)
-    seen = list(zip(shares.job.tolist(), shares.partner.tolist(), shares.gpu_type.tolist(), strict=True))
+    seen = list(
+        zip(shares.job.tolist(), shares.partner.tolist(), shares.gpu_type.tolist(), strict=True)
+    )
     assert len(set(seen)) == len(seen)
     for column, fraction in zip(seen, shares.fraction.tolist(), strict=True):
         assert 0 < fraction <= 1 + 1e-12
@@ -100,7 +121,9 @@ def check(problem: SharingProblem, shares: Shares) -> None:
         cost = sum(hour[job] for job in rates) + float(problem.gpus[kind[j]]) * gpu[k]
         gain = sum(worth[job] * rate for job, rate in rates.items())
         assert gain <= cost * (1 + 1e-12) + 1e-15, (j, partner, k)
-    proved = math.fsum(hour) + math.fsum(p * n for p, n in zip(gpu, problem.workers.tolist(), strict=True))
+    proved = math.fsum(hour) + math.fsum(
+        p * n for p, n in zip(gpu, problem.workers.tolist(), strict=True)
+    )
     assert shares.bound >= proved / math.fsum(worth) * (1 - 1e-15)
 
 
@@ -118,11 +141,22 @@ def problems(draw: st.DrawFn) -> SharingProblem:
         return np.reshape(draw(st.lists(of, min_size=size, max_size=size)), shape)
 
     rate = array(kinds, gpu_types, of=RATES)
-    share = array(kinds, kinds, gpu_types, of=st.sampled_from([0.0, 0.3, 0.5, 0.7, 0.9, 1.0]) | st.floats(0, 1.2))
+    share = array(
+        kinds,
+        kinds,
+        gpu_types,
+        of=st.sampled_from([0.0, 0.3, 0.5, 0.7, 0.9, 1.0]) | st.floats(0, 1.2),
+    )
     problem = problem_of(
-        rate, rate[:, None, :] * share, array(kinds, of=st.sampled_from([1.0, 1.0, 2.0, 4.0])),
-        array(gpu_types, of=st.sampled_from([0.0, 1.0, 2.0, 3.0, 8.0])), jobs,
-        draw(st.none() | st.lists(st.sampled_from([1.0, 1.0, 5.0, 0.25]), min_size=many, max_size=many)),
+        rate,
+        rate[:, None, :] * share,
+        array(kinds, of=st.sampled_from([1.0, 1.0, 2.0, 4.0])),
+        array(gpu_types, of=st.sampled_from([0.0, 1.0, 2.0, 3.0, 8.0])),
+        jobs,
+        draw(
+            st.none()
+            | st.lists(st.sampled_from([1.0, 1.0, 5.0, 0.25]), min_size=many, max_size=many)
+        ),
     )
     kind, _ = jobs_of(problem)
     assume(problem.workers.any() and (equal_share_rate(problem)[kind] > 0).all())
@@ -154,7 +188,9 @@ def test_jobs_of_one_kind_and_weight_get_the_same(problem: SharingProblem) -> No
     shares = solve(problem)
     kind, weight = jobs_of(problem)
     first: dict[tuple[int, float], float] = {}
-    for key, throughput in zip(zip(kind, weight, strict=True), shares.throughput.tolist(), strict=True):
+    for key, throughput in zip(
+        zip(kind, weight, strict=True), shares.throughput.tolist(), strict=True
+    ):
         assert throughput == pytest.approx(first.setdefault(key, throughput), rel=1e-9, abs=1e-12)
 
 
@@ -169,7 +205,8 @@ def test_two_jobs_share_one_gpu() -> None:
 
 def test_three_jobs_share_two_gpus() -> None:
     # Together at 0.6. A pair takes a GPU and gives 1.2, a single gives 1; each job has a time of 1.
-    # All time used: p pair time (two jobs each), s single time: 2 p + s = 3, p + s = 2, so p = s = 1 and 2.2 in all.
+    # All time used: p pair time (two jobs each), s single time: 2 p + s = 3, p + s = 2, so p = s =
+    # 1 and 2.2 in all.
     shares = solve(problem_of([[5]], [[[3]]], [1], [2], [0, 0, 0]))
     assert shares.throughput.tolist() == pytest.approx([2.2 / 3] * 3)
     assert shares.bound == pytest.approx(2.2 / 3)
@@ -187,12 +224,15 @@ def test_gpus_count_as_time() -> None:
     shares = solve(problem_of([[1], [1]], np.full((2, 2, 1), 1.0), [2, 1], [2]))
     assert shares.throughput.tolist() == pytest.approx([1.0, 1.0])
     assert shares.fraction.tolist() == pytest.approx([0.5, 1.0])
-    assert shares.partner.tolist() == [-1, -1]  # they need different numbers of GPUs, so they may not share
+    assert shares.partner.tolist() == [
+        -1,
+        -1,
+    ]  # they need different numbers of GPUs, so they may not share
 
 
 def test_throughput_is_relative_to_an_equal_share() -> None:
-    # One GPU of each type. a: 4 and 1, so 2.5 at equal shares; b: 1 and 1. a may take all of the fast one: 1.6;
-    # b is at most 1 wherever it is.
+    # One GPU of each type. a: 4 and 1, so 2.5 at equal shares; b: 1 and 1. a may take all of the
+    # fast one: 1.6; b is at most 1 wherever it is.
     shares = solve(problem_of([[4, 1], [1, 1]], np.zeros((2, 2, 2)), [1, 1], [1, 1]))
     assert shares.value == pytest.approx(1.0)
     assert shares.throughput[1] == pytest.approx(1.0)
@@ -225,8 +265,13 @@ def test_jobs_with_equal_rates_are_found() -> None:
 def test_same_input_same_bytes() -> None:
     rng = np.random.default_rng(5)
     rate = rng.uniform(1, 5, (12, 3))
-    problem = problem_of(rate, rate[:, None, :] * rng.uniform(0.3, 0.9, (12, 12, 3)), np.ones(12), [3, 2, 1],
-                         rng.integers(0, 12, 40))
+    problem = problem_of(
+        rate,
+        rate[:, None, :] * rng.uniform(0.3, 0.9, (12, 12, 3)),
+        np.ones(12),
+        [3, 2, 1],
+        rng.integers(0, 12, 40),
+    )
     one, two = solve(problem), solve(problem)
     for name in ("job", "partner", "gpu_type", "fraction", "throughput"):
         assert getattr(one, name).tobytes() == getattr(two, name).tobytes()
@@ -236,24 +281,30 @@ def test_same_input_same_bytes() -> None:
 GOOD = problem_of([[1, 2], [3, 4]], np.full((2, 2, 2), 0.5), [1, 2], [4, 4], [0, 1, 1])
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"rate": np.ones(2)}, "rate has 1 dimensions"),
-    ({"pair_rate": np.ones((2, 2))}, "pair_rate has shape"),
-    ({"gpus": np.ones(3)}, "gpus has shape"),
-    ({"workers": np.ones(3)}, "workers has shape"),
-    ({"weight": np.ones(2)}, "weight has shape"),
-    ({"rate": np.array([[1, -2], [3, 4.0]])}, "rate has an entry that is negative"),
-    ({"pair_rate": np.full((2, 2, 2), np.nan)}, "pair_rate has an entry"),
-    ({"workers": np.array([np.inf, 1])}, "workers has an entry"),
-    ({"workers": np.zeros(2)}, "workers is 0 for every GPU type"),
-    ({"gpus": np.array([1.0, 0.0])}, "gpus has an entry that is not a positive number"),
-    ({"weight": np.array([1.0, 0.0, 1.0])}, "weight has an entry"),
-    ({"kind": np.array([0, 2])}, "an integer from 0 to 1"),
-    ({"kind": np.array([0, -1])}, "an integer from 0 to 1"),
-    ({"kind": np.array([0.0, 1.0])}, "an integer from 0 to 1"),
-    ({"kind": np.array([], dtype=int)}, "there are no jobs"),
-    ({"workers": np.array([0.0, 4.0]), "rate": np.array([[1.0, 1.0], [1.0, 0.0]])}, r"job 1 \(kind 1\) has rate 0"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rate": np.ones(2)}, "rate has 1 dimensions"),
+        ({"pair_rate": np.ones((2, 2))}, "pair_rate has shape"),
+        ({"gpus": np.ones(3)}, "gpus has shape"),
+        ({"workers": np.ones(3)}, "workers has shape"),
+        ({"weight": np.ones(2)}, "weight has shape"),
+        ({"rate": np.array([[1, -2], [3, 4.0]])}, "rate has an entry that is negative"),
+        ({"pair_rate": np.full((2, 2, 2), np.nan)}, "pair_rate has an entry"),
+        ({"workers": np.array([np.inf, 1])}, "workers has an entry"),
+        ({"workers": np.zeros(2)}, "workers is 0 for every GPU type"),
+        ({"gpus": np.array([1.0, 0.0])}, "gpus has an entry that is not a positive number"),
+        ({"weight": np.array([1.0, 0.0, 1.0])}, "weight has an entry"),
+        ({"kind": np.array([0, 2])}, "an integer from 0 to 1"),
+        ({"kind": np.array([0, -1])}, "an integer from 0 to 1"),
+        ({"kind": np.array([0.0, 1.0])}, "an integer from 0 to 1"),
+        ({"kind": np.array([], dtype=int)}, "there are no jobs"),
+        (
+            {"workers": np.array([0.0, 4.0]), "rate": np.array([[1.0, 1.0], [1.0, 0.0]])},
+            r"job 1 \(kind 1\) has rate 0",
+        ),
+    ],
+)
 def test_bad_input_is_said(change: dict[str, Any], message: str) -> None:
     solve(GOOD)
     with pytest.raises(InputError, match=message):
@@ -273,7 +324,9 @@ def table() -> dict[str, Any]:
 
 
 @needs_data("gavel")
-@pytest.mark.parametrize("options", [{}, {"multi_gpu": True}, {"weights": True}, {"multi_gpu": True, "weights": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"multi_gpu": True}, {"weights": True}, {"multi_gpu": True, "weights": True}]
+)
 def test_gavel_jobs_against_the_complete_lp(options: dict[str, bool]) -> None:
     problem = draw(table(), 40, 1, **options)
     shares = solve(problem)

@@ -1,4 +1,5 @@
-"""Solver `milp` and the realisation of its grids: against brute force, and the truth of what it says."""
+"""Solver `milp` and the realisation of its grids: against brute force, and the truth of what it
+says."""
 
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -10,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from optsched.cluster import Cluster, Node, Tenant
 from optsched.errors import InputError, SolverUnavailable
-from optsched.faults import find_faults
-from optsched.instance import Instance, Running, Slot
-from optsched.job import Elastic, Job, Mode
-from optsched.modes import options
+from optsched.files.faults import find_faults
+from optsched.model.cluster import Cluster, Node, Tenant
+from optsched.model.instance import Instance, Running, Slot
+from optsched.model.job import Elastic, Job, Mode
+from optsched.model.plan import JobPlan, Plan, Segment
+from optsched.model.profile import Locality, Profile
 from optsched.objectives import parse
-from optsched.plan import JobPlan, Plan, Segment
-from optsched.profile import Locality, Profile
-from optsched.solver import Report, Request
+from optsched.physics.modes import options
+from optsched.plugins.solver import Report, Request
 from optsched.verify import verify
 from optsched_solvers.milp import SOLVER, backend
 from optsched_solvers.milp.alternatives import find_ways
@@ -45,13 +46,24 @@ class Heard:
         )
 
 
-def solve(instance: Instance, objective: str, limit_s: float = 60.0, incumbent: Plan | None = None,
-          **chosen: str) -> tuple[Heard, tuple[float, ...] | None]:
+def solve(
+    instance: Instance,
+    objective: str,
+    limit_s: float = 60.0,
+    incumbent: Plan | None = None,
+    **chosen: str,
+) -> tuple[Heard, tuple[float, ...] | None]:
     """What was heard, and the best plan's values; every plan must verify."""
     heard = Heard()
     goal = parse(objective)
     SOLVER.solve(
-        Request(instance=instance, objective=goal, time_limit_s=limit_s, incumbent=incumbent, options=chosen),
+        Request(
+            instance=instance,
+            objective=goal,
+            time_limit_s=limit_s,
+            incumbent=incumbent,
+            options=chosen,
+        ),
         heard.report(),
     )
     found = []
@@ -78,24 +90,43 @@ def one_type(*jobs: Job, gpus: int = 4, nodes: int = 1, **fields: object) -> Ins
 def random_jobs(seed: int, count: int, longest: int = 20) -> tuple[Job, ...]:
     random = Random(seed)
     return tuple(
-        Job(id=f"j{k}", gpus=random.choice((1, 1, 2, 4)), duration_s=float(random.randint(1, longest)),
-            weight=float(random.choice((1, 2, 4))), submit_s=float(random.randint(0, longest)))
+        Job(
+            id=f"j{k}",
+            gpus=random.choice((1, 1, 2, 4)),
+            duration_s=float(random.randint(1, longest)),
+            weight=float(random.choice((1, 2, 4))),
+            submit_s=float(random.randint(0, longest)),
+        )
         for k in range(count)
     )
 
 
-# --------------------------------------------------------------------------------- against brute force
+# --------------------------------------------------------------------------------- against brute
+# force
 
 OBJECTIVES = (
-    "wct", "makespan", "tardiness", "deadline,wct", "lateness", "tail:0.5", "ftf", "maxmin", "throughput",
-    "energy,wct", "cost,makespan", "makespan+0.5*wct",
+    "wct",
+    "makespan",
+    "tardiness",
+    "deadline,wct",
+    "lateness",
+    "tail:0.5",
+    "ftf",
+    "maxmin",
+    "throughput",
+    "energy,wct",
+    "cost,makespan",
+    "makespan+0.5*wct",
 )
 
 
 def only_measured(job: Job) -> Job:
-    """Core levels and gang sizes without gaps, so that brute force tries just the modes that planners see."""
+    """Core levels and gang sizes without gaps, so that brute force tries just the modes that
+    planners see."""
     table = {1: 0.5, 2: 1.0} if job.profile.cpus_per_gpu else {}
-    gpus = replace(job.gpus, max=min(job.gpus.max, 3)) if isinstance(job.gpus, Elastic) else job.gpus
+    gpus = (
+        replace(job.gpus, max=min(job.gpus.max, 3)) if isinstance(job.gpus, Elastic) else job.gpus
+    )
     return replace(job, gpus=gpus, profile=replace(job.profile, cpus_per_gpu=table))
 
 
@@ -109,7 +140,9 @@ def test_value_and_bound_against_brute_force(
     goal = parse(objective)
     assert SOLVER.supports(instance, goal) is None
     best = brute_force.optimum(instance, goal)
-    heard, values = solve(instance, objective, incumbent=best[1] if best and with_incumbent else None)
+    heard, values = solve(
+        instance, objective, incumbent=best[1] if best and with_incumbent else None
+    )
     if best is None:
         assert heard.infeasible and not heard.plans
         return
@@ -138,13 +171,20 @@ def test_coarse_grids_give_valid_bounds(seed: int, objective: str) -> None:
         assert any("rounded down" in note for note in heard.notes)
 
 
-# --------------------------------------------------------------------------------- preempt or continue
+# --------------------------------------------------------------------------------- preempt or
+# continue
+
 
 @pytest.mark.parametrize(
     ("left_s", "waiter_s", "save_s", "startup_s", "restore_s"),
     [
-        (60, 20, 5, 3, 4), (60, 37, 5, 3, 4), (60, 39, 5, 3, 4), (60, 40, 5, 3, 4), (60, 41, 5, 3, 4),
-        (60, 59, 0, 0, 0), (10, 20, 5, 3, 4),
+        (60, 20, 5, 3, 4),
+        (60, 37, 5, 3, 4),
+        (60, 39, 5, 3, 4),
+        (60, 40, 5, 3, 4),
+        (60, 41, 5, 3, 4),
+        (60, 59, 0, 0, 0),
+        (10, 20, 5, 3, 4),
     ],
 )
 def test_preempts_exactly_when_the_pair_rule_says(
@@ -154,8 +194,13 @@ def test_preempts_exactly_when_the_pair_rule_says(
     profile = Profile(checkpoint_s=save_s, startup_s=startup_s, restore_s=restore_s)
     runs = Job(id="r", duration_s=100.0, submit_s=-40.0, profile=profile)
     waits = Job(id="w", duration_s=float(waiter_s), profile=replace(profile, checkpoint_s=0.0))
-    entry = Running(job="r", mode=Mode(gpu_type="a", gpus=1), placement=(Slot(node="n0", gpus=1),),
-                    started_s=-40.0, remaining_s=float(left_s))
+    entry = Running(
+        job="r",
+        mode=Mode(gpu_type="a", gpus=1),
+        placement=(Slot(node="n0", gpus=1),),
+        started_s=-40.0,
+        remaining_s=float(left_s),
+    )
     instance = one_type(runs, waits, gpus=1, running=(entry,))
     assert not find_faults(instance)
     heard, _ = solve(instance, "wct")
@@ -165,7 +210,9 @@ def test_preempts_exactly_when_the_pair_rule_says(
         assert decision == ("preempt" if gain > 0 else "continue")
 
 
-# ----------------------------------------------------------------------------------- capacities by hand
+# ----------------------------------------------------------------------------------- capacities by
+# hand
+
 
 def test_memory_cores_budget_and_quota_bind() -> None:
     hungry = Profile(cpus_per_gpu={4: 1.0}, memory_gib_per_gpu=30.0)
@@ -211,8 +258,13 @@ def test_fragmented_nodes_are_not_added_up() -> None:
     singles = tuple(Job(id=f"s{k}", duration_s=10.0) for k in range(2))
     gang = Job(id="gang", gpus=2, duration_s=10.0, profile=packed)
     slots = tuple(
-        Running(job=job.id, mode=Mode(gpu_type="a", gpus=1), placement=(Slot(node=f"n{k}", gpus=1),),
-                started_s=0.0, remaining_s=10.0)
+        Running(
+            job=job.id,
+            mode=Mode(gpu_type="a", gpus=1),
+            placement=(Slot(node=f"n{k}", gpus=1),),
+            started_s=0.0,
+            remaining_s=10.0,
+        )
         for k, job in enumerate(replace(job, preemptible=False) for job in singles)
     )
     jobs = (*(replace(job, preemptible=False) for job in singles), gang)
@@ -234,7 +286,9 @@ def test_interchangeable_nodes_are_one_bin_and_others_are_not() -> None:
 
 def test_many_splits_fall_back_to_a_relaxation_whose_plan_still_verifies() -> None:
     profile = Profile(locality=Locality(node=1.0, rack=0.9, cluster=0.6))
-    jobs = tuple(Job(id=f"j{k}", gpus=6, duration_s=float(4 + k), profile=profile) for k in range(6))
+    jobs = tuple(
+        Job(id=f"j{k}", gpus=6, duration_s=float(4 + k), profile=profile) for k in range(6)
+    )
     instance = one_type(*jobs, gpus=4, nodes=8)
     ways = find_ways(instance)
     assert not ways.exact
@@ -244,30 +298,39 @@ def test_many_splits_fall_back_to_a_relaxation_whose_plan_still_verifies() -> No
     assert any("counted together" in note for note in heard.notes)
 
 
-# ------------------------------------------------------------------------------------- truth of the status
+# ------------------------------------------------------------------------------------- truth of the
+# status
+
 
 def test_an_incumbent_of_the_optimal_value_is_proved_not_cut_off() -> None:
     instance = one_type(*random_jobs(4, 6))
     _, values = solve(instance, "wct")
     assert values is not None
     heard, _ = solve(instance, "wct")
-    best = next(plan for plan in heard.plans if verify(instance, plan, parse("wct")).values == values)
+    best = next(
+        plan for plan in heard.plans if verify(instance, plan, parse("wct")).values == values
+    )
     proves(*solve(instance, "wct", incumbent=best), values)
 
 
 def test_an_incumbent_outside_the_plan_class_does_not_spoil_the_bound() -> None:
     """Running the long job in two pieces around the short one beats every plan of the class."""
-    long, short = Job(id="long", duration_s=10.0), Job(id="short", duration_s=1.0, submit_s=2.0, weight=9.0)
+    long, short = (
+        Job(id="long", duration_s=10.0),
+        Job(id="short", duration_s=1.0, submit_s=2.0, weight=9.0),
+    )
     instance = one_type(long, short, gpus=1)
     mode, place = Mode(gpu_type="a", gpus=1), (Slot(node="n0", gpus=1),)
 
     def piece(start_s: float, end_s: float) -> Segment:
         return Segment(start_s=start_s, end_s=end_s, mode=mode, placement=place)
 
-    split = Plan(jobs=(
-        JobPlan(id="long", decision="start", segments=(piece(0.0, 2.0), piece(3.0, 11.0))),
-        JobPlan(id="short", decision="wait", segments=(piece(2.0, 3.0),)),
-    ))
+    split = Plan(
+        jobs=(
+            JobPlan(id="long", decision="start", segments=(piece(0.0, 2.0), piece(3.0, 11.0))),
+            JobPlan(id="short", decision="wait", segments=(piece(2.0, 3.0),)),
+        )
+    )
     assert verify(instance, split, parse("wct")).values == (20.0,)
     heard, _ = solve(instance, "wct", incumbent=split)
     assert all(bound <= 20.0 for bound in heard.bounds.values())
@@ -277,10 +340,15 @@ def test_an_incumbent_outside_the_plan_class_does_not_spoil_the_bound() -> None:
 
 def list_plan(instance: Instance) -> Plan:
     """First come, first served, each job in its first option."""
-    plan = realise(instance, [
-        Choice(job_id=job.id, option=options(instance.cluster, job)[0], order_key=(job.submit_s,))
-        for job in instance.jobs
-    ])
+    plan = realise(
+        instance,
+        [
+            Choice(
+                job_id=job.id, option=options(instance.cluster, job)[0], order_key=(job.submit_s,)
+            )
+            for job in instance.jobs
+        ],
+    )
     assert plan is not None
     return plan
 
@@ -295,7 +363,8 @@ def test_a_stopped_search_reports_a_bound_below_its_plan(monkeypatch: pytest.Mon
 
 
 def market_split() -> Any:
-    """A small market-split problem (Cornuejols and Dawande, 1998): no bound but 0 for a long time."""
+    """A small market-split problem (Cornuejols and Dawande, 1998): no bound but 0 for a long
+    time."""
     import pulp
 
     random = Random(1)
@@ -343,7 +412,9 @@ def test_no_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-# ------------------------------------------------------------------------------------ what it cannot do
+# ------------------------------------------------------------------------------------ what it
+# cannot do
+
 
 def test_unknown_and_absent_back_ends_are_named() -> None:
     instance = one_type(*random_jobs(2, 2))
@@ -365,8 +436,12 @@ def test_refuses_large_instances_and_shared_gpus() -> None:
     goal = parse("wct")
     refusal = SOLVER.supports(one_type(*random_jobs(1, 61)), goal)
     assert refusal is not None and "61 jobs" in refusal
-    entry = Running(job="j0", mode=Mode(gpu_type="a", gpus=1, share_with="j1"),
-                    placement=(Slot(node="n0", gpus=1),), remaining_s=1.0)
+    entry = Running(
+        job="j0",
+        mode=Mode(gpu_type="a", gpus=1, share_with="j1"),
+        placement=(Slot(node="n0", gpus=1),),
+        remaining_s=1.0,
+    )
     refusal = SOLVER.supports(one_type(*random_jobs(1, 2), running=(entry,)), goal)
     assert refusal is not None and "j0" in refusal
     assert SOLVER.supports(one_type(*random_jobs(1, 40), nodes=4), goal) is None

@@ -1,5 +1,6 @@
-"""What is called optimal is: no plan of an exhaustive search is better, whatever is in the value beside what can be
-decided (a past on the Unix clock, one huge weight, a level before), and no bound lies above an optimum."""
+"""What is called optimal is: no plan of an exhaustive search is better, whatever is in the value
+beside what can be decided (a past on the Unix clock, one huge weight, a level before), and no bound
+lies above an optimum."""
 
 import math
 from dataclasses import replace
@@ -12,22 +13,36 @@ from hypothesis.strategies import DrawFn
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.bounds.yardstick import yardsticks
 from optsched.engine import solve
-from optsched.faults import find_faults
+from optsched.files.faults import find_faults
+from optsched.model.plan import CLOSED_GAP
 from optsched.objectives import parse
-from optsched.plan import CLOSED_GAP
 from tests.oracles import brute_force, tiny
 
 UNIX_S = 1_700_000_000.0
 OBJECTIVES = (
-    "wct", "makespan", "tardiness", "lateness", "tail:0.5", "ftf", "maxmin", "throughput",
-    "wct,makespan", "makespan,wct", "deadline,wct", "tail,wct", "ftf,wct", "wct+3*makespan", "energy,wct",
+    "wct",
+    "makespan",
+    "tardiness",
+    "lateness",
+    "tail:0.5",
+    "ftf",
+    "maxmin",
+    "throughput",
+    "wct,makespan",
+    "makespan,wct",
+    "deadline,wct",
+    "tail,wct",
+    "ftf,wct",
+    "wct+3*makespan",
+    "energy,wct",
     "tardiness,energy",
 )
 
 
 @st.composite
 def stretched(draw: DrawFn) -> Instance:
-    """A tiny instance on another clock, with jobs that were submitted long ago, a huge weight, or awkward lengths."""
+    """A tiny instance on another clock, with jobs that were submitted long ago, a huge weight, or
+    awkward lengths."""
     found = draw(tiny.instances(most_jobs=4))
     shift_s = draw(st.sampled_from((0.0, UNIX_S, UNIX_S + 0.1, -1e6)))
     weight = draw(st.sampled_from((None, 1e4, 1e6, 1e9, 1e-6)))
@@ -38,14 +53,22 @@ def stretched(draw: DrawFn) -> Instance:
         return shift_s + stretch * time_s
 
     def longer(job: Job) -> Job:
-        modes = tuple(replace(mode, duration_s=(mode.duration_s or 0.0) * stretch) for mode in job.modes)
-        profile = replace(job.profile, **{
-            name: None if seconds is None else stretch * seconds
-            for name in ("startup_s", "restore_s", "checkpoint_s", "checkpoint_every_s")
-            for seconds in (getattr(job.profile, name),)
-        })
+        modes = tuple(
+            replace(mode, duration_s=(mode.duration_s or 0.0) * stretch) for mode in job.modes
+        )
+        profile = replace(
+            job.profile,
+            **{
+                name: None if seconds is None else stretch * seconds
+                for name in ("startup_s", "restore_s", "checkpoint_s", "checkpoint_every_s")
+                for seconds in (getattr(job.profile, name),)
+            },
+        )
         return replace(
-            job, submit_s=at(job.submit_s), profile=profile, modes=modes,
+            job,
+            submit_s=at(job.submit_s),
+            profile=profile,
+            modes=modes,
             deadline_s=None if job.deadline_s is None else at(job.deadline_s),
             duration_s=None if job.duration_s is None else stretch * job.duration_s,
         )
@@ -58,18 +81,33 @@ def stretched(draw: DrawFn) -> Instance:
         long_ago_s = at(0) - old_s if old_s else 0.0
         jobs = [replace(job, submit_s=long_ago_s) if job.submit_s <= at(0) else job for job in jobs]
     running = tuple(
-        replace(entry, started_s=at(entry.started_s), remaining_s=entry.remaining_s * stretch,
-                last_checkpoint_s=None if entry.last_checkpoint_s is None else at(entry.last_checkpoint_s))
+        replace(
+            entry,
+            started_s=at(entry.started_s),
+            remaining_s=entry.remaining_s * stretch,
+            last_checkpoint_s=None
+            if entry.last_checkpoint_s is None
+            else at(entry.last_checkpoint_s),
+        )
         for entry in found.running
     )
-    suspended = tuple(replace(entry, remaining_s=entry.remaining_s * stretch) for entry in found.suspended)
-    return replace(found, now_s=at(found.now_s), jobs=tuple(jobs), running=running, suspended=suspended)
+    suspended = tuple(
+        replace(entry, remaining_s=entry.remaining_s * stretch) for entry in found.suspended
+    )
+    return replace(
+        found, now_s=at(found.now_s), jobs=tuple(jobs), running=running, suspended=suspended
+    )
 
 
 def preempt_or_continue(now_s: float) -> Instance:
     """To preempt `long` gains 810 s; jobs were submitted at 0, whatever the clock says now."""
     paused = {"checkpoint_s": 20.0, "startup_s": 10.0, "restore_s": 30.0}
-    lengths_s = {"long": (1500.0, "a"), "short": (100.0, "a"), "nearly-done": (680.0, "b"), "patient": (100.0, "b")}
+    lengths_s = {
+        "long": (1500.0, "a"),
+        "short": (100.0, "a"),
+        "nearly-done": (680.0, "b"),
+        "patient": (100.0, "b"),
+    }
     return Instance(
         now_s=now_s,
         cluster=Cluster(nodes=tuple(Node(name=name, gpu_type=name, gpus=1) for name in "ab")),
@@ -78,8 +116,13 @@ def preempt_or_continue(now_s: float) -> Instance:
             for name, (duration_s, gpu_type) in lengths_s.items()
         ),
         running=tuple(
-            Running(job=job, mode=Mode(gpu_type=node, gpus=1), placement=(Slot(node=node, gpus=1),),
-                    started_s=now_s - 500.0, remaining_s=left_s)
+            Running(
+                job=job,
+                mode=Mode(gpu_type=node, gpus=1),
+                placement=(Slot(node=node, gpus=1),),
+                started_s=now_s - 500.0,
+                remaining_s=left_s,
+            )
             for job, node, left_s in (("long", "a", 1000.0), ("nearly-done", "b", 180.0))
         ),
     )
@@ -87,7 +130,9 @@ def preempt_or_continue(now_s: float) -> Instance:
 
 @pytest.mark.parametrize("solver", ("cpsat", "milp"))
 def test_what_is_past_hides_no_better_plan(solver: str) -> None:
-    found = solve(preempt_or_continue(UNIX_S), solver=solver, time_limit_s=20, workers=1, isolate=False)
+    found = solve(
+        preempt_or_continue(UNIX_S), solver=solver, time_limit_s=20, workers=1, isolate=False
+    )
     assert found.plan is not None and found.plan.jobs[0].decision == "preempt"
     assert (found.status, found.value) == ("optimal", 4 * UNIX_S + 1770)
     assert found.bound is not None and found.bound > 4 * UNIX_S + 1769.99
@@ -97,7 +142,10 @@ def test_what_is_past_hides_no_better_plan(solver: str) -> None:
 @pytest.mark.parametrize("objective", ("tail,wct", "deadline,wct"))
 def test_a_level_keeps_what_was_found_in_full(solver: str, objective: str) -> None:
     instance = preempt_or_continue(UNIX_S)
-    jobs = [replace(job, weight=1e6 if job.id == "patient" else 1.0, deadline_s=UNIX_S) for job in instance.jobs]
+    jobs = [
+        replace(job, weight=1e6 if job.id == "patient" else 1.0, deadline_s=UNIX_S)
+        for job in instance.jobs
+    ]
     assert_true(replace(instance, jobs=tuple(jobs)), objective, solver)
 
 
@@ -112,21 +160,32 @@ def test_a_huge_weight_hides_no_better_plan(solver: str) -> None:
 
 
 def assert_true(instance: Instance, objective: str, solver: str, seconds: float = 20) -> None:
-    """Nothing that is said of the answer is refuted by the exhaustive search, and the verifier rejects no plan."""
+    """Nothing that is said of the answer is refuted by the exhaustive search, and the verifier
+    rejects no plan."""
     goal = parse(objective)
     best = brute_force.optimum(instance, goal)
-    found = solve(instance, objective, solver=solver, time_limit_s=seconds, workers=1, isolate=False)
+    found = solve(
+        instance, objective, solver=solver, time_limit_s=seconds, workers=1, isolate=False
+    )
     if best is None:
         assert found.status in ("infeasible", "unknown")
         return
     assert found.plan is not None and found.fallback is None, found
-    assert not any("verifier" in note or "claimed" in note or "wrong" in note for note in found.notes), found.notes
-    for level, optimum, by in zip(found.levels, best[0], yardsticks(instance, goal, False), strict=True):
+    assert not any(
+        "verifier" in note or "claimed" in note or "wrong" in note for note in found.notes
+    ), found.notes
+    for level, optimum, by in zip(
+        found.levels, best[0], yardsticks(instance, goal, False), strict=True
+    ):
         assert level.value is not None and math.isfinite(level.value)
         if level.bound is not None:
             assert not by.refutes(optimum, level.bound), (level, optimum, found)
         if found.status == "optimal":
-            stated = CLOSED_GAP * max(0.0, level.value - by.certain) + by.rounding + 1e-14 * abs(level.value)
+            stated = (
+                CLOSED_GAP * max(0.0, level.value - by.certain)
+                + by.rounding
+                + 1e-14 * abs(level.value)
+            )
             assert level.value - optimum <= stated, (level, optimum, found)
         if by.differ(level.value, optimum):
             return  # what is said of later levels is about other plans

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optsched.physics import TIME_TOLERANCE_S
-from optsched_solvers.ticks import NICE_S, Tick, choose_tick
+from optsched_solvers.scheduling.ticks import NICE_S, Tick, choose_tick
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,22 @@ def test_a_long_time_is_not_on_the_grid_for_being_long() -> None:
 
 awkward = st.one_of(
     st.floats(1e-3, 1e10, allow_nan=False),
-    st.builds(lambda work, a, b, c: work / (a * b * c), st.integers(1, 10**7).map(float),
-              *[st.sampled_from((1.0, 0.9, 0.91, 0.31, 0.7, 1 / 3, 1.1, 0.1))] * 3),
-    st.builds(lambda ms, ulps: max(1e-3, ms / 1e3 + ulps * math.ulp(ms / 1e3)), st.integers(1, 10**9),
-              st.integers(-60, 60)),
+    st.builds(
+        lambda work, a, b, c: work / (a * b * c),
+        st.integers(1, 10**7).map(float),
+        *[st.sampled_from((1.0, 0.9, 0.91, 0.31, 0.7, 1 / 3, 1.1, 0.1))] * 3,
+    ),
+    st.builds(
+        lambda ms, ulps: max(1e-3, ms / 1e3 + ulps * math.ulp(ms / 1e3)),
+        st.integers(1, 10**9),
+        st.integers(-60, 60),
+    ),
 )
 
 
 @given(
-    st.sampled_from((0.0, 1e3, 1.7e9, 1_700_000_000.1, 9.9e9)), st.floats(0, 1e6),
+    st.sampled_from((0.0, 1e3, 1.7e9, 1_700_000_000.1, 9.9e9)),
+    st.floats(0, 1e6),
     st.lists(awkward, min_size=1, max_size=8),
 )
 def test_the_verifier_forgives_what_a_ceiling_leaves_out(
@@ -100,7 +107,9 @@ seconds = st.floats(0, 1e6, allow_nan=False)
 
 
 @given(st.sampled_from(NICE_S), seconds, seconds)
-def test_floored_times_never_pass_the_true_completion(length_s: float, start: float, run: float) -> None:
+def test_floored_times_never_pass_the_true_completion(
+    length_s: float, start: float, run: float
+) -> None:
     tick = Tick(length_s, False)
     end = tick.floor(start) + tick.floor(run)
     assert end <= tick.floor(start + run)
@@ -111,7 +120,9 @@ true_jobs = st.lists(st.tuples(seconds, st.floats(0.001, 1e5)), min_size=2, max_
 
 
 @given(true_jobs, st.sampled_from(NICE_S[6:]))
-def test_jobs_that_share_a_tick_overlap_in_truth(jobs: list[tuple[float, float]], length_s: float) -> None:
+def test_jobs_that_share_a_tick_overlap_in_truth(
+    jobs: list[tuple[float, float]], length_s: float
+) -> None:
     tick = Tick(length_s, False)
     floored = [(tick.floor(s), tick.floor(p)) for s, p in jobs]
     for at, _ in floored:

@@ -27,7 +27,9 @@ command = "solve --solver sjf --time-limit 2s"
 
 def test_the_tables_say_who_did_not_answer(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
-    done = CliRunner().invoke(main, ["study", str(tmp_path / "study.toml"), "-o", str(tmp_path / "out"), "-q"])
+    done = CliRunner().invoke(
+        main, ["study", str(tmp_path / "study.toml"), "-o", str(tmp_path / "out"), "-q"]
+    )
     assert done.exit_code == 0, done.output
     said = "in 1 of 1 runs a heuristic answered: milp cannot plan this: it has 70 jobs"
     table = (tmp_path / "out" / "table.md").read_text()

@@ -1,4 +1,5 @@
-"""Runs forked from a warm process: what a fresh one says, within their limits, and gone with whoever asked."""
+"""Runs forked from a warm process: what a fresh one says, within their limits, and gone with
+whoever asked."""
 
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 
 from optsched.files import dump_instance, write_text
 from optsched.study.process import Ended, Warm, WarmProcesses
-from optsched.traces.synth import generate
+from optsched.traces.generate.synth import generate
 
 PATIENCE_S = 120.0
 FOREVER = ["--solver", "cpsat", "--time-limit", "1h", "--workers", "2", "--json"]
@@ -28,10 +29,17 @@ def instance(tmp_path: Path) -> Path:
     return path
 
 
-def run(warm: Warm, *words: str | Path, time_limit_s: float = PATIENCE_S, memory_gib: float = 4.0
-        ) -> tuple[Ended, bytes, bytes]:
+def run(
+    warm: Warm, *words: str | Path, time_limit_s: float = PATIENCE_S, memory_gib: float = 4.0
+) -> tuple[Ended, bytes, bytes]:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        ended = warm.run([str(word) for word in words], out, err, time_limit_s=time_limit_s, memory_gib=memory_gib)
+        ended = warm.run(
+            [str(word) for word in words],
+            out,
+            err,
+            time_limit_s=time_limit_s,
+            memory_gib=memory_gib,
+        )
         out.seek(0)
         err.seek(0)
         return ended, out.read(), err.read()
@@ -64,8 +72,10 @@ def descendants(pid: int) -> list[int]:
 
 def test_a_run_says_what_a_fresh_interpreter_says(instance: Path) -> None:
     lines: list[list[str | Path]] = [
-        ["simulate", instance, "--policy", "srtf", "--json", "--curves"], ["simulate", instance, "--policy", "nobody"],
-        ["solve", instance, "--solver", "wspt", "--json"], ["simulate", "no-such-file", "--policy", "fifo"],
+        ["simulate", instance, "--policy", "srtf", "--json", "--curves"],
+        ["simulate", instance, "--policy", "nobody"],
+        ["solve", instance, "--solver", "wspt", "--json"],
+        ["simulate", "no-such-file", "--policy", "fifo"],
     ]
     with Warm() as warm:
         for line in lines:
@@ -79,7 +89,9 @@ def test_a_run_says_what_a_fresh_interpreter_says(instance: Path) -> None:
 
 def _untimed(out: bytes) -> object:
     found = json.loads(out) if out else {}
-    return {name: value for name, value in found.items() if name not in ("decision_wall_s", "wall_s")}
+    return {
+        name: value for name, value in found.items() if name not in ("decision_wall_s", "wall_s")
+    }
 
 
 def test_a_run_that_goes_on_is_ended_with_all_that_it_started(instance: Path) -> None:
@@ -87,13 +99,26 @@ def test_a_run_that_goes_on_is_ended_with_all_that_it_started(instance: Path) ->
         ended, _, _ = run(warm, "solve", instance, *FOREVER, time_limit_s=8.0)
         assert ended.status is None and ended.wall_s >= 8.0
         assert until(lambda: descendants(warm._process.pid) == [])
-        assert run(warm, "simulate", instance, "--policy", "fifo", "--quiet")[0].status == 0  # and it goes on
+        assert (
+            run(warm, "simulate", instance, "--policy", "fifo", "--quiet")[0].status == 0
+        )  # and it goes on
 
 
 def test_a_run_has_no_more_memory_than_it_may(instance: Path) -> None:
     with Warm() as warm:
-        ended, _, err = run(warm, "generate", "--jobs", "1000000", "--gpus", "100", "--like", "mixed", "-o",
-                            instance.with_name("large.json"), memory_gib=0.4)
+        ended, _, err = run(
+            warm,
+            "generate",
+            "--jobs",
+            "1000000",
+            "--gpus",
+            "100",
+            "--like",
+            "mixed",
+            "-o",
+            instance.with_name("large.json"),
+            memory_gib=0.4,
+        )
         assert ended.status not in (0, None) and (b"MemoryError" in err or ended.status < 0)
         assert ended.memory_gib < 0.4 and not instance.with_name("large.json").exists()
 
@@ -102,7 +127,9 @@ def test_a_warm_process_that_is_killed_takes_its_run_along(instance: Path) -> No
     found: list[Ended] = []
     with WarmProcesses() as processes:
         warm = processes.take()
-        thread = threading.Thread(target=lambda: found.append(run(warm, "solve", instance, *FOREVER)[0]))
+        thread = threading.Thread(
+            target=lambda: found.append(run(warm, "solve", instance, *FOREVER)[0])
+        )
         thread.start()
         assert until(lambda: len(descendants(warm._process.pid)) > 0)
         runs = descendants(warm._process.pid)[:1]
@@ -113,7 +140,10 @@ def test_a_warm_process_that_is_killed_takes_its_run_along(instance: Path) -> No
         assert until(lambda: not warm.alive)
         processes.give_back(warm)
         other = processes.take()
-        assert other is not warm and run(other, "simulate", instance, "--policy", "fifo", "--quiet")[0].status == 0
+        assert (
+            other is not warm
+            and run(other, "simulate", instance, "--policy", "fifo", "--quiet")[0].status == 0
+        )
 
 
 def test_nothing_is_left_of_a_study_that_is_killed(instance: Path) -> None:
@@ -122,8 +152,11 @@ def test_nothing_is_left_of_a_study_that_is_killed(instance: Path) -> None:
         "warm = Warm(); out = tempfile.TemporaryFile(); print(warm._process.pid, flush=True)\n"
         "warm.run(sys.argv[1:], out, out, time_limit_s=3600, memory_gib=4)"
     )
-    with subprocess.Popen([sys.executable, "-c", script, "solve", str(instance), *FOREVER], stdout=subprocess.PIPE,
-                          text=True) as study:
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "solve", str(instance), *FOREVER],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as study:
         assert study.stdout is not None
         warm = int(study.stdout.readline())
         assert until(lambda: len(descendants(warm)) > 0)

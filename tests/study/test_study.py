@@ -1,4 +1,5 @@
-"""Studies: what the file may say, that nothing is run twice, and that nothing stops a study but its end."""
+"""Studies: what the file may say, that nothing is run twice, and that nothing stops a study but its
+end."""
 
 import csv
 import io
@@ -43,33 +44,51 @@ def write(folder: Path, text: str) -> Path:
 def table(folder: Path) -> list[dict[str, str]]:
     """The rows of runs.csv without what the clock said."""
     found = list(csv.DictReader(io.StringIO((folder / "runs.csv").read_text())))
-    return [{name: value for name, value in row.items() if name != "run s" and "decision" not in name} for row in found]
+    return [
+        {name: value for name, value in row.items() if name != "run s" and "decision" not in name}
+        for row in found
+    ]
 
 
 def optsched(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "optsched", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "optsched", *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
 def test_every_combination_is_a_run_in_the_order_of_the_file(tmp_path: Path) -> None:
     found = runs(read_study(write(tmp_path, SMALL)))
     assert [(run.method, dict(run.parameters)) for run in found] == [
-        (method, {"jobs": jobs, "seed": seed}) for method in ("fifo", "srtf") for jobs in (10, 20) for seed in (1, 2)
+        (method, {"jobs": jobs, "seed": seed})
+        for method in ("fifo", "srtf")
+        for jobs in (10, 20)
+        for seed in (1, 2)
     ]
     assert found[1].make == "generate --like mixed --jobs 10 --gpus 16 --seed 2"
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    (('name = "small"', 'nam = "small"'), ["nam: is unknown here", "name: is missing"]),
-    (("generate --like", "rm --like"), ["instances[0]", "begins with none of generate, import"]),
-    (("{jobs}", "{job}"), ["mixed: {job} is no parameter; known are data, jobs, seed"]),
-    (('["fifo", "srtf"]', '["fifo", "fifo"]'), ["method fifo is named twice"]),
-    (('["fifo", "srtf"]', "[]"), ["name at least one method or policy"]),
-    (("seeds = [1, 2]", 'seeds = [1, 2]\ntime_limit = "soon"'), ["time_limit: "]),
-    (("seeds = [1, 2]", "seeds = [1, 2"), ["is not TOML"]),
-])
-def test_faults_are_said_in_a_sentence(tmp_path: Path, change: tuple[str, str], said: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (('name = "small"', 'nam = "small"'), ["nam: is unknown here", "name: is missing"]),
+        (
+            ("generate --like", "rm --like"),
+            ["instances[0]", "begins with none of generate, import"],
+        ),
+        (("{jobs}", "{job}"), ["mixed: {job} is no parameter; known are data, jobs, seed"]),
+        (('["fifo", "srtf"]', '["fifo", "fifo"]'), ["method fifo is named twice"]),
+        (('["fifo", "srtf"]', "[]"), ["name at least one method or policy"]),
+        (("seeds = [1, 2]", 'seeds = [1, 2]\ntime_limit = "soon"'), ["time_limit: "]),
+        (("seeds = [1, 2]", "seeds = [1, 2"), ["is not TOML"]),
+    ],
+)
+def test_faults_are_said_in_a_sentence(
+    tmp_path: Path, change: tuple[str, str], said: list[str]
+) -> None:
     path = write(tmp_path, SMALL.replace(*change))
     with pytest.raises(InputError) as error:
         read_study(path)
@@ -84,18 +103,30 @@ def test_a_finished_run_is_never_repeated(tmp_path: Path) -> None:
     path = write(tmp_path, SMALL)
     first: list[str] = []
     found = run_study(
-        read_study(path), Results(tmp_path / "out"), workers=2, on_result=lambda one: first.append(one.run.method)
+        read_study(path),
+        Results(tmp_path / "out"),
+        workers=2,
+        on_result=lambda one: first.append(one.run.method),
     )
     assert len(first) == len(found) == 8 and all(one.answer is not None for one in found)
     again: list[str] = []
     more = read_study(write(tmp_path, SMALL.replace('"srtf"]', '"srtf", "las"]')))
-    other = run_study(more, Results(tmp_path / "out"), workers=1, on_result=lambda one: again.append(one.run.method))
+    other = run_study(
+        more,
+        Results(tmp_path / "out"),
+        workers=1,
+        on_result=lambda one: again.append(one.run.method),
+    )
     assert again == ["las"] * 4
     assert [one.answer for one in other if one.run.method != "las"] == [one.answer for one in found]
 
 
 def test_a_run_that_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
-    text = SMALL.replace("seeds = [1, 2]", "seeds = [1]\ntime_limit = '20s'").replace("[10, 20]", "[10]") + """
+    text = (
+        SMALL.replace("seeds = [1, 2]", "seeds = [1]\ntime_limit = '20s'").replace(
+            "[10, 20]", "[10]"
+        )
+        + """
 [[instances]]
 name = "gone"
 command = "import swf {data}/no/such/file.swf"
@@ -108,6 +139,7 @@ name = "slow"
 command = "solve --solver cpsat --time-limit 1h"
 only = ["mixed"]
 """
+    )
     text = text.replace("[parameters]\njobs = [10]", "").replace("{jobs}", "60")
     path = write(tmp_path, text.replace("'20s'", "'6s'"))
     found = optsched("study", path, "-o", "out", "--workers", "2", cwd=tmp_path)
@@ -121,7 +153,9 @@ only = ["mixed"]
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
-    text = SMALL.replace("seeds = [1, 2]", "seeds = [1]\nmemory_gib = 0.05").replace("[10, 20]", "[10]")
+    text = SMALL.replace("seeds = [1, 2]", "seeds = [1]\nmemory_gib = 0.05").replace(
+        "[10, 20]", "[10]"
+    )
     results = run_study(read_study(write(tmp_path, text)), Results(tmp_path / "out"), workers=1)
     assert all(one.answer is None and one.reason for one in results)
 
@@ -131,11 +165,26 @@ def test_a_killed_study_ends_with_the_same_table(tmp_path: Path) -> None:
     assert optsched("study", path, "-o", "whole", "--workers", "2", cwd=tmp_path).returncode == 0
     for _ in range(2):
         process = subprocess.Popen(
-            [sys.executable, "-m", "optsched", "study", str(path), "-o", "killed", "--workers", "2"], cwd=tmp_path,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [
+                sys.executable,
+                "-m",
+                "optsched",
+                "study",
+                str(path),
+                "-o",
+                "killed",
+                "--workers",
+                "2",
+            ],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         before = len(list((tmp_path / "killed").glob("runs/*.json")))
-        while process.poll() is None and len(list((tmp_path / "killed").glob("runs/*.json"))) == before:
+        while (
+            process.poll() is None
+            and len(list((tmp_path / "killed").glob("runs/*.json"))) == before
+        ):
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
@@ -185,11 +234,14 @@ def test_five_hundred_runs_killed_three_times_end_with_the_same_table(tmp_path: 
 
 
 def test_bounds_are_rows_too(tmp_path: Path) -> None:
-    text = SMALL.replace("seeds = [1, 2]", "seeds = [1]").replace("[10, 20]", "[10]") + """
+    text = (
+        SMALL.replace("seeds = [1, 2]", "seeds = [1]").replace("[10, 20]", "[10]")
+        + """
 [[methods]]
 name = "bound"
 command = "bound"
 """
+    )
     found = optsched("study", write(tmp_path, text), "-o", "out", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     rows = {row["method"]: row for row in table(tmp_path / "out")}
@@ -200,7 +252,8 @@ def plug_in(folder: Path, base: str, package: str = "lab_rules") -> None:
     """A package of its own with one policy, `lab`, that does what `base` does."""
     (folder / package).mkdir(parents=True, exist_ok=True)
     (folder / package / "__init__.py").write_text(
-        f"from optsched.registry import policy\n\ndef Lab():\n    return policy({base!r})\n\nLab.title = 'of the lab'\n"
+        "from optsched.plugins.registry import policy\n\ndef Lab():\n    return "
+        f"policy({base!r})\n\nLab.title = 'of the lab'\n"
     )
     said = folder / f"{package}-1.0.dist-info"
     said.mkdir(exist_ok=True)

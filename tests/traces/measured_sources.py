@@ -1,4 +1,5 @@
-"""The columns of `optsched.traces.measured`, computed anew from the public data they were taken from."""
+"""The columns of `optsched.traces.profiles.measured`, computed anew from the public data they were
+taken from."""
 
 import csv
 import gzip
@@ -10,20 +11,46 @@ from typing import Any
 from tests.data import DATA
 
 GAVEL = {
-    "resnet18": "ResNet-18 (batch size 64)", "resnet50": "ResNet-50 (batch size 64)",
-    "transformer": "Transformer (batch size 64)", "lstm": "LM (batch size 20)", "cyclegan": "CycleGAN", "a3c": "A3C",
+    "resnet18": "ResNet-18 (batch size 64)",
+    "resnet50": "ResNet-50 (batch size 64)",
+    "transformer": "Transformer (batch size 64)",
+    "lstm": "LM (batch size 20)",
+    "cyclegan": "CycleGAN",
+    "a3c": "A3C",
 }
 SYNERGY = {
-    "resnet18": "res18", "resnet50": "res50", "mobilenet": "mobilenet", "shufflenet": "shufflenet",
-    "alexnet": "alexnet", "deepspeech2": "deepspeech", "gnmt": "gnmt", "lstm": "lstm", "transformer": "transformer",
+    "resnet18": "res18",
+    "resnet50": "res50",
+    "mobilenet": "mobilenet",
+    "shufflenet": "shufflenet",
+    "alexnet": "alexnet",
+    "deepspeech2": "deepspeech",
+    "gnmt": "gnmt",
+    "lstm": "lstm",
+    "transformer": "transformer",
     "bert": "bert",
 }
-POLLUX = {"resnet18": ("cifar10", 129), "resnet50": ("imagenet", 81), "bert": ("bert", 8),
-          "deepspeech2": ("deepspeech2", 20), "yolov3": ("yolov3", 8)}
-TITAN = {"roberta-base": ("roberta-base", 28), "roberta-large": ("roberta-large", 20),
-         "vit-base": ("vit", 160), "vit-large": ("vit-large", 96)}
-MURI = {"resnet18": "resnet18", "shufflenet": "shufflenet_v2_x1_0", "vgg16": "vgg16", "bert": "bert",
-        "gpt2": "gpt2", "a3c": "a2c"}
+POLLUX = {
+    "resnet18": ("cifar10", 129),
+    "resnet50": ("imagenet", 81),
+    "bert": ("bert", 8),
+    "deepspeech2": ("deepspeech2", 20),
+    "yolov3": ("yolov3", 8),
+}
+TITAN = {
+    "roberta-base": ("roberta-base", 28),
+    "roberta-large": ("roberta-large", 20),
+    "vit-base": ("vit", 160),
+    "vit-large": ("vit-large", 96),
+}
+MURI = {
+    "resnet18": "resnet18",
+    "shufflenet": "shufflenet_v2_x1_0",
+    "vgg16": "vgg16",
+    "bert": "bert",
+    "gpt2": "gpt2",
+    "a3c": "a2c",
+}
 
 CORES = (1, 2, 3, 4, 5, 6, 9, 12)
 """Cores for each GPU of the first rows of a Synergy table; the row of 3 is 1."""
@@ -38,15 +65,16 @@ LAMBDA_2022: dict[str, dict[str, float]] = {
     "h100": {"resnet50": 2616, "ssd": 782, "bert": 812, "gnmt": 467071},
 }
 """Training throughput in half precision, pytorch/pytorch-train-throughput-fp16.csv at 0551cb7 of
-https://github.com/lambdal/deeplearning-benchmark: rows LambdaCloud V100 16GB, LambdaCloud A10, A100 80GB SXM4,
-H100 80GB SXM5; column bert_base_squad for bert."""
+https://github.com/lambdal/deeplearning-benchmark: rows LambdaCloud V100 16GB, LambdaCloud A10, A100
+80GB SXM4, H100 80GB SXM5; column bert_base_squad for bert."""
 LAMBDA_2020: dict[str, dict[str, float]] = {
     "v100": {"resnet50": 828, "ssd": 224, "bert": 148, "gnmt": 81625},
     "rtx": {"resnet50": 526, "ssd": 139, "bert": 88, "gnmt": 41770},
 }
 """The same repository, pytorch-train-throughput-fp16.csv at 000bc82: rows V100 32GB, RTX 2080Ti."""
 RTX_IMAGENET_S = 0.32149533927440643
-"""Seconds of a step of 81 images on one RTX 2080 Ti, adaptdl/sched/traces/imagenet/placements-rtx.csv at 87ab961 of
+"""Seconds of a step of 81 images on one RTX 2080 Ti,
+adaptdl/sched/traces/imagenet/placements-rtx.csv at 87ab961 of
 https://github.com/siasosp23/artifacts: the code that Pollux measured on a T4."""
 
 
@@ -78,12 +106,18 @@ def pair(table: Any, gpu_type: str, family: str, other: str) -> float:
 
 def rate() -> dict[str, dict[str, float]]:
     table = gavel()
-    return {f: {t: sig(alone(table, t, f) / alone(table, "v100", f)) for t in ("p100", "k80")} for f in GAVEL}
+    return {
+        f: {t: sig(alone(table, t, f) / alone(table, "v100", f)) for t in ("p100", "k80")}
+        for f in GAVEL
+    }
 
 
 def a100_rate() -> dict[str, float]:
     return {
-        family: sig(seconds(f"titan/fminfo/V100/{name}", batch)["1"] / seconds(f"titan/fminfo/A100/{name}", batch)["1"])
+        family: sig(
+            seconds(f"titan/fminfo/V100/{name}", batch)["1"]
+            / seconds(f"titan/fminfo/A100/{name}", batch)["1"]
+        )
         for family, (name, batch) in TITAN.items()
     }
 
@@ -93,21 +127,34 @@ def newer() -> dict[str, dict[str, float]]:
     found = {}
     for benchmark, v100 in LAMBDA_2022["v100"].items():
         rtx = LAMBDA_2020["rtx"][benchmark] / LAMBDA_2020["v100"][benchmark]
-        found[benchmark] = {t: sig(LAMBDA_2022[t][benchmark] / v100) for t in ("a10", "a100", "h100")}
+        found[benchmark] = {
+            t: sig(LAMBDA_2022[t][benchmark] / v100) for t in ("a10", "a100", "h100")
+        }
         found[benchmark] |= {"rtx": sig(rtx), "t4": sig(rtx * t4)}
     return found
 
 
 def seconds(stem: str, batch: int) -> dict[str, float]:
-    """Seconds of a step by placement (GPUs on each node, as digits) at one batch size for each GPU."""
+    """Seconds of a step by placement (GPUs on each node, as digits) at one batch size for each
+    GPU."""
     path = f"{stem}placements.csv" if stem.endswith("/") else f"{stem}_placements.csv"
-    return {row["placement"]: float(row["step_time"]) for row in rows(path) if int(row["local_bsz"]) == batch}
+    return {
+        row["placement"]: float(row["step_time"])
+        for row in rows(path)
+        if int(row["local_bsz"]) == batch
+    }
 
 
 def placements() -> dict[str, dict[str, float]]:
     return {
-        **{family: seconds(f"pollux_profiles/{name}/", batch) for family, (name, batch) in POLLUX.items()},
-        **{family: seconds(f"titan/fminfo/V100/{name}", batch) for family, (name, batch) in TITAN.items()},
+        **{
+            family: seconds(f"pollux_profiles/{name}/", batch)
+            for family, (name, batch) in POLLUX.items()
+        },
+        **{
+            family: seconds(f"titan/fminfo/V100/{name}", batch)
+            for family, (name, batch) in TITAN.items()
+        },
     }
 
 
@@ -115,11 +162,14 @@ def locality() -> dict[str, dict[int, float]]:
     table = gavel()
     found: dict[str, dict[int, float]] = {}
     for family, by_placement in placements().items():
-        found[family] = {n: sig(min(1.0, by_placement[str(n)] / by_placement["1" * n])) for n in (2, 4)}
+        found[family] = {
+            n: sig(min(1.0, by_placement[str(n)] / by_placement["1" * n])) for n in (2, 4)
+        }
     for family in GAVEL:
         ratios = {
             n: sig(min(1.0, alone(table, "v100_unconsolidated", family, n) / packed))
-            for n in (2, 4, 8) if (packed := alone(table, "v100", family, n)) > 0
+            for n in (2, 4, 8)
+            if (packed := alone(table, "v100", family, n)) > 0
         }
         if ratios:
             found[family] = ratios
@@ -133,7 +183,8 @@ def muri(family: str) -> dict[int, tuple[float, float]]:
     """Seconds of an iteration and of its GPU part by gang size."""
     return {
         int(row["num_gpu"]): (float(row["iteration_time"]), float(row["resource_time_1"]))
-        for row in rows("muri/trace1.csv") if row["model_name"] == MURI[family]
+        for row in rows("muri/trace1.csv")
+        if row["model_name"] == MURI[family]
     }
 
 
@@ -148,15 +199,21 @@ def duty() -> dict[str, float]:
 def scaling() -> dict[str, dict[int, float]]:
     shapes = {1: "1", 2: "2", 4: "4", 8: "44", 16: "4444"}
     return {
-        family: {n: sig(n * by_placement["1"] / by_placement[shape])
-                 for n, shape in shapes.items() if shape in by_placement}
+        family: {
+            n: sig(n * by_placement["1"] / by_placement[shape])
+            for n, shape in shapes.items()
+            if shape in by_placement
+        }
         for family, by_placement in placements().items()
     }
 
 
 def partners() -> dict[str, dict[str, float]]:
     table = gavel()
-    return {f: {o: sig(r / alone(table, "v100", f)) for o in GAVEL if (r := pair(table, "v100", f, o))} for f in GAVEL}
+    return {
+        f: {o: sig(r / alone(table, "v100", f)) for o in GAVEL if (r := pair(table, "v100", f, o))}
+        for f in GAVEL
+    }
 
 
 def synergy(family: str) -> Any:
@@ -192,9 +249,14 @@ def gpu_memory_gib() -> dict[str, float]:
         found[family] = min(beside)
     found |= {family: 16.0 for family in POLLUX if family not in GAVEL}
     for family, (name, batch) in TITAN.items():
-        by_batch = {int(r["local_bsz"]): float(r["gpu_memory"]) for r in rows(f"titan/fminfo/A100/{name}_memory.csv")}
+        by_batch = {
+            int(r["local_bsz"]): float(r["gpu_memory"])
+            for r in rows(f"titan/fminfo/A100/{name}_memory.csv")
+        }
         limit = 32 if family.endswith("large") else 16
-        common = by_batch.keys() & {int(r["local_bsz"]) for r in rows(f"titan/fminfo/V100/{name}_memory.csv")}
+        common = by_batch.keys() & {
+            int(r["local_bsz"]) for r in rows(f"titan/fminfo/V100/{name}_memory.csv")
+        }
         assert batch == max(b for b in common if by_batch[b] <= limit)
         found[family] = sig(by_batch[batch])
     return found
@@ -204,11 +266,16 @@ def titan_restart_s() -> dict[str, float]:
     def switch_s(gpu_type: str, name: str) -> float:
         return float(rows(f"titan/fminfo/{gpu_type}/{name}_context_switch.csv")[0]["time_cost"])
 
-    return {f: round((switch_s("A100", name) + switch_s("V100", name)) / 2) for f, (name, _) in TITAN.items()}
+    return {
+        f: round((switch_s("A100", name) + switch_s("V100", name)) / 2)
+        for f, (name, _) in TITAN.items()
+    }
 
 
 def model_mb() -> dict[str, float]:
-    sizes = {row["model"]: float(row["total_MB"]) for row in rows("tiresias/model_tensor_sizes.csv")}
+    sizes = {
+        row["model"]: float(row["total_MB"]) for row in rows("tiresias/model_tensor_sizes.csv")
+    }
     return {family: sizes[family] for family in ("resnet50", "vgg16", "alexnet")}
 
 
@@ -222,17 +289,31 @@ def largest_gang() -> dict[str, int]:
     with open(DATA / "synergy" / "cpu_mem_sensitivity.json") as lines:
         gangs = [profile["name"].rsplit("_", 1) for profile in json.load(lines)]
     for family, name in SYNERGY.items():
-        found[family] = max(found.get(family, 0), *(int(gpus) for known, gpus in gangs if known == name))
+        found[family] = max(
+            found.get(family, 0), *(int(gpus) for known, gpus in gangs if known == name)
+        )
     return found
 
 
 COLUMNS: dict[str, Callable[[], Any]] = {
-    "RATE": rate, "A100_RATE": a100_rate, "NEWER": newer, "LOCALITY": locality, "SCALING": scaling,
-    "CPUS_PER_GPU": cores, "MEMORY_GIB_PER_GPU": host_memory_gib, "GPU_MEMORY_GIB": gpu_memory_gib, "DUTY": duty,
-    "PARTNERS": partners, "TITAN_RESTART_S": titan_restart_s, "MODEL_MB": model_mb, "LARGEST_GANG": largest_gang,
+    "RATE": rate,
+    "A100_RATE": a100_rate,
+    "NEWER": newer,
+    "LOCALITY": locality,
+    "SCALING": scaling,
+    "CPUS_PER_GPU": cores,
+    "MEMORY_GIB_PER_GPU": host_memory_gib,
+    "GPU_MEMORY_GIB": gpu_memory_gib,
+    "DUTY": duty,
+    "PARTNERS": partners,
+    "TITAN_RESTART_S": titan_restart_s,
+    "MODEL_MB": model_mb,
+    "LARGEST_GANG": largest_gang,
 }
 
 
 def present() -> bool:
-    return all(Path(DATA / folder).is_dir()
-               for folder in ("gavel", "synergy", "pollux_profiles", "titan", "muri", "tiresias"))
+    return all(
+        Path(DATA / folder).is_dir()
+        for folder in ("gavel", "synergy", "pollux_profiles", "titan", "muri", "tiresias")
+    )

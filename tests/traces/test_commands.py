@@ -11,7 +11,7 @@ from optsched import files
 from optsched.cli import generate, import_
 from optsched.errors import InputError
 from optsched.traces import FORMATS
-from optsched.traces import synth as generator
+from optsched.traces.generate import synth as generator
 
 from .test_gavel import line7, trace
 from .test_psplib import SMALL
@@ -51,12 +51,33 @@ def test_import_to_stdout(psplib_file: Path, output: list[str]) -> None:
 def test_import_json(tmp_path: Path) -> None:
     source = trace(tmp_path, line7("A3C", 2, 1, 0), line7("A3C", 2, 1, 1), line7("A3C", 2, 4, 2))
     output = tmp_path / "out.json.gz"
-    result = run(import_.command, "gavel", source, "--jobs", 1, "--cluster", "v100=6", "--gpus-per-node", 2,
-                 "--no-overheads", "-o", output, "--json")
+    result = run(
+        import_.command,
+        "gavel",
+        source,
+        "--jobs",
+        1,
+        "--cluster",
+        "v100=6",
+        "--gpus-per-node",
+        2,
+        "--no-overheads",
+        "-o",
+        output,
+        "--json",
+    )
     assert json.loads(result.stdout) == {
-        "source": str(source), "instance": "small", "read": 3, "kept": 1,
-        "dropped": {"job type and GPU count are not in the throughput table": 1, "after the first 1": 1},
-        "nodes": 3, "gpus": 6, "output": str(output),
+        "source": str(source),
+        "instance": "small",
+        "read": 3,
+        "kept": 1,
+        "dropped": {
+            "job type and GPU count are not in the throughput table": 1,
+            "after the first 1": 1,
+        },
+        "nodes": 3,
+        "gpus": 6,
+        "output": str(output),
     }
     assert files.read_instance(output).jobs[0].profile.restore_s == 0
 
@@ -67,12 +88,15 @@ def test_import_quiet_writes_only_the_file(tmp_path: Path, psplib_file: Path) ->
     assert output.exists()
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["--cluster", "1:1:1"], "--cluster does not go with the format psplib"),
-    (["--gpus-per-node", "4"], "--gpus-per-node does not go with the format psplib"),
-    (["--no-overheads"], "--no-overheads does not go with the format psplib"),
-    (["-o", "absent/x.json"], "does not exist"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--cluster", "1:1:1"], "--cluster does not go with the format psplib"),
+        (["--gpus-per-node", "4"], "--gpus-per-node does not go with the format psplib"),
+        (["--no-overheads"], "--no-overheads does not go with the format psplib"),
+        (["-o", "absent/x.json"], "does not exist"),
+    ],
+)
 def test_import_refuses(psplib_file: Path, arguments: list[str], said: str) -> None:
     result = run(import_.command, "psplib", psplib_file, *arguments)
     assert isinstance(result.exception, InputError)
@@ -86,7 +110,8 @@ def test_import_unknown_format(psplib_file: Path) -> None:
 
 
 def test_import_checks_before_it_writes(tmp_path: Path, psplib_file: Path) -> None:
-    """A job none of whose modes can run: found when the instance is checked, and nothing is written."""
+    """A job none of whose modes can run: found when the instance is checked, and nothing is
+    written."""
     psplib_file.write_text(SMALL.replace("    2    6\n", "    0    6\n"))
     output = tmp_path / "small.json"
     result = run(import_.command, "psplib", psplib_file, "-o", output)
@@ -97,16 +122,45 @@ def test_import_checks_before_it_writes(tmp_path: Path, psplib_file: Path) -> No
 
 def test_generate_writes_what_the_generator_makes(tmp_path: Path) -> None:
     output = tmp_path / "g.json"
-    result = run(generate.command, "--like", "llm", "--jobs", 30, "--gpus", 64, "--seed", 3,
-                 "--arrivals", "poisson", "--load", 1.5, "--running", 0.2, "--gpu-types", 2, "--no-overheads",
-                 "-o", output)
+    result = run(
+        generate.command,
+        "--like",
+        "llm",
+        "--jobs",
+        30,
+        "--gpus",
+        64,
+        "--seed",
+        3,
+        "--arrivals",
+        "poisson",
+        "--load",
+        1.5,
+        "--running",
+        0.2,
+        "--gpu-types",
+        2,
+        "--no-overheads",
+        "-o",
+        output,
+    )
     assert result.exit_code == 0, result.output
-    assert output.read_text() == files.dump_instance(generator.generate(
-        jobs=30, gpus=64, seed=3, like="llm", arrivals="poisson", load=1.5, running=0.2, gpu_types=2,
-        overheads=False,
-    ))
+    assert output.read_text() == files.dump_instance(
+        generator.generate(
+            jobs=30,
+            gpus=64,
+            seed=3,
+            like="llm",
+            arrivals="poisson",
+            load=1.5,
+            running=0.2,
+            gpu_types=2,
+            overheads=False,
+        )
+    )
     assert result.stdout == (
-        "llm-30-jobs-64-gpus-2-types-seed-3: 30 jobs, 6 of them running, on 64 GPUs (nodes: 3 a100, 5 v100)\n"
+        "llm-30-jobs-64-gpus-2-types-seed-3: 30 jobs, 6 of them running, on 64 GPUs (nodes: 3 "
+        "a100, 5 v100)\n"
         f"wrote {output}\n"
     )
 
@@ -115,14 +169,26 @@ def test_generate_to_stdout_and_json() -> None:
     result = run(generate.command, "--like", "mixed", "--jobs", 10, "--gpus", 32, "--json")
     assert files.load_instance(result.stdout) == generator.generate(jobs=10, gpus=32, seed=0)
     assert json.loads(result.stderr) == {
-        "instance": "mixed-10-jobs-32-gpus-seed-0", "jobs": 10, "running": 0, "failures": 0, "nodes": 5, "gpus": 32,
-        "offered_load": None, "output": "-",
+        "instance": "mixed-10-jobs-32-gpus-seed-0",
+        "jobs": 10,
+        "running": 0,
+        "failures": 0,
+        "nodes": 5,
+        "gpus": 32,
+        "offered_load": None,
+        "output": "-",
     }
     assert run(generate.command, "--jobs", 10, "--gpus", 32, "--quiet").stderr == ""
 
 
-@pytest.mark.parametrize("arguments", [["--jobs", "0", "--gpus", "8"], ["--gpus", "8"],
-                                       ["--jobs", "5", "--gpus", "8", "--running", "2"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--jobs", "0", "--gpus", "8"],
+        ["--gpus", "8"],
+        ["--jobs", "5", "--gpus", "8", "--running", "2"],
+    ],
+)
 def test_generate_usage(arguments: list[str]) -> None:
     assert run(generate.command, *arguments).exit_code == 2
 

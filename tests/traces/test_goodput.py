@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from optsched.errors import OptschedError
-from optsched.traces.goodput import Goodput, Limits, Measured, Noise, StepTimes, fit
+from optsched.traces.readers.goodput import Goodput, Limits, Measured, Noise, StepTimes, fit
 
 # Without overlap (gamma 1) times simply add up.
-SUM = StepTimes(alpha_c=0.1, beta_c=0.01, alpha_n=0.4, beta_n=0.05, alpha_r=0.2, beta_r=0.02, gamma=1.0)
+SUM = StepTimes(
+    alpha_c=0.1, beta_c=0.01, alpha_n=0.4, beta_n=0.05, alpha_r=0.2, beta_r=0.02, gamma=1.0
+)
 
 
 def one(value: float) -> np.ndarray:
@@ -24,7 +26,9 @@ def test_a_step_is_its_passes_and_one_synchronisation() -> None:
 
 def test_overlap_is_the_norm_of_gamma() -> None:
     half = StepTimes(0.1, 0.02, 0.0, 0.0, 0.4, 0.0, gamma=2.0)
-    assert half.step_s(1, 2, one(10), one(0))[0] == pytest.approx(0.5)  # 0.3, 0.4 and the hypotenuse
+    assert half.step_s(1, 2, one(10), one(0))[0] == pytest.approx(
+        0.5
+    )  # 0.3, 0.4 and the hypotenuse
 
 
 def test_efficiency_is_that_of_the_noise_scale() -> None:
@@ -42,7 +46,8 @@ def test_goodput_is_throughput_times_efficiency() -> None:
 
 
 def test_the_best_batch_is_found_and_the_speedup_is_relative_to_one_gpu() -> None:
-    # Only 10 or 11 examples a GPU: by hand, one GPU makes one pass of 10 (0.2 s) or two of 6, a batch of 12.
+    # Only 10 or 11 examples a GPU: by hand, one GPU makes one pass of 10 (0.2 s) or two of 6, a
+    # batch of 12.
     noise = Noise(1.0, 3.0, 10)
     goodput = Goodput(SUM, noise, Limits(10, 12, 5, 12))
     alone = {(10, 0): 10 / 0.2, (6, 1): 12 / (0.16 + 0.16) * 40 / 42}
@@ -72,11 +77,19 @@ def test_batches_are_divided_within_their_limits() -> None:
     assert limits.divisions(81)[0].size == 0
 
 
-def measured(times: StepTimes, shapes: list[tuple[int, int]], batches: tuple[int, ...]) -> list[Measured]:
+def measured(
+    times: StepTimes, shapes: list[tuple[int, int]], batches: tuple[int, ...]
+) -> list[Measured]:
     return [
-        Measured(nodes, gpus, local, float(times.pass_s(one(local))[0]),
-                 float(times.step_s(nodes, gpus, one(local), one(0))[0]))
-        for nodes, gpus in shapes for local in batches
+        Measured(
+            nodes,
+            gpus,
+            local,
+            float(times.pass_s(one(local))[0]),
+            float(times.step_s(nodes, gpus, one(local), one(0))[0]),
+        )
+        for nodes, gpus in shapes
+        for local in batches
     ]
 
 
@@ -88,7 +101,8 @@ def test_the_fit_finds_times_that_the_model_made() -> None:
     for nodes, gpus in [*shapes, (3, 12), (8, 32)]:
         for local in (24, 100):
             assert found.step_s(nodes, gpus, one(local), one(1))[0] == pytest.approx(
-                times.step_s(nodes, gpus, one(local), one(1))[0], rel=0.05)
+                times.step_s(nodes, gpus, one(local), one(1))[0], rel=0.05
+            )
 
 
 def test_what_was_not_measured_is_taken_to_be_fast() -> None:

@@ -9,23 +9,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optsched.errors import InputError
-from optsched.traces.json_list import STEP, elements
+from optsched.traces.tables.json_list import STEP, elements
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3), max_leaves=8,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
 )
 
 
-@given(st.lists(VALUES, max_size=6), st.sampled_from([None, 0, 4]), st.sampled_from(["", " \r\n\t"]))
-def test_the_elements_are_those_of_the_list(values: list[Any], indent: int | None, blank: str) -> None:
+@given(
+    st.lists(VALUES, max_size=6), st.sampled_from([None, 0, 4]), st.sampled_from(["", " \r\n\t"])
+)
+def test_the_elements_are_those_of_the_list(
+    values: list[Any], indent: int | None, blank: str
+) -> None:
     text = blank + json.dumps(values, indent=indent) + blank
     assert list(elements("x", text)) == values
 
 
-@pytest.mark.parametrize("text", [
-    "", " ", "{}", "7", "[", "[1", "[1,", "[1 2]", "[1]]", "[1] x", "[,1]", '["a]', "[tru]", "[[1]", "[" * 100_000,
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "{}",
+        "7",
+        "[",
+        "[1",
+        "[1,",
+        "[1 2]",
+        "[1]]",
+        "[1] x",
+        "[,1]",
+        '["a]',
+        "[tru]",
+        "[[1]",
+        "[" * 100_000,
+    ],
+)
 def test_what_is_no_list_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^x: line 1: "):
         list(elements("x", text))

@@ -1,11 +1,19 @@
-"""The table of families: every column that has a public file is computed anew, and every family is complete."""
+"""The table of families: every column that has a public file is computed anew, and every family is
+complete."""
 
 from typing import Any
 
 import pytest
 
-from optsched.traces import measured
-from optsched.traces.measured import BOARD_W, FAMILIES, MODELS, Family, family_of, known_type
+from optsched.traces.profiles import measured
+from optsched.traces.profiles.measured import (
+    BOARD_W,
+    FAMILIES,
+    MODELS,
+    Family,
+    family_of,
+    known_type,
+)
 
 from .measured_sources import COLUMNS, GAVEL, LAMBDA_2020, LAMBDA_2022, POLLUX, present
 
@@ -26,7 +34,9 @@ def test_newer_types_are_ratios_of_the_published_throughputs(benchmark: str, gpu
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
-def test_a_family_runs_on_every_known_type_and_has_everything_a_profile_needs(family: Family) -> None:
+def test_a_family_runs_on_every_known_type_and_has_everything_a_profile_needs(
+    family: Family,
+) -> None:
     assert set(family.rate) == set(BOARD_W)
     assert family.rate["v100"] == 1
     assert min(family.rate.values()) > 0
@@ -43,7 +53,9 @@ def test_a_family_runs_on_every_known_type_and_has_everything_a_profile_needs(fa
 def test_saving_starting_and_loading_take_the_published_restart_penalty() -> None:
     for name, restart_s in measured.RESTART_S.items():
         family = FAMILIES[name]
-        assert family.checkpoint_s + family.startup_s + family.restore_s == pytest.approx(restart_s, abs=0.1)
+        assert family.checkpoint_s + family.startup_s + family.restore_s == pytest.approx(
+            restart_s, abs=0.1
+        )
     assert FAMILIES["resnet50"].checkpoint_s == 1.6  # twice 80.6 MB at 100 MB/s
     assert FAMILIES["bert"].checkpoint_s == 24  # a fifth of 120 s
 
@@ -56,10 +68,16 @@ def test_a_family_that_a_column_leaves_out_takes_the_number_of_the_one_it_is_lik
     assert FAMILIES["roberta-large"].rate["h100"] == pytest.approx(2.09 * 4.3 / 2.34, abs=0.001)
 
 
-@pytest.mark.parametrize(("model", "family"), [
-    ("vgg19", "vgg16"), ("BERT", "bert"), ("shufflenet_v2_x1_0", "shufflenet"), ("dqn", "a3c"),
-    ("inception3", "resnet50"),
-])
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [
+        ("vgg19", "vgg16"),
+        ("BERT", "bert"),
+        ("shufflenet_v2_x1_0", "shufflenet"),
+        ("dqn", "a3c"),
+        ("inception3", "resnet50"),
+    ],
+)
 def test_models_of_public_traces(model: str, family: str) -> None:
     assert family_of(model) is FAMILIES[family]
 
@@ -71,10 +89,22 @@ def test_models_nobody_measured() -> None:
     assert {*GAVEL, *POLLUX} <= set(FAMILIES)
 
 
-@pytest.mark.parametrize(("text", "known"), [
-    ("v100", "v100"), ("V100M32", "v100"), ("NVIDIA A100-SXM4-80GB", "a100"), ("A10", "a10"),
-    ("nvidia_h100_80gb", "h100"), ("RTX2080Ti", "rtx"), ("2080ti", "rtx"), ("T4", "t4"), ("H800", "h100"), ("G2", None),
-    ("GPU-series-1", None), ("", None),
-])
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("v100", "v100"),
+        ("V100M32", "v100"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("A10", "a10"),
+        ("nvidia_h100_80gb", "h100"),
+        ("RTX2080Ti", "rtx"),
+        ("2080ti", "rtx"),
+        ("T4", "t4"),
+        ("H800", "h100"),
+        ("G2", None),
+        ("GPU-series-1", None),
+        ("", None),
+    ],
+)
 def test_gpu_types_by_their_names(text: str, known: Any) -> None:
     assert known_type(text) == known

@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 from optsched.cli import main
 from optsched.engine import solve
 from optsched.errors import InputError
-from optsched.faults import find_faults
-from optsched.traces.planted import HORIZON_S, generate
+from optsched.files.faults import find_faults
+from optsched.traces.generate.planted import HORIZON_S, generate
 
 
-@given(nodes=st.integers(1, 6), per_node=st.integers(1, 9), jobs=st.integers(3, 60), seed=st.integers(0, 1000))
+@given(
+    nodes=st.integers(1, 6),
+    per_node=st.integers(1, 9),
+    jobs=st.integers(3, 60),
+    seed=st.integers(0, 1000),
+)
 def test_the_pieces_fill_the_cluster(nodes: int, per_node: int, jobs: int, seed: int) -> None:
     instance = generate(jobs=jobs, gpus=nodes * per_node, seed=seed, gpus_per_node=per_node)
     assert not find_faults(instance) and len(instance.jobs) == jobs
@@ -33,8 +38,13 @@ def test_the_pieces_fill_the_cluster(nodes: int, per_node: int, jobs: int, seed:
 
 
 def test_other_seeds_plant_other_gangs() -> None:
-    found = {tuple((job.gpus, job.duration_s) for job in generate(jobs=20, gpus=12, seed=seed, gpus_per_node=6).jobs)
-             for seed in range(5)}
+    found = {
+        tuple(
+            (job.gpus, job.duration_s)
+            for job in generate(jobs=20, gpus=12, seed=seed, gpus_per_node=6).jobs
+        )
+        for seed in range(5)
+    }
     assert len(found) == 5
     sizes = {job.gpus for job in generate(jobs=60, gpus=18, seed=1, gpus_per_node=6).jobs}
     assert sizes & {3, 5, 6, 12}  # not only powers of two
@@ -43,18 +53,28 @@ def test_other_seeds_plant_other_gangs() -> None:
 @pytest.mark.parametrize(("per_node", "jobs"), [(4, 6), (3, 6)])
 def test_the_least_makespan_is_the_planted_one(per_node: int, jobs: int) -> None:
     instance = generate(jobs=jobs, gpus=2 * per_node, seed=3, gpus_per_node=per_node)
-    solution = solve(instance, "makespan", solver="cpsat", time_limit_s=120, isolate=False, checked=True)
+    solution = solve(
+        instance, "makespan", solver="cpsat", time_limit_s=120, isolate=False, checked=True
+    )
     assert (solution.status, solution.value, solution.bound) == ("optimal", HORIZON_S, HORIZON_S)
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    ({"jobs": 0, "gpus": 8}, "jobs must be between"), ({"jobs": 5, "gpus": 0}, "gpus must be between"),
-    ({"jobs": 5, "gpus": 8, "gpus_per_node": 0}, "gpus-per-node must"), ({"jobs": 5, "gpus": 8, "seed": -1}, "seed"),
-    ({"jobs": 1, "gpus": 24}, "24 GPUs for 10 h are cut into 2 to 14,400 jobs, not 1"),
-    ({"jobs": 20, "gpus": 12}, "12 GPUs are no whole nodes of 8; ask for 8 or 16, or give --gpus-per-node"),
-    ({"jobs": 20, "gpus": 5}, "5 GPUs are no whole nodes of 8; ask for 8, or"),
-    ({"jobs": 601, "gpus": 1, "gpus_per_node": 1}, "1 to 600 jobs, not 601"),
-])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"jobs": 0, "gpus": 8}, "jobs must be between"),
+        ({"jobs": 5, "gpus": 0}, "gpus must be between"),
+        ({"jobs": 5, "gpus": 8, "gpus_per_node": 0}, "gpus-per-node must"),
+        ({"jobs": 5, "gpus": 8, "seed": -1}, "seed"),
+        ({"jobs": 1, "gpus": 24}, "24 GPUs for 10 h are cut into 2 to 14,400 jobs, not 1"),
+        (
+            {"jobs": 20, "gpus": 12},
+            "12 GPUs are no whole nodes of 8; ask for 8 or 16, or give --gpus-per-node",
+        ),
+        ({"jobs": 20, "gpus": 5}, "5 GPUs are no whole nodes of 8; ask for 8, or"),
+        ({"jobs": 601, "gpus": 1, "gpus_per_node": 1}, "1 to 600 jobs, not 601"),
+    ],
+)
 def test_arguments_out_of_range(words: dict[str, int], said: str) -> None:
     with pytest.raises(InputError, match=said):
         generate(**{"seed": 0, **words})
@@ -66,7 +86,11 @@ def test_the_command(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     said = json.loads(found.stdout)
     assert (said["jobs"], said["nodes"], said["gpus"]) == (9, 2, 12)
-    for more, why in ((["--load", "2"], "--load does not go with --like planted"), (["--days", "2"], "--days goes"),
-                      (["--uplinks", "10"], "--uplinks does not go"), (["--checkpoint", "5m"], "--checkpoint does")):
+    for more, why in (
+        (["--load", "2"], "--load does not go with --like planted"),
+        (["--days", "2"], "--days goes"),
+        (["--uplinks", "10"], "--uplinks does not go"),
+        (["--checkpoint", "5m"], "--checkpoint does"),
+    ):
         wrong = CliRunner().invoke(main, [*line, *more, "-o", str(tmp_path / "b.json")])
         assert wrong.exit_code == 2 and why in wrong.output and not (tmp_path / "b.json").exists()

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 from optsched import files
 from optsched.cli import import_
 from optsched.errors import InputError
-from optsched.job import Elastic
-from optsched.profile import Locality
-from optsched.traces import pollux
+from optsched.model.job import Elastic
+from optsched.model.profile import Locality
+from optsched.traces.readers import pollux
 from tests.data import DATA, needs_data
 
 PLACEMENTS = "placement,local_bsz,step_time,sync_time\n"
@@ -27,11 +27,20 @@ HEADER = "name,time,application,num_replicas,batch_size\n"
 
 
 def workload(folder: Path, *lines: str, header: str = HEADER, **changed: str) -> Path:
-    """A workload beside the measurements of one application, `demo`; `changed` are other texts of its files."""
+    """A workload beside the measurements of one application, `demo`; `changed` are other texts of
+    its files."""
     demo = folder / "demo"
     demo.mkdir(exist_ok=True)
-    texts = {"placements": MEASURED, "scalability": SIX_NODES, "validation-20": EPOCHS, "validation-40": EPOCHS}
-    for name, text in {**texts, **{name.replace("_", "-"): text for name, text in changed.items()}}.items():
+    texts = {
+        "placements": MEASURED,
+        "scalability": SIX_NODES,
+        "validation-20": EPOCHS,
+        "validation-40": EPOCHS,
+    }
+    for name, text in {
+        **texts,
+        **{name.replace("_", "-"): text for name, text in changed.items()},
+    }.items():
         (demo / f"{name}.csv").write_text(text)
     path = folder / "jobs.csv"
     path.write_text(header + "".join(f"{line}\n" for line in lines))
@@ -48,7 +57,8 @@ def test_an_elastic_job_by_hand(tmp_path: Path) -> None:
     imported = pollux.read(workload(tmp_path, "a,7,demo,2,40"), cluster="t4=2", gpus_per_node=2)
     (job,) = imported.instance.jobs
     assert (job.id, job.submit_s, job.command) == ("a", 7, "demo")
-    # A batch of 40 does as much as 1 / (0.5 x 1/2 + 0.5) = 4/3 batches of 20: 150 steps for a progress of 200.
+    # A batch of 40 does as much as 1 / (0.5 x 1/2 + 0.5) = 4/3 batches of 20: 150 steps for a
+    # progress of 200.
     assert job.duration_s == 150 * 0.5
     assert job.gpus == Elastic(min=1, max=2)  # at least 10 for each GPU would be 4, but there are 2
     # On one GPU two passes of 20, of which the first does not synchronise: 0.4 + 0.3 s a step.
@@ -59,11 +69,18 @@ def test_an_elastic_job_by_hand(tmp_path: Path) -> None:
 
 def test_a_rigid_job_by_hand(tmp_path: Path) -> None:
     (job,) = pollux.read(workload(tmp_path, "a,7,demo,1,40"), elastic=False).instance.jobs
-    assert (job.gpus, job.duration_s, job.profile.gpus, job.profile.locality) == (1, 150 * 0.7, {}, None)
+    assert (job.gpus, job.duration_s, job.profile.gpus, job.profile.locality) == (
+        1,
+        150 * 0.7,
+        {},
+        None,
+    )
 
 
 def test_gangs_larger_than_a_node_are_measured_spread(tmp_path: Path) -> None:
-    (job,) = pollux.read(workload(tmp_path, "a,7,demo,2,40"), cluster="t4=2", gpus_per_node=1).instance.jobs
+    (job,) = pollux.read(
+        workload(tmp_path, "a,7,demo,2,40"), cluster="t4=2", gpus_per_node=1
+    ).instance.jobs
     assert job.duration_s == 150 * 0.8
     assert job.profile.gpus == {1: round(0.8 / 0.7, 6), 2: 1.0}
     assert job.profile.locality is None
@@ -73,7 +90,8 @@ def test_shapes_that_were_not_measured_lie_between_the_nearest(tmp_path: Path) -
     (job,) = pollux.read(
         workload(tmp_path, "a,0,demo,3,40"), cluster="t4=4", gpus_per_node=1, elastic=False
     ).instance.jobs
-    # Three nodes between two (0.8 s) and six (1.6 s); 14 a GPU would be over the largest batch, so 13.
+    # Three nodes between two (0.8 s) and six (1.6 s); 14 a GPU would be over the largest batch, so
+    # 13.
     steps = 200 * (20 / 39 * 0.5 + 0.5)
     assert job.duration_s == pytest.approx(steps * (0.8 + 0.8 / 4), abs=1e-3)
 
@@ -89,18 +107,21 @@ def test_batches_between_those_measured_are_interpolated(tmp_path: Path) -> None
 def test_an_adaptive_job_by_hand(tmp_path: Path) -> None:
     path = workload(tmp_path, "a,7,demo,2,20")
     (job,) = pollux.read(path, cluster="t4=2", gpus_per_node=2, fixed_batch=False).instance.jobs
-    # On two GPUs a batch of 40 takes no longer than one of 20: 150 steps as above of 0.5 s, although the job asked for
-    # 20. On one GPU 40 take two passes, 0.7 s for 4/3 of the progress that 20 make in 0.4 s: 200 steps of 0.4 s.
+    # On two GPUs a batch of 40 takes no longer than one of 20: 150 steps as above of 0.5 s,
+    # although the job asked for 20. On one GPU 40 take two passes, 0.7 s for 4/3 of the progress
+    # that 20 make in 0.4 s: 200 steps of 0.4 s.
     assert job.duration_s == 150 * 0.5
     assert job.gpus == Elastic(min=1, max=2)
-    # On two nodes a step takes 0.8 s, 120 s in all: the job leaves the second GPU idle and takes 80 s as on one.
+    # On two nodes a step takes 0.8 s, 120 s in all: the job leaves the second GPU idle and takes 80
+    # s as on one.
     assert job.profile.gpus == {1: round(75 / 80, 6), 2: 1.0}
     assert job.profile.locality == Locality(rack=75 / 80, cluster=75 / 80)
 
 
 def test_an_adaptive_job_leaves_gpus_idle_in_epochs_where_they_do_not_pay(tmp_path: Path) -> None:
-    # In the second epoch examples beyond 20 count for nothing: on one node two GPUs take 0.5 s for a step of 20, one
-    # GPU takes 0.4 s. The first epoch is all noise: a batch of 40 halves the 100 steps, on two GPUs in 0.5 s each.
+    # In the second epoch examples beyond 20 count for nothing: on one node two GPUs take 0.5 s for
+    # a step of 20, one GPU takes 0.4 s. The first epoch is all noise: a batch of 40 halves the 100
+    # steps, on two GPUs in 0.5 s each.
     epochs = "progress,iteration,metric,grad_sqr,grad_var\n100,1,0.5,0.0,1.0\n200,2,0.6,1.0,0.0\n"
     path = workload(tmp_path, "a,0,demo,2,20", validation_20=epochs, validation_40=epochs)
     (job,) = pollux.read(path, cluster="t4=2", gpus_per_node=2, fixed_batch=False).instance.jobs
@@ -108,8 +129,9 @@ def test_an_adaptive_job_leaves_gpus_idle_in_epochs_where_they_do_not_pay(tmp_pa
 
 
 def test_the_batch_goes_with_the_noise_of_each_epoch(tmp_path: Path) -> None:
-    # Noise in the first epoch only: there a batch of 40 counts twice, in 0.7 s on one GPU for two passes, against 0.4 s
-    # for 20 in one. In the second it counts no more than 20, so that those are better.
+    # Noise in the first epoch only: there a batch of 40 counts twice, in 0.7 s on one GPU for two
+    # passes, against 0.4 s for 20 in one. In the second it counts no more than 20, so that those
+    # are better.
     epochs = "progress,iteration,metric,grad_sqr,grad_var\n100,1,0.5,0.0,1.0\n200,2,0.6,1.0,0.0\n"
     path = workload(tmp_path, "a,0,demo,1,20", validation_20=epochs, validation_40=epochs)
     (job,) = pollux.read(path, elastic=False, fixed_batch=False).instance.jobs
@@ -118,10 +140,18 @@ def test_the_batch_goes_with_the_noise_of_each_epoch(tmp_path: Path) -> None:
 
 def test_what_cannot_be_used_is_dropped_and_counted(tmp_path: Path) -> None:
     path = workload(
-        tmp_path, "f,9,demo,1,20", "a,5,demo,1,20", "b,1,other,1,20", "c,1,demo,1,10", "d,1,demo,3,20", "e,1,demo,4,40",
+        tmp_path,
+        "f,9,demo,1,20",
+        "a,5,demo,1,20",
+        "b,1,other,1,20",
+        "c,1,demo,1,10",
+        "d,1,demo,3,20",
+        "e,1,demo,4,40",
     )
     imported = pollux.read(path, jobs=1, cluster="t4=3", elastic=False)
-    assert [job.id for job in imported.instance.jobs] == ["a"]  # the first by arrival of those that can run
+    assert [job.id for job in imported.instance.jobs] == [
+        "a"
+    ]  # the first by arrival of those that can run
     assert imported.read == 6
     assert imported.dropped == {
         "there are no measurements of application other": 1,
@@ -166,13 +196,37 @@ LINE = "a,5,demo,1,20"
         ((LINE, LINE), {}, ["line 3", "no other job", "'a'"]),
         ((LINE,), {"placements": PLACEMENTS}, ["placements.csv", "no rows"]),
         ((LINE,), {"placements": ""}, ["placements.csv", "is empty"]),
-        ((LINE,), {"placements": PLACEMENTS + "1-1,10,1,0\n"}, ["placements.csv", "line 2", "'1-1'"]),
-        ((LINE,), {"placements": PLACEMENTS + "1,10,1,2\n"}, ["placements.csv", "line 2", "sync_time"]),
-        ((LINE,), {"placements": PLACEMENTS + "1,10,nan,0\n"}, ["placements.csv", "line 2", "step_time"]),
-        ((LINE,), {"scalability": SCALABILITY + "6,0,10,1,0\n"}, ["scalability.csv", "line 2", "num_replicas"]),
+        (
+            (LINE,),
+            {"placements": PLACEMENTS + "1-1,10,1,0\n"},
+            ["placements.csv", "line 2", "'1-1'"],
+        ),
+        (
+            (LINE,),
+            {"placements": PLACEMENTS + "1,10,1,2\n"},
+            ["placements.csv", "line 2", "sync_time"],
+        ),
+        (
+            (LINE,),
+            {"placements": PLACEMENTS + "1,10,nan,0\n"},
+            ["placements.csv", "line 2", "step_time"],
+        ),
+        (
+            (LINE,),
+            {"scalability": SCALABILITY + "6,0,10,1,0\n"},
+            ["scalability.csv", "line 2", "num_replicas"],
+        ),
         ((LINE,), {"validation_20": EPOCHS.replace("200", "100")}, ["demo", "does not rise"]),
-        ((LINE,), {"validation_20": EPOCHS.replace("1.0,1.0", "-1,1")}, ["validation-20.csv", "line 2", "grad_sqr"]),
-        ((LINE,), {"validation_20": EPOCHS.replace("1.0,1.0", "0,0")}, ["validation-20.csv", "line 2", "above 0"]),
+        (
+            (LINE,),
+            {"validation_20": EPOCHS.replace("1.0,1.0", "-1,1")},
+            ["validation-20.csv", "line 2", "grad_sqr"],
+        ),
+        (
+            (LINE,),
+            {"validation_20": EPOCHS.replace("1.0,1.0", "0,0")},
+            ["validation-20.csv", "line 2", "above 0"],
+        ),
         ((LINE,), {"validation_x": EPOCHS}, ["validation-x.csv", "batch size"]),
     ],
 )
@@ -198,7 +252,9 @@ def test_an_application_without_validation_is_a_fault(tmp_path: Path) -> None:
 
 def test_the_command_writes_a_sound_instance(tmp_path: Path) -> None:
     path, output = workload(tmp_path, LINE), tmp_path / "instance.json"
-    result = CliRunner().invoke(import_.command, ["pollux", str(path), "--rigid", "-o", str(output)])
+    result = CliRunner().invoke(
+        import_.command, ["pollux", str(path), "--rigid", "-o", str(output)]
+    )
     assert result.exit_code == 0, result.output
     assert files.read_instance(output) == pollux.read(path, elastic=False).instance
 
@@ -223,8 +279,8 @@ def test_the_published_workload_is_whole() -> None:
     assert len(rigid.jobs) == len(elastic.jobs) == 160
     assert (len(rigid.cluster.nodes), rigid.cluster.total_gpus) == (16, 64)
     files.check_instance(elastic)
-    # Submitted at 53, it starts in the round at 60, pays 30 s and never stops: published as 947 s after submission,
-    # with each of its 100 epochs rounded to a second.
+    # Submitted at 53, it starts in the round at 60, pays 30 s and never stops: published as 947 s
+    # after submission, with each of its 100 epochs rounded to a second.
     assert rigid.job["cifar10-0"].duration_s == pytest.approx(947 - 7 - 30, rel=0.02)
     for job in elastic.jobs:
         spread = 1.0 if job.profile.locality is None else job.profile.locality.cluster
@@ -232,4 +288,6 @@ def test_the_published_workload_is_whole() -> None:
         assert spread is not None
         assert isinstance(asked, int)
         if job.profile.gpus:
-            assert job.profile.gpus[asked] * (spread if asked > 4 else 1) == pytest.approx(1.0, abs=1e-5)
+            assert job.profile.gpus[asked] * (spread if asked > 4 else 1) == pytest.approx(
+                1.0, abs=1e-5
+            )

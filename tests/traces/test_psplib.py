@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from optsched import files
 from optsched.errors import InputError
-from optsched.faults import find_faults
-from optsched.job import Mode
-from optsched.traces import psplib
+from optsched.files.faults import find_faults
+from optsched.model.job import Mode
+from optsched.traces.readers import psplib
 
 SMALL = """\
 ************************************************************************
@@ -118,7 +118,9 @@ def test_j1010_1_by_hand(data: Path) -> None:
     imported = psplib.read(data / "known-optima/psplib-mm-j10/j1010_1.mm")
     instance = imported.instance
     assert (imported.read, imported.kept) == (12, 10)
-    assert imported.dropped == {"activities of no duration and demand (source, sink, milestones)": 2}
+    assert imported.dropped == {
+        "activities of no duration and demand (source, sink, milestones)": 2
+    }
     assert instance.cluster.resources == {"R1": 11, "R2": 9}
     assert instance.cluster.budgets == {"N1": 42, "N2": 17}
     assert instance.job["j3"].modes == (
@@ -148,54 +150,104 @@ def test_gzip_and_first_jobs(tmp_path: Path) -> None:
 
 def test_release_date_and_modes_beyond_capacity_stay(tmp_path: Path) -> None:
     path = small(tmp_path, "1      3      0        9", "1      3      4        9")
-    path.write_text(path.read_text().replace("2      1     3       2    4", "2      1     3       9    4"))
+    path.write_text(
+        path.read_text().replace("2      1     3       2    4", "2      1     3       9    4")
+    )
     instance = psplib.read(path).instance
     assert {job.submit_s for job in instance.jobs} == {4.0}
-    assert instance.job["j2"].modes[0].resources == {"R1": 9}  # 9 of 2: never usable, but the other mode is
+    assert instance.job["j2"].modes[0].resources == {
+        "R1": 9
+    }  # 9 of 2: never usable, but the other mode is
     assert find_faults(instance) == []
 
 
 def test_cycle_through_a_milestone_is_found(tmp_path: Path) -> None:
-    path = small(tmp_path, "   4        1          1           5", "   4        1          2           3   5")
+    path = small(
+        tmp_path, "   4        1          1           5", "   4        1          2           3   5"
+    )
     (found,) = find_faults(psplib.read(path).instance)
     assert "waits for itself" in found.problem
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("doubly constrained        :  0", "doubly constrained        :  2",
-     "line 11: 2 doubly constrained resources are not supported; "
-     "state each as one renewable and one non-renewable resource"),
-    ("  4      1     5", "  4      1     five",
-     "line 32: expected mode 1 of activity 4: a duration and 2 amounts (R1 N1) as a whole number, "
-     "found 'five'"),
-    ("  4      1     5       1    2", "  4      1     5       1",
-     "line 32: expected mode 1 of activity 4: a duration and 2 amounts (R1 N1), "
-     "found '4      1     5       1'"),
-    ("  4      1     5       1    2", "  4      1     0       1    2",
-     "line 32: expected a duration of at least 1 (0 only in a lone mode that uses nothing) in mode 1 of "
-     "activity 4: a duration and 2 amounts (R1 N1), found '4      1     0       1    2'"),
-    ("   2        2          1           3", "   2        2          1           7",
-     "line 20: expected successors between 1 and 5, found '7'"),
-    ("   2        2          1           3", "   2        2          2           3",
-     "line 20: expected activity 2 of 5: its number, modes, successor count and successors, "
-     "found '2        2          2           3'"),
-    ("   3        1          1           4\n", "",
-     "line 21: expected activity 3 of 5: its number, modes, successor count and successors, "
-     "found '4        1          1           5'"),
-    ("   5        1          0\n", "",
-     "line 24: expected activity 5 of 5: its number, modes, successor count and successors, "
-     "found 'REQUESTS/DURATIONS:'"),
-    ("projects                      :  1", "projects                      :  2",
-     "line 5: expected 1 project, found '2'"),
-    ("    2    6\n", "    2\n", "line 37: expected the 2 amounts available (R1 N1), found '2'"),
-    ("    2    6\n", "", "line 37: the file ends, expected the 2 amounts available (R1 N1)"),
-    ("RESOURCEAVAILABILITIES:\n", "",
-     "line 37: the file ends, expected the section 'RESOURCE AVAILABILITIES:'"),
-    ("REQUESTS/DURATIONS:\n", "", "line 37: the file ends, expected the section 'REQUESTS/DURATIONS:'"),
-    ("  - renewable                 :  1   R", "  - renewable                 :",
-     "line 9: expected '- renewable' as a whole number, found ''"),
-])
-def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "doubly constrained        :  0",
+            "doubly constrained        :  2",
+            "line 11: 2 doubly constrained resources are not supported; "
+            "state each as one renewable and one non-renewable resource",
+        ),
+        (
+            "  4      1     5",
+            "  4      1     five",
+            "line 32: expected mode 1 of activity 4: a duration and 2 amounts (R1 N1) as a whole "
+            "number, "
+            "found 'five'",
+        ),
+        (
+            "  4      1     5       1    2",
+            "  4      1     5       1",
+            "line 32: expected mode 1 of activity 4: a duration and 2 amounts (R1 N1), "
+            "found '4      1     5       1'",
+        ),
+        (
+            "  4      1     5       1    2",
+            "  4      1     0       1    2",
+            "line 32: expected a duration of at least 1 (0 only in a lone mode that uses "
+            "nothing) in mode 1 of "
+            "activity 4: a duration and 2 amounts (R1 N1), found '4      1     0       1    2'",
+        ),
+        (
+            "   2        2          1           3",
+            "   2        2          1           7",
+            "line 20: expected successors between 1 and 5, found '7'",
+        ),
+        (
+            "   2        2          1           3",
+            "   2        2          2           3",
+            "line 20: expected activity 2 of 5: its number, modes, successor count and successors, "
+            "found '2        2          2           3'",
+        ),
+        (
+            "   3        1          1           4\n",
+            "",
+            "line 21: expected activity 3 of 5: its number, modes, successor count and successors, "
+            "found '4        1          1           5'",
+        ),
+        (
+            "   5        1          0\n",
+            "",
+            "line 24: expected activity 5 of 5: its number, modes, successor count and successors, "
+            "found 'REQUESTS/DURATIONS:'",
+        ),
+        (
+            "projects                      :  1",
+            "projects                      :  2",
+            "line 5: expected 1 project, found '2'",
+        ),
+        ("    2    6\n", "    2\n", "line 37: expected the 2 amounts available (R1 N1), found '2'"),
+        ("    2    6\n", "", "line 37: the file ends, expected the 2 amounts available (R1 N1)"),
+        (
+            "RESOURCEAVAILABILITIES:\n",
+            "",
+            "line 37: the file ends, expected the section 'RESOURCE AVAILABILITIES:'",
+        ),
+        (
+            "REQUESTS/DURATIONS:\n",
+            "",
+            "line 37: the file ends, expected the section 'REQUESTS/DURATIONS:'",
+        ),
+        (
+            "  - renewable                 :  1   R",
+            "  - renewable                 :",
+            "line 9: expected '- renewable' as a whole number, found ''",
+        ),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
     assert fault(small(tmp_path, old, new)) == message
 
 
@@ -223,5 +275,7 @@ def test_a_file_cut_anywhere_is_refused_or_whole(
     except InputError as error:
         assert "line " in str(error)
     else:
-        assert SMALL[:length].rstrip("*\n").endswith("2    6")  # nothing but the closing rule is missing
+        assert (
+            SMALL[:length].rstrip("*\n").endswith("2    6")
+        )  # nothing but the closing rule is missing
         assert len(instance.jobs) == 2

@@ -3,27 +3,37 @@
 import pytest
 
 from optsched import Cluster, Instance, Job, Node, Profile
-from optsched.job import Mode
+from optsched.model.job import Mode
+from optsched.model.profile import Locality
 from optsched.objectives import parse
 from optsched.physics import rate
-from optsched.profile import Locality
-from optsched.registry import policy
+from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.traces.shared_uplinks import GANG_GBPS, with_shared_uplinks
+from optsched.traces.generate.shared_uplinks import GANG_GBPS, with_shared_uplinks
 from optsched.verify import verify
 
 
 def test_what_a_gang_loses_when_spread_is_when_it_communicates() -> None:
     spread = Profile(locality=Locality(node=1.0, rack=0.9, cluster=0.6))
-    instance = with_shared_uplinks(Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpu_type="a", gpus=4, rack=f"r{i // 2}") for i in range(4))),
-        jobs=(
-            Job(id="gang", gpus=8, duration_s=10.0, profile=spread),
-            Job(id="single", gpus=1, duration_s=10.0, profile=spread),
-            Job(id="unknown", gpus=8, duration_s=10.0),
+    instance = with_shared_uplinks(
+        Instance(
+            cluster=Cluster(
+                nodes=tuple(
+                    Node(name=f"n{i}", gpu_type="a", gpus=4, rack=f"r{i // 2}") for i in range(4)
+                )
+            ),
+            jobs=(
+                Job(id="gang", gpus=8, duration_s=10.0, profile=spread),
+                Job(id="single", gpus=1, duration_s=10.0, profile=spread),
+                Job(id="unknown", gpus=8, duration_s=10.0),
+            ),
         ),
-    ), 40.0)
-    assert instance.cluster.rack_uplink_gbps == {"r0": 40.0, "r1": 40.0} and instance.cluster.uplinks == "shared"
+        40.0,
+    )
+    assert (
+        instance.cluster.rack_uplink_gbps == {"r0": 40.0, "r1": 40.0}
+        and instance.cluster.uplinks == "shared"
+    )
     gang, single, unknown = (job.profile for job in instance.jobs)
     # At rate 0.6 a step takes 1 / 0.6 of its time in one node; 1 - 0.6 of that is communication.
     assert (gang.network_gbps, gang.network_duty) == (GANG_GBPS, pytest.approx(0.4))
@@ -34,10 +44,15 @@ def test_what_a_gang_loses_when_spread_is_when_it_communicates() -> None:
 def test_gangs_slow_each_other_down_where_their_uplink_is_too_narrow() -> None:
     spread = Profile(locality=Locality(node=1.0, rack=0.9, cluster=0.6))
     plain = Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpu_type="a", gpus=4, rack=f"r{i}") for i in range(3))),
+        cluster=Cluster(
+            nodes=tuple(Node(name=f"n{i}", gpu_type="a", gpus=4, rack=f"r{i}") for i in range(3))
+        ),
         jobs=tuple(Job(id=f"j{i}", gpus=6, duration_s=10.0, profile=spread) for i in range(2)),
     )
-    for uplink_gbps, rate_there in ((50.0, 0.6), (25.0, 0.6 / 1.4)):  # both cross r1's: half as fast for 0.4 of a step
+    for uplink_gbps, rate_there in (
+        (50.0, 0.6),
+        (25.0, 0.6 / 1.4),
+    ):  # both cross r1's: half as fast for 0.4 of a step
         instance = with_shared_uplinks(plain, uplink_gbps)
         plan = simulate(instance, policy("fifo"))
         assert verify(instance, plan, parse("wct")).ok

@@ -1,4 +1,5 @@
-"""Shockwave traces: batch sizes by hand, run times summed over epochs, faults, and the published trace."""
+"""Shockwave traces: batch sizes by hand, run times summed over epochs, faults, and the published
+trace."""
 
 import json
 from pathlib import Path
@@ -7,23 +8,33 @@ from typing import Any
 import pytest
 
 from optsched.errors import InputError
-from optsched.traces import shockwave
-from optsched.traces.batch_sizes import phases, steps_of_epoch
+from optsched.traces.readers import shockwave
+from optsched.traces.readers.batch_sizes import phases, steps_of_epoch
 
 TABLE: dict[str, Any] = {
     "v100": {
-        "('LM (batch size 40)', 1)": {"null": 10.0}, "('LM (batch size 80)', 1)": {"null": 8.0},
-        "('LM (batch size 20)', 1)": {"null": 16.0}, "('ResNet-50 (batch size 64)', 2)": {"null": 4.0},
-        "('LM (batch size 40)', 2)": {"null": 20.0}, "('LM (batch size 80)', 2)": {"null": 0.0},
+        "('LM (batch size 40)', 1)": {"null": 10.0},
+        "('LM (batch size 80)', 1)": {"null": 8.0},
+        "('LM (batch size 20)', 1)": {"null": 16.0},
+        "('ResNet-50 (batch size 64)', 2)": {"null": 4.0},
+        "('LM (batch size 40)', 2)": {"null": 20.0},
+        "('LM (batch size 80)', 2)": {"null": 0.0},
     },
-    "p100": {"('LM (batch size 40)', 1)": {"null": 5.0}, "('LM (batch size 80)', 1)": {"null": 2.0}},
+    "p100": {
+        "('LM (batch size 40)', 1)": {"null": 5.0},
+        "('LM (batch size 80)', 1)": {"null": 2.0},
+    },
 }
 EPOCH_40, EPOCH_80 = 1492, 746
 """Steps of 59,675 samples of LM at a batch of 40 and 80."""
 
 
-def line(job_type: str, steps: Any, rule: str = "static", gpus: Any = 1, arrival: Any = 0, slo: Any = -1) -> str:
-    return "\t".join(map(str, (job_type, "run.py", "dir", "--steps", 1, steps, gpus, rule, 1, slo, 77, arrival)))
+def line(
+    job_type: str, steps: Any, rule: str = "static", gpus: Any = 1, arrival: Any = 0, slo: Any = -1
+) -> str:
+    return "\t".join(
+        map(str, (job_type, "run.py", "dir", "--steps", 1, steps, gpus, rule, 1, slo, 77, arrival))
+    )
 
 
 def trace(folder: Path, *lines: str, table: Any = TABLE) -> Path:
@@ -33,18 +44,28 @@ def trace(folder: Path, *lines: str, table: Any = TABLE) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("model", "first", "gpus", "rule", "epochs", "expected"), [
-    ("LM", 10, 1, "static", 50, [(10, 50)]),
-    ("LM", 10, 1, "accordion", 50, [(10, 10), (80, 40)]),
-    ("LM", 10, 1, "gns", 50, [(10, 11), (20, 10), (40, 20), (80, 9)]),
-    ("ResNet-50", 32, 1, "accordion", 45, [(32, 10), (128, 20), (32, 10), (128, 5)]),
-    ("ResNet-18", 64, 1, "accordion", 270, [(64, 10), (256, 140), (64, 10), (256, 90), (64, 10), (256, 10)]),
-    ("Recommendation", 2048, 1, "accordion", 50, [(2048, 40), (8192, 10)]),
-    ("Transformer", 16, 1, "accordion", 99, [(16, 99)]),
-    ("Transformer", 16, 1, "gns", 99, [(16, 99)]),
-    ("LM", 80, 1, "gns", 99, [(80, 99)]),
-    ("LM", 5, 4, "gns", 100, [(5, 11), (10, 20), (20, 40), (40, 20), (80, 9)]),
-])
+@pytest.mark.parametrize(
+    ("model", "first", "gpus", "rule", "epochs", "expected"),
+    [
+        ("LM", 10, 1, "static", 50, [(10, 50)]),
+        ("LM", 10, 1, "accordion", 50, [(10, 10), (80, 40)]),
+        ("LM", 10, 1, "gns", 50, [(10, 11), (20, 10), (40, 20), (80, 9)]),
+        ("ResNet-50", 32, 1, "accordion", 45, [(32, 10), (128, 20), (32, 10), (128, 5)]),
+        (
+            "ResNet-18",
+            64,
+            1,
+            "accordion",
+            270,
+            [(64, 10), (256, 140), (64, 10), (256, 90), (64, 10), (256, 10)],
+        ),
+        ("Recommendation", 2048, 1, "accordion", 50, [(2048, 40), (8192, 10)]),
+        ("Transformer", 16, 1, "accordion", 99, [(16, 99)]),
+        ("Transformer", 16, 1, "gns", 99, [(16, 99)]),
+        ("LM", 80, 1, "gns", 99, [(80, 99)]),
+        ("LM", 5, 4, "gns", 100, [(5, 11), (10, 20), (20, 40), (40, 20), (80, 9)]),
+    ],
+)
 def test_batch_sizes(
     model: str, first: int, gpus: int, rule: str, epochs: int, expected: list[tuple[int, int]]
 ) -> None:
@@ -63,26 +84,35 @@ def test_run_time_is_summed_over_epochs(tmp_path: Path) -> None:
     job = read.instance.jobs[0]
     v100_s = 11 * EPOCH_40 / 10.0 + 9.5 * EPOCH_80 / 8.0
     assert job.duration_s == pytest.approx(v100_s, abs=1e-3)
-    assert job.profile.rate["p100"] == pytest.approx(v100_s / (11 * EPOCH_40 / 5.0 + 9.5 * EPOCH_80 / 2.0), abs=1e-6)
+    assert job.profile.rate["p100"] == pytest.approx(
+        v100_s / (11 * EPOCH_40 / 5.0 + 9.5 * EPOCH_80 / 2.0), abs=1e-6
+    )
     assert (job.submit_s, job.gpus, job.command, job.profile.startup_s) == (5.0, 1, "run.py", 20.0)
     assert job.deadline_s == pytest.approx(5.0 + 2 * v100_s, abs=1e-2)
 
 
 def test_a_batch_size_that_was_not_measured_leaves_the_one_before(tmp_path: Path) -> None:
-    job = shockwave.read(trace(tmp_path, line("LM (batch size 40)", 20 * EPOCH_40, "gns", gpus=2))).instance.jobs[0]
+    job = shockwave.read(
+        trace(tmp_path, line("LM (batch size 40)", 20 * EPOCH_40, "gns", gpus=2))
+    ).instance.jobs[0]
     assert job.duration_s == pytest.approx(20 * EPOCH_40 / 20.0, abs=1e-3)
 
 
 def test_a_type_without_one_of_the_batch_sizes_cannot_run_the_job(tmp_path: Path) -> None:
     table = {**TABLE, "p100": {"('LM (batch size 40)', 1)": {"null": 5.0}}}
     path = trace(tmp_path, line("LM (batch size 40)", 20 * EPOCH_40, "accordion"), table=table)
-    assert set(shockwave.read(path, cluster="v100=4,p100=4").instance.jobs[0].profile.rate) == {"v100"}
+    assert set(shockwave.read(path, cluster="v100=4,p100=4").instance.jobs[0].profile.rate) == {
+        "v100"
+    }
 
 
 def test_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
     path = trace(
-        tmp_path, line("LM (batch size 40)", 9), line("LM (batch size 10)", 9),
-        line("ResNet-50 (batch size 64)", 9, gpus=2), line("LM (batch size 40)", 9, arrival=3),
+        tmp_path,
+        line("LM (batch size 40)", 9),
+        line("LM (batch size 10)", 9),
+        line("ResNet-50 (batch size 64)", 9, gpus=2),
+        line("LM (batch size 40)", 9, arrival=3),
         line("LM (batch size 40)", 9, arrival=1),
     )
     read = shockwave.read(path, jobs=2, cluster="v100=1", overheads=False)
@@ -92,17 +122,20 @@ def test_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
     assert read.instance.jobs[0].profile.startup_s == 0.0
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("", "is empty"),
-    ("a\tb\n", "line 1: expected 12 columns"),
-    (line("LM (batch size 40)", "many"), "line 1: expected total_steps"),
-    (line("LM (batch size 40)", 9, "sometimes"), "static, accordion, gns"),
-    (line("LM", 9), "job type"),
-    (line("GPT (batch size 8)", 9), "job type"),
-    (line("LM (batch size 40)", 0), "at least one step"),
-    (line("LM (batch size 40)", 9, arrival="soon"), "arrival in seconds"),
-    (line("LM (batch size 10)", 9), "none of the 1 jobs"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "is empty"),
+        ("a\tb\n", "line 1: expected 12 columns"),
+        (line("LM (batch size 40)", "many"), "line 1: expected total_steps"),
+        (line("LM (batch size 40)", 9, "sometimes"), "static, accordion, gns"),
+        (line("LM", 9), "job type"),
+        (line("GPT (batch size 8)", 9), "job type"),
+        (line("LM (batch size 40)", 0), "at least one step"),
+        (line("LM (batch size 40)", 9, arrival="soon"), "arrival in seconds"),
+        (line("LM (batch size 10)", 9), "none of the 1 jobs"),
+    ],
+)
 def test_faults_name_the_line(tmp_path: Path, text: str, expected: str) -> None:
     path = trace(tmp_path)
     path.write_text(text)
@@ -110,9 +143,14 @@ def test_faults_name_the_line(tmp_path: Path, text: str, expected: str) -> None:
         shockwave.read(path)
 
 
-@pytest.mark.parametrize(("table", "expected"), [
-    ("no json", "is not JSON"), ("{}", "no object 'v100'"), ('{"v100": {"x": {"null": -1}}}', "steps per second"),
-])
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("no json", "is not JSON"),
+        ("{}", "no object 'v100'"),
+        ('{"v100": {"x": {"null": -1}}}', "steps per second"),
+    ],
+)
 def test_faults_of_the_table(tmp_path: Path, table: str, expected: str) -> None:
     path = trace(tmp_path, line("LM (batch size 40)", 9))
     (tmp_path / "tacc_throughputs.json").write_text(table)
@@ -128,7 +166,8 @@ def test_a_missing_table_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_the_published_trace(data: Path) -> None:
-    """The trace states run times at the first batch size throughout, which is what static jobs take."""
+    """The trace states run times at the first batch size throughout, which is what static jobs
+    take."""
     path = data / "shockwave_tacc32" / "120jobs_32gpus.trace"
     read = shockwave.read(path)
     assert (read.kept, read.dropped) == (120, {})

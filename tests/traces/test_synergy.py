@@ -1,4 +1,5 @@
-"""Synergy replay traces with their measurements: a table of round numbers, faults, and the published file."""
+"""Synergy replay traces with their measurements: a table of round numbers, faults, and the
+published file."""
 
 import json
 from pathlib import Path
@@ -7,19 +8,28 @@ from typing import Any
 import pytest
 
 from optsched.errors import InputError
-from optsched.job import Mode
-from optsched.modes import options
+from optsched.model.job import Mode
+from optsched.model.profile import Locality
 from optsched.physics import rate
-from optsched.profile import Locality
-from optsched.traces import synergy
+from optsched.physics.modes import options
+from optsched.traces.readers import synergy
 from tests.data import DATA, needs_data
 
 IMAGE: dict[str, Any] = {
-    "name": "res_1", "gpus": 1, "iter_time": 0.5, "placement_penalty": 1,
-    "tput": [[0.1, share, share, share, share] for share in (0.4, 0.7, 1, 1.2, 1.4, 1.5, 1.5, 1.5, 1.5)],
+    "name": "res_1",
+    "gpus": 1,
+    "iter_time": 0.5,
+    "placement_penalty": 1,
+    "tput": [
+        [0.1, share, share, share, share] for share in (0.4, 0.7, 1, 1.2, 1.4, 1.5, 1.5, 1.5, 1.5)
+    ],
 }
 LANGUAGE: dict[str, Any] = {
-    "name": "lm_2", "gpus": 2, "iter_time": 0.25, "placement_penalty": 0.8, "tput": [[1] * 4] * 7 + [[0] * 4] * 2,
+    "name": "lm_2",
+    "gpus": 2,
+    "iter_time": 0.25,
+    "placement_penalty": 0.8,
+    "tput": [[1] * 4] * 7 + [[0] * 4] * 2,
 }
 
 
@@ -37,14 +47,26 @@ def message(path: Path, **given: Any) -> str:
 
 
 def test_jobs_and_their_profiles(tmp_path: Path) -> None:
-    image, language = synergy.read(trace(tmp_path, "0,res,0.5,100,1", "", "1,lm,1.5,400,2")).instance.jobs
+    image, language = synergy.read(
+        trace(tmp_path, "0,res,0.5,100,1", "", "1,lm,1.5,400,2")
+    ).instance.jobs
     assert (image.id, image.submit_s, image.gpus, image.duration_s) == ("job-0", 0, 1, 50)
-    assert (language.submit_s, language.gpus, language.duration_s, language.command) == (1, 2, 100, "lm")
+    assert (language.submit_s, language.gpus, language.duration_s, language.command) == (
+        1,
+        2,
+        100,
+        "lm",
+    )
     assert image.profile.cpus_per_gpu == {1: 0.4, 2: 0.7, 3: 1, 4: 1.2, 5: 1.4, 6: 1.5}
     assert image.profile.memory_gib_per_gpu == pytest.approx(62.5e9 / 2**30, abs=0.001)
     assert language.profile.cpus_per_gpu == {1: 1}
-    assert language.profile.memory_gib_per_gpu == pytest.approx(62.5e9 / 2**30, abs=0.001)  # none measured with less
-    assert (image.profile.locality, language.profile.locality) == (None, Locality(rack=0.8, cluster=0.8))
+    assert language.profile.memory_gib_per_gpu == pytest.approx(
+        62.5e9 / 2**30, abs=0.001
+    )  # none measured with less
+    assert (image.profile.locality, language.profile.locality) == (
+        None,
+        Locality(rack=0.8, cluster=0.8),
+    )
 
 
 def test_the_share_of_a_node_gives_the_rate_1(tmp_path: Path) -> None:
@@ -53,34 +75,62 @@ def test_the_share_of_a_node_gives_the_rate_1(tmp_path: Path) -> None:
     node = instance.cluster.nodes[0]
     assert (len(instance.cluster.nodes), node.gpus, node.cpus) == (4, 8, 24)
     assert rate(job, Mode(gpus=1, cpus_per_gpu=3), "v100", "node") == 1
-    assert [option.mode.cpus_per_gpu for option in options(instance.cluster, job)] == [1, 2, 3, 4, 5, 6]
+    assert [option.mode.cpus_per_gpu for option in options(instance.cluster, job)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
 
 
 def test_what_was_not_measured_is_dropped(tmp_path: Path) -> None:
-    imported = synergy.read(trace(tmp_path, "0,res,0,100,2", "1,vgg,0,100,1", "2,res,0,100,1", "2,res,0,100,1"))
+    imported = synergy.read(
+        trace(tmp_path, "0,res,0,100,2", "1,vgg,0,100,1", "2,res,0,100,1", "2,res,0,100,1")
+    )
     assert imported.kept == 1
     assert imported.dropped == {
-        "res on 2 GPUs was not measured": 1, "vgg on 1 GPUs was not measured": 1, "a job of this id came before": 1,
+        "res on 2 GPUs was not measured": 1,
+        "vgg on 1 GPUs was not measured": 1,
+        "a job of this id came before": 1,
     }
 
 
-@pytest.mark.parametrize(("line", "said"), [
-    ("0,res,0,100", "line 1: expected 5 cells separated by commas (job,model,arrival,iterations,GPUs)"),
-    ("0,res,soon,100,1", "line 1: expected the arrival in seconds as a number, found 'soon'"),
-    ("0,res,0,0,1", "at least one iteration and one GPU"),
-    ("0,res,0,10.5,1", "expected iterations as a whole number"),
-    ("0,vgg,0,1,1", "no job can be used (vgg on 1 GPUs was not measured: 1)"),
-    ("", "is empty; expected one job a line"),
-])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "0,res,0,100",
+            "line 1: expected 5 cells separated by commas (job,model,arrival,iterations,GPUs)",
+        ),
+        ("0,res,soon,100,1", "line 1: expected the arrival in seconds as a number, found 'soon'"),
+        ("0,res,0,0,1", "at least one iteration and one GPU"),
+        ("0,res,0,10.5,1", "expected iterations as a whole number"),
+        ("0,vgg,0,1,1", "no job can be used (vgg on 1 GPUs was not measured: 1)"),
+        ("", "is empty; expected one job a line"),
+    ],
+)
 def test_what_is_wrong_with_a_trace(tmp_path: Path, line: str, said: str) -> None:
     assert said in message(trace(tmp_path, line))
 
 
-@pytest.mark.parametrize("entry", [
-    {"name": "x_1"}, "x", {**IMAGE, "iter_time": 0}, {**IMAGE, "placement_penalty": 2}, {**IMAGE, "tput": []},
-    {**IMAGE, "tput": [[1, 1]] * 9}, {**IMAGE, "tput": [[1] * 5] * 3}, {**IMAGE, "tput": [["a"] * 5] * 9},
-    {**IMAGE, "tput": [[0.5] * 5] * 9}, {**IMAGE, "tput": [[-1] * 5] * 9}, {**IMAGE, "iter_time": "NaN"},
-])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "x_1"},
+        "x",
+        {**IMAGE, "iter_time": 0},
+        {**IMAGE, "placement_penalty": 2},
+        {**IMAGE, "tput": []},
+        {**IMAGE, "tput": [[1, 1]] * 9},
+        {**IMAGE, "tput": [[1] * 5] * 3},
+        {**IMAGE, "tput": [["a"] * 5] * 9},
+        {**IMAGE, "tput": [[0.5] * 5] * 9},
+        {**IMAGE, "tput": [[-1] * 5] * 9},
+        {**IMAGE, "iter_time": "NaN"},
+    ],
+)
 def test_what_is_wrong_with_the_measurements(tmp_path: Path, entry: Any) -> None:
     said = message(trace(tmp_path, "0,res,0,100,1", table=[LANGUAGE, entry]))
     assert f"{synergy.TABLE}: entry 1: expected name, iter_time" in said
@@ -103,4 +153,6 @@ def test_the_published_trace() -> None:
     assert (alexnet.duration_s, alexnet.command) == (round(3349 * 0.6, 3), "alexnet")
     assert alexnet.profile.cpus_per_gpu == {1: 0.3, 2: 0.66, 3: 1, 4: 1.25, 5: 1.53, 6: 1.75, 9: 2}
     assert imported.instance.job["job-8"].profile.cpus_per_gpu == {1: 1}
-    assert imported.instance.job["job-8"].profile.memory_gib_per_gpu == pytest.approx(19.4, abs=0.01)
+    assert imported.instance.job["job-8"].profile.memory_gib_per_gpu == pytest.approx(
+        19.4, abs=0.01
+    )

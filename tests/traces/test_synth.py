@@ -1,4 +1,5 @@
-"""The generator: same arguments, same bytes; marginals; what it places; and that every instance is sound."""
+"""The generator: same arguments, same bytes; marginals; what it places; and that every instance is
+sound."""
 
 from collections import Counter
 from typing import Any
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from optsched import files
 from optsched.errors import InputError
-from optsched.instance import Instance
+from optsched.model.instance import Instance
 from optsched.physics import TIME_TOLERANCE_S, placed_rate, setup_s, span
-from optsched.traces.families import FAMILIES
-from optsched.traces.synth import CLASSES, GANG_SHARES, GANG_SIZES, SHORTEST_S, generate
+from optsched.traces.generate.families import FAMILIES
+from optsched.traces.generate.synth import CLASSES, GANG_SHARES, GANG_SIZES, SHORTEST_S, generate
 
 
 def size(value: Any) -> int:
@@ -30,13 +31,21 @@ def check_sound(instance: Instance) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    jobs=st.integers(1, 60), gpus=st.integers(1, 300), seed=st.integers(0, 2**63), overheads=st.booleans(),
-    like=st.sampled_from(["mixed", "llm"]), arrivals=st.sampled_from(["batch", "poisson"]),
-    load=st.floats(0.1, 3), running=st.floats(0, 1), gpu_types=st.integers(1, 3),
+    jobs=st.integers(1, 60),
+    gpus=st.integers(1, 300),
+    seed=st.integers(0, 2**63),
+    overheads=st.booleans(),
+    like=st.sampled_from(["mixed", "llm"]),
+    arrivals=st.sampled_from(["batch", "poisson"]),
+    load=st.floats(0.1, 3),
+    running=st.floats(0, 1),
+    gpu_types=st.integers(1, 3),
 )
 def test_every_instance_is_sound(**arguments: Any) -> None:
     instance = generate(**arguments)
-    assert len(instance.jobs) == arguments["jobs"] and instance.cluster.total_gpus == arguments["gpus"]
+    assert (
+        len(instance.jobs) == arguments["jobs"] and instance.cluster.total_gpus == arguments["gpus"]
+    )
     assert len(instance.running) <= round(arguments["running"] * arguments["jobs"])
     check_sound(instance)
 
@@ -53,9 +62,12 @@ def test_same_arguments_same_bytes(like: Any) -> None:
 
 @pytest.mark.parametrize("like", ["mixed", "llm"])
 def test_gang_shares(like: Any) -> None:
-    """Each share within four standard deviations of its probability, for 5,000 jobs on a roomy cluster."""
+    """Each share within four standard deviations of its probability, for 5,000 jobs on a roomy
+    cluster."""
     jobs = 5_000
-    drawn = Counter(size(job.gpus) for job in generate(jobs=jobs, gpus=2048, seed=0, like=like).jobs)
+    drawn = Counter(
+        size(job.gpus) for job in generate(jobs=jobs, gpus=2048, seed=0, like=like).jobs
+    )
     for gang, share in zip(GANG_SIZES, GANG_SHARES[like], strict=True):
         assert abs(drawn[gang] - jobs * share) <= 4 * (jobs * share * (1 - share)) ** 0.5, gang
 
@@ -65,7 +77,8 @@ def test_durations_weights_and_families() -> None:
     durations = np.array([job.duration_s for job in jobs], dtype=float)
     assert durations.min() == SHORTEST_S and durations.max() <= 30 * 86400
     assert np.all(durations == np.rint(durations))
-    # the median of 5,000 draws of sigma 2 is within 4 * 2 * 1.2533 / sqrt(5000) = 0.14 of 900, in logs
+    # the median of 5,000 draws of sigma 2 is within 4 * 2 * 1.2533 / sqrt(5000) = 0.14 of 900, in
+    # logs
     assert abs(np.log(np.median(durations) / 900)) <= 0.15
     # quartiles of the normal lie 0.6745 sigma from the median
     low, high = np.quantile(np.log(durations), [0.25, 0.75])
@@ -81,18 +94,29 @@ def test_cluster_classes() -> None:
     nodes = generate(jobs=1, gpus=1024, seed=0).cluster.nodes
     assert Counter(node.gpu_type for node in nodes) == {"a100": 32, "v100": 64, "p100": 64}
     assert {(n.gpu_type, n.gpus, n.cpus, n.gpu_memory_gib) for n in nodes} == {
-        ("a100", 8, 96, 80), ("v100", 8, 64, 32), ("p100", 4, 32, 16),
+        ("a100", 8, 96, 80),
+        ("v100", 8, 64, 32),
+        ("p100", 4, 32, 16),
     }
     racks = Counter(node.rack for node in nodes)
     assert set(racks.values()) == {8} and len(racks) == 20
 
 
-@pytest.mark.parametrize(("gpus", "sizes"), [
-    (1, {"a100": [1]}), (2, {"a100": [1], "v100": [1]}), (3, {"a100": [1], "v100": [1], "p100": [1]}),
-    (8, {"a100": [2], "v100": [4], "p100": [2]}), (16, {"a100": [4], "v100": [8], "p100": [4]}),
-    (32, {"a100": [8], "v100": [8, 8], "p100": [4, 4]}), (40, {"a100": [8, 2], "v100": [8, 8, 4], "p100": [4, 4, 2]}),
-])
-def test_small_clusters_have_what_was_asked_for_and_gangs_that_fit(gpus: int, sizes: dict[str, list[int]]) -> None:
+@pytest.mark.parametrize(
+    ("gpus", "sizes"),
+    [
+        (1, {"a100": [1]}),
+        (2, {"a100": [1], "v100": [1]}),
+        (3, {"a100": [1], "v100": [1], "p100": [1]}),
+        (8, {"a100": [2], "v100": [4], "p100": [2]}),
+        (16, {"a100": [4], "v100": [8], "p100": [4]}),
+        (32, {"a100": [8], "v100": [8, 8], "p100": [4, 4]}),
+        (40, {"a100": [8, 2], "v100": [8, 8, 4], "p100": [4, 4, 2]}),
+    ],
+)
+def test_small_clusters_have_what_was_asked_for_and_gangs_that_fit(
+    gpus: int, sizes: dict[str, list[int]]
+) -> None:
     instance = generate(jobs=2_000, gpus=gpus, seed=3, like="llm", running=0.01)
     made: dict[str | None, list[int]] = {}
     for node in instance.cluster.nodes:
@@ -114,17 +138,26 @@ def test_no_overheads() -> None:
 
 
 def test_options_change_nothing_else() -> None:
-    """Other arrivals or a share of running jobs leave gangs, durations, weights and families alone."""
+    """Other arrivals or a share of running jobs leave gangs, durations, weights and families
+    alone."""
     plain = generate(jobs=300, gpus=256, seed=5)
-    for other in (generate(jobs=300, gpus=256, seed=5, arrivals="poisson"),
-                  generate(jobs=300, gpus=256, seed=5, running=0.5)):
+    for other in (
+        generate(jobs=300, gpus=256, seed=5, arrivals="poisson"),
+        generate(jobs=300, gpus=256, seed=5, running=0.5),
+    ):
         for a, b in zip(plain.jobs, other.jobs, strict=True):
-            assert (a.gpus, a.duration_s, a.weight, a.profile) == (b.gpus, b.duration_s, b.weight, b.profile)
+            assert (a.gpus, a.duration_s, a.weight, a.profile) == (
+                b.gpus,
+                b.duration_s,
+                b.weight,
+                b.profile,
+            )
 
 
 @pytest.mark.parametrize("load", [0.5, 2.0])
 def test_poisson_offers_the_load(load: float) -> None:
-    """On A100 nodes alone, where every family has rate 1: GPU-seconds submitted by those there are."""
+    """On A100 nodes alone, where every family has rate 1: GPU-seconds submitted by those there
+    are."""
     jobs = 4_000
     instance = generate(jobs=jobs, gpus=512, seed=1, arrivals="poisson", load=load, gpu_types=1)
     submits = [job.submit_s for job in instance.jobs]
@@ -151,7 +184,9 @@ def test_running_jobs(like: Any) -> None:
         if entry.last_checkpoint_s is None:
             assert worked_s < 1800
         else:
-            assert entry.started_s < entry.last_checkpoint_s <= 0 and entry.last_checkpoint_s > -1800
+            assert (
+                entry.started_s < entry.last_checkpoint_s <= 0 and entry.last_checkpoint_s > -1800
+            )
         assert entry.mode.gpu_type is not None
         fits_one = size(job.gpus) <= shortest[entry.mode.gpu_type]
         spread += fits_one and span(instance.cluster, entry.placement) != "node"
@@ -166,10 +201,21 @@ def test_a_full_cluster_holds_what_it_can() -> None:
     check_sound(instance)
 
 
-@pytest.mark.parametrize("wrong", [
-    {"jobs": 0}, {"gpus": 0}, {"seed": -1}, {"load": 0.0}, {"load": float("nan")}, {"running": 1.5},
-    {"running": float("nan")}, {"gpu_types": 4}, {"gpu_types": 0}, {"jobs": 10**7},
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"jobs": 0},
+        {"gpus": 0},
+        {"seed": -1},
+        {"load": 0.0},
+        {"load": float("nan")},
+        {"running": 1.5},
+        {"running": float("nan")},
+        {"gpu_types": 4},
+        {"gpu_types": 0},
+        {"jobs": 10**7},
+    ],
+)
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(InputError, match=f"generate: {name} must be"):

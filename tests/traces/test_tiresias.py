@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from optsched.errors import InputError
-from optsched.traces import tiresias
-from optsched.traces.attach import attach
+from optsched.traces.profiles.attach import attach
+from optsched.traces.readers import tiresias
 from optsched.traces.submitted import NAMED_TWICE
 from tests.data import DATA, needs_data
 
 HEADER = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
-OTHER = "job_id,num_gpu,submit_time,start_time,duration,model_size,aggr_interval,model_name,model_scale\n"
+OTHER = "job_id,num_gpu,submit_time,start_time,duration,model_size,aggr_interval,model_name,model_scale\n"  # noqa: E501
 SPEC = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n"
 
 
@@ -37,7 +37,13 @@ def message(path: Path, **options: Any) -> str:
 def test_jobs(tmp_path: Path) -> None:
     imported = tiresias.read(trace(tmp_path, "7,8,30,133,vgg11,147,23", "0,1,10,606,,164.5,30"))
     first, second = imported.instance.jobs
-    assert (first.id, first.submit_s, first.gpus, first.duration_s, first.command) == ("job-0", 0, 1, 164.5, None)
+    assert (first.id, first.submit_s, first.gpus, first.duration_s, first.command) == (
+        "job-0",
+        0,
+        1,
+        164.5,
+        None,
+    )
     assert (second.id, second.submit_s, second.gpus, second.duration_s) == ("job-7", 20, 8, 147)
     assert (second.command, second.profile.name) == ("vgg11", "vgg11")
     assert (imported.instance.name, imported.read, imported.dropped) == ("four", 2, {})
@@ -52,7 +58,13 @@ def test_the_other_layout_and_a_repeated_id(tmp_path: Path) -> None:
 
 
 def test_the_first_jobs_and_those_that_can_run(tmp_path: Path) -> None:
-    path = trace(tmp_path, "0,61,0,1,vgg11,5,1", "1,1,3,1,vgg11,5,1", "2,1,2,1,vgg11,5,1", "3,1,4,1,vgg11,5,1")
+    path = trace(
+        tmp_path,
+        "0,61,0,1,vgg11,5,1",
+        "1,1,3,1,vgg11,5,1",
+        "2,1,2,1,vgg11,5,1",
+        "3,1,4,1,vgg11,5,1",
+    )
     imported = tiresias.read(path, jobs=2)
     assert [job.id for job in imported.instance.jobs] == ["job-2", "job-1"]
     assert imported.dropped["after the first 2"] == 1
@@ -80,13 +92,16 @@ def test_switches_are_racks(tmp_path: Path) -> None:
     assert node.memory_gib == pytest.approx(256e9 / 2**30, abs=0.001)
 
 
-@pytest.mark.parametrize(("lines", "said"), [
-    ([], "expected one row below the header, with the cluster, not 0"),
-    (["1,1,4,4,4"] * 2, "expected one row below the header, with the cluster, not 2"),
-    (["1,0,4,4,4"], "line 2: expected at least one switch, node and GPU"),
-    (["1,1,four,4,4"], "line 2: expected num_gpu_p_node as a whole number, found 'four'"),
-    (["9999,9999,8,4,4"], "at most 1000000 GPUs"),
-])
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "expected one row below the header, with the cluster, not 0"),
+        (["1,1,4,4,4"] * 2, "expected one row below the header, with the cluster, not 2"),
+        (["1,0,4,4,4"], "line 2: expected at least one switch, node and GPU"),
+        (["1,1,four,4,4"], "line 2: expected num_gpu_p_node as a whole number, found 'four'"),
+        (["9999,9999,8,4,4"], "at most 1000000 GPUs"),
+    ],
+)
 def test_what_is_wrong_with_switches(tmp_path: Path, lines: list[str], said: str) -> None:
     path = trace(tmp_path, "0,1,0,1,vgg11,5,1")
     assert said in message(path, switches=switches(tmp_path, *lines))
@@ -95,20 +110,31 @@ def test_what_is_wrong_with_switches(tmp_path: Path, lines: list[str], said: str
 def test_switches_go_with_no_other_cluster(tmp_path: Path) -> None:
     path = trace(tmp_path, "0,1,0,1,vgg11,5,1")
     for options in ({"cluster": "v100=8"}, {"gpus_per_node": 8}):
-        assert "leave out --cluster and --gpus-per-node" in message(path, switches=switches(tmp_path), **options)
+        assert "leave out --cluster and --gpus-per-node" in message(
+            path, switches=switches(tmp_path), **options
+        )
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("", "is empty"),
-    (HEADER, "no job can be used (it lists none)"),
-    ("job_id,num_gpu\n1,1\n", "line 1: expected a header with the columns job_id, num_gpu, submit_time, duration"),
-    (HEADER + "1,1,2\n", "line 2: expected 7 cells separated by commas, not 3"),
-    (HEADER + "1,x,2,3,vgg11,5,1\n", "line 2: expected num_gpu as a whole number, found 'x'"),
-    (HEADER + "1,1,noon,3,vgg11,5,1\n", "line 2: expected submit_time in seconds as a number, found 'noon'"),
-    (HEADER + "1,1,2,3,vgg11,0,1\n", "line 2: expected a job_id, at least one GPU"),
-    (HEADER + "1,0,2,3,vgg11,5,1\n", "line 2: expected a job_id, at least one GPU"),
-    ("duration\n121\n", "is a distribution of GPU time"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        (HEADER, "no job can be used (it lists none)"),
+        (
+            "job_id,num_gpu\n1,1\n",
+            "line 1: expected a header with the columns job_id, num_gpu, submit_time, duration",
+        ),
+        (HEADER + "1,1,2\n", "line 2: expected 7 cells separated by commas, not 3"),
+        (HEADER + "1,x,2,3,vgg11,5,1\n", "line 2: expected num_gpu as a whole number, found 'x'"),
+        (
+            HEADER + "1,1,noon,3,vgg11,5,1\n",
+            "line 2: expected submit_time in seconds as a number, found 'noon'",
+        ),
+        (HEADER + "1,1,2,3,vgg11,0,1\n", "line 2: expected a job_id, at least one GPU"),
+        (HEADER + "1,0,2,3,vgg11,5,1\n", "line 2: expected a job_id, at least one GPU"),
+        ("duration\n121\n", "is a distribution of GPU time"),
+    ],
+)
 def test_what_is_wrong_is_said(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(text)
@@ -130,6 +156,8 @@ def test_the_published_files() -> None:
     second = imported.instance.jobs[1]
     assert (second.id, second.gpus, second.submit_s, second.duration_s) == ("job-1", 8, 30, 147)
     for shape, gpus in (("n1g4", 4), ("n160g8", 1280), ("n256g8", 2048), ("cluster_spec", 64)):
-        found = tiresias.read(folder / "60_job.csv", switches=folder / f"{shape}.csv").instance.cluster
+        found = tiresias.read(
+            folder / "60_job.csv", switches=folder / f"{shape}.csv"
+        ).instance.cluster
         assert found.total_gpus == gpus
     assert "distribution of GPU time" in message(folder / "yarn-gput1000.csv")

@@ -1,1 +1,2 @@
-"""The controller's HTTP API, on a unix socket and a loopback port, and the client that commands use."""
+"""The controller's HTTP API, on a unix socket and a loopback port, and the client that commands
+use."""

@@ -37,13 +37,23 @@ def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
             if route.slow not in limiters:  # they belong to the event loop, which runs only now
                 limiters[route.slow] = CapacityLimiter(SLOW_THREADS if route.slow else THREADS)
             given = await _body(request)
-            return await to_thread.run_sync(_done, service, route, request, given, limiter=limiters[route.slow])
+            return await to_thread.run_sync(
+                _done, service, route, request, given, limiter=limiters[route.slow]
+            )
 
         return answer
 
     app = Starlette(
-        routes=[HttpRoute(path, endpoint(methods), methods=[*methods]) for path, methods in paths.items()],
-        exception_handlers={Refusal: _refused, HTTPException: _not_routed, ClientDisconnect: _gone, Exception: _bug},
+        routes=[
+            HttpRoute(path, endpoint(methods), methods=[*methods])
+            for path, methods in paths.items()
+        ],
+        exception_handlers={
+            Refusal: _refused,
+            HTTPException: _not_routed,
+            ClientDisconnect: _gone,
+            Exception: _bug,
+        },
     )
     app.router.redirect_slashes = False
     return app
@@ -62,7 +72,12 @@ def _done(service: Service, route: Route, request: Request, given: bytes) -> Res
         raise Refusal(422, f"{pairs[0][0][:64]}: this request takes no query; leave it out")
     body = None
     if route.body is not None:
-        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        kind = (
+            request.headers.get("content-type", "application/json")
+            .partition(";")[0]
+            .strip()
+            .lower()
+        )
         if kind != "application/json":
             raise Refusal(415, "the body must be JSON: Content-Type: application/json")
         body = parse_body(route.body, given)
@@ -103,7 +118,9 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _not_routed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    sentence = SENTENCES.get(error.status_code, f"{request.method} is not done here: {error.detail}")
+    sentence = SENTENCES.get(
+        error.status_code, f"{request.method} is not done here: {error.detail}"
+    )
     return as_json(error.status_code, Fault(error=sentence), dict(error.headers or {}))
 
 
@@ -112,4 +129,6 @@ def _gone(request: Request, error: Exception) -> Response:
 
 
 def _bug(request: Request, error: Exception) -> Response:
-    return as_json(500, Fault(error=f"a bug in optsched, not in your request: {type(error).__name__}"))
+    return as_json(
+        500, Fault(error=f"a bug in optsched, not in your request: {type(error).__name__}")
+    )

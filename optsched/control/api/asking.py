@@ -1,16 +1,17 @@
-"""Why, and what if: answered on the request's own thread from a copy of the present, so that the loop goes on."""
+"""Why, and what if: answered on the request's own thread from a copy of the present, so that the
+loop goes on."""
 
 import threading
 from typing import Any
 
 from ...errors import InputError
-from ...job import Job
-from ...profile import Profile
-from ..explaining import explain_job
-from ..foresight import outlook
-from ..foretelling import NoForecast, foretell
-from ..scene import Scene, scene
-from ..what_if import HYPOTHETICAL, Change
+from ...model.job import Job
+from ...model.profile import Profile
+from ..explain.explaining import explain_job
+from ..what_if.future import outlook
+from ..what_if.process import NoForecast, foretell
+from ..what_if.simulated import HYPOTHETICAL, Change
+from ..what_if.snapshot import Scene, scene
 from .bodies import Hypothetical, WhatIfBody
 from .peer import Caller
 from .refusal import Refusal
@@ -30,29 +31,45 @@ def explained(service: Service, caller: Caller, name: str) -> Explained:
     _see(now, caller, name)
     found = explain_job(now, name, names=caller.all_jobs)
     return Explained(
-        job=found.job, status=now.state.jobs[name].status, sentences=found.sentences, facts=_finite(found.facts)
+        job=found.job,
+        status=now.state.jobs[name].status,
+        sentences=found.sentences,
+        facts=_finite(found.facts),
     )
 
 
 def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
-    """What would become of the present jobs. Raises Refusal: 404 for jobs that the caller does not see, 422 for what
-    makes no sense here, 503 where too many ask at once."""
+    """What would become of the present jobs. Raises Refusal: 404 for jobs that the caller does not
+    see, 422 for what makes no sense here, 503 where too many ask at once."""
     now = service.ask(scene)
     for name in (body.job, body.without):
         if name is not None:
             _see(now, caller, name)
-    shown = None if caller.all_jobs else frozenset(
-        name for name, job in now.state.open.items() if job.submission.job.user == caller.name
+    shown = (
+        None
+        if caller.all_jobs
+        else frozenset(
+            name for name, job in now.state.open.items() if job.submission.job.user == caller.name
+        )
     )
     change = Change(
-        job=body.job, gpus=body.gpus, gpu_type=body.gpu_type, no_preemption=body.no_preemption, without=body.without,
-        down=body.down, submit=None if body.submit is None else _job(body.submit, caller, now),
+        job=body.job,
+        gpus=body.gpus,
+        gpu_type=body.gpu_type,
+        no_preemption=body.no_preemption,
+        without=body.without,
+        down=body.down,
+        submit=None if body.submit is None else _job(body.submit, caller, now),
     )
     if not _forecasts.acquire(timeout=TURN_S):
         raise Refusal(503, "others are asking what if; ask again later")
     try:
         found = foretell(
-            outlook(now), change, objective=now.objective, round_s=now.round_s, time_limit_s=body.time_limit_s,
+            outlook(now),
+            change,
+            objective=now.objective,
+            round_s=now.round_s,
+            time_limit_s=body.time_limit_s,
             shown=shown,
         )
     except InputError as error:
@@ -62,8 +79,14 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
     finally:
         _forecasts.release()
     return Foretold(
-        asked=found["asked"], sentences=tuple(found["sentences"]), rows=tuple(found["rows"]), jobs=found["jobs"],
-        before=found["before"], after=found["after"], notes=tuple(found["notes"]), limits=found["limits"],
+        asked=found["asked"],
+        sentences=tuple(found["sentences"]),
+        rows=tuple(found["rows"]),
+        jobs=found["jobs"],
+        before=found["before"],
+        after=found["after"],
+        notes=tuple(found["notes"]),
+        limits=found["limits"],
     )
 
 
@@ -79,9 +102,14 @@ def _job(asked: Hypothetical, caller: Caller, now: Scene) -> Job:
     rates = {} if asked.gpu_types is None else dict.fromkeys(asked.gpu_types, 1.0)
     on_one = any(status.node.gpus >= asked.gpus for status in now.statuses)
     return Job(
-        id=HYPOTHETICAL, max_nodes=1 if asked.gpus and on_one else None,
-        user=caller.name, gpus=asked.gpus, cpus=0 if asked.gpus else asked.cpus or 1,
-        duration_s=asked.duration_s, weight=asked.weight, profile=Profile(rate=rates),
+        id=HYPOTHETICAL,
+        max_nodes=1 if asked.gpus and on_one else None,
+        user=caller.name,
+        gpus=asked.gpus,
+        cpus=0 if asked.gpus else asked.cpus or 1,
+        duration_s=asked.duration_s,
+        weight=asked.weight,
+        profile=Profile(rate=rates),
     )
 
 

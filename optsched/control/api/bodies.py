@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from ...executors.base import JOB_NAME
-from ...file_faults import WORDS, duplicate_keys
 from ...files import NOUNS, adapter
-from ...job import Elastic
-from ...profile import Profile
-from ...quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
+from ...files.shape_faults import WORDS, duplicate_keys
+from ...model.job import Elastic
+from ...model.profile import Profile
+from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
 from .refusal import Refusal
 
 MOST_BYTES = 1 << 20
@@ -25,30 +25,36 @@ Text = Annotated[str, Field(max_length=MOST_WORD_BYTES, pattern=r"^[^\x00]*$")]
 Short = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, Field(max_length=63, pattern=f"^{JOB_NAME.pattern}$")]
 Variable = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")]
+Image = Annotated[
+    str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
+]
 PAGE = rf"^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?,{JOB_NAME.pattern}$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitBody:
-    """A job to be run: `argv` in `directory` (absolute) with `environment` added to the controller's.
+    """A job to be run: `argv` in `directory` (absolute) with `environment` added to the
+    controller's.
 
-    `name` None makes one. `duration_s` is how long it is believed to run on what it asks for; None: nobody knows.
-    `cpus_per_gpu` and `memory_gib_per_gpu` are for jobs with GPUs, `cpus` and `memory_gib` for those without
-    (`gpus` 0). Its command is run once on each of `min_nodes` to `max_nodes` nodes, with equally many GPUs on each;
-    one node where neither is given, exactly `min_nodes` where `max_nodes` is not. `gpu_types` are the only ones it may
-    run on. `profile` is as in instance files; the fields here go before it. `saves`: whether it saves and ends with
-    exit status 85 when asked to stop; None: as jobs like it did, else it is taken to lose all its work when preempted,
-    until it is seen to save. `deadline_s` is Unix time.
-    `image` is the container image to run it in, where the executor runs images; None: that of the site.
-    `tenant` None: the one that lists the user, if any. A repeated `request_id` of the same user is answered as it
-    was the first time, and makes no second job.
+    `name` None makes one. `duration_s` is how long it is believed to run on what it asks for; None:
+    nobody knows. `cpus_per_gpu` and `memory_gib_per_gpu` are for jobs with GPUs, `cpus` and
+    `memory_gib` for those without (`gpus` 0). Its command is run once on each of `min_nodes` to
+    `max_nodes` nodes, with equally many GPUs on each; one node where neither is given, exactly
+    `min_nodes` where `max_nodes` is not. `gpu_types` are the only ones it may run on. `profile` is
+    as in instance files; the fields here go before it. `saves`: whether it saves and ends with exit
+    status 85 when asked to stop; None: as jobs like it did, else it is taken to lose all its work
+    when preempted, until it is seen to save. `deadline_s` is Unix time. `image` is the container
+    image to run it in, where the executor runs images; None: that of the site. `tenant` None: the
+    one that lists the user, if any. A repeated `request_id` of the same user is answered as it was
+    the first time, and makes no second job.
     """
 
     argv: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
     directory: Annotated[str, Field(min_length=1, max_length=4095, pattern=r"^/[^\x00]*$")]
     name: Name | None = None
-    environment: Annotated[dict[Variable, Text], Field(max_length=1024)] = field(default_factory=dict)
+    environment: Annotated[dict[Variable, Text], Field(max_length=1024)] = field(
+        default_factory=dict
+    )
     gpus: Count | Elastic = 1
     cpus_per_gpu: PositiveCount | None = None
     cpus: PositiveCount | None = None
@@ -73,12 +79,15 @@ class SubmitBody:
     hold: bool = False
     image: Image | None = None
     profile: Profile | None = None
-    request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*$")] | None = None
+    request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*$")] | None = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothetical:
-    """A job that is only asked about: `duration_s` on `gpus` GPUs, or on `cpus` cores where that is 0."""
+    """A job that is only asked about: `duration_s` on `gpus` GPUs, or on `cpus` cores where that is
+    0."""
 
     gpus: Count = 1
     cpus: PositiveCount | None = None
@@ -89,8 +98,9 @@ class Hypothetical:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfBody:
-    """What is to be otherwise, all of it at once, and the `job` asked about: so many more GPUs (of `gpu_type`), no
-    preemption, without a job, a node down, one more job. The answer takes at most about `time_limit_s`."""
+    """What is to be otherwise, all of it at once, and the `job` asked about: so many more GPUs (of
+    `gpu_type`), no preemption, without a job, a node down, one more job. The answer takes at most
+    about `time_limit_s`."""
 
     job: Name | None = None
     gpus: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -107,8 +117,8 @@ Limit = Annotated[int, Field(ge=1, le=1000)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsQuery:
-    """Which jobs: the caller's or everybody's, those that have not finished or those that have. `page` is the `next` of
-    the answer before."""
+    """Which jobs: the caller's or everybody's, those that have not finished or those that have.
+    `page` is the `next` of the answer before."""
 
     all: bool = False
     finished: bool = False
@@ -126,7 +136,8 @@ class RoundsQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputQuery:
-    """The last `tail` KiB of what an attempt (the last one) printed, or with `start` what follows from that byte on."""
+    """The last `tail` KiB of what an attempt (the last one) printed, or with `start` what follows
+    from that byte on."""
 
     stream: Literal["stdout", "stderr"] = "stdout"
     attempt: Annotated[int, Field(ge=1, le=10**9)] | None = None
@@ -155,11 +166,13 @@ MORE_WORDS = {
     "string_unicode": ("is no sound UTF-8 text", "write it as UTF-8"),
 }
 PATTERNS = {
-    "name": "takes letters, digits, dots, dashes and underscores, at most 63, with a letter or digit at both ends",
+    "name": "takes letters, digits, dots, dashes and underscores, at most 63, with a letter or "
+    "digit at both ends",
     "directory": "must be an absolute path",
     "image": "is no name of a container image, as registry.example/team/torch:2.7",
     "page": "is not what an answer gave as `next`",
-    "environment": "takes variable names of letters, digits and underscores, and values without NUL",
+    "environment": "takes variable names of letters, digits and underscores, and values without "
+    "NUL",
 }
 
 
@@ -196,7 +209,9 @@ def in_words(errors: Iterable[Mapping[str, Any]], raw: Any) -> str:
     said: list[str] = []
     for error in errors:
         kind, loc = str(error["type"]), [step for step in error["loc"] if step != "[key]"]
-        if len(loc) > 1 and loc[0] == "gpus":  # a number or an object: the faults of the one that was meant
+        if (
+            len(loc) > 1 and loc[0] == "gpus"
+        ):  # a number or an object: the faults of the one that was meant
             given = raw.get("gpus") if isinstance(raw, dict) else None
             if isinstance(given, dict) != (loc[1] == "Elastic"):
                 continue
@@ -205,9 +220,13 @@ def in_words(errors: Iterable[Mapping[str, Any]], raw: Any) -> str:
             loc = [loc[0], *loc[2:]]
         where = _path(loc)
         if kind == "string_pattern_mismatch":
-            said.append(f"{where} {PATTERNS.get(str(loc[0]), 'holds characters that are not allowed there')}")
+            said.append(
+                f"{where} {PATTERNS.get(str(loc[0]), 'holds characters that are not allowed there')}"  # noqa: E501
+            )
             continue
-        problem, remedy = MORE_WORDS.get(kind) or WORDS.get(kind) or (_lower(str(error["msg"])), "correct it")
+        problem, remedy = (
+            MORE_WORDS.get(kind) or WORDS.get(kind) or (_lower(str(error["msg"])), "correct it")
+        )
         said.append(f"{where} {problem.format(**error.get('ctx', {}))}; {remedy}")
     said = list(dict.fromkeys(said))
     more = f", and {len(said) - MOST_FAULTS} more" if len(said) > MOST_FAULTS else ""

@@ -52,8 +52,11 @@ class SocketConnection(http.client.HTTPConnection):
 class Client:
     """Asks one controller. Every request may be repeated safely: submissions carry a request id."""
 
-    def __init__(self, *, path: Path | None = None, url: str | None = None, token: str | None = None) -> None:
-        """With `path` over a unix socket, else over `url` with `token`. Raises InputError for a faulty URL."""
+    def __init__(
+        self, *, path: Path | None = None, url: str | None = None, token: str | None = None
+    ) -> None:
+        """With `path` over a unix socket, else over `url` with `token`. Raises InputError for a
+        faulty URL."""
         self._path = path
         self._token = token
         self._host, self._port = "", 0
@@ -63,19 +66,31 @@ class Client:
                 port = parts.port
             except ValueError:
                 port = None
-            if parts.scheme != "http" or not parts.hostname or port is None or parts.path not in ("", "/"):
-                raise InputError(f"{url!r} is no address of a controller; write http://127.0.0.1:PORT or unix:/PATH")
+            if (
+                parts.scheme != "http"
+                or not parts.hostname
+                or port is None
+                or parts.path not in ("", "/")
+            ):
+                raise InputError(
+                    f"{url!r} is no address of a controller; write http://127.0.0.1:PORT or "
+                    "unix:/PATH"
+                )
             self._host, self._port = parts.hostname, port
         self.place = str(path) if path is not None else f"http://{self._host}:{self._port}"
 
     def get(self, path: str, **query: Any) -> Any:
         """What is at `path`; those of `query` that are None are left out."""
-        given = {name: _plain(value) for name, value in query.items() if value is not None and value is not False}
+        given = {
+            name: _plain(value)
+            for name, value in query.items()
+            if value is not None and value is not False
+        }
         return self._ask("GET", path + (f"?{urlencode(given)}" if given else ""), None)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The answer to a request that changes something; a submission gets a request id where it has none. Raises
-        NoController, ApiRefused."""
+        """The answer to a request that changes something; a submission gets a request id where it
+        has none. Raises NoController, ApiRefused."""
         if path == "/v1/jobs" and body is not None:
             body = {"request_id": secrets.token_hex(16), **body}
         return self._ask("POST", path, None if body is None else json.dumps(body).encode())
@@ -107,11 +122,14 @@ class Client:
         try:
             return json.loads(data)
         except ValueError:
-            raise NoController(f"what answers at {self.place} is no controller of optsched") from None
+            raise NoController(
+                f"what answers at {self.place} is no controller of optsched"
+            ) from None
 
     def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         connection = (
-            SocketConnection(self._path) if self._path is not None
+            SocketConnection(self._path)
+            if self._path is not None
             else http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_S)
         )
         headers = {"Connection": "close"}
@@ -128,17 +146,17 @@ class Client:
 
     def _no_answer(self, error: Exception) -> str:
         if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
-            return f"no controller answers at {self.place}; start one by: optsched run --config cluster.toml"
+            return f"no controller answers at {self.place}; start one by: optsched run --config cluster.toml"  # noqa: E501
         if isinstance(error, PermissionError):
-            return f"no permission to reach {self.place}; its folder must be open to all users (chmod o+x)"
+            return f"no permission to reach {self.place}; its folder must be open to all users (chmod o+x)"  # noqa: E501
         if isinstance(error, TimeoutError):
             return f"the controller at {self.place} did not answer within {ANSWER_S:g} s"
         return f"the controller at {self.place} does not answer: {error}"
 
 
 def find_client(config: Path | None) -> Client:
-    """The client of the controller that is meant: by `config`, else $OPTSCHED_URL, else $OPTSCHED_CONFIG, else
-    ./cluster.toml. Raises InputError where none is."""
+    """The client of the controller that is meant: by `config`, else $OPTSCHED_URL, else
+    $OPTSCHED_CONFIG, else ./cluster.toml. Raises InputError where none is."""
     url = os.environ.get("OPTSCHED_URL")
     if config is None and url:
         if url.startswith("unix:"):
@@ -147,8 +165,11 @@ def find_client(config: Path | None) -> Client:
     if config is None:
         config = Path(os.environ.get("OPTSCHED_CONFIG") or "cluster.toml")
         if not config.exists():
-            raise InputError(f"{config}: there is no such file; name the controller's by --config or $OPTSCHED_CONFIG, "
-                             "or its address by $OPTSCHED_URL")
+            raise InputError(
+                f"{config}: there is no such file; name the controller's by --config or "
+                "$OPTSCHED_CONFIG, "
+                "or its address by $OPTSCHED_URL"
+            )
     return Client(path=read_settings(config).state / SOCKET)
 
 

@@ -1,4 +1,5 @@
-"""One connection to the API: whose it is, how many there may be, and how long a request may take to come."""
+"""One connection to the API: whose it is, how many there may be, and how long a request may take to
+come."""
 
 import asyncio
 import os
@@ -22,7 +23,8 @@ CREDENTIALS = struct.Struct("3i")
 
 
 class Connection(H11Protocol):
-    """uvicorn's, with the peer's user id in the scope's state (`uid`; None over TCP), bounds, and deadlines."""
+    """uvicorn's, with the peer's user id in the scope's state (`uid`; None over TCP), bounds, and
+    deadlines."""
 
     turned_away: ClassVar[set["Connection"]] = set()
 
@@ -43,7 +45,11 @@ class Connection(H11Protocol):
                 transport.abort()
                 return
             self.turned_away.add(self)
-            transport.write(_plain_response(503, "Service Unavailable", "too many connections at once; try again"))
+            transport.write(
+                _plain_response(
+                    503, "Service Unavailable", "too many connections at once; try again"
+                )
+            )
             self._deadline = self.loop.call_later(1.0, transport.abort)
             return
         self._admitted = True
@@ -55,7 +61,9 @@ class Connection(H11Protocol):
             return True
         if self.uid in (0, os.geteuid()):
             return False
-        same = [one for one in self.connections if isinstance(one, Connection) and one.uid == self.uid]
+        same = [
+            one for one in self.connections if isinstance(one, Connection) and one.uid == self.uid
+        ]
         return len(same) >= MOST_OF_ONE_USER
 
     def _expect_request(self) -> None:
@@ -65,7 +73,9 @@ class Connection(H11Protocol):
     def _too_slow(self) -> None:
         self._deadline = None
         if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
-            self.transport.write(_plain_response(408, "Request Timeout", f"the request took over {REQUEST_S:g} s"))
+            self.transport.write(
+                _plain_response(408, "Request Timeout", f"the request took over {REQUEST_S:g} s")
+            )
             self.transport.close()
         self.loop.call_later(1.0, self.transport.abort)
 
@@ -77,7 +87,8 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take in what came, and stop the clock where that completes a request."""
         if not self._admitted:
-            self.transport.close()  # only now, as closing it with something unread would lose the answer
+            # only now, as closing it with something unread would lose the answer
+            self.transport.close()
             return
         if self.cycle is None or self.cycle.response_complete:
             self._expect_request()
@@ -120,7 +131,9 @@ def peer_uid(transport: asyncio.BaseTransport) -> int | None:
     connected = transport.get_extra_info("socket")
     if connected is None or connected.family != socket.AF_UNIX:
         return None
-    _, uid, _ = CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+    _, uid, _ = CREDENTIALS.unpack(
+        connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    )
     return int(uid)
 
 
@@ -128,6 +141,7 @@ def _plain_response(status: int, phrase: str, sentence: str) -> bytes:
     body = f'{{"error":"{sentence}"}}'
     again = "retry-after: 1\r\n" if status == 503 else ""
     return (
-        f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{again}"
+        f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: "
+        f"{len(body)}\r\n{again}"
         f"connection: close\r\n\r\n{body}"
     ).encode()

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from ...executors.base import AttemptState
 from ..controller import Controller
-from ..state import FINISHED
+from ..journal.state import FINISHED
 from .peer import Caller
 from .refusal import Refusal
 from .service import Service
@@ -20,7 +20,10 @@ def metrics(service: Service, caller: Caller) -> Response:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
     if not caller.all_jobs:
-        raise Refusal(403, "metrics are of all jobs; they are for the controller's user and its administrators")
+        raise Refusal(
+            403,
+            "metrics are of all jobs; they are for the controller's user and its administrators",
+        )
 
     class Numbers:
         def collect(self) -> Iterator[Metric]:
@@ -30,7 +33,9 @@ def metrics(service: Service, caller: Caller) -> Response:
         state = controller.state
         gpus = GaugeMetricFamily("optsched_gpus", "GPUs of each node.", labels=["node", "gpu_type"])
         used = GaugeMetricFamily("optsched_gpus_in_use", "GPUs that jobs hold.", labels=["node"])
-        usable = GaugeMetricFamily("optsched_node_usable", "1 where a node takes jobs.", labels=["node"])
+        usable = GaugeMetricFamily(
+            "optsched_node_usable", "1 where a node takes jobs.", labels=["node"]
+        )
         held = dict.fromkeys((status.node.name for status in controller.statuses), 0)
         for attempt in state.live_attempts():
             for slot in attempt.placement:
@@ -50,7 +55,9 @@ def metrics(service: Service, caller: Caller) -> Response:
         jobs = GaugeMetricFamily("optsched_jobs", "Jobs that have not finished.", labels=["status"])
         for status_name, count in counts.items():
             jobs.add_metric([status_name], count)
-        finished = CounterMetricFamily("optsched_jobs_finished", "Jobs that have finished.", labels=["status"])
+        finished = CounterMetricFamily(
+            "optsched_jobs_finished", "Jobs that have finished.", labels=["status"]
+        )
         for status_name, count in done.items():
             finished.add_metric([status_name], count)
         found: list[Metric] = [gpus, used, usable, jobs, finished]
@@ -61,17 +68,25 @@ def metrics(service: Service, caller: Caller) -> Response:
             ("optsched_journal_events", "Events in the journal.", controller.journal.last),
         ):
             found.append(CounterMetricFamily(name, text, value=amount))
-        unreachable = sum(one.state == AttemptState.UNREACHABLE for one in controller.observed.values())
+        unreachable = sum(
+            one.state == AttemptState.UNREACHABLE for one in controller.observed.values()
+        )
         found.append(
-            GaugeMetricFamily("optsched_attempts_unreachable", "Attempts nobody answers for.", value=unreachable)
+            GaugeMetricFamily(
+                "optsched_attempts_unreachable", "Attempts nobody answers for.", value=unreachable
+            )
         )
         last = controller.last_round
         if last is not None:
-            gap = GaugeMetricFamily("optsched_round_gap", "Proven gap of the last round.", value=last.gap)
+            gap = GaugeMetricFamily(
+                "optsched_round_gap", "Proven gap of the last round.", value=last.gap
+            )
             wall = GaugeMetricFamily(
                 "optsched_round_seconds", "Seconds the last round took.", value=controller.round_s
             )
-            prices = GaugeMetricFamily("optsched_price", "What one unit of a capacity costs.", labels=["capacity"])
+            prices = GaugeMetricFamily(
+                "optsched_price", "What one unit of a capacity costs.", labels=["capacity"]
+            )
             for row in last.prices:
                 prices.add_metric([row.name], row.price)
             found += [gap, wall, prices]

@@ -20,11 +20,15 @@ ANY_REQUEST = {
     408: "the request took too long to come",
     413: f"the body is larger than {MOST_BYTES} bytes",
     422: "a field is unknown, missing, out of range, or asks for what this cluster can never do",
-    503: "the controller is busy, stopping, or cannot write its journal: nothing was done; Retry-After says when to "
-         "ask again",
+    503: "the controller is busy, stopping, or cannot write its journal: nothing was done; "
+    "Retry-After says when to "
+    "ask again",
 }
-REFUSALS = {404: "there is no such thing that the caller may see", 409: "what is there already is against it",
-            415: "the body is of another type"}
+REFUSALS = {
+    404: "there is no such thing that the caller may see",
+    409: "what is there already is against it",
+    415: "the body is of another type",
+}
 GOOD = {200: "done", 201: "made"}
 
 
@@ -36,37 +40,53 @@ def document(routes: tuple["Route", ...]) -> str:
     fault = _schema(Fault, VIEWS, schemas)
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, fault, schemas)
-    return json.dumps({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "optsched controller", "version": __version__,
-            "description": "Jobs, nodes and rounds of a live cluster. Over the unix socket a caller is the user of its "
-                           "process; over the port it is the controller's own, and needs the token. Every refusal "
-                           "carries one sentence.",
+    return json.dumps(
+        {
+            "openapi": "3.1.0",
+            "info": {
+                "title": "optsched controller",
+                "version": __version__,
+                "description": "Jobs, nodes and rounds of a live cluster. Over the unix socket a "
+                "caller is the user of its "
+                "process; over the port it is the controller's own, and needs the token. Every "
+                "refusal "
+                "carries one sentence.",
+            },
+            "servers": [{"url": "/"}],
+            "security": [{"token": []}, {}],
+            "paths": paths,
+            "components": {
+                "schemas": dict(sorted(schemas.items())),
+                "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            },
         },
-        "servers": [{"url": "/"}],
-        "security": [{"token": []}, {}],
-        "paths": paths,
-        "components": {
-            "schemas": dict(sorted(schemas.items())),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-    }, indent=1)
+        indent=1,
+    )
 
 
 def _operation(route: "Route", fault: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    good: dict[str, Any] = {"schema": {"type": "object"} if route.media_type == "application/json" else {}}
+    good: dict[str, Any] = {
+        "schema": {"type": "object"} if route.media_type == "application/json" else {}
+    }
     if route.answer is not None:
         good = {"schema": _schema(route.answer, VIEWS, schemas)}
     responses: dict[str, Any] = {
-        str(status): {"description": GOOD[status], "content": {route.media_type: good}} for status in route.statuses
+        str(status): {"description": GOOD[status], "content": {route.media_type: good}}
+        for status in route.statuses
     }
     refusals = {**ANY_REQUEST, **{status: REFUSALS[status] for status in route.refusals}}
     if route.body is not None:
         refusals[415] = REFUSALS[415]
     for status, why in sorted(refusals.items()):
-        responses[str(status)] = {"description": why, "content": {"application/json": {"schema": fault}}}
-    found: dict[str, Any] = {"operationId": route.name, "summary": route.summary, "responses": responses}
+        responses[str(status)] = {
+            "description": why,
+            "content": {"application/json": {"schema": fault}},
+        }
+    found: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "responses": responses,
+    }
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": _schema(Name, VIEWS, schemas)}
         for name in re.findall(r"\{(\w+)\}", route.path)
@@ -77,7 +97,10 @@ def _operation(route: "Route", fault: dict[str, Any], schemas: dict[str, Any]) -
         found["parameters"] = parameters
     if route.body is not None:
         schema = _schema(route.body, BODIES, schemas)
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        found["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema}},
+        }
     return found
 
 
@@ -94,8 +117,11 @@ def _query_parameters(kind: type, schemas: dict[str, Any]) -> list[dict[str, Any
 
 
 def _schema(kind: Any, nouns: tuple[type, ...], schemas: dict[str, Any]) -> dict[str, Any]:
-    """A reference to the schema of a type, which is put into `schemas` with all it refers to; other types in place."""
-    found: dict[str, Any] = adapter(kind, nouns).json_schema(ref_template="#/components/schemas/{model}")
+    """A reference to the schema of a type, which is put into `schemas` with all it refers to; other
+    types in place."""
+    found: dict[str, Any] = adapter(kind, nouns).json_schema(
+        ref_template="#/components/schemas/{model}"
+    )
     schemas.update(found.pop("$defs", {}))
     if not isinstance(kind, type):
         return found

@@ -10,12 +10,14 @@ from ..settings import Settings
 from .refusal import Refusal
 
 OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-"""Names by which a browser page may call the port; any other is a page whose name was bent to this host."""
+"""Names by which a browser page may call the port; any other is a page whose name was bent to this
+host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user. `all_jobs`: sees and changes everybody's jobs. `all_output`: also reads what they print."""
+    """A user. `all_jobs`: sees and changes everybody's jobs. `all_output`: also reads what they
+    print."""
 
     uid: int
     name: str
@@ -34,7 +36,9 @@ METRICS_READER = Caller(-1, "", True, False)
 class Access:
     """Tells callers: by the credentials of a unix socket's peer, or by the token on a port."""
 
-    def __init__(self, settings: Settings, token: str | None, metrics_token: str | None = None) -> None:
+    def __init__(
+        self, settings: Settings, token: str | None, metrics_token: str | None = None
+    ) -> None:
         self._administrators = frozenset(settings.api.administrators)
         self._token, self._metrics_token = token, metrics_token
         self.own_uid = os.geteuid()
@@ -46,9 +50,11 @@ class Access:
         trusted = uid in (0, self.own_uid)
         return Caller(uid, name, trusted or name in self._administrators, trusted)
 
-    def of_request(self, uid: int | None, headers: Mapping[str, str], *, for_metrics: bool = False) -> Caller:
-        """The caller of a request that came from user `uid` over the socket, or None over the port, where one
-        `for_metrics` may come with their own token, too.
+    def of_request(
+        self, uid: int | None, headers: Mapping[str, str], *, for_metrics: bool = False
+    ) -> Caller:
+        """The caller of a request that came from user `uid` over the socket, or None over the port,
+        where one `for_metrics` may come with their own token, too.
 
         Raises Refusal (401, 403).
         """
@@ -56,19 +62,27 @@ class Access:
             return self.of_user(uid)
         host = headers.get("host", "")
         if host.rpartition(":")[0] not in OWN_HOSTS and host not in OWN_HOSTS:
-            raise Refusal(403, "the Host header names another host; call the port as 127.0.0.1 or localhost")
+            raise Refusal(
+                403, "the Host header names another host; call the port as 127.0.0.1 or localhost"
+            )
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and for_metrics and _same(given, self._metrics_token):
             return METRICS_READER
         if kind.lower() != "bearer" or not _same(given, self._token):
-            raise Refusal(401, "this needs the header 'Authorization: Bearer TOKEN', with the text of the file `token` "
-                               "in the controller's state folder")
+            raise Refusal(
+                401,
+                "this needs the header 'Authorization: Bearer TOKEN', with the text of the file "
+                "`token` "
+                "in the controller's state folder",
+            )
         return self.of_user(self.own_uid)
 
 
 def _same(given: str, token: str | None) -> bool:
     """Whether a token is the one that is expected, told in a time that gives nothing away."""
-    return token is not None and hmac.compare_digest(given.strip().encode(errors="replace"), token.encode())
+    return token is not None and hmac.compare_digest(
+        given.strip().encode(errors="replace"), token.encode()
+    )
 
 
 def user_name(uid: int) -> str:

@@ -28,10 +28,12 @@ STARTS_S = 30.0
 
 
 class Server:
-    """Answers requests on a thread of its own until `close`. `socket_path` and, where there is a port, `url` are where
-    it is reached."""
+    """Answers requests on a thread of its own until `close`. `socket_path` and, where there is a
+    port, `url` are where it is reached."""
 
-    def __init__(self, server: "uvicorn.Server", sockets: Sequence[socket.socket], socket_path: Path) -> None:
+    def __init__(
+        self, server: "uvicorn.Server", sockets: Sequence[socket.socket], socket_path: Path
+    ) -> None:
         self.socket_path = socket_path
         port = next((one.getsockname()[1] for one in sockets if one.family == socket.AF_INET), None)
         self.url = None if port is None else f"http://127.0.0.1:{port}"
@@ -66,16 +68,19 @@ class Server:
 
 
 def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -> Server:
-    """Answer requests about the controller of `loop` from now on, on `<state>/api.sock` and the port if one is set;
-    `routes` None: all there are.
+    """Answer requests about the controller of `loop` from now on, on `<state>/api.sock` and the
+    port if one is set; `routes` None: all there are.
 
-    Raises InputError where the socket, the port or the token cannot be had, or a library is missing.
+    Raises InputError where the socket, the port or the token cannot be had, or a library is
+    missing.
     """
     try:
         import starlette  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise InputError(f"the API needs {error.name}; install it by: pip install optsched") from None
+        raise InputError(
+            f"the API needs {error.name}; install it by: pip install optsched"
+        ) from None
     from .app import make_app
     from .connection import Connection
     from .peer import Access
@@ -92,11 +97,21 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
             sockets.append(_listen_on_port(settings.api.port))
         sockets.append(_listen_at(path))
         service = Service(loop, Access(settings, token, metrics_token))
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what is no HTTP is the caller's business
+        logging.getLogger("uvicorn.error").setLevel(
+            logging.ERROR
+        )  # what is no HTTP is the caller's business
         config = uvicorn.Config(
-            make_app(service, ROUTES if routes is None else routes), http=Connection, ws="none", lifespan="off",
-            log_config=None, access_log=False, server_header=False, backlog=BACKLOG, timeout_graceful_shutdown=2,
-            timeout_keep_alive=10, proxy_headers=False,
+            make_app(service, ROUTES if routes is None else routes),
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=2,
+            timeout_keep_alive=10,
+            proxy_headers=False,
         )
         return Server(uvicorn.Server(config), sockets, path)
     except BaseException:
@@ -106,7 +121,8 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
 
 
 def read_token(path: Path) -> str:
-    """The token in a file, which is made where there is none. Raises InputError where others may read it."""
+    """The token in a file, which is made where there is none. Raises InputError where others may
+    read it."""
     try:
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -123,7 +139,9 @@ def read_token(path: Path) -> str:
     if not stat.S_ISREG(about.st_mode) or about.st_mode & 0o077 or about.st_uid != os.geteuid():
         raise InputError(f"{path}: others may read the token; remove the file, a new one is made")
     if len(token) < 16 or not token.isprintable() or " " in token or not token.isascii():
-        raise InputError(f"{path}: holds no token of 16 characters or more; remove the file, a new one is made")
+        raise InputError(
+            f"{path}: holds no token of 16 characters or more; remove the file, a new one is made"
+        )
     return token
 
 
@@ -135,12 +153,15 @@ def _listen_on_port(port: int) -> socket.socket:
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        raise InputError(f"port {port} of 127.0.0.1 cannot be had: {error.strerror}; set another as api.port") from None
+        raise InputError(
+            f"port {port} of 127.0.0.1 cannot be had: {error.strerror}; set another as api.port"
+        ) from None
     return listening
 
 
 def _listen_at(path: Path) -> socket.socket:
-    """A socket at `path` that everybody may connect to; one that a controller left behind is replaced."""
+    """A socket at `path` that everybody may connect to; one that a controller left behind is
+    replaced."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short(path) as address:
@@ -159,4 +180,3 @@ def _listen_at(path: Path) -> socket.socket:
         listening.close()
         raise
     return listening
-

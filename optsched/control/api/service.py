@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from ... import __version__
 from ...executors.base import JOB_NAME, AttemptKey
 from ..controller import Controller
-from ..events import Cancelled, Cleared, Event, Held, Released, Submitted
-from ..journal import JournalFault
+from ..journal.events import Cancelled, Cleared, Event, Held, Released, Submitted
+from ..journal.journal import JournalFault
+from ..journal.state import LiveJob
 from ..loop import Loop, Stopped
-from ..state import LiveJob
 from ..submission import Submission
 from ..work_left import work_left_s
 from .bodies import JobsQuery, OutputQuery, RoundsQuery, SubmitBody
@@ -51,7 +51,8 @@ Change = Literal["hold", "release", "cancel"]
 
 @dataclass
 class Service:
-    """Answers requests of callers against the controller of `loop`; `routes` are the requests there are."""
+    """Answers requests of callers against the controller of `loop`; `routes` are the requests there
+    are."""
 
     loop: Loop
     access: Access
@@ -60,17 +61,23 @@ class Service:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def ask(self, call: Callable[[Controller], Answer]) -> Answer:
-        """Have `call` done between two turns. Raises Refusal 503 where the controller does not answer."""
+        """Have `call` done between two turns. Raises Refusal 503 where the controller does not
+        answer."""
         try:
             return self.loop.ask(call)
         except JournalFault as error:
-            raise Refusal(503, f"it could not be written down, so it was not done: {error}") from None
+            raise Refusal(
+                503, f"it could not be written down, so it was not done: {error}"
+            ) from None
         except (Stopped, CancelledError):
             raise Refusal(503, "the controller is stopping; ask again when it is back") from None
         except TimeoutError:
-            raise Refusal(503, "the controller is busy and did not get to it; ask again later") from None
+            raise Refusal(
+                503, "the controller is busy and did not get to it; ask again later"
+            ) from None
 
-    # ---------------------------------------------------------------------------------------------- jobs
+    # ----------------------------------------------------------------------------------------------
+    # jobs
 
     def submit(self, caller: Caller, body: SubmitBody) -> tuple[JobView, bool]:
         """The job, and whether it is new: a request that was made before makes no second one."""
@@ -82,7 +89,9 @@ class Service:
                     raise Refusal(503, f"no job is taken now: {controller.short_of_disk}")
                 name = body.name or self._new_name(controller, body)
                 if self._taken(controller, name):
-                    raise Refusal(409, f"there is, or was, a job named {name!r}; choose another name")
+                    raise Refusal(
+                        409, f"there is, or was, a job named {name!r}; choose another name"
+                    )
                 submission = submission_of(body, name, caller, controller, self.access.own_uid)
                 controller.record(Submitted(submission=submission))
                 self._remember(submission)
@@ -102,8 +111,13 @@ class Service:
         if name is None or name not in controller.state.jobs:
             return None
         made = controller.state.jobs[name].submission
-        if (made.argv, made.directory) != (body.argv, body.directory) or body.name not in (None, name):
-            raise Refusal(409, f"request_id {body.request_id!r} was another request, which made {name}")
+        if (made.argv, made.directory) != (body.argv, body.directory) or body.name not in (
+            None,
+            name,
+        ):
+            raise Refusal(
+                409, f"request_id {body.request_id!r} was another request, which made {name}"
+            )
         return name
 
     def _remember(self, submission: Submission) -> None:
@@ -122,12 +136,14 @@ class Service:
         """By a job, or by an attempt that the journal does not know: to start under its name would
         start nothing. Or by a job that was dropped, from whose checkpoints this one would go on."""
         return (
-            name in controller.state.jobs or AttemptKey(name, 1) in controller.observed
+            name in controller.state.jobs
+            or AttemptKey(name, 1) in controller.observed
             or controller.checkpoints(name).exists()
         )
 
     def jobs(self, caller: Caller, query: JobsQuery) -> JobPage:
-        """Jobs that have not finished in the order of their submission, or finished ones, the last first."""
+        """Jobs that have not finished in the order of their submission, or finished ones, the last
+        first."""
         if query.all and not caller.all_jobs:
             raise Refusal(403, "only administrators see the jobs of all users; leave `all` out")
         after = None if query.page is None else _page(query.page)
@@ -135,8 +151,12 @@ class Service:
         def listed(controller: Controller) -> JobPage:
             now_s = controller.clock.now_s()
             mine = [
-                job for job in (controller.state.jobs if query.finished else controller.state.open).values()
-                if (job.finished is not None) == query.finished and (query.all or _owns(caller, job))
+                job
+                for job in (
+                    controller.state.jobs if query.finished else controller.state.open
+                ).values()
+                if (job.finished is not None) == query.finished
+                and (query.all or _owns(caller, job))
             ]
             order = _last_first if query.finished else _first_first
             rest = mine if after is None else [job for job in mine if order(job) > after]
@@ -144,7 +164,8 @@ class Service:
             at_s, name = order(found[-1]) if len(rest) > len(found) else (0.0, "")
             barred = bars(controller)
             return JobPage(
-                jobs=tuple(job_view(controller, job, now_s, barred) for job in found), total=len(mine),
+                jobs=tuple(job_view(controller, job, now_s, barred) for job in found),
+                total=len(mine),
                 next=f"{at_s!r},{name}" if name else None,
             )
 
@@ -156,8 +177,10 @@ class Service:
         def shown(controller: Controller) -> JobDetail:
             job = _visible(controller, caller, name)
             return JobDetail(
-                job=job_view(controller, job, controller.clock.now_s()), argv=job.submission.argv,
-                directory=job.submission.directory, attempts=tuple(attempt_view(one) for one in job.attempts),
+                job=job_view(controller, job, controller.clock.now_s()),
+                argv=job.submission.argv,
+                directory=job.submission.directory,
+                attempts=tuple(attempt_view(one) for one in job.attempts),
             )
 
         return self.ask(shown)
@@ -167,7 +190,9 @@ class Service:
 
         def changed(controller: Controller) -> JobView:
             job = _visible(controller, caller, name)
-            if job.finished is not None and not (change == "cancel" and job.finished == "cancelled"):
+            if job.finished is not None and not (
+                change == "cancel" and job.finished == "cancelled"
+            ):
                 was = "was cancelled" if job.finished == "cancelled" else f"has {job.finished}"
                 raise Refusal(409, f"{name} {was}; nothing of it can be changed any more")
             if job.cancelled is not None and change != "cancel":
@@ -224,14 +249,21 @@ class Service:
         return self.ask(cleared)
 
     def output(self, caller: Caller, name: str, query: OutputQuery) -> Output:
-        """Part of what an attempt printed; only its owner reads it, and who can read every file anyway."""
+        """Part of what an attempt printed; only its owner reads it, and who can read every file
+        anyway."""
 
         def found(controller: Controller) -> tuple[int, str | None, int, bool]:
             job = _visible(controller, caller, name)
             if not (_owns(caller, job) or caller.all_output):
-                raise Refusal(403, f"only its user, {job.submission.job.user}, may read what {name} prints")
+                raise Refusal(
+                    403, f"only its user, {job.submission.job.user}, may read what {name} prints"
+                )
             if not job.attempts or (query.attempt or 1) > len(job.attempts):
-                which = "it has not been started yet" if not job.attempts else f"it had {len(job.attempts)} attempts"
+                which = (
+                    "it has not been started yet"
+                    if not job.attempts
+                    else f"it had {len(job.attempts)} attempts"
+                )
                 raise Refusal(404, f"{name} has printed nothing: {which}")
             attempt = job.attempts[(query.attempt or 0) - 1]
             seen = controller.observed.get(attempt.key)
@@ -250,10 +282,15 @@ class Service:
             return Output(job=name, attempt=number, text="", start=0, next=0, size=0, ended=False)
         if path is None:
             raise Refusal(404, f"nothing is kept of what attempt {number} of {name} printed")
-        text, start, end, size = read_output(path, uid, tail_bytes=query.tail * 1024, start=query.start)
-        return Output(job=name, attempt=number, text=text, start=start, next=end, size=size, ended=ended)
+        text, start, end, size = read_output(
+            path, uid, tail_bytes=query.tail * 1024, start=query.start
+        )
+        return Output(
+            job=name, attempt=number, text=text, start=start, next=end, size=size, ended=ended
+        )
 
-    # ---------------------------------------------------------------------------------------------- the cluster
+    # ----------------------------------------------------------------------------------------------
+    # the cluster
 
     def nodes(self, caller: Caller) -> Nodes:
         """All nodes; jobs are named to those who see them."""
@@ -263,18 +300,34 @@ class Service:
             for attempt in controller.state.live_attempts():
                 shown = _owns(caller, controller.state.jobs[attempt.key.job]) or caller.all_jobs
                 for slot in placement_of(attempt):
-                    held.setdefault(slot.node, []).append(Holder(
-                        job=attempt.key.job if shown else None, gpus=slot.gpus, cpus=slot.cpus, gpu_ids=slot.gpu_ids
-                    ))
-            return Nodes(nodes=tuple(
-                NodeView(
-                    name=node.name, gpu_type=node.gpu_type, gpus=node.gpus,
-                    gpus_in_use=sum(holder.gpus for holder in held.get(node.name, ())),
-                    gpu_memory_gib=node.gpu_memory_gib, cpus=node.cpus, memory_gib=node.memory_gib, rack=node.rack,
-                    usable=status.usable, reason=status.reason, out=status.out, holders=tuple(held.get(node.name, ())),
+                    held.setdefault(slot.node, []).append(
+                        Holder(
+                            job=attempt.key.job if shown else None,
+                            gpus=slot.gpus,
+                            cpus=slot.cpus,
+                            gpu_ids=slot.gpu_ids,
+                        )
+                    )
+            return Nodes(
+                nodes=tuple(
+                    NodeView(
+                        name=node.name,
+                        gpu_type=node.gpu_type,
+                        gpus=node.gpus,
+                        gpus_in_use=sum(holder.gpus for holder in held.get(node.name, ())),
+                        gpu_memory_gib=node.gpu_memory_gib,
+                        cpus=node.cpus,
+                        memory_gib=node.memory_gib,
+                        rack=node.rack,
+                        usable=status.usable,
+                        reason=status.reason,
+                        out=status.out,
+                        holders=tuple(held.get(node.name, ())),
+                    )
+                    for status in controller.statuses
+                    for node in (status.node,)
                 )
-                for status in controller.statuses for node in (status.node,)
-            ))
+            )
 
         return self.ask(listed)
 
@@ -286,9 +339,16 @@ class Service:
             before = last + 1 if query.before is None else min(query.before, last + 1)
             most = last + 1 - before + query.limit
             if most > MOST_ROUNDS + query.limit:
-                raise Refusal(422, f"before: only the last {MOST_ROUNDS} rounds are shown here; "
-                                   "`optsched rounds` has all")
-            entries = [entry for entry in reversed(controller.journal.rounds(most)) if entry.number < before]
+                raise Refusal(
+                    422,
+                    f"before: only the last {MOST_ROUNDS} rounds are shown here; "
+                    "`optsched rounds` has all",
+                )
+            entries = [
+                entry
+                for entry in reversed(controller.journal.rounds(most))
+                if entry.number < before
+            ]
             return Rounds(rounds=tuple(round_view(entry) for entry in entries))
 
         return self.ask(listed)
@@ -308,16 +368,23 @@ def _state(controller: Controller) -> StateView:
     last: RoundView | None = round_view(entries[-1]) if entries else None
     prices = () if controller.last_round is None else controller.last_round.prices
     return StateView(
-        cluster=controller.settings.name, version=__version__, now_s=controller.clock.now_s(),
-        objective=controller.settings.objective, nodes=len(statuses),
-        nodes_usable=sum(status.usable for status in statuses), gpus=sum(status.node.gpus for status in statuses),
+        cluster=controller.settings.name,
+        version=__version__,
+        now_s=controller.clock.now_s(),
+        objective=controller.settings.objective,
+        nodes=len(statuses),
+        nodes_usable=sum(status.usable for status in statuses),
+        gpus=sum(status.node.gpus for status in statuses),
         gpus_usable=sum(status.node.gpus - len(status.out) for status in statuses if status.usable),
         gpus_in_use=in_use,
-        queued=counts.get("waiting", 0), jobs=dict(sorted(counts.items())), finished=len(state.jobs) - len(state.open),
+        queued=counts.get("waiting", 0),
+        jobs=dict(sorted(counts.items())),
+        finished=len(state.jobs) - len(state.open),
         round=last,
         prices=tuple(
             Price(name=row.name, capacity=row.capacity, used=row.used, price=row.price)
-            for row in prices if row.price > 0
+            for row in prices
+            if row.price > 0
         ),
     )
 

@@ -6,16 +6,16 @@ import shlex
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from ...cluster import Cluster
 from ...errors import InputError
 from ...executors.base import JOB_NAME
-from ...file_faults import FaultyFile
 from ...files import dump_instance, load_instance
-from ...instance import Instance
-from ...job import Elastic, Job
-from ...modes import fits_somewhere
-from ...never import why_never
-from ...profile import UNMEASURED, Profile
+from ...files.shape_faults import FaultyFile
+from ...model.cluster import Cluster
+from ...model.instance import Instance
+from ...model.job import Elastic, Job
+from ...model.profile import UNMEASURED, Profile
+from ...physics.modes import fits_somewhere
+from ...physics.unschedulable import why_never
 from ..controller import Controller
 from ..learned import NEVER_S
 from ..learning import believed
@@ -33,52 +33,90 @@ SET_BY_EXECUTOR = re.compile(r"OPTSCHED_.*|CUDA_VISIBLE_DEVICES")
 INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|bash|sh|zsh|env|torchrun|Rscript)[0-9.]*")
 
 
-def submission_of(body: SubmitBody, name: str, caller: Caller, controller: Controller, own_uid: int) -> Submission:
+def submission_of(
+    body: SubmitBody, name: str, caller: Caller, controller: Controller, own_uid: int
+) -> Submission:
     """What is to be written down of a request by `caller`; `own_uid` is the controller's user.
 
-    Raises Refusal: 403 for what the caller may not ask for, 422 for what is wrong or can never run here.
+    Raises Refusal: 403 for what the caller may not ask for, 422 for what is wrong or can never run
+    here.
     """
     _check_texts(body)
     settings = controller.settings
     if body.image is not None and not getattr(controller.executor, "runs_images", False):
-        raise Refusal(422, f"image: the executor {settings.executor} runs commands, not images; leave it out")
+        raise Refusal(
+            422, f"image: the executor {settings.executor} runs commands, not images; leave it out"
+        )
     user_id = caller.uid if own_uid == 0 and caller.uid != 0 else None
     if user_id is None and not caller.all_jobs:
-        raise Refusal(403, "this controller does not run as root, so it can start nothing as another user; ask its "
-                           "administrator to run it as root")
+        raise Refusal(
+            403,
+            "this controller does not run as root, so it can start nothing as another user; ask "
+            "its "
+            "administrator to run it as root",
+        )
     command = shlex.join(body.argv)[:MOST_COMMAND]
     gpus = body.gpus if isinstance(body.gpus, int) else body.gpus.max
     work_s, estimate = believed(
-        controller.learning, float(settings.runs), caller.name, command, gpus, stated_s=body.duration_s
+        controller.learning,
+        float(settings.runs),
+        caller.name,
+        command,
+        gpus,
+        stated_s=body.duration_s,
     )
     tenant = _tenant(body, caller, controller)
     _check_limits(body, caller, tenant, controller)
     min_nodes, max_nodes = _nodes(body)
     job = Job(
-        id=name, tenant=tenant, user=caller.name,
-        command=command, weight=body.weight, priority=body.priority,
-        deadline_s=_deadline_s(body, controller), after=_after(body, caller, controller), gpus=body.gpus,
-        cpus=_cpus(body), memory_gib=_memory_gib(body),
-        min_nodes=min_nodes, max_nodes=max_nodes, duration_s=work_s, resources=body.resources,
-        preemptible=body.preemptible, profile=_profile(body, caller, command, controller),
+        id=name,
+        tenant=tenant,
+        user=caller.name,
+        command=command,
+        weight=body.weight,
+        priority=body.priority,
+        deadline_s=_deadline_s(body, controller),
+        after=_after(body, caller, controller),
+        gpus=body.gpus,
+        cpus=_cpus(body),
+        memory_gib=_memory_gib(body),
+        min_nodes=min_nodes,
+        max_nodes=max_nodes,
+        duration_s=work_s,
+        resources=body.resources,
+        preemptible=body.preemptible,
+        profile=_profile(body, caller, command, controller),
     )
     _check_job(job, controller, one_node_unasked=body.min_nodes is None and body.max_nodes is None)
     return Submission(
-        job=job, argv=body.argv, directory=body.directory, environment=body.environment, user_id=user_id,
-        grace_s=float(settings.grace) if body.grace_s is None else body.grace_s, retries=body.retries,
-        total_steps=body.total_steps, stated_s=body.duration_s,
-        estimate=estimate, hold=body.hold, image=body.image,
+        job=job,
+        argv=body.argv,
+        directory=body.directory,
+        environment=body.environment,
+        user_id=user_id,
+        grace_s=float(settings.grace) if body.grace_s is None else body.grace_s,
+        retries=body.retries,
+        total_steps=body.total_steps,
+        stated_s=body.duration_s,
+        estimate=estimate,
+        hold=body.hold,
+        image=body.image,
         request_id=body.request_id,
     )
 
 
 def stem_of(argv: tuple[str, ...]) -> str:
-    """What a job without a name is called after: the script where an interpreter runs one, else the command."""
+    """What a job without a name is called after: the script where an interpreter runs one, else the
+    command."""
     words = [PurePosixPath(word).name for word in argv]
     stem = words[0]
     if INTERPRETER.fullmatch(stem) and len(words) > 1 and not argv[1].startswith("-"):
         stem = words[1]
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", stem.rpartition(".")[0] or stem).strip("-_")[:48].rstrip("-_")
+    stem = (
+        re.sub(r"[^A-Za-z0-9_-]+", "-", stem.rpartition(".")[0] or stem)
+        .strip("-_")[:48]
+        .rstrip("-_")
+    )
     return stem if JOB_NAME.fullmatch(stem) else "job"
 
 
@@ -87,7 +125,9 @@ def _check_texts(body: SubmitBody) -> None:
         raise Refusal(422, "argv[0] is empty; name the program to run")
     for what, text in (*(("argv", word) for word in body.argv), *body.environment.items()):
         if len(text.encode()) + len(what) + 1 > MOST_WORD_BYTES:
-            raise Refusal(422, f"{what} has an entry longer than {MOST_WORD_BYTES} bytes; put it into a file")
+            raise Refusal(
+                422, f"{what} has an entry longer than {MOST_WORD_BYTES} bytes; put it into a file"
+            )
     written = len(json.dumps([body.argv, body.directory, body.environment]))
     if written > MOST_WRITTEN_BYTES:
         raise Refusal(
@@ -100,7 +140,9 @@ def _check_texts(body: SubmitBody) -> None:
         raise Refusal(422, "directory must be written without ..")
     for variable in body.environment:
         if SET_BY_EXECUTOR.fullmatch(variable):
-            raise Refusal(422, f"environment.{variable} is set by whoever starts the job; leave it out")
+            raise Refusal(
+                422, f"environment.{variable} is set by whoever starts the job; leave it out"
+            )
 
 
 def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | None:
@@ -117,18 +159,28 @@ def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | N
     return found.name
 
 
-def _check_limits(body: SubmitBody, caller: Caller, tenant: str | None, controller: Controller) -> None:
-    """Weight and priority are at the cost of others: only operators may ask for more than cluster.toml allows."""
+def _check_limits(
+    body: SubmitBody, caller: Caller, tenant: str | None, controller: Controller
+) -> None:
+    """Weight and priority are at the cost of others: only operators may ask for more than
+    cluster.toml allows."""
     if caller.all_jobs:
         return
     whose = f"jobs of {caller.name}" + (f" in tenant {tenant}" if tenant else "")
     weight, priority = limits_of(controller.settings, caller.name, tenant)
     if body.weight > weight:
-        raise Refusal(403, f"weight {body.weight:g} is above {weight:g}, the most that {whose} may have (max_weight in "
-                           "cluster.toml); ask an administrator, or give less")
+        raise Refusal(
+            403,
+            f"weight {body.weight:g} is above {weight:g}, the most that {whose} may have "
+            "(max_weight in "
+            "cluster.toml); ask an administrator, or give less",
+        )
     if body.priority > priority:
-        raise Refusal(403, f"priority {body.priority} is above {priority}, the most that {whose} may have "
-                           "(max_priority in cluster.toml), and no round looks at it: leave it out, weight counts")
+        raise Refusal(
+            403,
+            f"priority {body.priority} is above {priority}, the most that {whose} may have "
+            "(max_priority in cluster.toml), and no round looks at it: leave it out, weight counts",
+        )
 
 
 def _deadline_s(body: SubmitBody, controller: Controller) -> float | None:
@@ -152,7 +204,8 @@ def _was(finished: str) -> str:
 
 
 def _nodes(body: SubmitBody) -> tuple[int, int | None]:
-    """On how many nodes it runs: one, unless more are asked for, for a command that is run once on each."""
+    """On how many nodes it runs: one, unless more are asked for, for a command that is run once on
+    each."""
     least, most = body.min_nodes, body.max_nodes
     if body.gpus == 0:
         if (least or 1) > 1 or (most or 1) > 1:
@@ -174,7 +227,9 @@ def _cpus(body: SubmitBody) -> int:
 def _memory_gib(body: SubmitBody) -> float:
     if body.gpus == 0:
         if body.memory_gib_per_gpu is not None or body.gpu_memory_gib is not None:
-            raise Refusal(422, "memory_gib_per_gpu and gpu_memory_gib are for jobs with GPUs; give memory_gib")
+            raise Refusal(
+                422, "memory_gib_per_gpu and gpu_memory_gib are for jobs with GPUs; give memory_gib"
+            )
         return body.memory_gib or 0.0
     if body.memory_gib is not None:
         raise Refusal(422, "memory_gib is for jobs without GPUs; give memory_gib_per_gpu")
@@ -184,7 +239,11 @@ def _memory_gib(body: SubmitBody) -> float:
 def _profile(body: SubmitBody, caller: Caller, command: str, controller: Controller) -> Profile:
     profile = body.profile
     if profile is None:
-        profile = UNMEASURED if controller.learning is None else controller.learning.costs(caller.name, command)
+        profile = (
+            UNMEASURED
+            if controller.learning is None
+            else controller.learning.costs(caller.name, command)
+        )
         known = profile.checkpoint_s > 0 or profile.checkpoint_every_s is not None
         if body.saves is False or (body.saves is None and not known):
             profile = replace(profile, checkpoint_s=0.0, checkpoint_every_s=NEVER_S)
@@ -196,7 +255,9 @@ def _profile(body: SubmitBody, caller: Caller, command: str, controller: Control
         rates = {name: profile.rate.get(name, 0.0 if profile.rate else 1.0) for name in types}
         rates = {name: rate for name, rate in rates.items() if rate > 0}
         if not rates:
-            raise Refusal(422, "gpu_types names none of the GPU types that the profile has a rate for")
+            raise Refusal(
+                422, "gpu_types names none of the GPU types that the profile has a rate for"
+            )
         profile = replace(profile, rate=rates)
     if body.gpu_memory_gib is not None:
         profile = replace(profile, gpu_memory_gib=body.gpu_memory_gib)
@@ -206,18 +267,25 @@ def _profile(body: SubmitBody, caller: Caller, command: str, controller: Control
 
 
 def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> None:
-    """The job as a round will see it, so that no round ever meets a faulty one. Raises Refusal 422."""
-    nodes = tuple(status.node for status in controller.statuses) or controller.settings.cluster.nodes
+    """The job as a round will see it, so that no round ever meets a faulty one. Raises Refusal
+    422."""
+    nodes = (
+        tuple(status.node for status in controller.statuses) or controller.settings.cluster.nodes
+    )
     cluster = replace(controller.cluster, nodes=nodes)
     alone = Instance(
-        name="submission", cluster=Cluster(resources=cluster.resources), tenants=controller.tenants,
+        name="submission",
+        cluster=Cluster(resources=cluster.resources),
+        tenants=controller.tenants,
         jobs=(replace(job, after=()),),
     )
     try:
         load_instance(dump_instance(alone), alone.name, accept_never=True)
     except FaultyFile as error:
-        said = [f"{_field(fault.path)} {fault.problem.removeprefix(f'job {job.id}: ')}; {fault.remedy}"
-                for fault in error.faults[:3]]
+        said = [
+            f"{_field(fault.path)} {fault.problem.removeprefix(f'job {job.id}: ')}; {fault.remedy}"
+            for fault in error.faults[:3]
+        ]
         raise Refusal(422, ". ".join(said)) from None
     except InputError as error:
         raise Refusal(422, str(error).replace("\n", " ")) from None
@@ -227,8 +295,12 @@ def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> N
     if model.fetch_s and model.name is not None:
         for other in (job.profile for job in controller.state.open.values()):
             if other.fetch_s and other.name == model.name and other.model_gib != model.model_gib:
-                raise Refusal(422, f"profile.model_gib: model {model.name} has {other.model_gib:g} GiB in another job; "
-                                   "give it that size, or another name")
+                raise Refusal(
+                    422,
+                    f"profile.model_gib: model {model.name} has {other.model_gib:g} GiB in "
+                    "another job; "
+                    "give it that size, or another name",
+                )
     never = why_never(cluster, controller.tenants, job)
     if never is not None:
         remedy = _on_more_nodes(cluster, job) if one_node_unasked else ""
@@ -240,7 +312,7 @@ def _on_more_nodes(cluster: Cluster, job: Job) -> str:
     most = job.gpus if isinstance(job.gpus, int) else job.gpus.max
     for count in range(2, min(most, len(cluster.nodes)) + 1):
         if fits_somewhere(cluster, replace(job, min_nodes=count, max_nodes=count)):
-            return f"; if its command is to run on each of {count} nodes, add --nodes {count} (min_nodes in a request)"
+            return f"; if its command is to run on each of {count} nodes, add --nodes {count} (min_nodes in a request)"  # noqa: E501
     return ""
 
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...executors.base import Observation, Progress
-from ..barred import Bars
 from ..controller import Controller
-from ..journal import RoundEntry
+from ..explain.blocked import Bars
+from ..journal.journal import RoundEntry
+from ..journal.state import FINISHED, Attempt, LiveJob, Status
 from ..out_of_order import out_of
 from ..present import as_waiting
-from ..state import FINISHED, Attempt, LiveJob, Status
 from ..work_left import work_left_s
 
 
@@ -25,11 +25,13 @@ class HeldOnNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """One job. `min_gpus` to `max_gpus` is what it asks for, `placement` what it holds now, or held last.
+    """One job. `min_gpus` to `max_gpus` is what it asks for, `placement` what it holds now, or held
+    last.
 
-    `waited_s` and `ran_s` are the seconds it did not run and did. `remaining_s` are those it is believed to run yet,
-    on what it holds or, where it waits, on what it asks for; None once it has finished. `estimate` says where that
-    comes from, None where the user stated it. `step` and `total_steps` are what its command reports.
+    `waited_s` and `ran_s` are the seconds it did not run and did. `remaining_s` are those it is
+    believed to run yet, on what it holds or, where it waits, on what it asks for; None once it has
+    finished. `estimate` says where that comes from, None where the user stated it. `step` and
+    `total_steps` are what its command reports.
     """
 
     id: str
@@ -90,7 +92,8 @@ class JobDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
-    """Some jobs, how many there are in all, and what asks for those after them (None: there are no more)."""
+    """Some jobs, how many there are in all, and what asks for those after them (None: there are no
+    more)."""
 
     jobs: tuple[JobView, ...]
     total: int
@@ -109,7 +112,8 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """One node, what of it is in use, and by whom; `out` are its GPUs that cannot be used any more."""
+    """One node, what of it is in use, and by whom; `out` are its GPUs that cannot be used any
+    more."""
 
     name: str
     gpu_type: str | None
@@ -168,8 +172,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateView:
-    """The cluster in short. `jobs` counts those that have not finished, by status; `prices` are of the last round that
-    this controller decided, those of 0 left out."""
+    """The cluster in short. `jobs` counts those that have not finished, by status; `prices` are of
+    the last round that this controller decided, those of 0 left out."""
 
     cluster: str
     version: str
@@ -189,7 +193,8 @@ class StateView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Part of what an attempt printed: `text` is bytes `start` to `next` of `size`; `ended`: no more will come."""
+    """Part of what an attempt printed: `text` is bytes `start` to `next` of `size`; `ended`: no
+    more will come."""
 
     job: str
     attempt: int
@@ -209,7 +214,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Why a job is where it is: sentences for people, the most important first, and the numbers in them."""
+    """Why a job is where it is: sentences for people, the most important first, and the numbers in
+    them."""
 
     job: str
     status: Status
@@ -219,8 +225,9 @@ class Explained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foretold:
-    """What would become of the present jobs: in sentences, as rows of a table, and as numbers, as things are and with
-    the change (None where nothing is to be otherwise). `limits` says what is assumed."""
+    """What would become of the present jobs: in sentences, as rows of a table, and as numbers, as
+    things are and with the change (None where nothing is to be otherwise). `limits` says what is
+    assumed."""
 
     asked: dict[str, Any]
     sentences: tuple[str, ...]
@@ -236,8 +243,8 @@ class Foretold:
 class Stay:
     """One attempt on what it held; times are Unix times. `job` None: somebody else's.
 
-    Until `work_from_s` it started up or restored; from `asked_s` on, where it was asked to stop (`why`), it saved.
-    `ended_s` None: it is still there.
+    Until `work_from_s` it started up or restored; from `asked_s` on, where it was asked to stop
+    (`why`), it saved. `ended_s` None: it is still there.
     """
 
     job: str | None
@@ -263,15 +270,36 @@ class History:
 
 
 VIEWS = (
-    HeldOnNode, Stay, History, JobView, AttemptView, JobDetail, JobPage, Holder, NodeView, Nodes, RoundView, Rounds,
-    Price, StateView, Output, Fault, Explained, Foretold,
+    HeldOnNode,
+    Stay,
+    History,
+    JobView,
+    AttemptView,
+    JobDetail,
+    JobPage,
+    Holder,
+    NodeView,
+    Nodes,
+    RoundView,
+    Rounds,
+    Price,
+    StateView,
+    Output,
+    Fault,
+    Explained,
+    Foretold,
 )
 
 
 def placement_of(attempt: Attempt) -> tuple[HeldOnNode, ...]:
     """Where an attempt is or was."""
     return tuple(
-        HeldOnNode(node=slot.node, gpus=slot.gpus, cpus=slot.cpus, gpu_ids=tuple(attempt.gpu_ids.get(slot.node, ())))
+        HeldOnNode(
+            node=slot.node,
+            gpus=slot.gpus,
+            cpus=slot.cpus,
+            gpu_ids=tuple(attempt.gpu_ids.get(slot.node, ())),
+        )
         for slot in attempt.placement
     )
 
@@ -281,7 +309,9 @@ def bars(controller: Controller) -> Bars:
     return Bars(controller.state, controller.cluster, controller.tenants, controller.statuses)
 
 
-def job_view(controller: Controller, job: LiveJob, now_s: float, barred: Bars | None = None) -> JobView:
+def job_view(
+    controller: Controller, job: LiveJob, now_s: float, barred: Bars | None = None
+) -> JobView:
     """A job as it is at `now_s`."""
     noun = job.submission.job
     last = job.attempts[-1] if job.attempts else None
@@ -291,17 +321,34 @@ def job_view(controller: Controller, job: LiveJob, now_s: float, barred: Bars | 
     sizes = (noun.gpus, noun.gpus) if isinstance(noun.gpus, int) else (noun.gpus.min, noun.gpus.max)
     started = [attempt.started_s for attempt in job.attempts if attempt.started_s is not None]
     return JobView(
-        id=job.id, user=noun.user, tenant=noun.tenant, status=job.status,
+        id=job.id,
+        user=noun.user,
+        tenant=noun.tenant,
+        status=job.status,
         reason=reason_of(controller, job, now_s, barred),
-        command=noun.command, min_gpus=sizes[0], max_gpus=sizes[1], cpus=noun.cpus,
+        command=noun.command,
+        min_gpus=sizes[0],
+        max_gpus=sizes[1],
+        cpus=noun.cpus,
         gpu_type=None if last is None else last.mode.gpu_type,
         placement=() if last is None else placement_of(last),
-        submit_s=job.submit_s, started_s=started[0] if started else None, finished_s=job.finished_s,
-        waited_s=max(0.0, over_s - ran_s), ran_s=ran_s, remaining_s=_remaining_s(controller, job, now_s),
-        estimate=job.submission.estimate, step=None if progress is None else progress.step,
-        total_steps=(None if progress is None else progress.total_steps) or job.submission.total_steps,
-        attempts=len(job.attempts), preemptions=job.preemptions, failures=job.failures, weight=noun.weight,
-        priority=noun.priority, deadline_s=noun.deadline_s, after=noun.after,
+        submit_s=job.submit_s,
+        started_s=started[0] if started else None,
+        finished_s=job.finished_s,
+        waited_s=max(0.0, over_s - ran_s),
+        ran_s=ran_s,
+        remaining_s=_remaining_s(controller, job, now_s),
+        estimate=job.submission.estimate,
+        step=None if progress is None else progress.step,
+        total_steps=(None if progress is None else progress.total_steps)
+        or job.submission.total_steps,
+        attempts=len(job.attempts),
+        preemptions=job.preemptions,
+        failures=job.failures,
+        weight=noun.weight,
+        priority=noun.priority,
+        deadline_s=noun.deadline_s,
+        after=noun.after,
         exit_status=None if last is None or last.ended is None else last.ended.exit_status,
     )
 
@@ -310,19 +357,30 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     """An attempt as it is or was."""
     ended = attempt.ended
     return AttemptView(
-        number=attempt.key.number, gpus=sum(slot.gpus for slot in attempt.placement), placement=placement_of(attempt),
-        started_s=attempt.started_s, ended_s=attempt.ended_s, asked_to_stop=attempt.stop_why,
+        number=attempt.key.number,
+        gpus=sum(slot.gpus for slot in attempt.placement),
+        placement=placement_of(attempt),
+        started_s=attempt.started_s,
+        ended_s=attempt.ended_s,
+        asked_to_stop=attempt.stop_why,
         exit_status=None if ended is None else ended.exit_status,
         reason=attempt.lost or attempt.killed if ended is None else ended.reason,
-        peak_memory_gib=None if ended is None else ended.peak_memory_gib, cpu_s=None if ended is None else ended.cpu_s,
+        peak_memory_gib=None if ended is None else ended.peak_memory_gib,
+        cpu_s=None if ended is None else ended.cpu_s,
     )
 
 
 def round_view(entry: RoundEntry) -> RoundView:
     """A round as it is listed."""
     return RoundView(
-        number=entry.number, at_s=entry.at_s, jobs=entry.jobs, value=entry.value, bound=entry.bound,
-        gap=None if entry.gap == float("inf") else entry.gap, wall_s=entry.wall_s, solver=entry.solver,
+        number=entry.number,
+        at_s=entry.at_s,
+        jobs=entry.jobs,
+        value=entry.value,
+        bound=entry.bound,
+        gap=None if entry.gap == float("inf") else entry.gap,
+        wall_s=entry.wall_s,
+        solver=entry.solver,
         fallback=entry.fallback,
     )
 
@@ -338,10 +396,14 @@ def reason_of(
         if live.lost is not None:
             return live.lost
         if live.leaving:
-            return live.killed or job.cancelled or job.held or f"it is asked to stop ({live.stop_why})"
+            return (
+                live.killed or job.cancelled or job.held or f"it is asked to stop ({live.stop_why})"
+            )
         why = controller.left_out.get(job.id)
         if why is not None:
-            return job.cancelled or job.held or f"it goes on, and rounds are decided without it: {why}"
+            return (
+                job.cancelled or job.held or f"it goes on, and rounds are decided without it: {why}"
+            )
         seen = controller.observed.get(live.key)
         told = None if live.started_s is not None or seen is None else seen.reason
         broken = out_of(controller.state, live)
@@ -351,9 +413,15 @@ def reason_of(
     if job.held is not None:
         return job.held
     jobs = controller.state.jobs
-    before = [name for name in job.submission.job.after if name not in jobs or jobs[name].finished not in FINISHED]
+    before = [
+        name
+        for name in job.submission.job.after
+        if name not in jobs or jobs[name].finished not in FINISHED
+    ]
     if before:
-        return f"it comes after {', '.join(before[:3])}" + (f" and {len(before) - 3} more" if len(before) > 3 else "")
+        return f"it comes after {', '.join(before[:3])}" + (
+            f" and {len(before) - 3} more" if len(before) > 3 else ""
+        )
     if job.id in controller.state.barred:
         return controller.state.barred[job.id]
     if job.ready_s > now_s:
@@ -398,4 +466,6 @@ def _remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | 
     ran_s = _ran_s(live, now_s)
     seen = controller.observed.get(live.key)
     progress = None if seen is None else seen.progress
-    return work_left_s(job.submission, live, progress, now_s) / live.rate + max(0.0, live.setup_s - ran_s)
+    return work_left_s(job.submission, live, progress, now_s) / live.rate + max(
+        0.0, live.setup_s - ran_s
+    )

@@ -1,7 +1,8 @@
 """The API server: the few calls that are needed, each bounded in time.
 
-The package `kubernetes` reads kubeconfigs, finds the service account within a cluster, keeps tokens and certificates
-fresh, and holds the connections. Objects are plain dicts, as the server sends them (Kubernetes API reference, core/v1).
+The package `kubernetes` reads kubeconfigs, finds the service account within a cluster, keeps tokens
+and certificates fresh, and holds the connections. Objects are plain dicts, as the server sends them
+(Kubernetes API reference, core/v1).
 """
 
 import json
@@ -36,7 +37,8 @@ class KubernetesApi:
     def __init__(
         self, kubeconfig: Path | None, context: str | None, namespace: str, timeout_s: float
     ) -> None:
-        """Read how to reach it: from `kubeconfig`, else the usual places, else as a pod of the cluster itself.
+        """Read how to reach it: from `kubeconfig`, else the usual places, else as a pod of the
+        cluster itself.
 
         Nothing is asked yet. Raises InputError where the package is missing or nothing says how.
         """
@@ -46,10 +48,15 @@ class KubernetesApi:
             from kubernetes.config import load_incluster_config, load_kube_config
         except ImportError:
             raise InputError(
-                "the executor kubernetes needs the package of that name; pip install 'optsched[kubernetes]'"
+                "the executor kubernetes needs the package of that name; pip install "
+                "'optsched[kubernetes]'"
             ) from None
         made = client.Configuration()
-        inside = kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
+        inside = (
+            kubeconfig is None
+            and "KUBERNETES_SERVICE_HOST" in os.environ
+            and "KUBECONFIG" not in os.environ
+        )
         try:
             if inside:
                 load_incluster_config(client_configuration=made)
@@ -58,16 +65,21 @@ class KubernetesApi:
                 load_kube_config(given, context, client_configuration=made, persist_config=False)
         except Exception as error:  # the package, and whatever a site's own programs for tokens do
             said = " ".join(str(error).split())[:SAID_CHARACTERS]
-            raise InputError(f"kubernetes.kubeconfig: nothing says how to reach the cluster: {said}") from None
+            raise InputError(
+                f"kubernetes.kubeconfig: nothing says how to reach the cluster: {said}"
+            ) from None
         self._configuration = made
-        if not made.verify_ssl:  # which is the kubeconfig's word, and not to be said again with each call
+        if (
+            not made.verify_ssl
+        ):  # which is the kubeconfig's word, and not to be said again with each call
             import urllib3
 
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         self._pool = client.ApiClient(made).rest_client.pool_manager
         self.address = str(made.host).rstrip("/")
 
-    # ------------------------------------------------------------------------------------------------- what is asked
+    # ----------------------------------------------------------------------------------------------
+    # --- what is asked
 
     def nodes(self, selector: str | None) -> list[dict[str, Any]]:
         """All nodes that `selector` matches. Raises NoAnswer."""
@@ -79,8 +91,11 @@ class KubernetesApi:
         return self._list("/api/v1/pods", "pods of all namespaces", fieldSelector=which)[0]
 
     def pods(self, selector: str) -> tuple[list[dict[str, Any]], str]:
-        """Pods of the namespace that `selector` matches, and the version of that list. Raises NoAnswer."""
-        return self._list(self._path(), f"pods of namespace {self.namespace}", labelSelector=selector)
+        """Pods of the namespace that `selector` matches, and the version of that list. Raises
+        NoAnswer."""
+        return self._list(
+            self._path(), f"pods of namespace {self.namespace}", labelSelector=selector
+        )
 
     def create(self, pod: Mapping[str, Any]) -> dict[str, Any]:
         """Make a pod; the one that is there where its name is taken. Raises Rejected, NoAnswer."""
@@ -103,7 +118,8 @@ class KubernetesApi:
                 raise
 
     def delete(self, name: str, options: Mapping[str, Any]) -> None:
-        """Have a pod end; nothing if it is gone or another one has its name. Raises Rejected, NoAnswer."""
+        """Have a pod end; nothing if it is gone or another one has its name. Raises Rejected,
+        NoAnswer."""
         try:
             self._ask("DELETE", self._path(name), options)
         except Rejected as error:
@@ -111,10 +127,18 @@ class KubernetesApi:
                 raise
 
     def watch(self, selector: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """Changes of pods since a list had `version`, for so long. Raises Rejected (410: list anew), NoAnswer."""
-        query = {"watch": "true", "labelSelector": selector, "resourceVersion": version,
-                 "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-        answer = self._open("GET", f"{self._path()}?{urlencode(query)}", None, seconds + self._timeout_s)
+        """Changes of pods since a list had `version`, for so long. Raises Rejected (410: list
+        anew), NoAnswer."""
+        query = {
+            "watch": "true",
+            "labelSelector": selector,
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        answer = self._open(
+            "GET", f"{self._path()}?{urlencode(query)}", None, seconds + self._timeout_s
+        )
         try:
             text = b""
             for piece in self._pieces(answer, time.monotonic() + seconds + self._timeout_s):
@@ -122,14 +146,20 @@ class KubernetesApi:
                 for line in filter(None, lines):
                     event = json.loads(line)
                     if event.get("type") == "ERROR":
-                        raise Rejected(int(event["object"].get("code") or GONE), str(event["object"].get("message")))
+                        raise Rejected(
+                            int(event["object"].get("code") or GONE),
+                            str(event["object"].get("message")),
+                        )
                     yield event
         except ValueError as error:
-            raise NoAnswer(f"what the API server at {self.address} says of changes is no JSON: {error}") from None
+            raise NoAnswer(
+                f"what the API server at {self.address} says of changes is no JSON: {error}"
+            ) from None
         finally:
             answer.close()
 
-    # ------------------------------------------------------------------------------------------------- how
+    # ----------------------------------------------------------------------------------------------
+    # --- how
 
     def _path(self, name: str | None = None) -> str:
         there = f"/api/v1/namespaces/{quote(self.namespace, safe='')}/pods"
@@ -145,16 +175,22 @@ class KubernetesApi:
             items = sorted(found["items"], key=_full_name)
             return items, str(found["metadata"]["resourceVersion"])
         except Rejected as error:
-            raise NoAnswer(f"the API server at {self.address} does not list {what}: {error}") from None
+            raise NoAnswer(
+                f"the API server at {self.address} does not list {what}: {error}"
+            ) from None
         except (KeyError, TypeError):
-            raise NoAnswer(f"what answers at {self.address} is no API server of Kubernetes") from None
+            raise NoAnswer(
+                f"what answers at {self.address} is no API server of Kubernetes"
+            ) from None
 
     def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: str | None
     ) -> dict[str, Any]:
         words = {name: value for name, value in query.items() if value is not None}
         until_s = time.monotonic() + self._timeout_s
-        answer = self._open(method, f"{path}?{urlencode(words)}" if words else path, body, self._timeout_s)
+        answer = self._open(
+            method, f"{path}?{urlencode(words)}" if words else path, body, self._timeout_s
+        )
         text = b"".join(self._pieces(answer, until_s))
         try:
             said = json.loads(text)
@@ -164,7 +200,9 @@ class KubernetesApi:
             raise NoAnswer(f"what answers at {self.address} is no API server of Kubernetes")
         return said
 
-    def _open(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Any:
+    def _open(
+        self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float
+    ) -> Any:
         """The answer, to be read."""
         import urllib3
 
@@ -174,18 +212,27 @@ class KubernetesApi:
             for one in self._configuration.auth_settings().values():
                 headers[str(one["key"])] = str(one["value"])
             answer = self._pool.request(
-                method, self.address + path, body=None if body is None else json.dumps(body).encode(), headers=headers,
-                timeout=urllib3.Timeout(connect=self._timeout_s, read=timeout_s), retries=False, preload_content=False,
+                method,
+                self.address + path,
+                body=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=self._timeout_s, read=timeout_s),
+                retries=False,
+                preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswer(f"the API server at {self.address} does not answer: {_why(error)}") from None
+            raise NoAnswer(
+                f"the API server at {self.address} does not answer: {_why(error)}"
+            ) from None
         if 200 <= answer.status < 300:
             return answer
         text = b"".join(self._pieces(answer, time.monotonic() + self._timeout_s))
         said = _message(text) or str(answer.reason or "without a word")
         if 400 <= answer.status < 500 and answer.status not in NOT_NOW:
             raise Rejected(answer.status, said)
-        raise NoAnswer(f"the API server at {self.address} answered with status {answer.status}: {said}")
+        raise NoAnswer(
+            f"the API server at {self.address} answered with status {answer.status}: {said}"
+        )
 
     def _pieces(self, answer: Any, until_s: float) -> Iterator[bytes]:
         import urllib3
@@ -197,7 +244,9 @@ class KubernetesApi:
                     raise NoAnswer(f"the API server at {self.address} takes too long to answer")
             answer.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswer(f"the API server at {self.address} does not answer: {_why(error)}") from None
+            raise NoAnswer(
+                f"the API server at {self.address} does not answer: {_why(error)}"
+            ) from None
 
 
 def refused(error: Rejected) -> Refused:

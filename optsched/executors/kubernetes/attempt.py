@@ -1,4 +1,5 @@
-"""One attempt as the executor knows it: what its files say, and what Kubernetes says of its pods and their nodes."""
+"""One attempt as the executor knows it: what its files say, and what Kubernetes says of its pods
+and their nodes."""
 
 import os
 import time
@@ -18,12 +19,13 @@ from .pods import pod_name
 from .view import Seen
 
 SETTLE_S = 4.0
-"""So long after a pod's end its supervisor's words may still be on their way through a shared file system."""
+"""So long after a pod's end its supervisor's words may still be on their way through a shared file
+system."""
 LOST_GRACE_S = 5.0
 """So long may a command save that Kubernetes has given up, should it still run."""
 FENCE_S = 15.0
-"""So long after it was told to end is there no supervisor that still reads its folder has anything running: a second
-until it looks, its grace, two and a half for what the command leaves behind."""
+"""So long after it was told to end is there no supervisor that still reads its folder has anything
+running: a second until it looks, its grace, two and a half for what the command leaves behind."""
 HOPELESS_S = 20.0
 """So long a container may fail to begin before it is no longer waited for."""
 OVERTIME_S = 30.0
@@ -39,7 +41,9 @@ class KubernetesAttempt:
         self.folder = AttemptFolder(attempts, key)
         self.ended: Observation | None = None
         self.over = False  # nothing of it runs, but Kubernetes still has it
-        self.soon = False  # its files will tell more in a moment, and no change of a pod will say so
+        self.soon = (
+            False  # its files will tell more in a moment, and no change of a pod will say so
+        )
         self.asked_s = -float("inf")  # when Kubernetes was last asked to delete its pods
         self._endings: dict[str, dict[str, Any]] = {}
         self._claims: dict[str, dict[str, Any]] = {}
@@ -58,17 +62,22 @@ class KubernetesAttempt:
         """Ranks that nothing keeps from being started."""
         if self.ended is not None or self.folder.stop_record() is not None:
             return []
-        return [rank for rank, node in enumerate(self.folder.nodes) if self._claim(node["name"]) is None]
+        return [
+            rank for rank, node in enumerate(self.folder.nodes) if self._claim(node["name"]) is None
+        ]
 
-    def write_stop(self, grace_s: float | None, overdue: str | None, mode: int, lost: str | None = None) -> None:
-        """Have its supervisors end it, after `grace_s` by force: they keep the deadline, each by its own clock; `lost`
-        is why, where nobody asked for it. Raises OSError."""
+    def write_stop(
+        self, grace_s: float | None, overdue: str | None, mode: int, lost: str | None = None
+    ) -> None:
+        """Have its supervisors end it, after `grace_s` by force: they keep the deadline, each by
+        its own clock; `lost` is why, where nobody asked for it. Raises OSError."""
         record = {"asked_s": time.time(), "grace_s": grace_s, "overdue": overdue, "lost": lost}
         self.folder.write_stop(record, mode)
         if self.folder.spec is not None and self.folder.spec["user"] is not None:
             os.chmod(self.folder.path / "stop.json", 0o644)
 
-    # ------------------------------------------------------------------------------------------------- to see it
+    # ----------------------------------------------------------------------------------------------
+    # --- to see it
 
     def look(self, seen: Seen, mode: int) -> Observation:
         """What is seen of it now; what cannot go on is told to end."""
@@ -88,14 +97,20 @@ class KubernetesAttempt:
             return self.ended
         pods = [seen.pods.get(name) for name in self.pod_names()]
         states = [
-            self._look_at(node["name"], pod, seen, mode) for node, pod in zip(self.folder.nodes, pods, strict=True)
+            self._look_at(node["name"], pod, seen, mode)
+            for node, pod in zip(self.folder.nodes, pods, strict=True)
         ]
-        self.soon = AttemptState.STARTING in states and all(pod is not None and phases.ran(pod) for pod in pods)
+        self.soon = AttemptState.STARTING in states and all(
+            pod is not None and phases.ran(pod) for pod in pods
+        )
         state = AttemptState.RUNNING
         if all(one is AttemptState.ENDED for one in states):
             state = AttemptState.ENDED
         else:
-            state = next((one for one in (AttemptState.UNREACHABLE, AttemptState.STARTING) if one in states), state)
+            state = next(
+                (one for one in (AttemptState.UNREACHABLE, AttemptState.STARTING) if one in states),
+                state,
+            )
         found = observed(self.folder, state, self._begun, self._endings, self._claims)
         if state is AttemptState.ENDED:
             self.ended = found
@@ -104,7 +119,9 @@ class KubernetesAttempt:
             return self._unreachable(self._why_silent(node, seen))
         return found
 
-    def _look_at(self, name: str, pod: Mapping[str, Any] | None, seen: Seen, mode: int) -> AttemptState:
+    def _look_at(
+        self, name: str, pod: Mapping[str, Any] | None, seen: Seen, mode: int
+    ) -> AttemptState:
         node = seen.nodes.get(name)
         ready = node is not None and node.ready
         claim = self._claim(name)
@@ -114,7 +131,11 @@ class KubernetesAttempt:
             return self._end(name, claim.get("reason"))
         if pod is not None and phases.stopped(pod):
             state = self._look_at_stopped(name, pod, claim, seen, mode)
-            return self._look_at_ended(name, pod, ready, seen) if state is AttemptState.ENDED else state
+            return (
+                self._look_at_ended(name, pod, ready, seen)
+                if state is AttemptState.ENDED
+                else state
+            )
         lost = self._given_up(pod, node)
         if claim is None:
             return self._look_at_waiting(name, pod, lost, seen, mode)
@@ -150,17 +171,20 @@ class KubernetesAttempt:
     def _look_at_waiting(
         self, name: str, pod: Mapping[str, Any] | None, lost: str | None, seen: Seen, mode: int
     ) -> AttemptState:
-        """Nothing of it has begun there: it is taken back where it is not wanted any more or never will begin."""
+        """Nothing of it has begun there: it is taken back where it is not wanted any more or never
+        will begin."""
         spec, reason = self.folder.spec or {}, None
         if self.folder.stop_record() is None:
             if lost is not None:
                 reason = lost
             elif pod is not None and phases.leaving(pod):
-                reason = phases.removed_by(pod) or "its pod was deleted by somebody else before it began"
+                reason = (
+                    phases.removed_by(pod) or "its pod was deleted by somebody else before it began"
+                )
             elif pod is not None and self._is_hopeless(name, pod, seen):
                 reason = phases.hopeless(pod)
             elif time.time() - spec["made_s"] > spec["start_timeout_s"]:
-                reason = f"it did not begin within {spec['start_timeout_s']:g} s: {phases.waits_for(pod)}"
+                reason = f"it did not begin within {spec['start_timeout_s']:g} s: {phases.waits_for(pod)}"  # noqa: E501
             if reason is None:
                 return AttemptState.STARTING
             self._give_up(reason, LOST_GRACE_S, mode)
@@ -175,10 +199,17 @@ class KubernetesAttempt:
         if phases.hopeless(pod) is None:
             self._since_s.pop((name, "hopeless"), None)
             return False
-        return phases.hopeless(pod, for_good=True) is not None or self._for(HOPELESS_S, name, "hopeless", seen)
+        return phases.hopeless(pod, for_good=True) is not None or self._for(
+            HOPELESS_S, name, "hopeless", seen
+        )
 
     def _look_at_stopped(
-        self, name: str, pod: Mapping[str, Any], claim: Mapping[str, Any] | None, seen: Seen, mode: int
+        self,
+        name: str,
+        pod: Mapping[str, Any],
+        claim: Mapping[str, Any] | None,
+        seen: Seen,
+        mode: int,
     ) -> AttemptState:
         """Kubernetes says that it has ended, and its supervisor does not say how."""
         if (claim is not None or phases.ran(pod)) and not self._for(SETTLE_S, name, "gone", seen):
@@ -195,7 +226,11 @@ class KubernetesAttempt:
             return self._end(name, None)
         if phases.out_of_memory(pod):
             limit_gib = next(one["memory_gib"] for one in self.folder.nodes if one["name"] == name)
-            reason = f"its memory limit of {limit_gib:g} GiB was exceeded" if limit_gib else OUT_OF_MEMORY
+            reason = (
+                f"its memory limit of {limit_gib:g} GiB was exceeded"
+                if limit_gib
+                else OUT_OF_MEMORY
+            )
             failed = {"node": name, "status": -9, "reason": reason}
             with suppress(OSError):
                 records.write_first(str(self.folder.progress_path.with_name("failed.json")), failed)
@@ -206,7 +241,8 @@ class KubernetesAttempt:
         return self._end(name, reason)
 
     def _look_at_lost(self, name: str, reason: str, seen: Seen, mode: int) -> AttemptState:
-        """It began, and nobody knows whether it still runs: a supervisor that can read its folder will end it."""
+        """It began, and nobody knows whether it still runs: a supervisor that can read its folder
+        will end it."""
         if not self._for(SETTLE_S, name, "gone", seen):
             return AttemptState.RUNNING
         if (name, "fenced") not in self._since_s:
@@ -218,7 +254,8 @@ class KubernetesAttempt:
             return AttemptState.UNREACHABLE
         return self._end(name, reason)
 
-    # ------------------------------------------------------------------------------------------------- its records
+    # ----------------------------------------------------------------------------------------------
+    # --- its records
 
     def _give_up(self, reason: str, grace_s: float, mode: int) -> None:
         """Have all of it end. Raises OSError."""
@@ -257,7 +294,8 @@ class KubernetesAttempt:
         return self._endings[name]
 
     def _look_anew(self, name: str) -> None:
-        """Network file systems believe for a while that a file is not there, until something changes beside it."""
+        """Network file systems believe for a while that a file is not there, until something
+        changes beside it."""
         beside = self.folder.path / name / f".look.{os.getpid()}"
         with suppress(OSError):
             beside.touch()
@@ -267,7 +305,9 @@ class KubernetesAttempt:
         began = self._began(name) or {}
         with suppress(OSError):  # it is seen again as it is seen now
             self.folder.write_exit(name, reason, began.get("started_s"), status)
-        self._endings[name] = checked(self.folder.exit(name) or {"status": status, "reason": reason})
+        self._endings[name] = checked(
+            self.folder.exit(name) or {"status": status, "reason": reason}
+        )
         return AttemptState.ENDED
 
     def _why_silent(self, name: str, seen: Seen) -> str:
@@ -275,4 +315,4 @@ class KubernetesAttempt:
         if stop is not None and stop["lost"] is not None:
             return f"on {name}: {stop['lost']}" if len(self.folder.nodes) > 1 else str(stop["lost"])
         node = seen.nodes.get(name)
-        return f"its node {name} {'is gone' if node is None else node.status.reason or 'does not answer'}"
+        return f"its node {name} {'is gone' if node is None else node.status.reason or 'does not answer'}"  # noqa: E501

@@ -1,8 +1,9 @@
 """The first process of a pod's container: `python3 -S -E entry.py FOLDER_OF_THE_NODE`.
 
-It supervises the command as the shim of the local executor does, so that how a command ended, what it used and what it
-left behind is known and dealt with in the same way, whether or not an API server or a controller still answers. When
-Kubernetes deletes or evicts the pod for reasons of its own, that is a request to save, to all nodes of the attempt.
+It supervises the command as the shim of the local executor does, so that how a command ended, what
+it used and what it left behind is known and dealt with in the same way, whether or not an API
+server or a controller still answers. When Kubernetes deletes or evicts the pod for reasons of its
+own, that is a request to save, to all nodes of the attempt.
 
 Runs in images without the package (see `program`): standard library only, Python 3.10.
 """
@@ -32,7 +33,8 @@ LIST_S = 10.0
 ADDRESS, NODE = "OPTSCHED_POD_ADDRESS", "OPTSCHED_POD_NODE"
 WRONG_NODE = 64
 TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-"""With one of these, which is the image's choice, Kubernetes says that it will end the container."""
+"""With one of these, which is the image's choice, Kubernetes says that it will end the
+container."""
 DELETED = "its pod was deleted or evicted by somebody else"
 OUT_OF_MEMORY = "its container ran out of memory"
 GATHER_EVERY_S = 0.1
@@ -41,9 +43,11 @@ LEAST_STATUS_OF_SIGNALS = 128
 
 
 class PodSupervisor(supervisor.Supervisor):
-    """A supervisor whose attempt may have other nodes, with clocks of their own, in a container that may be deleted.
+    """A supervisor whose attempt may have other nodes, with clocks of their own, in a container
+    that may be deleted.
 
-    It may run as the user of the job, who can write into the folders `progress` and of the node only.
+    It may run as the user of the job, who can write into the folders `progress` and of the node
+    only.
     """
 
     def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
@@ -58,11 +62,18 @@ class PodSupervisor(supervisor.Supervisor):
         if self._gather():
             super().run()
             return
-        ending = {"status": None, "reason": None, "asked": self.asked, "started_s": None, "ended_s": time.time()}
+        ending = {
+            "status": None,
+            "reason": None,
+            "asked": self.asked,
+            "started_s": None,
+            "ended_s": time.time(),
+        }
         records.write_reserved(f"{self.folder}/exit.json", ending)
 
     def stop_record(self) -> "dict[str, Any] | None":
-        """That it is to end: its grace runs from when it is seen here, by the clock of this host."""
+        """That it is to end: its grace runs from when it is seen here, by the clock of this
+        host."""
         if not os.path.lexists(f"{self.above}/spec.json"):  # forgotten: it was given up for lost
             return {"until_monotonic_s": 0.0, "overdue": None}
         for path in (f"{self.above}/stop.json", self.told_path):
@@ -74,22 +85,39 @@ class PodSupervisor(supervisor.Supervisor):
                 asked = (stop["asked_s"], stop["grace_s"])
                 if stop["grace_s"] is None:
                     return {**stop, "until_monotonic_s": 0.0}
-                return {**stop, "until_monotonic_s": self._until_s.setdefault(asked, time.monotonic() + asked[1])}
+                return {
+                    **stop,
+                    "until_monotonic_s": self._until_s.setdefault(
+                        asked, time.monotonic() + asked[1]
+                    ),
+                }
         return None
 
     def wait(self, seconds: float) -> None:
-        """As of any supervisor, except for what Kubernetes says: a request to save, unless there was one."""
+        """As of any supervisor, except for what Kubernetes says: a request to save, unless there
+        was one."""
         told = signal.sigtimedwait(supervisor.HEARD, max(0.0, seconds))
         if told is not None and told.si_signo in TOLD and self.stop_record() is None:
             grace_s = self.spec["grace_s"]
             overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
-            record = {"asked_s": time.time(), "grace_s": grace_s, "overdue": overdue, "lost": DELETED}
+            record = {
+                "asked_s": time.time(),
+                "grace_s": grace_s,
+                "overdue": overdue,
+                "lost": DELETED,
+            }
             records.write_first(self.told_path, record)
 
     def fail_gang(self) -> None:
         """Have the rest of the gang stop if this command failed."""
-        if self.status == -signal.SIGKILL and self.reason is None and _oom_kills() > self._oom_kills:
-            self.reason = memory.Watch.exceeded(self.limit_bytes) if self.limit_bytes else OUT_OF_MEMORY
+        if (
+            self.status == -signal.SIGKILL
+            and self.reason is None
+            and _oom_kills() > self._oom_kills
+        ):
+            self.reason = (
+                memory.Watch.exceeded(self.limit_bytes) if self.limit_bytes else OUT_OF_MEMORY
+            )
         super().fail_gang()
 
     def _gather(self) -> bool:
@@ -97,7 +125,9 @@ class PodSupervisor(supervisor.Supervisor):
         until_s = time.monotonic() + self.spec["start_timeout_s"]
         names = [node["name"] for node in self.spec["nodes"]]
         port = _free_port() if len(names) > 1 and names[0] == self.node["name"] else None
-        records.write(f"{self.folder}/ready.json", {"address": _address(), "port": port}, durable=False)
+        records.write(
+            f"{self.folder}/ready.json", {"address": _address(), "port": port}, durable=False
+        )
         told: dict[str, Any] = {}
         while True:
             self.look()
@@ -112,16 +142,21 @@ class PodSupervisor(supervisor.Supervisor):
                 break
             if time.monotonic() > until_s:
                 reason = f"its pod did not start within {self.spec['start_timeout_s']:g} s"
-                records.write_first(self.failed_path, {"node": missing[0], "status": None, "reason": reason})
+                records.write_first(
+                    self.failed_path, {"node": missing[0], "status": None, "reason": reason}
+                )
             self.wait(GATHER_EVERY_S)
         if len(names) > 1:
             first = told[names[0]]
-            self.node["environment"].update(MASTER_ADDR=str(first["address"]), MASTER_PORT=str(first["port"]))
+            self.node["environment"].update(
+                MASTER_ADDR=str(first["address"]), MASTER_PORT=str(first["port"])
+            )
         return True
 
 
 def main(folder: str) -> int:
-    """Run what the attempt's spec says for this node, unless that was done before; the command's exit status."""
+    """Run what the attempt's spec says for this node, unless that was done before; the command's
+    exit status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.HEARD)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.closerange(3, 1 << 20)
@@ -130,16 +165,23 @@ def main(folder: str) -> int:
     if spec is None:
         return 0  # forgotten
     if os.environ.get(NODE, name) != name:
-        print(f"optsched: this pod is for node {name}, and somebody bound it to {os.environ[NODE]}", flush=True)
+        print(
+            f"optsched: this pod is for node {name}, and somebody bound it to {os.environ[NODE]}",
+            flush=True,
+        )
         return WRONG_NODE
     node = next(node for node in spec["nodes"] if node["name"] == name)
     gpu_ids, visible = _gpus(node["gpus"])
     claim = {"by": "pod", "gpu_ids": gpu_ids, "at_s": time.time()}
     if not records.write_first(f"{folder}/claim.json", claim):
         return 0  # nobody runs a claim that another has
-    print(f"optsched: what {spec['key']} prints is in {folder}/stdout and {folder}/stderr", flush=True)
+    print(
+        f"optsched: what {spec['key']} prints is in {folder}/stdout and {folder}/stderr", flush=True
+    )
     spec["user"] = None  # whom the pod has made us
-    given = {variable: value for variable, value in os.environ.items() if variable not in (ADDRESS, NODE)}
+    given = {
+        variable: value for variable, value in os.environ.items() if variable not in (ADDRESS, NODE)
+    }
     spec["environment"] = {**given, **spec["environment"]}
     node["environment"]["CUDA_VISIBLE_DEVICES"] = visible
     supervised = PodSupervisor(folder, spec, node)
@@ -149,7 +191,8 @@ def main(folder: str) -> int:
 
 
 def _gpus(wanted: int) -> "tuple[list[str], str]":
-    """Ids of the container's GPUs as its node knows them, none where nobody says; and what the command is to see."""
+    """Ids of the container's GPUs as its node knows them, none where nobody says; and what the
+    command is to see."""
     if not wanted:
         return [], ""
     for variable in VISIBLE:
@@ -157,16 +200,21 @@ def _gpus(wanted: int) -> "tuple[list[str], str]":
         if len(found) == wanted and found[0] not in ("all", "none", "void"):
             if variable == VISIBLE[0] or not all(map(str.isdecimal, found)):
                 return found, ",".join(found)
-            return found, ",".join(map(str, range(wanted)))  # numbers of the node's, which begin anew in a container
+            return found, ",".join(
+                map(str, range(wanted))
+            )  # numbers of the node's, which begin anew in a container
     found = _listed_gpus()
     numbered = ",".join(map(str, range(wanted)))
     return (found, ",".join(found)) if len(found) == wanted else ([], numbered)
 
 
 def _listed_gpus() -> "list[str]":
-    """What NVIDIA's own program lists, instances of divided GPUs (MIG) before the whole ones they are of."""
+    """What NVIDIA's own program lists, instances of divided GPUs (MIG) before the whole ones they
+    are of."""
     try:
-        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=LIST_S).stdout
+        said = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=LIST_S
+        ).stdout
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return []
     found = LISTED.findall(said)
@@ -174,8 +222,8 @@ def _listed_gpus() -> "list[str]":
 
 
 def _oom_kills() -> int:
-    """How often the kernel has ended a process of this container for want of memory; control groups of version 2 or 1.
-    """
+    """How often the kernel has ended a process of this container for want of memory; control groups
+    of version 2 or 1."""
     for path in OOM_KILLS:
         try:
             with open(path) as file:

@@ -1,4 +1,5 @@
-"""Jobs as pods of a Kubernetes cluster: one for each node of an attempt, bound to the very node that was chosen."""
+"""Jobs as pods of a Kubernetes cluster: one for each node of an attempt, bound to the very node
+that was chosen."""
 
 import os
 import threading
@@ -8,8 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ...cluster import Node
 from ...errors import InputError
+from ...model.cluster import Node
 from .. import program
 from ..base import KEY, AttemptKey, AttemptState, NoAnswer, NodeStatus, Observation, Order, Refused
 from ..local.attempt_folder import keys
@@ -37,11 +38,14 @@ class KubernetesExecutor:
     title = "pods of a Kubernetes cluster"
     runs_images = True
 
-    def __init__(self, folder: Path, api: KubernetesApi, site: Site, declared: Mapping[str, Node]) -> None:
-        """Take `folder` and the attempts that go on there; Kubernetes is not asked before the first call.
+    def __init__(
+        self, folder: Path, api: KubernetesApi, site: Site, declared: Mapping[str, Node]
+    ) -> None:
+        """Take `folder` and the attempts that go on there; Kubernetes is not asked before the first
+        call.
 
-        `declared` nodes are used, or all that `site` selects if there are none. Raises InputError where another process
-        has the folder, or pods would not have it.
+        `declared` nodes are used, or all that `site` selects if there are none. Raises InputError
+        where another process has the folder, or pods would not have it.
         """
         folder = folder.absolute()
         site.check(str(folder))
@@ -64,9 +68,12 @@ class KubernetesExecutor:
         self._soon = False
         self._watcher = Watcher(api, f"{TAG}={self._tag}", self._note)
         found = keys(self._attempts_folder)
-        self._attempts = {key: KubernetesAttempt(self._attempts_folder, key, self._tag) for key in found}
+        self._attempts = {
+            key: KubernetesAttempt(self._attempts_folder, key, self._tag) for key in found
+        }
 
-    # ------------------------------------------------------------------------------------------------- to see
+    # ----------------------------------------------------------------------------------------------
+    # --- to see
 
     def inventory(self) -> tuple[NodeStatus, ...]:
         """All nodes, by name, with what pods of others leave of them. Raises NoAnswer."""
@@ -81,24 +88,33 @@ class KubernetesExecutor:
             for attempt in self._attempts.values():
                 found.append(attempt.look(seen, self._mode))
                 self._see_to(attempt, seen)
-            self._soon = any(attempt.soon for attempt in self._attempts.values() if attempt.ended is None)
+            self._soon = any(
+                attempt.soon for attempt in self._attempts.values() if attempt.ended is None
+            )
             return tuple(found)
 
     def _ask(self, known_changes: bool = True) -> Seen:
-        """What Kubernetes says by now; pods of attempts that are forgotten here are deleted. Raises NoAnswer."""
+        """What Kubernetes says by now; pods of attempts that are forgotten here are deleted. Raises
+        NoAnswer."""
         seen = self._view.seen(self._attempts, known_changes)
         if seen is not self._swept:
             self._swept = seen
             for pod in seen.pods.values():
                 key = key_of(pod, self._tag)
-                if key is not None and key not in self._attempts and not self._delete(pod, KILL_GRACE_S):
+                if (
+                    key is not None
+                    and key not in self._attempts
+                    and not self._delete(pod, KILL_GRACE_S)
+                ):
                     break
         return seen
 
-    # ------------------------------------------------------------------------------------------------- to act
+    # ----------------------------------------------------------------------------------------------
+    # --- to act
 
     def start(self, order: Order) -> None:
-        """Make a pod for each node of an attempt and bind them; nothing for those that ever began, or if it was killed.
+        """Make a pod for each node of an attempt and bind them; nothing for those that ever began,
+        or if it was killed.
 
         Raises Refused, NoAnswer.
         """
@@ -127,7 +143,9 @@ class KubernetesExecutor:
                 attempt.folder.give(spec["user"])
         except OSError as error:
             attempt.folder.remove(outputs=True)
-            raise Refused(f"its record cannot be written below {self._attempts_folder}: {error.strerror}") from error
+            raise Refused(
+                f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
+            ) from error
         self._attempts[order.key] = attempt
         return attempt
 
@@ -167,23 +185,32 @@ class KubernetesExecutor:
             attempt.write_stop(LOST_GRACE_S, None, self._mode, lost=reason)
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
-        """Have the attempt's supervisors send SIGTERM, and SIGKILL to all that is left after `grace_s`.
+        """Have the attempt's supervisors send SIGTERM, and SIGKILL to all that is left after
+        `grace_s`.
 
-        They keep the deadline, not this process and not Kubernetes. Raises NoAnswer where it cannot be recorded.
+        They keep the deadline, not this process and not Kubernetes. Raises NoAnswer where it cannot
+        be recorded.
         """
         with self._lock:
             attempt = self._attempts.get(key)
-            if attempt is None or attempt.ended is not None or attempt.folder.stop_record() is not None:
+            if (
+                attempt is None
+                or attempt.ended is not None
+                or attempt.folder.stop_record() is not None
+            ):
                 return
             overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
             self._write_stop(attempt, grace_s, overdue)
 
     def kill(self, key: AttemptKey) -> None:
-        """SIGKILL to all of the attempt; one that was never started never will be. Raises NoAnswer."""
+        """SIGKILL to all of the attempt; one that was never started never will be. Raises
+        NoAnswer."""
         if not KEY.fullmatch(str(key)):
             raise InputError(f"{str(key)!r} is no name of an attempt")
         with self._lock:
-            attempt = self._attempts.get(key) or KubernetesAttempt(self._attempts_folder, key, self._tag)
+            attempt = self._attempts.get(key) or KubernetesAttempt(
+                self._attempts_folder, key, self._tag
+            )
             if attempt.ended is not None:
                 return
             stop = attempt.folder.stop_record()
@@ -191,24 +218,34 @@ class KubernetesExecutor:
                 self._write_stop(attempt, None, None)
             self._attempts[key] = attempt
 
-    def _write_stop(self, attempt: KubernetesAttempt, grace_s: float | None, overdue: str | None) -> None:
+    def _write_stop(
+        self, attempt: KubernetesAttempt, grace_s: float | None, overdue: str | None
+    ) -> None:
         try:
             attempt.write_stop(grace_s, overdue, self._mode)
         except OSError as error:
-            raise NoAnswer(f"that {attempt.key} is to stop cannot be recorded: {error.strerror}") from error
+            raise NoAnswer(
+                f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
+            ) from error
         attempt.asked_s = -float("inf")
         with suppress(NoAnswer):  # supervisors find the record by themselves, only later
             self._see_to(attempt, self._ask(known_changes=False))
 
     def _see_to(self, attempt: KubernetesAttempt, seen: Seen) -> None:
-        """Have Kubernetes delete the pods of an attempt that is to end or has, which also tells its supervisors."""
+        """Have Kubernetes delete the pods of an attempt that is to end or has, which also tells its
+        supervisors."""
         if not attempt.folder.nodes or time.monotonic() < attempt.asked_s + AGAIN_S:
             return
         stop = attempt.folder.stop_record()
         if stop is None and attempt.ended is None and not attempt.over:
             return
         grace_s = KILL_GRACE_S
-        if stop is not None and stop["grace_s"] is not None and attempt.ended is None and not attempt.over:
+        if (
+            stop is not None
+            and stop["grace_s"] is not None
+            and attempt.ended is None
+            and not attempt.over
+        ):
             grace_s = stop["grace_s"] + OVERTIME_S
         for name in attempt.pod_names():
             pod = seen.pods.get(name)
@@ -223,7 +260,9 @@ class KubernetesExecutor:
             return True  # it has been told, and no longer time is left
         metadata = dict(pod["metadata"])  # type: ignore[call-overload]
         try:
-            self.api.delete(metadata["name"], deletion(metadata["uid"], 0 if final(pod) else grace_s))
+            self.api.delete(
+                metadata["name"], deletion(metadata["uid"], 0 if final(pod) else grace_s)
+            )
         except Rejected:
             return True
         except NoAnswer:
@@ -231,15 +270,20 @@ class KubernetesExecutor:
         self._view.changed = True
         return True
 
-    # ------------------------------------------------------------------------------------------------- the rest
+    # ----------------------------------------------------------------------------------------------
+    # --- the rest
 
     def forget(self, key: AttemptKey) -> None:
-        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer if it has not."""
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer
+        if it has not."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None:
                 return
-            if attempt.ended is None and attempt.look(self._ask(), self._mode).state is not AttemptState.ENDED:
+            if (
+                attempt.ended is None
+                and attempt.look(self._ask(), self._mode).state is not AttemptState.ENDED
+            ):
                 raise NoAnswer(f"{key} has not ended")
             attempt.folder.remove(outputs=False)
             del self._attempts[key]
@@ -248,7 +292,9 @@ class KubernetesExecutor:
         """Wait until a pod changes, until it is time to ask again, or until `wake` is called."""
         self._watcher.start()
         soon = self._view.changed or self._soon
-        self._woken.wait(max(0.0, min(timeout_s, self.site.poll_s, SOONEST_S if soon else self.site.poll_s)))
+        self._woken.wait(
+            max(0.0, min(timeout_s, self.site.poll_s, SOONEST_S if soon else self.site.poll_s))
+        )
         self._woken.clear()
 
     def wake(self) -> None:

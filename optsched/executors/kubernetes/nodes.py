@@ -1,4 +1,5 @@
-"""Nodes of Kubernetes as this project's: what they have and others do not hold, and whether they take pods."""
+"""Nodes of Kubernetes as this project's: what they have and others do not hold, and whether they
+take pods."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -6,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from ...cluster import Node
+from ...model.cluster import Node
 from ..base import NodeStatus
 from .site import Site
 
@@ -16,9 +17,14 @@ FINAL = ("Succeeded", "Failed")
 """Phases of pods that hold nothing any more."""
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([numkMGTPE]|[KMGTPE]i)?")
+QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([numkMGTPE]|[KMGTPE]i)?"
+)
 SUFFIXES: dict[str | None, float] = {
-    None: 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3,
+    None: 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
     **{prefix: 1e3 ** (i + 1) for i, prefix in enumerate("kMGTPE")},
     **{f"{prefix}i": float(1024 ** (i + 1)) for i, prefix in enumerate("KMGTPE")},
 }
@@ -28,7 +34,8 @@ PRODUCTS = (".product", ".product-name", ".family")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesNode:
-    """A node: `ready` while its kubelet says so; `lost` says why Kubernetes has given up what runs there."""
+    """A node: `ready` while its kubelet says so; `lost` says why Kubernetes has given up what runs
+    there."""
 
     status: NodeStatus
     ready: bool
@@ -36,13 +43,15 @@ class KubernetesNode:
 
 
 def read_nodes(
-    listed: Iterable[Mapping[str, Any]], held: Mapping[str, Mapping[str, float]], site: Site,
+    listed: Iterable[Mapping[str, Any]],
+    held: Mapping[str, Mapping[str, float]],
+    site: Site,
     declared: Mapping[str, Node],
 ) -> dict[str, KubernetesNode]:
     """Nodes by name, sorted; of those `declared` only these, if there are any.
 
-    A node has what Kubernetes may give to pods there (`allocatable`), less what others hold. Of declared nodes the type
-    and memory of GPUs and the rack go before what labels say.
+    A node has what Kubernetes may give to pods there (`allocatable`), less what others hold. Of
+    declared nodes the type and memory of GPUs and the rack go before what labels say.
     """
     found = {}
     for each in sorted(listed, key=lambda one: str(one["metadata"]["name"])):
@@ -51,17 +60,26 @@ def read_nodes(
             found[name] = _node(each, held.get(name, {}), site, declared.get(name))
     for name, node in declared.items():
         if name not in found:
-            status = NodeStatus(node=node, usable=False, reason="Kubernetes has no node of this name")
+            status = NodeStatus(
+                node=node, usable=False, reason="Kubernetes has no node of this name"
+            )
             found[name] = KubernetesNode(status=status, ready=False, lost="its node is gone")
     return found
 
 
-def held_by_others(pods: Iterable[Mapping[str, Any]], ours: Collection[str]) -> dict[str, dict[str, float]]:
-    """What `pods` ask of the nodes they are bound to, by node and resource, except those whose uids are `ours`."""
+def held_by_others(
+    pods: Iterable[Mapping[str, Any]], ours: Collection[str]
+) -> dict[str, dict[str, float]]:
+    """What `pods` ask of the nodes they are bound to, by node and resource, except those whose uids
+    are `ours`."""
     held: dict[str, dict[str, float]] = {}
     for pod in pods:
         name = pod["spec"].get("nodeName")
-        if name and (pod.get("status") or {}).get("phase") not in FINAL and pod["metadata"]["uid"] not in ours:
+        if (
+            name
+            and (pod.get("status") or {}).get("phase") not in FINAL
+            and pod["metadata"]["uid"] not in ours
+        ):
             of_node = held.setdefault(name, {})
             for what, amount in requests(pod["spec"]).items():
                 of_node[what] = of_node.get(what, 0.0) + amount
@@ -69,17 +87,25 @@ def held_by_others(pods: Iterable[Mapping[str, Any]], ours: Collection[str]) -> 
 
 
 def with_room_for(found: KubernetesNode, gpus: int, cpus: int, memory_gib: float) -> KubernetesNode:
-    """The node with no less than our own attempts hold there; not usable where it has less than that now, as when a
-    GPU has broken or the kubelet has just begun."""
+    """The node with no less than our own attempts hold there; not usable where it has less than
+    that now, as when a GPU has broken or the kubelet has just begun."""
     node = found.status.node
-    few = gpus > node.gpus or cpus > (node.cpus or cpus) or memory_gib > (node.memory_gib or memory_gib)
+    few = (
+        gpus > node.gpus
+        or cpus > (node.cpus or cpus)
+        or memory_gib > (node.memory_gib or memory_gib)
+    )
     if not few:
         return found
-    reason = found.status.reason or f"has only {node.gpus} GPUs left of the {gpus} that its jobs hold"
+    reason = (
+        found.status.reason or f"has only {node.gpus} GPUs left of the {gpus} that its jobs hold"
+    )
     if gpus <= node.gpus:
         reason = found.status.reason or "has less cores or memory left than its jobs hold"
     more = replace(
-        node, gpus=max(gpus, node.gpus), cpus=None if node.cpus is None else max(cpus, node.cpus),
+        node,
+        gpus=max(gpus, node.gpus),
+        cpus=None if node.cpus is None else max(cpus, node.cpus),
         memory_gib=None if node.memory_gib is None else max(memory_gib, node.memory_gib),
     )
     return replace(found, status=NodeStatus(node=more, usable=False, reason=reason))
@@ -87,7 +113,8 @@ def with_room_for(found: KubernetesNode, gpus: int, cpus: int, memory_gib: float
 
 @lru_cache(maxsize=4096)
 def quantity(text: str) -> float:
-    """A Kubernetes quantity, as `500m`, `4Gi` or `1e3`, in units (API conventions, "Quantity"). Raises ValueError."""
+    """A Kubernetes quantity, as `500m`, `4Gi` or `1e3`, in units (API conventions, "Quantity").
+    Raises ValueError."""
     found = QUANTITY.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no quantity")
@@ -95,7 +122,8 @@ def quantity(text: str) -> float:
 
 
 def requests(spec: Mapping[str, Any]) -> dict[str, float]:
-    """What a pod asks of its node: its containers together, or an init container where that asks for more."""
+    """What a pod asks of its node: its containers together, or an init container where that asks
+    for more."""
     total: dict[str, float] = {}
     for container in spec.get("containers") or ():
         _add(total, container)
@@ -117,19 +145,25 @@ def requests(spec: Mapping[str, Any]) -> dict[str, float]:
 
 def _add(total: dict[str, float], container: Mapping[str, Any]) -> None:
     resources = container.get("resources") or {}
-    for what, text in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
+    for what, text in {
+        **(resources.get("limits") or {}),
+        **(resources.get("requests") or {}),
+    }.items():
         total[what] = total.get(what, 0.0) + quantity(str(text))
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and Tolerations")."""
+    """Whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and
+    Tolerations")."""
     for one in tolerations:
         if one.get("effect") not in (None, "", taint.get("effect")):
             continue
         if one.get("operator") == "Exists":
             if one.get("key") in (None, "", taint["key"]):
                 return True
-        elif one.get("key") == taint["key"] and (one.get("value") or "") == (taint.get("value") or ""):
+        elif one.get("key") == taint["key"] and (one.get("value") or "") == (
+            taint.get("value") or ""
+        ):
             return True
     return False
 
@@ -142,7 +176,11 @@ def _node(
     there = status.get("allocatable") or status.get("capacity") or {}
 
     def left(what: str) -> float | None:
-        return None if what not in there else max(0.0, quantity(str(there[what])) - held.get(what, 0.0))
+        return (
+            None
+            if what not in there
+            else max(0.0, quantity(str(there[what])) - held.get(what, 0.0))
+        )
 
     gpus, cpus, memory = int(left(site.gpu) or 0), left("cpu"), left("memory")
     has_gpus = quantity(str(there.get(site.gpu, "0"))) > 0
@@ -159,10 +197,14 @@ def _node(
     )
     if declared is not None:
         node = replace(
-            node, gpu_type=declared.gpu_type or node.gpu_type, rack=declared.rack or node.rack,
+            node,
+            gpu_type=declared.gpu_type or node.gpu_type,
+            rack=declared.rack or node.rack,
             gpu_memory_gib=declared.gpu_memory_gib or node.gpu_memory_gib,
         )
-    ready: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), {})
+    ready: Mapping[str, Any] = next(
+        (one for one in status.get("conditions") or () if one.get("type") == "Ready"), {}
+    )
     taints = spec.get("taints") or ()
     reason = _why_not(node.name, spec, ready, site)
     lost = None
@@ -170,15 +212,20 @@ def _node(
         lost = "its node does not answer any more"
     return KubernetesNode(
         status=NodeStatus(node=node, usable=reason is None, reason=reason),
-        ready=ready.get("status") == "True", lost=lost,
+        ready=ready.get("status") == "True",
+        lost=lost,
     )
 
 
 def _given_up(taint: Mapping[str, Any]) -> bool:
-    return taint["key"] == OUT_OF_SERVICE or (taint["key"] == UNREACHABLE and taint.get("effect") == "NoExecute")
+    return taint["key"] == OUT_OF_SERVICE or (
+        taint["key"] == UNREACHABLE and taint.get("effect") == "NoExecute"
+    )
 
 
-def _why_not(name: str, spec: Mapping[str, Any], ready: Mapping[str, Any], site: Site) -> str | None:
+def _why_not(
+    name: str, spec: Mapping[str, Any], ready: Mapping[str, Any], site: Site
+) -> str | None:
     if name.endswith(".json") or name == "progress":
         return "its name cannot be that of a folder here"
     if ready.get("status") != "True":
@@ -188,7 +235,9 @@ def _why_not(name: str, spec: Mapping[str, Any], ready: Mapping[str, Any], site:
     if spec.get("unschedulable"):
         return "is cordoned"
     for taint in spec.get("taints") or ():
-        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(taint, site.tolerations):
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(
+            taint, site.tolerations
+        ):
             value = f"={taint['value']}" if taint.get("value") else ""
             return f"has the taint {taint['key']}{value}:{taint['effect']}"
     return None

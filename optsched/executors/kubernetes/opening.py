@@ -19,14 +19,23 @@ def open_kubernetes(settings: "Settings") -> KubernetesExecutor:
     given = settings.kubernetes
     emulated = next((part.name for part in settings.nodes if part.emulate), None)
     if emulated is not None:
-        raise InputError(f"nodes: {emulated} has emulate = true, which is for the local executor; leave it out")
+        raise InputError(
+            f"nodes: {emulated} has emulate = true, which is for the local executor; leave it out"
+        )
     if not DNS_LABEL.fullmatch(given.namespace):
         raise InputError(f"kubernetes.namespace: {given.namespace!r} is no name of a namespace")
     site = Site(
-        image=given.image, gpu=given.gpu, rack_label=given.rack_label, node_selector=given.node_selector,
-        volumes=tuple(Volume(**volume.model_dump()) for volume in given.volumes), pod=given.pod,
-        container=given.container, python=given.python, poll_s=float(given.poll),
-        start_timeout_s=float(given.start_timeout), grace_s=float(settings.grace),
+        image=given.image,
+        gpu=given.gpu,
+        rack_label=given.rack_label,
+        node_selector=given.node_selector,
+        volumes=tuple(Volume(**volume.model_dump()) for volume in given.volumes),
+        pod=given.pod,
+        container=given.container,
+        python=given.python,
+        poll_s=float(given.poll),
+        start_timeout_s=float(given.start_timeout),
+        grace_s=float(settings.grace),
     )
     site.check(str(settings.attempts))
     api = KubernetesApi(given.kubeconfig, given.context, given.namespace, float(given.timeout))

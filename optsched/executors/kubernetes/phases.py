@@ -10,8 +10,15 @@ from .pods import CONTAINER
 
 AT_ONCE = ("InvalidImageName", "ErrImageNeverPull")
 """Why a container waits that it always will."""
-HOPELESS = (*AT_ONCE, "ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError",
-            "ImageInspectError", "RegistryUnavailable")
+HOPELESS = (
+    *AT_ONCE,
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ImageInspectError",
+    "RegistryUnavailable",
+)
 """Why a container waits that nobody need wait for if it stays so."""
 SAID_CHARACTERS = 300
 RAN_OUT = "OutOf"
@@ -42,7 +49,9 @@ def leaving(pod: Mapping[str, Any]) -> bool:
 def overdue_s(pod: Mapping[str, Any]) -> float:
     """For how long it should have ended; negative before, by the clock of this host."""
     until = pod["metadata"].get("deletionTimestamp")
-    return -float("inf") if until is None else time.time() - datetime.fromisoformat(until).timestamp()
+    return (
+        -float("inf") if until is None else time.time() - datetime.fromisoformat(until).timestamp()
+    )
 
 
 def hopeless(pod: Mapping[str, Any], for_good: bool = False) -> str | None:
@@ -60,8 +69,10 @@ def waits_for(pod: Mapping[str, Any] | None) -> str:
     if node_of(pod) is None:
         return "its pod is not bound to its node"
     waits = _state(pod).get("waiting") or {}
-    return f"its container waits: {waits['reason']}{_said(waits)}" if waits.get("reason") else (
-        "its node has not begun with its pod"
+    return (
+        f"its container waits: {waits['reason']}{_said(waits)}"
+        if waits.get("reason")
+        else ("its node has not begun with its pod")
     )
 
 
@@ -82,7 +93,7 @@ def removed_by(pod: Mapping[str, Any]) -> str | None:
         return f"its node evicted it{_said(status)}"
     for condition in status.get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return f"Kubernetes removed its pod: {condition.get('reason') or 'without a word'}{_said(condition)}"
+            return f"Kubernetes removed its pod: {condition.get('reason') or 'without a word'}{_said(condition)}"  # noqa: E501
     return None
 
 
@@ -100,8 +111,11 @@ def how_it_ended(pod: Mapping[str, Any]) -> str:
     if leaving(pod):
         return "its pod was deleted by somebody else"
     if ended:
-        return (f"its container ended with status {ended.get('exitCode')} ({ended.get('reason') or 'no reason'}), and "
-                f"its supervisor said nothing{_said(ended)}")
+        return (
+            f"its container ended with status {ended.get('exitCode')} "
+            f"({ended.get('reason') or 'no reason'}), and "
+            f"its supervisor said nothing{_said(ended)}"
+        )
     return "its pod failed without a word"
 
 

@@ -10,7 +10,12 @@ from typing import Any
 from ..base import AttemptKey
 from .site import Site
 
-TAG, JOB, ATTEMPT, RANK = "optsched.io/tag", "optsched.io/job", "optsched.io/attempt", "optsched.io/rank"
+TAG, JOB, ATTEMPT, RANK = (
+    "optsched.io/tag",
+    "optsched.io/job",
+    "optsched.io/attempt",
+    "optsched.io/rank",
+)
 """Labels of pods."""
 KEY, FOLDER = "optsched.io/key", "optsched.io/folder"
 """Annotations of pods."""
@@ -27,7 +32,8 @@ ROOT = 0
 
 
 def pod_name(key: AttemptKey, rank: int, tag: str) -> str:
-    """The name of one node's pod of an attempt: the same for the same, at most 63 characters, a name for a host too."""
+    """The name of one node's pod of an attempt: the same for the same, at most 63 characters, a
+    name for a host too."""
     slug = re.sub(r"[^a-z0-9]", "-", key.job.lower())[:SLUG_CHARACTERS]
     mark = hashlib.sha256(f"{tag}/{key}/{rank}".encode()).hexdigest()[:10]
     return f"{slug}-{key.number}-{rank}-{mark}"
@@ -48,13 +54,20 @@ def attempt_pod(
     node, key = spec["nodes"][rank], AttemptKey.parse(spec["key"])
     assert key is not None
     labels = {
-        "app.kubernetes.io/managed-by": "optsched", TAG: tag, JOB: key.job, ATTEMPT: str(key.number), RANK: str(rank),
+        "app.kubernetes.io/managed-by": "optsched",
+        TAG: tag,
+        JOB: key.job,
+        ATTEMPT: str(key.number),
+        RANK: str(rank),
     }
     metadata = {
-        "name": pod_name(key, rank, tag), "labels": labels,
+        "name": pod_name(key, rank, tag),
+        "labels": labels,
         "annotations": {KEY: str(key), FOLDER: str(folder / node["name"])},
     }
-    extra = {name: value for name, value in site.pod.items() if name not in ("tolerations", "volumes")}
+    extra = {
+        name: value for name, value in site.pod.items() if name not in ("tolerations", "volumes")
+    }
     pod = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -73,7 +86,9 @@ def attempt_pod(
 def binding(name: str, uid: str, node: str) -> dict[str, Any]:
     """What binds a pod to a node."""
     return {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid},
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "uid": uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
 
@@ -81,7 +96,9 @@ def binding(name: str, uid: str, node: str) -> dict[str, Any]:
 def deletion(uid: str, grace_s: float) -> dict[str, Any]:
     """What deletes this very pod; a supervisor gets `grace_s` to end it."""
     return {
-        "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": math.ceil(grace_s),
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": math.ceil(grace_s),
         "preconditions": {"uid": uid},
     }
 
@@ -103,8 +120,11 @@ def _container(
         resources["cpu"] = str(node["cpus"])
     if node["memory_gib"]:
         resources["memory"] = str(math.ceil(node["memory_gib"] * (1 << 30)))
-    more = {name: value for name, value in site.container.items()
-            if name not in ("env", "resources", "volumeMounts", "securityContext")}
+    more = {
+        name: value
+        for name, value in site.container.items()
+        if name not in ("env", "resources", "volumeMounts", "securityContext")
+    }
     given = site.container.get("resources", {})
     security: dict[str, Any] = {"allowPrivilegeEscalation": False}
     if spec["ids"]["uid"] != ROOT:
@@ -123,7 +143,8 @@ def _container(
         "command": [site.python, "-S", "-E", str(entry), str(folder / node["name"])],
         "env": [*site.container.get("env", ()), *environment],
         "resources": {
-            "limits": {**given.get("limits", {}), **resources}, "requests": {**given.get("requests", {}), **resources},
+            "limits": {**given.get("limits", {}), **resources},
+            "requests": {**given.get("requests", {}), **resources},
         },
         "securityContext": {**security, **site.container.get("securityContext", {})},
         "volumeMounts": [*_mounts(site), *site.container.get("volumeMounts", ())],
@@ -131,7 +152,8 @@ def _container(
 
 
 def _volumes(site: Site) -> list[dict[str, Any]]:
-    """Those of the site, and memory that processes share: what containers have by themselves is too little to train."""
+    """Those of the site, and memory that processes share: what containers have by themselves is too
+    little to train."""
     made = [{"name": f"site-{i}", **volume.source()} for i, volume in enumerate(site.volumes)]
     return [*made, {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
 

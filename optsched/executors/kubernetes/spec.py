@@ -13,9 +13,14 @@ from .site import Site
 
 
 def specification(
-    order: Order, nodes: Mapping[str, KubernetesNode], used: Mapping[str, int], folder: AttemptFolder, site: Site
+    order: Order,
+    nodes: Mapping[str, KubernetesNode],
+    used: Mapping[str, int],
+    folder: AttemptFolder,
+    site: Site,
 ) -> dict[str, Any]:
-    """The record of an attempt to be started; `used` are the GPUs of our own attempts, by node. Raises Refused."""
+    """The record of an attempt to be started; `used` are the GPUs of our own attempts, by node.
+    Raises Refused."""
     image = order.image or site.image
     _check(order, nodes, used, image)
     user = user_record(order.user)
@@ -61,7 +66,9 @@ def _check(
 ) -> None:
     check(order, images=True)
     if order.beside is not None:
-        raise Refused("Kubernetes gives a GPU to one pod at a time, so that it cannot run beside another")
+        raise Refused(
+            "Kubernetes gives a GPU to one pod at a time, so that it cannot run beside another"
+        )
     if image is None:
         raise Refused("it names no image, and kubernetes.image in cluster.toml names none for all")
     for slot in order.placement:
@@ -73,4 +80,6 @@ def _check(
         there = node.status.node.gpus
         left = there - used.get(slot.node, 0)
         if slot.gpus > left:
-            raise Refused(f"node {slot.node} has {max(0, left)} of its {there} GPUs free, not {slot.gpus}")
+            raise Refused(
+                f"node {slot.node} has {max(0, left)} of its {there} GPUs free, not {slot.gpus}"
+            )

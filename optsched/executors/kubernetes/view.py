@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...cluster import Node
+from ...model.cluster import Node
 from ..base import AttemptKey
 from .api import KubernetesApi
 from .nodes import KubernetesNode, held_by_others, read_nodes, with_room_for
@@ -26,7 +26,8 @@ SOONEST_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What Kubernetes said: our pods by name at `at_s` of the monotonic clock, nodes not long before."""
+    """What Kubernetes said: our pods by name at `at_s` of the monotonic clock, nodes not long
+    before."""
 
     at_s: float
     nodes: Mapping[str, KubernetesNode]
@@ -36,16 +37,20 @@ class Seen:
 class View:
     """Our pods, and the nodes with what others leave of them."""
 
-    def __init__(self, api: KubernetesApi, site: Site, tag: str, declared: Mapping[str, Node]) -> None:
+    def __init__(
+        self, api: KubernetesApi, site: Site, tag: str, declared: Mapping[str, Node]
+    ) -> None:
         self._api, self._site, self._tag, self._declared = api, site, tag, declared
         self.changed = False  # a pod is known to have changed
         self._seen: Seen | None = None
         self._nodes: dict[str, KubernetesNode] = {}
         self._nodes_due_s = -float("inf")
 
-    def seen(self, attempts: "Mapping[AttemptKey, KubernetesAttempt]", known_changes: bool = True) -> Seen:
-        """What is seen, at most `poll_s` old, and no older than `known_changes` unless these do not matter; the pods of
-        those `attempts` that have not ended are no others'. Raises NoAnswer."""
+    def seen(
+        self, attempts: "Mapping[AttemptKey, KubernetesAttempt]", known_changes: bool = True
+    ) -> Seen:
+        """What is seen, at most `poll_s` old, and no older than `known_changes` unless these do not
+        matter; the pods of those `attempts` that have not ended are no others'. Raises NoAnswer."""
         now_s = time.monotonic()
         age_s = float("inf") if self._seen is None else now_s - self._seen.at_s
         news = known_changes and self.changed and age_s >= SOONEST_S
@@ -72,7 +77,10 @@ class View:
                 cpus[node["name"]] += node["cpus"]
                 memory_gib[node["name"]] += node["memory_gib"]
         self._nodes = {
-            name: with_room_for(node, gpus[name], cpus[name], memory_gib[name]) for name, node in nodes.items()
+            name: with_room_for(node, gpus[name], cpus[name], memory_gib[name])
+            for name, node in nodes.items()
         }
         ended_s = time.monotonic()
-        self._nodes_due_s = ended_s + max(NODES_EVERY * self._site.poll_s, (ended_s - began_s) / SHARE)
+        self._nodes_due_s = ended_s + max(
+            NODES_EVERY * self._site.poll_s, (ended_s - began_s) / SHARE
+        )

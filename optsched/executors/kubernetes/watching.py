@@ -17,7 +17,9 @@ class Watcher:
     def __init__(self, api: KubernetesApi, selector: str, changed: Callable[[], None]) -> None:
         self._api, self._selector, self._changed = api, selector, changed
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="optsched-kubernetes-watch", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name="optsched-kubernetes-watch", daemon=True
+        )
 
     def start(self) -> None:
         """Begin, unless it has."""

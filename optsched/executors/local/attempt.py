@@ -30,7 +30,8 @@ class Attempt:
         self._begun: dict[str, dict[str, Any]] = {}
         self._endings: dict[str, Ending] = {}
 
-    # ---------------------------------------------------------------------------------------------- what it holds
+    # ----------------------------------------------------------------------------------------------
+    # what it holds
 
     def held(self, what: str) -> list[Any]:
         """GPU ids (`gpu_ids`) or cores (`cores`) that are its own until it has ended."""
@@ -48,10 +49,12 @@ class Attempt:
             os.close(descriptor)
         self._pidfds.clear()
 
-    # ---------------------------------------------------------------------------------------------- to act
+    # ----------------------------------------------------------------------------------------------
+    # to act
 
     def spawn(self) -> list[int]:
-        """Start a supervisor for each node that never had one, unless it is to end; their process ids, to be reaped."""
+        """Start a supervisor for each node that never had one, unless it is to end; their process
+        ids, to be reaped."""
         made: list[int] = []
         spec = self.folder.spec
         if self.ended is not None or spec is None or spec["boot"] != self.boot:
@@ -60,7 +63,11 @@ class Attempt:
             return made
         for node in self.folder.nodes:
             name = node["name"]
-            if name in self._pidfds or self.folder.pid(name) is not None or self.folder.exit(name) is not None:
+            if (
+                name in self._pidfds
+                or self.folder.pid(name) is not None
+                or self.folder.exit(name) is not None
+            ):
                 continue
             try:
                 pid = _spawn_shim(str(self.folder.path / name), self.folder.output_folder(node))
@@ -75,7 +82,9 @@ class Attempt:
 
     def _fail_gang(self, name: str) -> None:
         with suppress(OSError):
-            records.write_first(str(self.folder.path / "failed.json"), {"node": name, "status": None})
+            records.write_first(
+                str(self.folder.path / "failed.json"), {"node": name, "status": None}
+            )
         self.signal(LOOK)
 
     def signal(self, number: int) -> None:
@@ -85,7 +94,8 @@ class Attempt:
             if begun is not None and begun["boot"] == self.boot:
                 processes.send(_shim(begun), number)
 
-    # ---------------------------------------------------------------------------------------------- to see
+    # ----------------------------------------------------------------------------------------------
+    # to see
 
     def look(self) -> Observation:
         """What is seen of it now."""
@@ -148,7 +158,9 @@ class Attempt:
             self._begun[name] = begun
         return AttemptState.RUNNING
 
-    def _look_unsupervised(self, node: dict[str, Any], begun: dict[str, Any] | None, gone: bool) -> AttemptState:
+    def _look_unsupervised(
+        self, node: dict[str, Any], begun: dict[str, Any] | None, gone: bool
+    ) -> AttemptState:
         """No supervisor is there, none said how it ended, and none can come while we look."""
         name = node["name"]
         spec = self.folder.spec or {}
@@ -165,19 +177,27 @@ class Attempt:
             self._end(name, f"{NO_SUPERVISOR}; its standard error may say why", None)
             self._fail_gang(name)
         else:
-            return AttemptState.STARTING  # whoever was to start it was stopped before: start it again, or kill it
+            return (
+                AttemptState.STARTING
+            )  # whoever was to start it was stopped before: start it again, or kill it
         return AttemptState.ENDED
 
     def _end(self, name: str, reason: str | None, begun: dict[str, Any] | None) -> Ending:
         started_s = None if begun is None else begun["started_s"]
         with suppress(OSError):  # it is seen again as it is seen now
             self.folder.write_exit(name, reason, started_s)
-        self._endings[name] = self.folder.exit(name) or {"status": None, "reason": reason, "started_s": started_s}
+        self._endings[name] = self.folder.exit(name) or {
+            "status": None,
+            "reason": reason,
+            "started_s": started_s,
+        }
         return self._endings[name]
 
     def _summary(self, state: AttemptState) -> Observation:
         nodes = self.folder.nodes
-        records_of = [self._endings.get(node["name"]) or self._begun.get(node["name"]) or {} for node in nodes]
+        records_of = [
+            self._endings.get(node["name"]) or self._begun.get(node["name"]) or {} for node in nodes
+        ]
         starts = [record.get("started_s") for record in records_of]
         common = Observation(
             key=self.key,
@@ -193,12 +213,26 @@ class Attempt:
         endings = {node["name"]: self._endings[node["name"]] for node in self.folder.nodes}
         failed = self.folder.failed()
         status = exit_status([ending["status"] for ending in endings.values()])
-        reasons = [(name, ending["reason"]) for name, ending in endings.items() if ending["reason"] is not None]
+        reasons = [
+            (name, ending["reason"])
+            for name, ending in endings.items()
+            if ending["reason"] is not None
+        ]
         if failed is not None:
             name, status = failed["node"], failed["status"]
-            reasons = [(name, endings[name]["reason"] or f"its command ended with exit status {status}")]
-        told = None if not reasons else f"on {reasons[0][0]} {reasons[0][1]}" if len(endings) > 1 else reasons[0][1]
-        ends = [ending["ended_s"] for ending in endings.values() if ending.get("ended_s") is not None]
+            reasons = [
+                (name, endings[name]["reason"] or f"its command ended with exit status {status}")
+            ]
+        told = (
+            None
+            if not reasons
+            else f"on {reasons[0][0]} {reasons[0][1]}"
+            if len(endings) > 1
+            else reasons[0][1]
+        )
+        ends = [
+            ending["ended_s"] for ending in endings.values() if ending.get("ended_s") is not None
+        ]
         used = [ending for ending in endings.values() if ending.get("cpu_s") is not None]
         return Observation(
             key=common.key,
@@ -216,7 +250,8 @@ class Attempt:
 
 
 def exit_status(statuses: list[int | None]) -> int | None:
-    """That of a gang nothing of which failed by itself: saved if one command saved, else the first not 0, else 0."""
+    """That of a gang nothing of which failed by itself: saved if one command saved, else the first
+    not 0, else 0."""
     if SAVED_AND_STOPPED in statuses:
         return SAVED_AND_STOPPED
     return next((status for status in statuses if status != 0), 0)
@@ -246,5 +281,9 @@ def _spawn_shim(folder: str, output: str) -> int:
         ],
         setsid=True,
         setsigmask=[],
-        setsigdef=[number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)],
+        setsigdef=[
+            number
+            for number in signal.valid_signals()
+            if number not in (signal.SIGKILL, signal.SIGSTOP)
+        ],
     )

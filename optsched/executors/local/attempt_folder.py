@@ -1,9 +1,9 @@
 """What is kept of one attempt on disk, and what that says about where it is.
 
-`attempts/<job>/<number>/` holds `spec.json` (there before anything starts), `stop.json` (it is to end),
-`failed.json` (which node of a gang failed first), `progress/progress.json` (written by the command) and a folder a
-node with `pid.json`, `exit.json`, `stdout` and `stderr`. Only `progress` belongs to the command's user: nobody else's
-decisions hang on files that a user can change.
+`attempts/<job>/<number>/` holds `spec.json` (there before anything starts), `stop.json` (it is to
+end), `failed.json` (which node of a gang failed first), `progress/progress.json` (written by the
+command) and a folder a node with `pid.json`, `exit.json`, `stdout` and `stderr`. Only `progress`
+belongs to the command's user: nobody else's decisions hang on files that a user can change.
 """
 
 import fcntl
@@ -26,11 +26,17 @@ NEVER_STARTED = "was never started"
 
 def keys(folder: Path) -> Iterator[AttemptKey]:
     """Attempts that were started or killed below `folder` and are not forgotten."""
-    for job in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)):
-        numbers = (entry.name for entry in os.scandir(folder / job) if entry.is_dir(follow_symlinks=False))
+    for job in sorted(
+        entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)
+    ):
+        numbers = (
+            entry.name for entry in os.scandir(folder / job) if entry.is_dir(follow_symlinks=False)
+        )
         for number in sorted(int(name) for name in numbers if name.isdecimal()):
             key = AttemptKey.parse(f"optsched:{job}:{number}")
-            made = any((folder / job / str(number) / name).exists() for name in ("spec.json", "stop.json"))
+            made = any(
+                (folder / job / str(number) / name).exists() for name in ("spec.json", "stop.json")
+            )
             if key is not None and made:
                 yield key
 
@@ -46,7 +52,8 @@ def _make_for(folder: Path, user: Mapping[str, Any]) -> None:
 
 
 def _make_passable(folder: Path, mode: int) -> None:
-    """A folder for output, and the two above it, which are of the attempt and the job. Raises OSError."""
+    """A folder for output, and the two above it, which are of the attempt and the job. Raises
+    OSError."""
     for one in (folder.parent.parent, folder.parent, folder):
         one.mkdir(mode=mode, exist_ok=True)
 
@@ -78,12 +85,17 @@ class AttemptFolder:
         return str(node.get("output") or self.path / node["name"])
 
     def prepare(self, spec: dict[str, Any], mode: int) -> None:
-        """Make folders, take room on the disk, and last write `spec`, from where on the attempt exists.
+        """Make folders, take room on the disk, and last write `spec`, from where on the attempt
+        exists.
 
         Raises OSError; then nothing is left.
         """
         try:
-            for folder in (self.path.parent, self.path, *(self.path / node["name"] for node in spec["nodes"])):
+            for folder in (
+                self.path.parent,
+                self.path,
+                *(self.path / node["name"] for node in spec["nodes"]),
+            ):
                 folder.mkdir(mode=mode, exist_ok=True)
                 folder.chmod(mode)  # whatever the umask is
             for node in spec["nodes"]:
@@ -106,9 +118,11 @@ class AttemptFolder:
         self.spec = spec
 
     def give(self, user: Mapping[str, Any]) -> None:
-        """Let supervisors that run as `user` read what to run, and write how it ended. Raises OSError.
+        """Let supervisors that run as `user` read what to run, and write how it ended. Raises
+        OSError.
 
-        Each node has a copy of what to run: groups have other members, and the one read here stays out of reach.
+        Each node has a copy of what to run: groups have other members, and the one read here stays
+        out of reach.
         """
         for node in self.nodes:
             folder = self.path / node["name"]
@@ -154,7 +168,13 @@ class AttemptFolder:
         self, node: str, reason: str | None, started_s: float | None, status: int | None = None
     ) -> None:
         """Say in its supervisor's stead how a command ended. Raises OSError."""
-        ending = {"status": status, "reason": reason, "asked": False, "started_s": started_s, "ended_s": time.time()}
+        ending = {
+            "status": status,
+            "reason": reason,
+            "asked": False,
+            "started_s": started_s,
+            "ended_s": time.time(),
+        }
         records.write_reserved(str(self.path / node / "exit.json"), ending)
 
     def kill_leftovers(self, node: dict[str, Any], shim: processes.Identity | None) -> bool:
@@ -173,8 +193,8 @@ class AttemptFolder:
         return True
 
     def progress(self) -> Progress | None:
-        """What the command last reported, read again when it has changed; None where that is nothing or makes no
-        sense."""
+        """What the command last reported, read again when it has changed; None where that is
+        nothing or makes no sense."""
         try:
             seen = os.lstat(self.progress_path)
         except OSError:
@@ -194,7 +214,9 @@ class AttemptFolder:
     def remove(self, outputs: bool) -> None:
         """Remove it all; without `outputs` what the command printed stays."""
         kept = () if outputs else ("stdout", "stderr")
-        shutil.rmtree(self.progress_path.parent, ignore_errors=True)  # another user's: safe against links put there
+        shutil.rmtree(
+            self.progress_path.parent, ignore_errors=True
+        )  # another user's: safe against links put there
         for folder, folders, files in os.walk(self.path, topdown=False):
             for name in files:
                 if name not in kept or folder == str(self.path):

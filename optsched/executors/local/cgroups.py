@@ -1,8 +1,9 @@
 """Control groups for an attempt, of version 2, of version 1 or of both, as the host has them.
 
-Processes of an attempt are put in one group of each of up to three kinds: `memory` (limit), `cpuset` (cores) and `kill`
-(all processes at once; version 2 only). In version 2 these are one and the same folder.
-The shim imports this file by itself, without the package: standard library only, and little of it.
+Processes of an attempt are put in one group of each of up to three kinds: `memory` (limit),
+`cpuset` (cores) and `kill` (all processes at once; version 2 only). In version 2 these are one and
+the same folder. The shim imports this file by itself, without the package: standard library only,
+and little of it.
 
 Source: Linux kernel documentation, admin-guide/cgroup-v2.rst and admin-guide/cgroup-v1.
 """
@@ -16,13 +17,22 @@ PATIENCE_S = 1.0
 
 
 def parents() -> dict[str, str]:
-    """Folders below which groups can be made, by kind; a kind that nobody here may use is left out."""
+    """Folders below which groups can be made, by kind; a kind that nobody here may use is left
+    out."""
     found: dict[str, str] = {}
     own = _own()
     for kind, point, mine in _mounts():
-        folders = [point + own[mine], os.path.dirname(point + own[mine]), point] if mine in own else [point]
+        folders = (
+            [point + own[mine], os.path.dirname(point + own[mine]), point]
+            if mine in own
+            else [point]
+        )
         for folder in folders:
-            if not folder.startswith(point) or not os.access(folder, os.W_OK) or not os.path.isdir(folder):
+            if (
+                not folder.startswith(point)
+                or not os.access(folder, os.W_OK)
+                or not os.path.isdir(folder)
+            ):
                 continue
             if kind != "unified":
                 found.setdefault(kind, folder)
@@ -47,12 +57,17 @@ def _mounts() -> list[tuple[str, str, str]]:
             if kind == "cgroup2":
                 found.append(("unified", point, ""))
             elif kind == "cgroup":
-                found += [(name, point, name) for name in options.split(",") if name in ("memory", "cpuset")]
+                found += [
+                    (name, point, name)
+                    for name in options.split(",")
+                    if name in ("memory", "cpuset")
+                ]
     return sorted(found, key=lambda entry: entry[0] != "unified")
 
 
 def _own() -> dict[str, str]:
-    """The group of this process by controller, "" for version 2, as a path below the mount ("" for its top)."""
+    """The group of this process by controller, "" for version 2, as a path below the mount ("" for
+    its top)."""
     found = {}
     with open("/proc/self/cgroup") as file:
         for line in file:
@@ -63,7 +78,8 @@ def _own() -> dict[str, str]:
 
 
 def _delegated(folder: str) -> list[str]:
-    """What groups below a folder of version 2 can do; controllers that are there are switched on."""
+    """What groups below a folder of version 2 can do; controllers that are there are switched
+    on."""
     kinds = ["kill"]
     try:
         offered = _read(f"{folder}/cgroup.controllers").split()
@@ -97,7 +113,9 @@ class Groups:
                     _limit_memory(folder, memory_bytes)
                 elif kind == "cpuset" and cores is not None:
                     if not os.path.exists(f"{folder}/cgroup.controllers"):  # version 1 begins empty
-                        _write(f"{folder}/cpuset.mems", _read(f"{os.path.dirname(folder)}/cpuset.mems"))
+                        _write(
+                            f"{folder}/cpuset.mems", _read(f"{os.path.dirname(folder)}/cpuset.mems")
+                        )
                     _write(f"{folder}/cpuset.cpus", ",".join(map(str, cores)))
             except OSError:
                 lost = self.folders.pop(kind)

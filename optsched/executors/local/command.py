@@ -20,7 +20,8 @@ ALL_SIGNALS = signal.valid_signals()
 
 
 class Command:
-    """A process that waits for `go` before it becomes the command; it ends if the shim ends before."""
+    """A process that waits for `go` before it becomes the command; it ends if the shim ends
+    before."""
 
     def __init__(self, output: "Output", spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
         held, self._gate = os.pipe()
@@ -47,7 +48,9 @@ class Command:
 
     def cancel(self) -> None:
         """Do not let it."""
-        os.kill(self.pid, signal.SIGKILL)  # before the gate closes, which would end it too, with another status
+        os.kill(
+            self.pid, signal.SIGKILL
+        )  # before the gate closes, which would end it too, with another status
         os.close(self._gate)
         os.close(self._said)
 
@@ -60,7 +63,9 @@ class Command:
                 return
 
 
-def _become(held: int, say: int, output: "Output", spec: "dict[str, Any]", node: "dict[str, Any]") -> "NoReturn":
+def _become(
+    held: int, say: int, output: "Output", spec: "dict[str, Any]", node: "dict[str, Any]"
+) -> "NoReturn":
     words, status = "", NOT_RUNNABLE
     try:
         os.setpgid(0, 0)
@@ -72,7 +77,9 @@ def _become(held: int, say: int, output: "Output", spec: "dict[str, Any]", node:
             os.sched_setaffinity(0, node["cores"])
         words = "its output files cannot be made"
         output.attach()
-        os.get_exec_path(environment)  # imports what a search needs while Python's own files can be read
+        os.get_exec_path(
+            environment
+        )  # imports what a search needs while Python's own files can be read
         words = "it cannot run as its user"
         if spec["user"] is not None:
             os.setgroups(spec["user"]["groups"])

@@ -1,4 +1,5 @@
-"""What NVIDIA's driver says of the GPUs of this host, asked by a process that may hang without anybody waiting."""
+"""What NVIDIA's driver says of the GPUs of this host, asked by a process that may hang without
+anybody waiting."""
 
 import json
 import os
@@ -22,7 +23,8 @@ FIRST_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU, or an instance of one: `kind` is "" for a whole one, else the profile of the instance."""
+    """A GPU, or an instance of one: `kind` is "" for a whole one, else the profile of the
+    instance."""
 
     id: str
     kind: str
@@ -48,11 +50,14 @@ class Driver:
             if self._process is not None and self._process.stdout is not None:
                 select.select([self._process.stdout], [], [], 0.1)
         if self._gpus is None:
-            raise LookupError(self._fault or f"NVIDIA's driver does not answer within {FIRST_S:g} s")
+            raise LookupError(
+                self._fault or f"NVIDIA's driver does not answer within {FIRST_S:g} s"
+            )
         return self._gpus
 
     def look(self) -> tuple[tuple[Gpu, ...], str | None]:
-        """What it listed last, and a clause that says why that is not to be relied on; returns at once."""
+        """What it listed last, and a clause that says why that is not to be relied on; returns at
+        once."""
         self._turn(LIMIT_S)
         if self._silent_since is not None:
             since = datetime.fromtimestamp(self._silent_since).strftime("%Y-%m-%d %H:%M:%S")
@@ -76,7 +81,8 @@ class Driver:
             if self._asked_s is not None and now_s - self._asked_s > limit_s:
                 if self._silent_since is None:
                     self._silent_since = time.time() - (now_s - self._asked_s)
-                process.kill()  # one that hangs in the kernel goes when that lets it, and no other is sent after it
+                # one that hangs in the kernel goes when that lets it, and no other is sent after it
+                process.kill()
             if process.poll() is not None:
                 _end(process)
                 self._process, self._asked_s, self._due_s = None, None, now_s + EVERY_S
@@ -88,7 +94,10 @@ class Driver:
             if self._process is None:
                 self._said = b""
                 self._process = subprocess.Popen(
-                    [sys.executable, LISTING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                    [sys.executable, LISTING],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
                     start_new_session=True,
                 )
                 assert self._process.stdout is not None
@@ -97,7 +106,10 @@ class Driver:
             self._process.stdin.write(b"\n")
             self._process.stdin.flush()
         except OSError as error:
-            self._fault, self._due_s = f"NVIDIA's driver cannot be asked: {error.strerror}", now_s + EVERY_S
+            self._fault, self._due_s = (
+                f"NVIDIA's driver cannot be asked: {error.strerror}",
+                now_s + EVERY_S,
+            )
             return
         self._asked_s, self._due_s = now_s, now_s + EVERY_S
 

@@ -1,4 +1,5 @@
-"""How a command ended, as supervisors say it that run as the user of the job, who may have written anything."""
+"""How a command ended, as supervisors say it that run as the user of the job, who may have written
+anything."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...cluster import Node
 from ...errors import InputError
+from ...model.cluster import Node
 from .driver import Driver, Gpu
 
 Taken = TypeVar("Taken")
@@ -19,7 +19,8 @@ NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNode:
-    """A node on this host. With `emulate` its GPUs are names only, with which anything can be tried anywhere."""
+    """A node on this host. With `emulate` its GPUs are names only, with which anything can be tried
+    anywhere."""
 
     node: Node
     emulate: bool = False
@@ -27,7 +28,8 @@ class LocalNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What of this host a declared node stands for: GPU ids, and the cores it alone uses (None: all, unpinned)."""
+    """What of this host a declared node stands for: GPU ids, and the cores it alone uses (None:
+    all, unpinned)."""
 
     local: LocalNode
     gpu_ids: tuple[str, ...]
@@ -37,8 +39,9 @@ class Share:
 def shares(
     nodes: Sequence[LocalNode], driver: Driver, known: Mapping[str, Sequence[str]]
 ) -> dict[str, Share]:
-    """Divide this host among `nodes`, by name. `known` are the GPUs that each real one had before: it keeps them, also
-    those that the `driver` no longer lists, unless others are there in their place.
+    """Divide this host among `nodes`, by name. `known` are the GPUs that each real one had before:
+    it keeps them, also those that the `driver` no longer lists, unless others are there in their
+    place.
 
     Raises InputError where names are unusable or twice there, or real GPUs are too few.
     """
@@ -48,7 +51,8 @@ def shares(
         name = local.node.name
         if not NODE_NAME.fullmatch(name) or name.endswith(".json"):
             raise InputError(
-                f"node {name!r} cannot be a folder; use up to 63 letters, digits, dots, dashes and underscores, "
+                f"node {name!r} cannot be a folder; use up to 63 letters, digits, dots, dashes "
+                "and underscores, "
                 "with a letter or digit at both ends, and not ending in .json"
             )
         if sum(other.node.name == name for other in nodes) > 1:
@@ -58,7 +62,10 @@ def shares(
     pinned = sum(local.node.cpus or 0 for local in nodes) <= len(cores)
     found: dict[str, Share] = {}
     for local in nodes:
-        node, ids = local.node, tuple(f"EMULATED-{local.node.name}-{i}" for i in range(local.node.gpus))
+        node, ids = (
+            local.node,
+            tuple(f"EMULATED-{local.node.name}-{i}" for i in range(local.node.gpus)),
+        )
         if not local.emulate:
             ids = real[node.name]
         own = None
@@ -71,7 +78,8 @@ def shares(
 def _real_gpus(
     nodes: Sequence[LocalNode], driver: Driver, known: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The GPUs of each node that is not emulated, all of one kind: a gang does not mix whole GPUs and instances."""
+    """The GPUs of each node that is not emulated, all of one kind: a gang does not mix whole GPUs
+    and instances."""
     real = [local.node for local in nodes if not local.emulate]
     wanted = sum(node.gpus for node in real)
     if wanted == 0:
@@ -81,7 +89,9 @@ def _real_gpus(
     except LookupError as error:
         if all(len(known.get(node.name, ())) >= node.gpus for node in real):
             return {node.name: tuple(known.get(node.name, ()))[: node.gpus] for node in real}
-        raise InputError(f"{wanted} GPUs are declared here but {error}; mend that, or set emulate = true") from None
+        raise InputError(
+            f"{wanted} GPUs are declared here but {error}; mend that, or set emulate = true"
+        ) from None
     left = dict.fromkeys(gpu for gpu in listed)
     kind_of = {gpu.id: gpu.kind for gpu in listed}
     found: dict[str, list[str]] = {}
@@ -110,8 +120,8 @@ def _real_gpus(
 
 
 def _kind(node: Node, there: Sequence[str]) -> str:
-    """The kind whose profile is in the GPU type that the node declares, else whole GPUs, else the one there is most
-    of."""
+    """The kind whose profile is in the GPU type that the node declares, else whole GPUs, else the
+    one there is most of."""
     named = [kind for kind in dict.fromkeys(there) if kind and kind in (node.gpu_type or "")]
     if named or "" in there or not there:
         return named[0] if named else ""
@@ -121,11 +131,17 @@ def _kind(node: Node, there: Sequence[str]) -> str:
 def _too_few(wanted: int, listed: Sequence[Gpu], node: Node) -> str:
     counts = Counter(gpu.kind for gpu in listed)
     if len(counts) < 2:
-        return (f"{wanted} GPUs are declared on this host, which has {len(listed)}; declare no more, or set "
-                "emulate = true")
+        return (
+            f"{wanted} GPUs are declared on this host, which has {len(listed)}; declare no more, "
+            "or set "
+            "emulate = true"
+        )
     have = ", ".join(f"{count} {kind or 'whole'}" for kind, count in sorted(counts.items()))
-    return (f"node {node.name} declares {node.gpus} GPUs, all of one kind; this host has {have}; declare a node for "
-            "each kind, with its profile in gpu_type")
+    return (
+        f"node {node.name} declares {node.gpus} GPUs, all of one kind; this host has {have}; "
+        "declare a node for "
+        "each kind, with its profile in gpu_type"
+    )
 
 
 def _check_kinds(real: Sequence[Node], kinds: Mapping[str, str]) -> None:
@@ -136,12 +152,15 @@ def _check_kinds(real: Sequence[Node], kinds: Mapping[str, str]) -> None:
             first, kind = of_type.setdefault(node.gpu_type, (node.name, kinds[node.name]))
             if kind != kinds[node.name]:
                 raise InputError(
-                    f"nodes {first} and {node.name} have the same gpu_type but GPUs of different kinds "
+                    f"nodes {first} and {node.name} have the same gpu_type but GPUs of different "
+                    "kinds "
                     f"({kind or 'whole'}, {kinds[node.name] or 'whole'}); give them different ones"
                 )
 
 
-def free(all_of_them: Sequence[Taken], held: Collection[Taken], wanted: int) -> tuple[Taken, ...] | None:
+def free(
+    all_of_them: Sequence[Taken], held: Collection[Taken], wanted: int
+) -> tuple[Taken, ...] | None:
     """The first `wanted` that are not held, None if there are too few."""
     left = [one for one in all_of_them if one not in held]
     return tuple(left[:wanted]) if len(left) >= wanted else None

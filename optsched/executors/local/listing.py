@@ -1,9 +1,9 @@
 """Lists the GPUs of this host, one JSON line for each line read: `python listing.py`.
 
-A program of its own, since a driver that hangs never comes back to whoever asked it. Each line has `gpus`, a list of
-[id, kind] in the driver's order, and `lost`, how many did not answer; or `fault`, a clause on why nothing can be
-listed.
-The kind of a whole GPU is "", that of an instance (MIG) its profile, as "1g.10gb".
+A program of its own, since a driver that hangs never comes back to whoever asked it. Each line has
+`gpus`, a list of [id, kind] in the driver's order, and `lost`, how many did not answer; or `fault`,
+a clause on why nothing can be listed. The kind of a whole GPU is "", that of an instance (MIG) its
+profile, as "1g.10gb".
 """
 
 import json
@@ -41,7 +41,10 @@ def _parts(pynvml: ModuleType, gpu: object) -> "list[tuple[str, str]]":
     try:
         divided = bool(pynvml.nvmlDeviceGetMigMode(gpu)[0])
     except pynvml.NVMLError as error:
-        if getattr(error, "value", None) in (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_UNKNOWN):
+        if getattr(error, "value", None) in (
+            pynvml.NVML_ERROR_GPU_IS_LOST,
+            pynvml.NVML_ERROR_UNKNOWN,
+        ):
             raise
         divided = False  # a GPU that cannot be divided
     if not divided:
@@ -51,7 +54,9 @@ def _parts(pynvml: ModuleType, gpu: object) -> "list[tuple[str, str]]":
         try:
             instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, i)
             name = _text(pynvml.nvmlDeviceGetName(instance))
-            found.append((_text(pynvml.nvmlDeviceGetUUID(instance)), name.rpartition(" MIG ")[2] or "MIG"))
+            found.append(
+                (_text(pynvml.nvmlDeviceGetUUID(instance)), name.rpartition(" MIG ")[2] or "MIG")
+            )
         except pynvml.NVMLError:  # no instance has this number
             continue
     return found

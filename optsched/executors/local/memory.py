@@ -12,13 +12,15 @@ else:
     import processes
 
 FIRST_LOOK_S, LOOK_EVERY_S, GUARD_EVERY_S = 0.05, 1.0, 0.2
-"""Looks begin close together, for short jobs, and grow apart; less far where there is a limit to hold."""
+"""Looks begin close together, for short jobs, and grow apart; less far where there is a limit to
+hold."""
 SHARE = 0.02
 """Of one core's time at most goes into looking."""
 
 
 class Watch:
-    """Samples at `due_s` of the monotonic clock; `peak_bytes` is the largest sum seen, shared memory counted once."""
+    """Samples at `due_s` of the monotonic clock; `peak_bytes` is the largest sum seen, shared
+    memory counted once."""
 
     def __init__(self, limit_bytes: int) -> None:
         """`limit_bytes` is what to hold it to, 0 for no limit or where the kernel does so."""

@@ -20,7 +20,12 @@ def open_local(settings: "Settings") -> LocalExecutor:
             settings.outputs.mkdir(parents=True, exist_ok=True, mode=0o711)
         except OSError as error:
             raise InputError(
-                f"outputs: {settings.outputs} cannot be made: {error.strerror}; name a folder that can be written"
+                f"outputs: {settings.outputs} cannot be made: {error.strerror}; name a folder "
+                "that can be written"
             ) from None
-    nodes = [LocalNode(node=node, emulate=part.emulate) for part in settings.nodes for node in part.nodes()]
+    nodes = [
+        LocalNode(node=node, emulate=part.emulate)
+        for part in settings.nodes
+        for node in part.nodes()
+    ]
     return LocalExecutor(settings.attempts, nodes, settings.outputs)

@@ -1,7 +1,8 @@
 """What a command prints: taken in by its supervisor, which keeps so much of it and no more.
 
-Commands do not write into files themselves: one that prints without end would fill the disk on which the journal is.
-The shim imports this file by itself, without the package: standard library only, and little of it.
+Commands do not write into files themselves: one that prints without end would fill the disk on
+which the journal is. The shim imports this file by itself, without the package: standard library
+only, and little of it.
 """
 
 import _thread
@@ -17,7 +18,8 @@ LIMIT_BYTES = 1 << 30
 """Of each stream on each node so much is kept, unless the spec says otherwise."""
 PIECE_BYTES = 1 << 16
 DRAIN_S = 2.0
-"""So long the last bytes may take to come once nothing runs any more: somebody else may hold the pipe."""
+"""So long the last bytes may take to come once nothing runs any more: somebody else may hold the
+pipe."""
 MIB = 1 << 20
 
 
@@ -28,7 +30,9 @@ class Output:
         self.fault: OSError | None = None
         self._limit_bytes = limit_bytes
         self._dropped, self._full = [0, 0], [False, False]
-        self._streams: list[tuple[int, int, int]] = []  # file, where its pipe is read, where it is written
+        self._streams: list[
+            tuple[int, int, int]
+        ] = []  # file, where its pipe is read, where it is written
         self._running: list[_thread.LockType] = []
         try:
             for name in ("stdout", "stderr"):
@@ -43,12 +47,15 @@ class Output:
             self.fault = error
 
     def attach(self) -> None:
-        """Have this process, which is to become the command, print into the pipes. Raises OSError where there are
-        none."""
+        """Have this process, which is to become the command, print into the pipes. Raises OSError
+        where there are none."""
         if self.fault is not None:
             raise self.fault
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for descriptor, opened in ((0, nothing), *((i + 1, one[2]) for i, one in enumerate(self._streams))):
+        for descriptor, opened in (
+            (0, nothing),
+            *((i + 1, one[2]) for i, one in enumerate(self._streams)),
+        ):
             os.dup2(opened, descriptor)
 
     def keep(self) -> None:
@@ -79,13 +86,18 @@ class Output:
             running.acquire(timeout=max(0.0, until_s - time.monotonic()))
             dropped = self._dropped[number]
             if dropped:
-                why = "the disk was full" if self._full[number] else f"{self._limit_bytes / MIB:g} MiB are kept at most"
+                why = (
+                    "the disk was full"
+                    if self._full[number]
+                    else f"{self._limit_bytes / MIB:g} MiB are kept at most"
+                )
                 words = f"\noptsched: {dropped} bytes that were printed are not here: {why}\n"
                 _written(self._streams[number][0], words.encode())
 
 
 def _written(file: int, data: bytes) -> int:
-    """How many bytes could be written: on a full disk fewer, and the command goes on all the same."""
+    """How many bytes could be written: on a full disk fewer, and the command goes on all the
+    same."""
     done = 0
     with suppress(OSError):
         while done < len(data):

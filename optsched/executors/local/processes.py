@@ -1,4 +1,5 @@
-"""Processes of this host: who they are beyond their number, and which belong to an attempt (Linux, /proc).
+"""Processes of this host: who they are beyond their number, and which belong to an attempt (Linux,
+/proc).
 
 The shim imports this file by itself, without the package: standard library only, and little of it.
 """
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Identity = tuple[int, int]
-"""Process id and start time (field 22 of /proc/PID/stat): within one boot no two processes share both."""
+"""Process id and start time (field 22 of /proc/PID/stat): within one boot no two processes share
+both."""
 
 
 def boot_id() -> str:
@@ -82,7 +84,8 @@ def every() -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Children of `root`, their children and so on, without those that have ended and wait to be reaped."""
+    """Children of `root`, their children and so on, without those that have ended and wait to be
+    reaped."""
     children = _children if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else _table()
     found, rest = [], [root]
     while rest:
@@ -116,7 +119,8 @@ def _table() -> "Callable[[int], list[int]]":
 
 
 def marked(*marks: bytes) -> list[int]:
-    """Processes in whose first environment all `marks` ("NAME=value") stand, as far as we may look into them."""
+    """Processes in whose first environment all `marks` ("NAME=value") stand, as far as we may look
+    into them."""
     found = []
     for pid in every():
         try:
@@ -130,7 +134,8 @@ def marked(*marks: bytes) -> list[int]:
 
 
 def in_session(leader: Identity) -> list[int]:
-    """Processes of the session that `leader` began and has left by ending; none if its number has passed on."""
+    """Processes of the session that `leader` began and has left by ending; none if its number has
+    passed on."""
     now = _stat(leader[0])
     if now is not None and int(now[19]) != leader[1]:
         return []
@@ -160,7 +165,9 @@ def proportional_bytes(pids: list[int]) -> int:
     for pid in pids:
         try:
             with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-                total += next(int(line.split()[1]) << 10 for line in file if line.startswith(b"Pss:"))
+                total += next(
+                    int(line.split()[1]) << 10 for line in file if line.startswith(b"Pss:")
+                )
         except (OSError, StopIteration):
             continue
     return total

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 RESERVE_BYTES = 4096
-"""Written beforehand for each record that must be writable when the disk is full; a record is padded to it."""
+"""Written beforehand for each record that must be writable when the disk is full; a record is
+padded to it."""
 LOCK_PATIENCE_S = 0.5
 LARGEST_BYTES = 1 << 20
 """A record that is longer is none: jobs write records too."""
 
 
 def write(path: str, record: "dict[str, Any]", durable: bool = True) -> None:
-    """Put `record` at `path` at once, in place of what was there; `durable` survives a power failure.
+    """Put `record` at `path` at once, in place of what was there; `durable` survives a power
+    failure.
 
     Raises OSError, also for a record so long that it could not be read; then nothing has changed.
     """
@@ -60,11 +62,14 @@ def reserve(path: str) -> None:
 
 
 def write_reserved(path: str, record: "dict[str, Any]", durable: bool = True) -> None:
-    """As `write`, in the room taken by `reserve` where it is there, so that a full disk does not matter."""
+    """As `write`, in the room taken by `reserve` where it is there, so that a full disk does not
+    matter."""
     text = json.dumps(record, indent=1).encode().ljust(RESERVE_BYTES)
     made = f"{path}.reserve"
     try:
-        descriptor = os.open(made, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # no waiting for pipes
+        descriptor = os.open(
+            made, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        )  # no waiting for pipes
     except FileNotFoundError:
         write(path, record, durable)
         return
@@ -80,7 +85,8 @@ def write_reserved(path: str, record: "dict[str, Any]", durable: bool = True) ->
 
 
 def read(path: str) -> "dict[str, Any] | None":
-    """The record at `path`; None where there is none or what is there is no record. Raises OSError."""
+    """The record at `path`; None where there is none or what is there is no record. Raises
+    OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -103,9 +109,11 @@ def read(path: str) -> "dict[str, Any] | None":
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file or folder against all who open it anew; False if somebody else has it and keeps it.
+    """Lock an open file or folder against all who open it anew; False if somebody else has it and
+    keeps it.
 
-    A lock may seem taken for a moment: a process that is just being started holds copies of its parent's descriptors.
+    A lock may seem taken for a moment: a process that is just being started holds copies of its
+    parent's descriptors.
     """
     until_s = time.monotonic() + LOCK_PATIENCE_S
     while True:

@@ -1,6 +1,7 @@
 """Supervises one command of an attempt: `python -S -E shim.py FOLDER_OF_THE_NODE`.
 
-A program of its own that outlives whoever started it. It does not import the package, for that takes longer.
+A program of its own that outlives whoever started it. It does not import the package, for that
+takes longer.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""From an order to what is written down before anything starts: who gets which GPUs and cores, and all variables."""
+"""From an order to what is written down before anything starts: who gets which GPUs and cores, and
+all variables."""
 
 import hashlib
 import os
@@ -9,19 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...instance import Slot
+from ...model.instance import Slot
 from ..base import Order, Refused
 from ..orders import account, check, told, told_on_node, user_record
 from .attempt_folder import AttemptFolder
 from .gpus import Share, free
 
 PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-"""Variables that commands get from the executor's own environment; the rest may hold what is not theirs to know."""
+"""Variables that commands get from the executor's own environment; the rest may hold what is not
+theirs to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What other attempts hold; `beside` are the GPU ids to use, by node, where it shares those of another."""
+    """What other attempts hold; `beside` are the GPU ids to use, by node, where it shares those of
+    another."""
 
     gpu_ids: Set[str]
     cores: Set[int]
@@ -38,15 +41,21 @@ def specification(
     boot: str,
     outputs: Path | None,
 ) -> dict[str, Any]:
-    """The record of an attempt to be started, whose output is kept below `outputs`, None for beside its records. Raises
-    Refused."""
+    """The record of an attempt to be started, whose output is kept below `outputs`, None for beside
+    its records. Raises Refused."""
     check(order)
     user = user_record(order.user)
     names = [slot.node for slot in order.placement]
     port = _free_port(held.ports) if len(names) > 1 else None
     name, home, shell = account(os.geteuid() if order.user is None else order.user)
     environment = {name: os.environ[name] for name in PASSED if name in os.environ}
-    environment |= {"HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell, **order.environment}
+    environment |= {
+        "HOME": home,
+        "USER": name,
+        "LOGNAME": name,
+        "SHELL": shell,
+        **order.environment,
+    }
     environment |= told(order, folder.progress_path)
     if port is not None:
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -63,15 +72,24 @@ def specification(
         "environment": environment,
         "output_bytes": order.output_bytes,
         "nodes": [
-            {**_node(order, rank, shares.get(slot.node), held, group_parents, folder.path),
-             "output": None if outputs is None else str(outputs / order.key.job / str(order.key.number) / slot.node)}
+            {
+                **_node(order, rank, shares.get(slot.node), held, group_parents, folder.path),
+                "output": None
+                if outputs is None
+                else str(outputs / order.key.job / str(order.key.number) / slot.node),
+            }
             for rank, slot in enumerate(order.placement)
         ],
     }
 
 
 def _node(
-    order: Order, rank: int, share: Share | None, held: Held, group_parents: Mapping[str, str], folder: Path
+    order: Order,
+    rank: int,
+    share: Share | None,
+    held: Held,
+    group_parents: Mapping[str, str],
+    folder: Path,
 ) -> dict[str, Any]:
     slot = order.placement[rank]
     if share is None:
@@ -88,7 +106,10 @@ def _node(
         "cores": cores,
         "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
         "environment": {**told_on_node(order, rank), "CUDA_VISIBLE_DEVICES": ",".join(gpu_ids)},
-        "cgroups": {kind: f"{parent}/optsched-{order.key.job}-{tag}" for kind, parent in group_parents.items()},
+        "cgroups": {
+            kind: f"{parent}/optsched-{order.key.job}-{tag}"
+            for kind, parent in group_parents.items()
+        },
     }
 
 
@@ -96,12 +117,17 @@ def _gpu_ids(order: Order, slot: Slot, share: Share, held: Held) -> tuple[str, .
     if held.beside is not None:
         beside = held.beside.get(slot.node, ())
         if len(beside) != slot.gpus:
-            raise Refused(f"{order.beside}, whose GPUs it shares, has {len(beside)} on {slot.node}, not {slot.gpus}")
+            raise Refused(
+                f"{order.beside}, whose GPUs it shares, has {len(beside)} on {slot.node}, not "
+                f"{slot.gpus}"
+            )
         return beside
     gpu_ids = free(share.gpu_ids, held.gpu_ids, slot.gpus)
     if gpu_ids is None:
         left = len([gpu for gpu in share.gpu_ids if gpu not in held.gpu_ids])
-        raise Refused(f"node {slot.node} has {left} of its {len(share.gpu_ids)} GPUs free, not {slot.gpus}")
+        raise Refused(
+            f"node {slot.node} has {left} of its {len(share.gpu_ids)} GPUs free, not {slot.gpus}"
+        )
     return gpu_ids
 
 

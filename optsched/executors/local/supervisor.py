@@ -1,8 +1,9 @@
-"""What a shim does: run one command, pass signals on, and say how it ended once nothing of it is left.
+"""What a shim does: run one command, pass signals on, and say how it ended once nothing of it is
+left.
 
-Files in its folder: `pid.json` before the command runs, `exit.json` when nothing of it is left, `stdout`, `stderr`.
-In the attempt's folder above: `spec.json` (what to run), `stop.json` (that it is to end, and until when) and
-`failed.json` (which node of a gang failed first).
+Files in its folder: `pid.json` before the command runs, `exit.json` when nothing of it is left,
+`stdout`, `stderr`. In the attempt's folder above: `spec.json` (what to run), `stop.json` (that it
+is to end, and until when) and `failed.json` (which node of a gang failed first).
 """
 
 import os
@@ -33,7 +34,8 @@ PASSED_ON = (signal.SIGTERM, signal.SIGUSR1)
 HEARD = (*PASSED_ON, LOOK, KILL_NOW, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP)
 
 LINGER_S = 0.5
-"""Processes that outlive their command by less are no trouble: helpers end when they see it gone."""
+"""Processes that outlive their command by less are no trouble: helpers end when they see it
+gone."""
 TERM_GRACE_S = 2.0
 """Between asking those that were left behind to end and killing them."""
 GANG_GRACE_S = 5.0
@@ -88,13 +90,20 @@ class Supervisor:
         processes.become_subreaper()
         self.groups.make(self.limit_bytes, self.node["cores"])
         limit_bytes = self.spec.get("output_bytes", output.LIMIT_BYTES)
-        printed = output.Output(self.node.get("output") or self.folder, self.spec["user"], limit_bytes)
+        printed = output.Output(
+            self.node.get("output") or self.folder, self.spec["user"], limit_bytes
+        )
         command = Command(printed, self.spec, self.node)
         self.groups.add(command.pid)
         watch = memory.Watch(0 if self.groups.limits_memory() else self.limit_bytes)
         self.started_s = time.time()
         own = processes.identity(os.getpid())
-        record = {"boot": processes.boot_id(), "shim": own, "command": command.pid, "started_s": self.started_s}
+        record = {
+            "boot": processes.boot_id(),
+            "shim": own,
+            "command": command.pid,
+            "started_s": self.started_s,
+        }
         records.write_reserved(f"{self.folder}/pid.json", record, durable=False)
         self.command = command
         self.look()  # after pid.json is there: whoever writes later finds us by it
@@ -110,7 +119,9 @@ class Supervisor:
         self.fail_gang()
         left = self.clear()
         if self.reason is None and left:
-            self.reason = f"left {left} {'process' if left == 1 else 'processes'} behind, which were killed"
+            self.reason = (
+                f"left {left} {'process' if left == 1 else 'processes'} behind, which were killed"
+            )
         printed.close()
         self.groups.remove()
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -156,7 +167,11 @@ class Supervisor:
         """Whether somebody wants it to end."""
         stop = self.stop_record()
         if stop is not None and stop["until_monotonic_s"] < self.kill_at_s:
-            self.asked, self.kill_at_s, self.overdue = True, stop["until_monotonic_s"], stop["overdue"]
+            self.asked, self.kill_at_s, self.overdue = (
+                True,
+                stop["until_monotonic_s"],
+                stop["overdue"],
+            )
         failed = None if self.asked or self.stopping else records.read(self.failed_path)
         if failed is not None:
             self.kill_at_s = min(self.kill_at_s, time.monotonic() + GANG_GRACE_S)

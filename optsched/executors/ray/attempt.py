@@ -15,10 +15,11 @@ from .nodes import RayNode
 from .spec import submission_id
 
 SETTLE_S = 4.0
-"""So long after Ray says that a job has ended its record may still be on its way through a shared file system."""
+"""So long after Ray says that a job has ended its record may still be on its way through a shared
+file system."""
 FENCE_S = 12.0
-"""So long after `failed.json` is there no supervisor that still reads it has anything running: a second until it looks,
-five for the command, two and a half for what that leaves behind."""
+"""So long after `failed.json` is there no supervisor that still reads it has anything running: a
+second until it looks, five for the command, two and a half for what that leaves behind."""
 LIVE = ("PENDING", "RUNNING")
 """Ray's words for jobs that have not ended."""
 SAID_CHARACTERS = 300
@@ -46,19 +47,31 @@ class RayAttempt:
 
     def gpus(self) -> dict[str, int]:
         """GPUs that it holds, by node, until it has ended."""
-        return {} if self.ended is not None else {node["name"]: node["gpus"] for node in self.folder.nodes}
+        return (
+            {}
+            if self.ended is not None
+            else {node["name"]: node["gpus"] for node in self.folder.nodes}
+        )
 
     def unclaimed(self) -> list[int]:
         """Ranks that nothing keeps from being submitted."""
-        if self.ended is not None or self.folder.stop_record() is not None or self.folder.failed() is not None:
+        if (
+            self.ended is not None
+            or self.folder.stop_record() is not None
+            or self.folder.failed() is not None
+        ):
             return []
-        return [rank for rank, node in enumerate(self.folder.nodes) if self._claim(node["name"]) is None]
+        return [
+            rank for rank, node in enumerate(self.folder.nodes) if self._claim(node["name"]) is None
+        ]
 
     def claimed(self) -> list[int]:
         """Ranks whose processes run as far as is known."""
         return [
-            rank for rank, node in enumerate(self.folder.nodes)
-            if (self._claim(node["name"]) or {}).get("by") == "ray" and self.folder.exit(node["name"]) is None
+            rank
+            for rank, node in enumerate(self.folder.nodes)
+            if (self._claim(node["name"]) or {}).get("by") == "ray"
+            and self.folder.exit(node["name"]) is None
         ]
 
     def fail(self, name: str, reason: str) -> None:
@@ -111,7 +124,8 @@ class RayAttempt:
     def _look_at_waiting(
         self, node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen
     ) -> AttemptState:
-        """Ray has not run it yet: it is taken back where it is not wanted any more or where Ray never will."""
+        """Ray has not run it yet: it is taken back where it is not wanted any more or where Ray
+        never will."""
         name, spec = node["name"], self.folder.spec or {}
         reason = None
         failed = self.folder.failed()
@@ -123,16 +137,20 @@ class RayAttempt:
                     return AttemptState.STARTING
                 reason = f"Ray could not start it: {said(job) or 'it does not say why'}"
             elif time.time() - spec["made_s"] > spec["start_timeout_s"]:
-                reason = f"Ray did not start it within {spec['start_timeout_s']:g} s: {_why_waits(node, job, seen)}"
+                reason = f"Ray did not start it within {spec['start_timeout_s']:g} s: {_why_waits(node, job, seen)}"  # noqa: E501
             else:
                 return AttemptState.STARTING
             self.fail(name, reason)
         claim = {"by": "executor", "reason": reason, "at_s": time.time()}
         if not records.write_first(str(self.folder.path / name / "claim.json"), claim):
-            return AttemptState.STARTING  # Ray has just begun it, which will find why it is not to run
+            return (
+                AttemptState.STARTING
+            )  # Ray has just begun it, which will find why it is not to run
         return self._end(name, reason)
 
-    def _look_at_lost(self, node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen) -> AttemptState:
+    def _look_at_lost(
+        self, node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen
+    ) -> AttemptState:
         """It began, and Ray has it no more, although nothing says how it ended."""
         name = node["name"]
         if not self._gone_for(SETTLE_S, name, seen):
@@ -171,7 +189,9 @@ class RayAttempt:
         return Observation(
             key=self.key,
             state=state,
-            gpu_ids={name: tuple(found["gpu_ids"]) for name, found in ready.items() if found is not None},
+            gpu_ids={
+                name: tuple(found["gpu_ids"]) for name, found in ready.items() if found is not None
+            },
             started_s=max(starts, default=None),
             progress=self.folder.progress(),
             output=self.folder.output(),
@@ -180,14 +200,26 @@ class RayAttempt:
     def _with_ending(self, common: Observation) -> Observation:
         endings = {node["name"]: self._endings[node["name"]] for node in self.folder.nodes}
         status = exit_status([ending["status"] for ending in endings.values()])
-        reasons = [(name, ending["reason"]) for name, ending in endings.items() if ending["reason"] is not None]
+        reasons = [
+            (name, ending["reason"])
+            for name, ending in endings.items()
+            if ending["reason"] is not None
+        ]
         failed = self.folder.failed()
         if failed is not None:
             name, status = failed["node"], failed["status"]
             by_itself = f"its command ended with exit status {status}"
             reasons = [(name, failed.get("reason") or endings[name]["reason"] or by_itself)]
-        told = None if not reasons else f"on {reasons[0][0]} {reasons[0][1]}" if len(endings) > 1 else reasons[0][1]
-        ends = [ending["ended_s"] for ending in endings.values() if ending.get("ended_s") is not None]
+        told = (
+            None
+            if not reasons
+            else f"on {reasons[0][0]} {reasons[0][1]}"
+            if len(endings) > 1
+            else reasons[0][1]
+        )
+        ends = [
+            ending["ended_s"] for ending in endings.values() if ending.get("ended_s") is not None
+        ]
         used = [ending for ending in endings.values() if ending.get("cpu_s") is not None]
         return replace(
             common,
@@ -201,7 +233,9 @@ class RayAttempt:
 
 def said(job: Mapping[str, Any]) -> str:
     """The last thing that Ray says about a job."""
-    lines = [line.strip() for line in str(job.get("message") or "").splitlines() if len(line.strip()) > 1]
+    lines = [
+        line.strip() for line in str(job.get("message") or "").splitlines() if len(line.strip()) > 1
+    ]
     return lines[-1][:SAID_CHARACTERS] if lines else ""
 
 
@@ -224,6 +258,4 @@ def _why_lost(node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen
         return "its Ray node was started anew"
     if job is None:
         return "Ray no longer knows it, as after its head was started anew"
-    return f"Ray says that it ended ({str(job.get('status')).lower()}) but not how: {said(job) or 'without a word'}"
-
-
+    return f"Ray says that it ended ({str(job.get('status')).lower()}) but not how: {said(job) or 'without a word'}"  # noqa: E501

@@ -1,8 +1,8 @@
 """The entrypoint of a Ray job: `python3 -S -E entry.py FOLDER_OF_THE_NODE`.
 
-It holds what Ray gave the job, for as long as the supervisor runs that it starts. Ray's SIGTERM (to it and all below
-it) and SIGKILL do not reach the supervisor, which is a child of its own session: it is told to look, and ends what it
-supervises when this process is gone.
+It holds what Ray gave the job, for as long as the supervisor runs that it starts. Ray's SIGTERM (to
+it and all below it) and SIGKILL do not reach the supervisor, which is a child of its own session:
+it is told to look, and ends what it supervises when this process is gone.
 
 Runs on nodes without the package (see `program`): standard library only.
 """
@@ -35,12 +35,15 @@ SUPERVISOR_KILLED = "its supervisor was killed"
 
 
 def hold(folder: str) -> int:
-    """Supervise the node's command unless that was done before or must not be done any more; its exit status."""
+    """Supervise the node's command unless that was done before or must not be done any more; its
+    exit status."""
     above = os.path.dirname(folder)
     spec = records.read(f"{above}/spec.json")
     if spec is None:
         return 0  # forgotten
-    if not records.write_first(f"{folder}/claim.json", {"by": "ray", "pid": os.getpid(), "at_s": time.time()}):
+    if not records.write_first(
+        f"{folder}/claim.json", {"by": "ray", "pid": os.getpid(), "at_s": time.time()}
+    ):
         return 0  # nobody runs a claim that another has
     woken, wake = os.pipe()
     for end in (woken, wake):
@@ -88,9 +91,16 @@ def _clear(folder: str, spec: "dict[str, Any]") -> None:
         processes.send_all(found, signal.SIGKILL)
         time.sleep(CLEAR_EVERY_S)
     groups.remove()
-    ending = {"status": None, "reason": SUPERVISOR_KILLED, "asked": False, "started_s": began.get("started_s"),
-              "ended_s": time.time()}
-    records.write_first(f"{above}/failed.json", {"node": name, "status": None, "reason": SUPERVISOR_KILLED})
+    ending = {
+        "status": None,
+        "reason": SUPERVISOR_KILLED,
+        "asked": False,
+        "started_s": began.get("started_s"),
+        "ended_s": time.time(),
+    }
+    records.write_first(
+        f"{above}/failed.json", {"node": name, "status": None, "reason": SUPERVISOR_KILLED}
+    )
     records.write_reserved(f"{folder}/exit.json", ending)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ...cluster import Node
 from ...errors import InputError
+from ...model.cluster import Node
 from ..base import KEY, AttemptKey, NoAnswer, NodeStatus, Observation, Order, Refused
 from ..local.attempt_folder import keys
 from ..local.taking import take, unusable
@@ -31,14 +31,23 @@ class RayExecutor:
     title = "nodes of a Ray cluster"
 
     def __init__(
-        self, folder: Path, server: JobServer, nodes: Sequence[Node] = (), *, label: str = "optsched-node",
-        python: str = "python3", poll_s: float = 1.0, start_timeout_s: float = 60.0, grace_s: float = 60.0,
+        self,
+        folder: Path,
+        server: JobServer,
+        nodes: Sequence[Node] = (),
+        *,
+        label: str = "optsched-node",
+        python: str = "python3",
+        poll_s: float = 1.0,
+        start_timeout_s: float = 60.0,
+        grace_s: float = 60.0,
     ) -> None:
         """Take `folder` and the attempts that go on there; Ray is not asked before the first call.
 
-        `nodes` are those to use, all that carry `label` where there are none. `python` is what nodes have. Ray is asked
-        at most every `poll_s`; an attempt that it has not started after `start_timeout_s` fails. `grace_s` is for jobs
-        that somebody stops with Ray's own command. Raises InputError where another process has the folder.
+        `nodes` are those to use, all that carry `label` where there are none. `python` is what
+        nodes have. Ray is asked at most every `poll_s`; an attempt that it has not started after
+        `start_timeout_s` fails. `grace_s` is for jobs that somebody stops with Ray's own command.
+        Raises InputError where another process has the folder.
         """
         self._server, self._nodes, self._label, self._python = server, tuple(nodes), label, python
         self._poll_s, self._start_timeout_s, self._grace_s = poll_s, start_timeout_s, grace_s
@@ -59,12 +68,14 @@ class RayExecutor:
         self._attempts = {key: RayAttempt(self._attempts_folder, key, self._tag) for key in found}
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes; one that Ray does not have, or has twice, or that is dead, is not usable. Raises NoAnswer."""
+        """All nodes; one that Ray does not have, or has twice, or that is dead, is not usable.
+        Raises NoAnswer."""
         with self._lock:
             return tuple(found.status for found in self._ask().nodes.values())
 
     def start(self, order: Order) -> None:
-        """Submit a Ray job for each node of an attempt; nothing for those that were ever submitted or killed.
+        """Submit a Ray job for each node of an attempt; nothing for those that were ever submitted
+        or killed.
 
         Raises Refused, NoAnswer.
         """
@@ -84,11 +95,15 @@ class RayExecutor:
             other.look(seen)  # what has just ended holds nothing any more
             used.update(other.gpus())
         attempt = RayAttempt(self._attempts_folder, order.key, self._tag)
-        spec = specification(order, seen.nodes, used, attempt.folder, self._grace_s, self._start_timeout_s)
+        spec = specification(
+            order, seen.nodes, used, attempt.folder, self._grace_s, self._start_timeout_s
+        )
         try:
             attempt.folder.prepare(spec, self._mode)
         except OSError as error:
-            raise Refused(f"its record cannot be written below {self._attempts_folder}: {error.strerror}") from error
+            raise Refused(
+                f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
+            ) from error
         self._attempts[order.key] = attempt
         return attempt
 
@@ -110,19 +125,26 @@ class RayExecutor:
                 return
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
-        """Have the attempt's supervisors send SIGTERM, and SIGKILL to all that is left after `grace_s`.
+        """Have the attempt's supervisors send SIGTERM, and SIGKILL to all that is left after
+        `grace_s`.
 
-        They keep the deadline, not this process and not Ray. Raises NoAnswer where it cannot be recorded.
+        They keep the deadline, not this process and not Ray. Raises NoAnswer where it cannot be
+        recorded.
         """
         with self._lock:
             attempt = self._attempts.get(key)
-            if attempt is None or attempt.ended is not None or attempt.folder.stop_record() is not None:
+            if (
+                attempt is None
+                or attempt.ended is not None
+                or attempt.folder.stop_record() is not None
+            ):
                 return
             overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
             self._write_stop(attempt, grace_s, overdue)
 
     def kill(self, key: AttemptKey) -> None:
-        """SIGKILL to all of the attempt; one that was never started never will be. Raises NoAnswer."""
+        """SIGKILL to all of the attempt; one that was never started never will be. Raises
+        NoAnswer."""
         if not KEY.fullmatch(str(key)):
             raise InputError(f"{str(key)!r} is no name of an attempt")
         with self._lock:
@@ -137,7 +159,9 @@ class RayExecutor:
         try:
             attempt.folder.write_stop(record, self._mode)
         except OSError as error:
-            raise NoAnswer(f"that {attempt.key} is to stop cannot be recorded: {error.strerror}") from error
+            raise NoAnswer(
+                f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
+            ) from error
         for rank in attempt.claimed():
             try:
                 self._server.stop(submission_id(attempt.key, rank, self._tag))
@@ -153,7 +177,8 @@ class RayExecutor:
             return tuple([attempt.look(seen) for attempt in self._attempts.values()])
 
     def forget(self, key: AttemptKey) -> None:
-        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer if it has not."""
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer
+        if it has not."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None:
@@ -187,9 +212,11 @@ class RayExecutor:
     def _sweep(self, seen: Seen) -> None:
         """Have Ray forget jobs of attempts that are forgotten here."""
         over = [
-            name for name, job in seen.jobs.items()
+            name
+            for name, job in seen.jobs.items()
             if job.get("status") not in LIVE
-            and (key := attempt_of(name, self._tag)) is not None and key not in self._attempts
+            and (key := attempt_of(name, self._tag)) is not None
+            and key not in self._attempts
         ]
         for name in over[:SWEPT_AT_ONCE]:
             try:

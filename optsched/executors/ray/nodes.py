@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...cluster import Node
+from ...model.cluster import Node
 from ..base import NodeStatus
 from ..local.gpus import NODE_NAME
 
@@ -15,7 +15,8 @@ ACCELERATOR = "ray.io/accelerator-type"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayNode:
-    """One node by the name its label gives it: `ray_id` and `address` are None unless exactly one is alive."""
+    """One node by the name its label gives it: `ray_id` and `address` are None unless exactly one
+    is alive."""
 
     status: NodeStatus
     ray_id: str | None = None
@@ -25,10 +26,11 @@ class RayNode:
 def found_nodes(
     listed: Iterable[Mapping[str, Any]], label: str, declared: Sequence[Node]
 ) -> dict[str, RayNode]:
-    """Nodes by name, in the order of `declared`; without any declared, all that carry `label`, by name.
+    """Nodes by name, in the order of `declared`; without any declared, all that carry `label`, by
+    name.
 
-    A declared node is usable if exactly one node of Ray that is alive carries its name and has the GPUs and cores
-    declared.
+    A declared node is usable if exactly one node of Ray that is alive carries its name and has the
+    GPUs and cores declared.
     """
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for each in listed:
@@ -47,7 +49,8 @@ def found_nodes(
         one = alive[0] if len(alive) == 1 else {}
         found[name] = RayNode(
             status=NodeStatus(node=node, usable=reason is None, reason=reason),
-            ray_id=one.get("node_id"), address=one.get("node_ip"),
+            ray_id=one.get("node_id"),
+            address=one.get("node_ip"),
         )
     return found
 
@@ -62,7 +65,10 @@ def _described(name: str, each: Mapping[str, Any]) -> Node:
     gpus = int(resources.get("GPU", 0))
     memory = resources.get("memory")
     return Node(
-        name=name, gpu_type=gpu_type if gpus else None, gpus=gpus, cpus=int(resources.get("CPU", 0)),
+        name=name,
+        gpu_type=gpu_type if gpus else None,
+        gpus=gpus,
+        cpus=int(resources.get("CPU", 0)),
         memory_gib=None if memory is None else memory / GIB,
     )
 

@@ -1,6 +1,8 @@
-"""Ray's head as it answers over HTTP: the Jobs API and the list of nodes. Every call is bounded in time.
+"""Ray's head as it answers over HTTP: the Jobs API and the list of nodes. Every call is bounded in
+time.
 
-Source: Ray documentation, "Ray Jobs REST API" and "State API" (Ray 2.60). Ray itself need not be installed here.
+Source: Ray documentation, "Ray Jobs REST API" and "State API" (Ray 2.60). Ray itself need not be
+installed here.
 """
 
 import http.client
@@ -28,8 +30,9 @@ class Rejected(Exception):
 class JobServer:
     """The job server of one Ray cluster, at `address` (`http://HOST:8265`).
 
-    `headers` go with each call; the text in `token_file`, read anew for each, goes as a bearer token. A call that has
-    not ended after `timeout_s` raises NoAnswer, as does one whose effect nobody knows.
+    `headers` go with each call; the text in `token_file`, read anew for each, goes as a bearer
+    token. A call that has not ended after `timeout_s` raises NoAnswer, as does one whose effect
+    nobody knows.
     """
 
     def __init__(
@@ -46,7 +49,9 @@ class JobServer:
             answer = self._call("GET", f"/api/v0/nodes?detail=true&limit={MOST_NODES}")
             return [dict(node) for node in answer["data"]["result"]["result"]]
         except (KeyError, TypeError, ValueError, Rejected) as error:
-            raise NoAnswer(f"Ray's head at {self.address} did not list its nodes: {error}") from None
+            raise NoAnswer(
+                f"Ray's head at {self.address} did not list its nodes: {error}"
+            ) from None
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """All submitted jobs that Ray keeps, by submission id. Raises NoAnswer."""
@@ -75,7 +80,10 @@ class JobServer:
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         until_s = time.monotonic() + self._timeout_s
         request = urllib.request.Request(
-            self.address + path, None if body is None else json.dumps(body).encode(), self._all_headers(), method=method
+            self.address + path,
+            None if body is None else json.dumps(body).encode(),
+            self._all_headers(),
+            method=method,
         )
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
@@ -100,10 +108,15 @@ class JobServer:
             lines = error.read(1 << 20).decode(errors="replace").splitlines()
         except (OSError, http.client.HTTPException):
             lines = []
-        words = [line.strip() for line in lines if len(line.strip()) > 1]  # tracebacks end in lines of one dot
+        words = [
+            line.strip() for line in lines if len(line.strip()) > 1
+        ]  # tracebacks end in lines of one dot
         said = (words[-1] if words else str(error.reason))[:SAID_CHARACTERS]
         if error.code in (401, 403):
-            return NoAnswer(f"Ray's head at {self.address} wants another token ({said}); see token_file in [ray]")
+            return NoAnswer(
+                f"Ray's head at {self.address} wants another token ({said}); see token_file in "
+                "[ray]"
+            )
         if 400 <= error.code < 500 and error.code not in (408, 429):
             return Rejected(said)
         return NoAnswer(f"Ray's head at {self.address} answered with status {error.code}: {said}")
@@ -114,5 +127,7 @@ class JobServer:
             try:
                 headers["Authorization"] = f"Bearer {self._token_file.read_text().strip()}"
             except (OSError, UnicodeDecodeError) as error:
-                raise NoAnswer(f"the token for Ray in {self._token_file} cannot be read: {error}") from None
+                raise NoAnswer(
+                    f"the token for Ray in {self._token_file} cannot be read: {error}"
+                ) from None
         return headers

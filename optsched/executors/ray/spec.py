@@ -1,4 +1,5 @@
-"""From an order to what is written down before anything is submitted, and to the job that Ray is given."""
+"""From an order to what is written down before anything is submitted, and to the job that Ray is
+given."""
 
 import shlex
 import time
@@ -12,13 +13,15 @@ from ..orders import check, told, told_on_node, user_record
 from .nodes import RayNode
 
 STOP_WAIT_S = 100_000_000
-"""Ray kills a job so long after it was asked to stop (its own default: 3 s). Graces are kept by the supervisor."""
+"""Ray kills a job so long after it was asked to stop (its own default: 3 s). Graces are kept by the
+supervisor."""
 NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each node by itself."""
 
 
 def submission_id(key: AttemptKey, rank: int, tag: str) -> str:
-    """Under which Ray knows one node's part of an attempt; `tag` tells one controller's from another's."""
+    """Under which Ray knows one node's part of an attempt; `tag` tells one controller's from
+    another's."""
     return f"{key}:{rank}:{tag}"
 
 
@@ -29,10 +32,15 @@ def attempt_of(text: str, tag: str) -> AttemptKey | None:
 
 
 def specification(
-    order: Order, nodes: Mapping[str, RayNode], used: Mapping[str, int], folder: AttemptFolder, grace_s: float,
+    order: Order,
+    nodes: Mapping[str, RayNode],
+    used: Mapping[str, int],
+    folder: AttemptFolder,
+    grace_s: float,
     start_timeout_s: float,
 ) -> dict[str, Any]:
-    """The record of an attempt to be started; `used` are the GPUs that others hold, by node. Raises Refused."""
+    """The record of an attempt to be started; `used` are the GPUs that others hold, by node. Raises
+    Refused."""
     _check(order, nodes, used)
     names = [slot.node for slot in order.placement]
     environment = {**order.environment, **told(order, folder.progress_path)}
@@ -54,7 +62,9 @@ def specification(
     }
 
 
-def ray_job(spec: Mapping[str, Any], rank: int, python: str, entry: Path, folder: Path, tag: str) -> dict[str, Any]:
+def ray_job(
+    spec: Mapping[str, Any], rank: int, python: str, entry: Path, folder: Path, tag: str
+) -> dict[str, Any]:
     """The body with which one node's part is submitted."""
     node, key = spec["nodes"][rank], AttemptKey.parse(spec["key"])
     assert key is not None
@@ -95,4 +105,7 @@ def _check(order: Order, nodes: Mapping[str, RayNode], used: Mapping[str, int]) 
             raise Refused(f"node {slot.node} cannot be used: {ray.status.reason}")
         left = ray.status.node.gpus - used.get(slot.node, 0)
         if slot.gpus > left:
-            raise Refused(f"node {slot.node} has {left} of its {ray.status.node.gpus} GPUs free, not {slot.gpus}")
+            raise Refused(
+                f"node {slot.node} has {left} of its {ray.status.node.gpus} GPUs free, not "
+                f"{slot.gpus}"
+            )

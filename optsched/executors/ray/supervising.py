@@ -1,8 +1,9 @@
-"""Supervises one command of an attempt on a node of Ray, where the local executor's supervisor does so on this host.
+"""Supervises one command of an attempt on a node of Ray, where the local executor's supervisor does
+so on this host.
 
-What differs: the files are on a file system that several hosts share, so that no clock but a host's own and no process
-of another host can be relied on; all nodes of a gang begin together or not at all; and it ends when Ray ends the
-process that holds its GPUs (the *tether*).
+What differs: the files are on a file system that several hosts share, so that no clock but a host's
+own and no process of another host can be relied on; all nodes of a gang begin together or not at
+all; and it ends when Ray ends the process that holds its GPUs (the *tether*).
 
 Runs on nodes without the package (see `program`): standard library only.
 """
@@ -35,7 +36,9 @@ GATHER_EVERY_S = 0.1
 class RaySupervisor(Supervisor):
     """One command on one node of Ray; `tether` is a pipe that closes when Ray's process ends."""
 
-    def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]", tether: int) -> None:
+    def __init__(
+        self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]", tether: int
+    ) -> None:
         super().__init__(folder, _here(spec), _node_here(folder, spec, node))
         self.abandoned = False
         self._tether = select.poll()
@@ -51,11 +54,18 @@ class RaySupervisor(Supervisor):
             super().run()
         else:
             reason = ENDED_BY_RAY if self.abandoned else None
-            ending = {"status": None, "reason": reason, "asked": self.asked, "started_s": None, "ended_s": time.time()}
+            ending = {
+                "status": None,
+                "reason": reason,
+                "asked": self.asked,
+                "started_s": None,
+                "ended_s": time.time(),
+            }
             records.write_reserved(f"{self.folder}/exit.json", ending)
 
     def look(self) -> None:
-        """Whether Ray or somebody else wants it to end. A grace counts from when it is seen here, by this clock."""
+        """Whether Ray or somebody else wants it to end. A grace counts from when it is seen here,
+        by this clock."""
         now_s = time.monotonic()
         if not self.abandoned and self.kill_at_s > 0 and self._tether.poll(0):
             self.abandoned = self.stopping = True
@@ -80,10 +90,18 @@ class RaySupervisor(Supervisor):
             self._fail(self.node["name"], ENDED_BY_RAY)
             return
         ended_well = (0, SAVED_AND_STOPPED, -signal.SIGTERM) if self.asked else (0,)
-        if len(self.spec["nodes"]) == 1 or self.status in ended_well or (self.stopping and not self.asked):
+        if (
+            len(self.spec["nodes"]) == 1
+            or self.status in ended_well
+            or (self.stopping and not self.asked)
+        ):
             return
-        if not self.asked or time.monotonic() < self.kill_at_s:  # else all of the gang are killed alike
-            records.write_first(f"{self.above}/failed.json", {"node": self.node["name"], "status": self.status})
+        if (
+            not self.asked or time.monotonic() < self.kill_at_s
+        ):  # else all of the gang are killed alike
+            records.write_first(
+                f"{self.above}/failed.json", {"node": self.node["name"], "status": self.status}
+            )
 
     def clear(self) -> int:
         """End what the command left behind; how many processes that were."""
@@ -93,7 +111,9 @@ class RaySupervisor(Supervisor):
         return left
 
     def _fail(self, name: str, reason: str) -> None:
-        records.write_first(f"{self.above}/failed.json", {"node": name, "status": None, "reason": reason})
+        records.write_first(
+            f"{self.above}/failed.json", {"node": name, "status": None, "reason": reason}
+        )
 
     def _gather(self) -> bool:
         """Wait for the others of the gang; False if it is not to begin."""
@@ -115,7 +135,9 @@ class RaySupervisor(Supervisor):
             if not missing:
                 break
             if time.monotonic() > until_s:
-                self._fail(missing[0], f"Ray did not start it within {self.spec['start_timeout_s']:g} s")
+                self._fail(
+                    missing[0], f"Ray did not start it within {self.spec['start_timeout_s']:g} s"
+                )
             self.wait(GATHER_EVERY_S)
         if len(names) > 1:
             self.node["environment"]["MASTER_PORT"] = str(told[names[0]]["port"])
@@ -124,11 +146,15 @@ class RaySupervisor(Supervisor):
 
 def _here(spec: "dict[str, Any]") -> "dict[str, Any]":
     """The spec with the environment that Ray gives to its jobs below its own."""
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_JOB_STOP_WAIT_TIME_S"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "RAY_JOB_STOP_WAIT_TIME_S"
+    }
     if spec["user"] is not None:
         account = pwd.getpwuid(spec["user"]["uid"])
         name = account.pw_name
-        environment.update(HOME=account.pw_dir, USER=name, LOGNAME=name, SHELL=account.pw_shell or "/bin/sh")
+        environment.update(
+            HOME=account.pw_dir, USER=name, LOGNAME=name, SHELL=account.pw_shell or "/bin/sh"
+        )
     return {**spec, "environment": {**environment, **spec["environment"]}}
 
 
@@ -138,13 +164,20 @@ def _node_here(folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> "
     environment = dict(node["environment"])
     if not node["gpus"]:
         environment["CUDA_VISIBLE_DEVICES"] = ""
-    return {**node, "gpu_ids": gpu_ids, "environment": environment, "cgroups": groups_of(folder, spec)}
+    return {
+        **node,
+        "gpu_ids": gpu_ids,
+        "environment": environment,
+        "cgroups": groups_of(folder, spec),
+    }
 
 
 def groups_of(folder: str, spec: "dict[str, Any]") -> "dict[str, str]":
     """The control groups of the command, by kind."""
     tag = hashlib.sha256(folder.encode()).hexdigest()[:10]
-    return {kind: f"{parent}/optsched-{spec['job']}-{tag}" for kind, parent in cgroups.parents().items()}
+    return {
+        kind: f"{parent}/optsched-{spec['job']}-{tag}" for kind, parent in cgroups.parents().items()
+    }
 
 
 def _free_port() -> int:

@@ -3,31 +3,37 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from ...cluster import Node
+from ...model.cluster import Node
 from ..base import Arrival, Request
 from .jobs_json import HeldJob
 from .request import Unplanned, request_of
 from .rules import NONE, Rules
 
 STATES = {
-    "CANCELLED": "it was cancelled in Slurm", "TIMEOUT": "its time limit in Slurm was reached",
+    "CANCELLED": "it was cancelled in Slurm",
+    "TIMEOUT": "its time limit in Slurm was reached",
     "NODE_FAIL": "a node failed, and Slurm does not requeue it",
 }
 REQUEUE_DELAY_S = 125.0
-"""Slurm's own wait before a requeued job (`cred_expire` and a bit), which a release here cuts short."""
+"""Slurm's own wait before a requeued job (`cred_expire` and a bit), which a release here cuts
+short."""
 LEFT = "it is left to Slurm"
 ELSEWHERE = "it was started in Slurm by somebody else"
 
 
 class Arriving:
-    """Reads what each job asks for when it is ready, and again where Slurm says something new of it; `over_s` is when
-    each was last seen to have ended (Unix time), for as long as Slurm knows it."""
+    """Reads what each job asks for when it is ready, and again where Slurm says something new of
+    it; `over_s` is when each was last seen to have ended (Unix time), for as long as Slurm knows
+    it."""
 
     def __init__(
-        self, rules: Rules = NONE, declines: Callable[[HeldJob], str | None] = lambda _: None,
+        self,
+        rules: Rules = NONE,
+        declines: Callable[[HeldJob], str | None] = lambda _: None,
         partition: str | None = None,
     ) -> None:
-        """`declines` tells why Slurm would not start a job now; jobs of another partition are not planned."""
+        """`declines` tells why Slurm would not start a job now; jobs of another partition are not
+        planned."""
         self._rules, self._declines, self._partition = rules, declines, partition
         self._read: dict[str, tuple[HeldJob, Request | str]] = {}
         self.over_s: dict[str, float] = {}
@@ -45,7 +51,9 @@ class Arriving:
         left: set[str] = set()
         for job in jobs:
             if job.left:
-                if isinstance(self._read.get(job.origin, (None, None))[1], Request):  # it was an arrival
+                if isinstance(
+                    self._read.get(job.origin, (None, None))[1], Request
+                ):  # it was an arrival
                     yield Arrival(origin=job.origin, name=job.target, gone=LEFT)
                 continue
             if job.whole in left:
@@ -53,15 +61,25 @@ class Arriving:
             may = job.task is None or not job.limit or job.origin in open_tasks
             delay_s = REQUEUE_DELAY_S if job.restarts else 0.0
             ready = job.waits and not job.depends and job.eligible_s <= now_s + delay_s and may
-            read = self._request(job, nodes) if ready else self._read.get(job.origin, (None, None))[1]
+            read = (
+                self._request(job, nodes) if ready else self._read.get(job.origin, (None, None))[1]
+            )
             gone, cancelled = _gone(job, live), job.over and "CANCELLED" in job.states
             if isinstance(read, str):
                 left.add(job.whole)  # all tasks of an array that have not been touched are alike
-                yield Arrival(origin=job.origin, name=job.whole, ready=ready, unplanned=read, gone=gone)
+                yield Arrival(
+                    origin=job.origin, name=job.whole, ready=ready, unplanned=read, gone=gone
+                )
             else:
                 yield Arrival(
-                    origin=job.origin, name=job.target, request=read, ready=ready, held=job.held, cancelled=cancelled,
-                    gone=gone, barred=self._barred(job) if job.waits and job.origin not in live else None,
+                    origin=job.origin,
+                    name=job.target,
+                    request=read,
+                    ready=ready,
+                    held=job.held,
+                    cancelled=cancelled,
+                    gone=gone,
+                    barred=self._barred(job) if job.waits and job.origin not in live else None,
                 )
 
     def _barred(self, job: HeldJob) -> str | None:

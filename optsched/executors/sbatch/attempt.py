@@ -1,4 +1,5 @@
-"""One attempt of a job that Slurm has: what was written down of it, and what Slurm says of its job."""
+"""One attempt of a job that Slurm has: what was written down of it, and what Slurm says of its
+job."""
 
 import time
 from collections.abc import Callable, Collection
@@ -6,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...instance import Placement, Slot
+from ...model.instance import Placement, Slot
 from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress
 from ..local import records
 from ..local.attempt_folder import NEVER_STARTED, AttemptFolder
@@ -16,7 +17,8 @@ from ..slurm.others import Part
 from .jobs_json import HeldJob
 
 ORPHAN_S = 15.0
-"""A Slurm that has forgotten that it started a job has its nodes kill it, which may take so long."""
+"""A Slurm that has forgotten that it started a job has its nodes kill it, which may take so
+long."""
 ROLLED_BACK = "Slurm crashed and forgot that it had started its job"
 SIGKILLED, SIGTERMED = -9, -15
 KILLED_BY_SLURM = {"OUT_OF_MEMORY": SIGKILLED, "TIMEOUT": SIGTERMED, "DEADLINE": SIGTERMED}
@@ -26,8 +28,8 @@ REASONS = {**ENDED_BY_SLURM, "OUT_OF_MEMORY": "its memory limit in Slurm was exc
 class SbatchAttempt:
     """A record in a file of its own, written before Slurm is told anything.
 
-    `release` says that Slurm has the attempt's key in its job, and may have been told to start it. `seen` is what was
-    last seen of a run of it.
+    `release` says that Slurm has the attempt's key in its job, and may have been told to start it.
+    `seen` is what was last seen of a run of it.
     """
 
     def __init__(self, folder: Path, key: AttemptKey, record: dict[str, Any] | None = None) -> None:
@@ -43,7 +45,10 @@ class SbatchAttempt:
 
     @property
     def placement(self) -> Placement:
-        return tuple(Slot(node=node, gpus=gpus, cpus=cpus) for node, gpus, cpus in self.record.get("placement") or ())
+        return tuple(
+            Slot(node=node, gpus=gpus, cpus=cpus)
+            for node, gpus, cpus in self.record.get("placement") or ()
+        )
 
     @property
     def who(self) -> tuple[Any, ...]:
@@ -86,10 +91,12 @@ class SbatchAttempt:
         """Whether Slurm's job, as it is now, was last told to run this attempt."""
         return job.key == self.key and "restarts" in self.record
 
-    # ------------------------------------------------------------------------------------------------- to see it
+    # ----------------------------------------------------------------------------------------------
+    # --- to see it
 
     def look(self, job: HeldJob | None, unusable: Callable[[], Collection[str]]) -> Observation:
-        """What is seen of it; its end is written down the first time. `unusable` are the nodes that take no jobs now.
+        """What is seen of it; its end is written down the first time. `unusable` are the nodes that
+        take no jobs now.
 
         Raises OSError, and what `unusable` does.
         """
@@ -98,11 +105,16 @@ class SbatchAttempt:
             if found.state is not AttemptState.ENDED:
                 return found
             run, progress = self._run(job), self.progress()
-            self.write(ended={
-                "status": found.exit_status, "reason": found.reason, "ended_s": found.ended_s, **run,
-                "retry_s": found.retry_s,
-                "progress": None if progress is None else asdict(progress),
-            })
+            self.write(
+                ended={
+                    "status": found.exit_status,
+                    "reason": found.reason,
+                    "ended_s": found.ended_s,
+                    **run,
+                    "retry_s": found.retry_s,
+                    "progress": None if progress is None else asdict(progress),
+                }
+            )
         return self._told()
 
     def running(self, job: HeldJob) -> Observation:
@@ -130,10 +142,14 @@ class SbatchAttempt:
             if not job.started_s and "CANCELLED" in job.states:
                 return self._end(None, REASONS["CANCELLED"])
             return self._over(job)
-        if self.record.get("seen") is not None or (self.record.get("release") and not self.mine(job)):
+        if self.record.get("seen") is not None or (
+            self.record.get("release") and not self.mine(job)
+        ):
             return self._missed(ROLLED_BACK)
         if self.stop is not None and job.priority == 0:
-            return self._end(None, self.stop.get("lost") or NEVER_STARTED, retry_s=self.stop.get("retry_s"))
+            return self._end(
+                None, self.stop.get("lost") or NEVER_STARTED, retry_s=self.stop.get("retry_s")
+            )
         why = f"Slurm has it wait: {job.reason}" if self.mine(job) and job.priority else None
         return self._seen(AttemptState.STARTING, job, why)
 
@@ -147,7 +163,12 @@ class SbatchAttempt:
         before = self.record.get("seen")
         if before is not None:
             return dict(before)
-        if job is None or job.waits or job.completing or job.restarts > self.record.get("restarts", 0):
+        if (
+            job is None
+            or job.waits
+            or job.completing
+            or job.restarts > self.record.get("restarts", 0)
+        ):
             return {"started_s": None, "gpu_ids": {}, "output": None}
         ids = {node: list(ids) for node, ids in job.gpu_ids.items()}
         return {"started_s": job.started_s, "gpu_ids": ids, "output": job.output}
@@ -159,7 +180,11 @@ class SbatchAttempt:
         if self._missed_s is None:
             self._missed_s = time.monotonic()
         if time.monotonic() < self._missed_s + ORPHAN_S:
-            return self._seen(AttemptState.RUNNING if self.record.get("seen") else AttemptState.STARTING, None, why)
+            return self._seen(
+                AttemptState.RUNNING if self.record.get("seen") else AttemptState.STARTING,
+                None,
+                why,
+            )
         return self._end(None, why)
 
     def _over(self, job: HeldJob) -> Observation:
@@ -169,11 +194,15 @@ class SbatchAttempt:
         if state in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REVOKED"):
             status = None
         elif state == "CANCELLED":
-            killed = self.stop is not None and (self.stop["grace_s"] is None or self.stop.get("forced"))
+            killed = self.stop is not None and (
+                self.stop["grace_s"] is None or self.stop.get("forced")
+            )
             status = SIGKILLED if killed else status or None
         elif state is not None:
             status = status or KILLED_BY_SLURM[state]
-        return self._end(status, None if self.stop is not None and state is None else reason, job.ended_s)
+        return self._end(
+            status, None if self.stop is not None and state is None else reason, job.ended_s
+        )
 
     def _requeued(self, job: HeldJob, unusable: Callable[[], Collection[str]]) -> Observation:
         """It ended, and its job waits again."""
@@ -185,7 +214,10 @@ class SbatchAttempt:
         if stop and stop["grace_s"] is None:
             return self._end(SIGKILLED, None)
         if stop.get("forced"):
-            return self._end(SIGKILLED, f"did not stop within the {stop['grace_s']:g} s it was given, and was killed")
+            return self._end(
+                SIGKILLED,
+                f"did not stop within the {stop['grace_s']:g} s it was given, and was killed",
+            )
         if job.status and job.status != self.record["status"]:
             return self._end(job.status, None)
         if not stop:
@@ -199,35 +231,56 @@ class SbatchAttempt:
         return self._end(SAVED_AND_STOPPED, None if stop else "its job was requeued in Slurm")
 
     def _end(
-        self, status: int | None, reason: str | None, ended_s: float | None = None, retry_s: float | None = None
+        self,
+        status: int | None,
+        reason: str | None,
+        ended_s: float | None = None,
+        retry_s: float | None = None,
     ) -> Observation:
         began = reason != NEVER_STARTED
         return Observation(
-            key=self.key, state=AttemptState.ENDED, exit_status=status, reason=reason,
-            ended_s=ended_s or (time.time() if began else None), retry_s=retry_s,
+            key=self.key,
+            state=AttemptState.ENDED,
+            exit_status=status,
+            reason=reason,
+            ended_s=ended_s or (time.time() if began else None),
+            retry_s=retry_s,
         )
 
     def _told(self) -> Observation:
         ended = self.record["ended"]
         progress = ended["progress"]
         return Observation(
-            key=self.key, state=AttemptState.ENDED, exit_status=ended["status"], reason=ended["reason"],
-            ended_s=ended["ended_s"], started_s=ended["started_s"], gpu_ids=_ids(ended["gpu_ids"]),
-            output=ended["output"], retry_s=ended.get("retry_s"),
+            key=self.key,
+            state=AttemptState.ENDED,
+            exit_status=ended["status"],
+            reason=ended["reason"],
+            ended_s=ended["ended_s"],
+            started_s=ended["started_s"],
+            gpu_ids=_ids(ended["gpu_ids"]),
+            output=ended["output"],
+            retry_s=ended.get("retry_s"),
             progress=None if progress is None else Progress(**progress),
         )
 
-    def _seen(self, state: AttemptState, job: HeldJob | None, reason: str | None = None) -> Observation:
+    def _seen(
+        self, state: AttemptState, job: HeldJob | None, reason: str | None = None
+    ) -> Observation:
         run = self._run(job)
         running = state is AttemptState.RUNNING
         return Observation(
-            key=self.key, state=state, gpu_ids=_ids(run["gpu_ids"]), reason=reason, output=run["output"],
-            started_s=run["started_s"] if running else None, progress=self.progress() if running else None,
+            key=self.key,
+            state=state,
+            gpu_ids=_ids(run["gpu_ids"]),
+            reason=reason,
+            output=run["output"],
+            started_s=run["started_s"] if running else None,
+            progress=self.progress() if running else None,
         )
 
     def progress(self) -> Progress | None:
-        """What this run of its job reports of itself, if it does: the file is the same for all of them, and in a folder
-        where others may write."""
+        """What this run of its job reports of itself, if it does: the file is the same for all of
+        them, and in a folder where others may write."""
         path = Path(self.record.get("progress") or "/")
         started_s = (self.record.get("seen") or {}).get("started_s")
         try:

@@ -1,5 +1,5 @@
-"""Jobs that users give to Slurm themselves: job_submit.lua holds them, and here they are let go, on the nodes that were
-chosen."""
+"""Jobs that users give to Slurm themselves: job_submit.lua holds them, and here they are let go, on
+the nodes that were chosen."""
 
 import re
 import threading
@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ..base import Arrival, AttemptKey, AttemptState, Declined, NoAnswer, NodeStatus, Observation, Order, Refused
+from ..base import (
+    Arrival,
+    AttemptKey,
+    AttemptState,
+    Declined,
+    NoAnswer,
+    NodeStatus,
+    Observation,
+    Order,
+    Refused,
+)
 from ..local import records
 from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S
@@ -36,9 +46,15 @@ class SbatchExecutor:
     title = "batch jobs of a Slurm cluster, those that users submit themselves too"
 
     def __init__(
-        self, folder: Path, inner: SlurmExecutor, client: SlurmClient, site: Site, rules: Rules = NONE
+        self,
+        folder: Path,
+        inner: SlurmExecutor,
+        client: SlurmClient,
+        site: Site,
+        rules: Rules = NONE,
     ) -> None:
-        """Take the attempts that go on below `folder`, which `inner` keeps others from. Raises InputError."""
+        """Take the attempts that go on below `folder`, which `inner` keeps others from. Raises
+        InputError."""
         self._inner, self._client, self._site = inner, client, site
         self._teller = Teller(client, site, inner.declining)
         self._folder = folder.absolute() / "sbatch"
@@ -59,15 +75,22 @@ class SbatchExecutor:
         self._arriving = Arriving(rules, self._declines, site.partition)
         self._begun: set[AttemptKey] = set()
 
-    # ------------------------------------------------------------------------------------------------- to see
+    # ----------------------------------------------------------------------------------------------
+    # --- to see
 
     def inventory(self) -> tuple[NodeStatus, ...]:
         """All nodes as Slurm has them, less what it has given to others. Raises NoAnswer."""
         with self._lock:
             self._look_at_jobs(self._site.poll_s / 2)
             live = self._live()
-            ours = [int(job.entry["job_id"]) for origin, job in self._jobs.items() if origin in live]
-            parts = [part for attempt in live.values() for part in attempt.holds(self._jobs.get(attempt.origin or ""))]
+            ours = [
+                int(job.entry["job_id"]) for origin, job in self._jobs.items() if origin in live
+            ]
+            parts = [
+                part
+                for attempt in live.values()
+                for part in attempt.holds(self._jobs.get(attempt.origin or ""))
+            ]
         self._statuses = self._inner.inventory(ours, parts)
         return self._statuses
 
@@ -77,17 +100,23 @@ class SbatchExecutor:
         with self._lock:
             self._look_at_jobs(self._site.poll_s / 2)
             live = self._live()
-            self._teller.keep(job.whole for job in self._jobs.values() if _slips(job, live.get(job.origin)))
+            self._teller.keep(
+                job.whole for job in self._jobs.values() if _slips(job, live.get(job.origin))
+            )
             self._teller.keep_from_users(self._jobs.values())
             found = []
             unusable = cache(self._unusable)
             for attempt in self._attempts.values():
                 try:
-                    found.append(self._look(attempt, self._jobs.get(attempt.origin or ""), unusable))
+                    found.append(
+                        self._look(attempt, self._jobs.get(attempt.origin or ""), unusable)
+                    )
                     self._learn(attempt, found[-1])
                 except OSError as error:
                     reason = f"its record cannot be written: {error.strerror}"
-                    found.append(Observation(key=attempt.key, state=AttemptState.UNREACHABLE, reason=reason))
+                    found.append(
+                        Observation(key=attempt.key, state=AttemptState.UNREACHABLE, reason=reason)
+                    )
         if self._heartbeat is not None:
             self._heartbeat.beat()
         mine = {seen.key for seen in found}
@@ -109,7 +138,8 @@ class SbatchExecutor:
         return attempt.look(job, unusable)
 
     def _learn(self, attempt: SbatchAttempt, seen: Observation) -> None:
-        """Hear of those that begin, and of those that end, whether their limit leaves room again."""
+        """Hear of those that begin, and of those that end, whether their limit leaves room
+        again."""
         if seen.state is AttemptState.RUNNING and attempt.key not in self._begun:
             self._begun.add(attempt.key)
             names = tuple(slot.node for slot in attempt.placement)
@@ -143,10 +173,12 @@ class SbatchExecutor:
             nodes = [status.hardware for status in self._statuses]
             return tuple(self._arriving.arrivals(self._jobs.values(), self._live(), nodes))
 
-    # ------------------------------------------------------------------------------------------------- to act
+    # ----------------------------------------------------------------------------------------------
+    # --- to act
 
     def start(self, order: Order) -> None:
-        """Let a job go on the nodes of the order; nothing if this attempt was ever started or killed.
+        """Let a job go on the nodes of the order; nothing if this attempt was ever started or
+        killed.
 
         Raises Refused, NoAnswer.
         """
@@ -162,7 +194,11 @@ class SbatchExecutor:
             job = self._jobs.get(order.origin)
             if attempt is None:
                 if job is None or not job.waits:
-                    said = "knows nothing of its job any more" if job is None else "does not have its job wait any more"
+                    said = (
+                        "knows nothing of its job any more"
+                        if job is None
+                        else "does not have its job wait any more"
+                    )
                     raise Refused(f"Slurm {said}")
                 self._check_time(order, job)
                 attempt = self._record(order, job)
@@ -174,8 +210,8 @@ class SbatchExecutor:
                     raise Refused(f"{error} (job {job.target})") from None
 
     def _check_time(self, order: Order, job: HeldJob) -> None:
-        """Raises Declined where Slurm would not start it now: for a limit, or as its time reaches into a
-        reservation."""
+        """Raises Declined where Slurm would not start it now: for a limit, or as its time reaches
+        into a reservation."""
         why = self._declines(job)
         if why is not None:
             raise Declined(why, ELSEWHERE_S)
@@ -197,7 +233,9 @@ class SbatchExecutor:
         if limit is not None:
             return f"Slurm starts no more jobs of its user: {limit}"
         taken = self._in_its_time(job) if self._inner.reservations else {}
-        first = next((taken[one.node.name] for one in self._statuses if one.node.name in taken), None)
+        first = next(
+            (taken[one.node.name] for one in self._statuses if one.node.name in taken), None
+        )
         if first is None or not all(one.node.name in taken for one in self._statuses):
             return None
         return f"every node {first.says(time.time())} or so, and its time limit reaches into that"
@@ -206,18 +244,28 @@ class SbatchExecutor:
         """Nodes that are reserved before its time limit would end it."""
         limit_min = number(job.entry.get("time_limit"))
         until_s = time.time() + limit_min * 60.0 if limit_min else float("inf")
-        return {name: one for one in self._inner.reservations if one.start_s < until_s for name in one.nodes}
+        return {
+            name: one
+            for one in self._inner.reservations
+            if one.start_s < until_s
+            for name in one.nodes
+        }
 
     def _has_room_but(self, taken: Container[str], order: Order) -> bool:
-        """Whether so many other nodes than `taken` have the GPUs for it free now, as far as is known here."""
+        """Whether so many other nodes than `taken` have the GPUs for it free now, as far as is
+        known here."""
         held = together(
-            (slot.node, Part(slot.gpus)) for attempt in self._attempts.values() if attempt.ended is None
+            (slot.node, Part(slot.gpus))
+            for attempt in self._attempts.values()
+            if attempt.ended is None
             for slot in attempt.placement
         )
         needs = max(slot.gpus for slot in order.placement)
         free = [
-            one.node.name for one in self._statuses
-            if one.usable and one.node.name not in taken
+            one.node.name
+            for one in self._statuses
+            if one.usable
+            and one.node.name not in taken
             and one.node.gpus - (held.get(one.node.name, Part()).gpus or 0) >= needs
         ]
         return len(free) >= len(order.placement)
@@ -231,13 +279,21 @@ class SbatchExecutor:
         nodes = [status.node for status in self._statuses if status.node.name in names]
         try:
             attempt.write(
-                origin=job.origin, restarts=job.restarts, status=job.status, who=list(who(job)),
+                origin=job.origin,
+                restarts=job.restarts,
+                status=job.status,
+                who=list(who(job)),
                 placement=[[slot.node, slot.gpus, slot.cpus] for slot in order.placement],
-                memory_mib=memory_share_mib(job, nodes), uid=job.uid,
-                progress=None if job.task is not None else str(self._progress / f"{job.token}.json"),
+                memory_mib=memory_share_mib(job, nodes),
+                uid=job.uid,
+                progress=None
+                if job.task is not None
+                else str(self._progress / f"{job.token}.json"),
             )
         except OSError as error:
-            raise Refused(f"its record cannot be written below {self._folder}: {error.strerror}") from error
+            raise Refused(
+                f"its record cannot be written below {self._folder}: {error.strerror}"
+            ) from error
         self._attempts[order.key] = attempt
         return attempt
 
@@ -247,8 +303,9 @@ class SbatchExecutor:
         del self._attempts[attempt.key]
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
-        """Send SIGTERM, or what the job's comment says, to its batch script and all its steps; what has not ended after
-        `grace_s` Slurm ends, as soon as this process or the next one asks it to. Raises NoAnswer."""
+        """Send SIGTERM, or what the job's comment says, to its batch script and all its steps; what
+        has not ended after `grace_s` Slurm ends, as soon as this process or the next one asks it
+        to. Raises NoAnswer."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None:
@@ -257,7 +314,8 @@ class SbatchExecutor:
                 self._write_stop(attempt, grace_s)
 
     def kill(self, key: AttemptKey) -> None:
-        """Have Slurm end the attempt (SIGTERM, SIGKILL after its KillWait); one that was never started never will be.
+        """Have Slurm end the attempt (SIGTERM, SIGKILL after its KillWait); one that was never
+        started never will be.
 
         Raises NoAnswer.
         """
@@ -266,24 +324,29 @@ class SbatchExecutor:
             if attempt is None:  # it could have been started here or there
                 self._inner.kill(key)
                 attempt = self._attempts[key] = SbatchAttempt(self._folder, key)
-            if attempt.ended is None and (attempt.stop is None or attempt.stop["grace_s"] is not None):
+            if attempt.ended is None and (
+                attempt.stop is None or attempt.stop["grace_s"] is not None
+            ):
                 self._write_stop(attempt, None)
 
     def _write_stop(self, attempt: SbatchAttempt, grace_s: float | None) -> None:
         try:
             attempt.write(stop={"asked_s": time.time(), "grace_s": grace_s})
         except OSError as error:
-            raise NoAnswer(f"that {attempt.key} is to stop cannot be recorded: {error.strerror}") from error
+            raise NoAnswer(
+                f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
+            ) from error
         job = self._jobs.get(attempt.origin or "")
         if job is not None:
             attempt.asked_s = -float("inf")
             self._teller.see_to(attempt, job, self._statuses)
 
-    # ------------------------------------------------------------------------------------------------- the rest
+    # ----------------------------------------------------------------------------------------------
+    # --- the rest
 
     def forgot_end(self, origin: str, ended_s: float) -> bool:
-        """Return whether slurmctld was started after a job was last seen to be over, or ended at `ended_s`; one that is
-        requeued by its user is seen to be over before. Raises NoAnswer."""
+        """Return whether slurmctld was started after a job was last seen to be over, or ended at
+        `ended_s`; one that is requeued by its user is seen to be over before. Raises NoAnswer."""
         with self._lock:
             over_s = max(ended_s, self._arriving.over_s.get(origin, ended_s))
         try:
@@ -301,7 +364,9 @@ class SbatchExecutor:
             if job is not None:
                 said = f"AdminComment=optsched {job.token} not planned: {why}"
                 self._surely("scontrol", "update", f"jobid={job.whole}", said)
-                self._surely("scontrol", "hold", job.whole)  # as an administrator: its user cannot release it
+                self._surely(
+                    "scontrol", "hold", job.whole
+                )  # as an administrator: its user cannot release it
 
     def withdraw(self, origin: str) -> None:
         """Cancel a job in Slurm. Raises NoAnswer."""

@@ -1,4 +1,5 @@
-"""What a user says in a job's comment that sbatch has no option for: `optsched: duration=2h save=30s`."""
+"""What a user says in a job's comment that sbatch has no option for: `optsched: duration=2h
+save=30s`."""
 
 import re
 from dataclasses import dataclass, replace
@@ -13,10 +14,10 @@ MOST_WEIGHT = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """`duration_s` is how long it runs, `save_s` and `restore_s` what its checkpoints take, `start_s` what each start
-    takes, `grace_s` how long it may take to stop once `signal` was sent, to its batch script alone if `batch_only`.
-    `weight` is what its waiting costs against 1 of others, `steps` those of the whole job. `faults` are clauses on
-    hints that are none."""
+    """`duration_s` is how long it runs, `save_s` and `restore_s` what its checkpoints take,
+    `start_s` what each start takes, `grace_s` how long it may take to stop once `signal` was sent,
+    to its batch script alone if `batch_only`. `weight` is what its waiting costs against 1 of
+    others, `steps` those of the whole job. `faults` are clauses on hints that are none."""
 
     duration_s: float | None = None
     save_s: float | None = None
@@ -53,7 +54,9 @@ def _hint(name: str, text: str) -> dict[str, Any]:
     if name == "signal":
         word = text.upper().removeprefix("B:").removeprefix("SIG")
         if word not in SIGNALS:
-            raise ValueError(f"choose from {', '.join(SIGNALS)}, with B: before it for the batch script alone")
+            raise ValueError(
+                f"choose from {', '.join(SIGNALS)}, with B: before it for the batch script alone"
+            )
         return {"signal": word, "batch_only": text.upper().startswith("B:")}
     if name == "weight":
         weight = float(text)
@@ -70,4 +73,6 @@ def _hint(name: str, text: str) -> dict[str, Any]:
         return {"steps": int(text)}
     if name == "gpus":
         raise ValueError("the number of GPUs of a Slurm job cannot be changed")
-    raise ValueError("choose from duration, save, restore, start, grace, signal, weight, preempt, steps")
+    raise ValueError(
+        "choose from duration, save, restore, start, grace, signal, weight, preempt, steps"
+    )

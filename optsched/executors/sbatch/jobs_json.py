@@ -1,5 +1,5 @@
-"""All jobs of Slurm's, from `squeue --json`: the shape of 22.05 (words and plain numbers) and that of later releases
-(lists, and numbers with `set` and `infinite` beside them)."""
+"""All jobs of Slurm's, from `squeue --json`: the shape of 22.05 (words and plain numbers) and that
+of later releases (lists, and numbers with `set` and `infinite` beside them)."""
 
 import json
 import re
@@ -18,9 +18,9 @@ from ..slurm.site import split_nodes
 MARK = re.compile(
     r"optsched ([0-9]+\.[0-9]+)(?: (optsched:\S+)( released)?| (not planned)\b.*)?", re.DOTALL
 )
-"""What job_submit.lua and this package write into a job's AdminComment, which users cannot: a text that no other
-job bears, then the last attempt that was started of it and whether its key has been used to release it, or that it is
-left alone."""
+"""What job_submit.lua and this package write into a job's AdminComment, which users cannot: a text
+that no other job bears, then the last attempt that was started of it and whether its key has been
+used to release it, or that it is left alone."""
 ON_HOLD = "[on hold]"
 """What job_submit.lua adds to the comment of a job whose user holds it."""
 INDICES = re.compile(r"gpu(?::[^:(]+)?:[0-9]+\(IDX:([0-9,-]+)\)")
@@ -39,10 +39,10 @@ WHAT_CHANGES = (
 class HeldJob:
     """A job that job_submit.lua has marked with `token`, as Slurm has it.
 
-    `target` is what scontrol calls it: a number, or that of an array and a `task` of it. `states` are Slurm's, capital
-    letters; `status` is how its last run ended, the negative number of a signal. `released` says that `key` was used to
-    release it, `left` that it is none of ours any more. `entry` has all that Slurm says, read by `request_of` where a
-    job is new.
+    `target` is what scontrol calls it: a number, or that of an array and a `task` of it. `states`
+    are Slurm's, capital letters; `status` is how its last run ended, the negative number of a
+    signal. `released` says that `key` was used to release it, `left` that it is none of ours any
+    more. `entry` has all that Slurm says, read by `request_of` where a job is new.
     """
 
     token: str
@@ -73,10 +73,19 @@ class HeldJob:
         entry = self.entry
         if entry.get("batch_flag") is False:
             return None
-        text = str(entry.get("standard_output") or ("slurm-%j.out" if self.task is None else "slurm-%A_%a.out"))
+        text = str(
+            entry.get("standard_output")
+            or ("slurm-%j.out" if self.task is None else "slurm-%A_%a.out")
+        )
         meant = {
-            "%": "%", "j": str(entry["job_id"]), "J": str(entry["job_id"]), "A": self.target.partition("_")[0],
-            "a": str(self.task), "u": str(entry.get("user_name")), "x": str(entry.get("name")), "N": self.nodes[:1],
+            "%": "%",
+            "j": str(entry["job_id"]),
+            "J": str(entry["job_id"]),
+            "A": self.target.partition("_")[0],
+            "a": str(self.task),
+            "u": str(entry.get("user_name")),
+            "x": str(entry.get("name")),
+            "N": self.nodes[:1],
         }
         known = True
 
@@ -87,7 +96,11 @@ class HeldJob:
             return (word if isinstance(word, str) else "".join(word)).rjust(int(match[1] or 0), "0")
 
         path = re.sub(r"%(\d?)(.)", put, text)
-        return str(PurePosixPath(str(entry.get("current_working_directory") or "/"), path)) if known else None
+        return (
+            str(PurePosixPath(str(entry.get("current_working_directory") or "/"), path))
+            if known
+            else None
+        )
 
     @property
     def origin(self) -> str:
@@ -96,8 +109,8 @@ class HeldJob:
 
     @property
     def whole(self) -> str:
-        """What it is called together with the tasks of its array that have not been touched yet, if it is such a
-        one."""
+        """What it is called together with the tasks of its array that have not been touched yet, if
+        it is such a one."""
         split = self.task is None or number(self.entry["array_task_id"]) is not None
         return self.target if split else self.target.partition("_")[0]
 
@@ -111,7 +124,11 @@ class HeldJob:
 
     @property
     def waits(self) -> bool:
-        return bool(self.states & (WAITING - {"CONFIGURING"})) and not self.completing and not self.over
+        return (
+            bool(self.states & (WAITING - {"CONFIGURING"}))
+            and not self.completing
+            and not self.over
+        )
 
     @property
     def runs(self) -> bool:
@@ -127,9 +144,10 @@ def who(job: HeldJob) -> tuple[int, str, str]:
 class HeldJobs:
     """Asks Slurm for all jobs that job_submit.lua has marked.
 
-    `squeue --json` takes ten times as long as a text with what changes; so that is asked for first, and the JSON only
-    where the text is another one than before, or the last JSON is old. Both are asked for the partition alone; Slurm
-    22.05 prints the JSON of all jobs of the cluster all the same.
+    `squeue --json` takes ten times as long as a text with what changes; so that is asked for first,
+    and the JSON only where the text is another one than before, or the last JSON is old. Both are
+    asked for the partition alone; Slurm 22.05 prints the JSON of all jobs of the cluster all the
+    same.
     """
 
     def __init__(self, client: SlurmClient, partition: str | None) -> None:
@@ -153,13 +171,14 @@ class HeldJobs:
 
 
 def which_jobs(partition: str | None) -> tuple[str, ...]:
-    """Return the options of squeue that leave the jobs of a partition, those that have ended too."""
+    """Return the options of squeue that leave the jobs of a partition, those that have ended
+    too."""
     return ("--states=all", *(() if partition is None else (f"--partition={partition}",)))
 
 
 def read_held_jobs(text: str) -> Iterator[HeldJob]:
-    """Marked jobs in what squeue prints, each task of an array by itself. Raises NoAnswer where it is something
-    else."""
+    """Marked jobs in what squeue prints, each task of an array by itself. Raises NoAnswer where it
+    is something else."""
     try:
         for entry in json.loads(text)["jobs"]:
             mark = MARK.fullmatch(entry["admin_comment"] or "")
@@ -182,7 +201,8 @@ def _tasks(entry: Mapping[str, Any], mark: re.Match[str]) -> Iterator[HeldJob]:
 
 
 def task_numbers(text: str) -> list[int]:
-    """Tasks in a text as "1-3,7,10-20:5%2"; those Slurm leaves out for brevity ("...") are missing."""
+    """Tasks in a text as "1-3,7,10-20:5%2"; those Slurm leaves out for brevity ("...") are
+    missing."""
     found: list[int] = []
     for part in text.partition("%")[0].strip("[]").split(","):
         span = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
@@ -194,13 +214,25 @@ def task_numbers(text: str) -> list[int]:
 def _job(entry: Mapping[str, Any], mark: re.Match[str], target: str, task: int | None) -> HeldJob:
     nodes = tuple(split_nodes(entry["nodes"])) if entry["nodes"] else ()
     return HeldJob(
-        token=mark[1], target=target, task=task, limit=number(entry.get("array_max_tasks")) or 0,
-        states=frozenset(words(entry["job_state"])), reason=str(entry.get("state_reason") or ""),
-        uid=int(entry["user_id"]), priority=_priority(entry), restarts=number(entry["restart_cnt"]) or 0,
-        status=exit_status(entry["exit_code"]), nodes=nodes, gpu_ids=_gpu_ids(nodes, entry.get("gres_detail") or []),
-        started_s=number(entry.get("start_time")) or None, ended_s=number(entry.get("end_time")) or None,
-        eligible_s=float(number(entry.get("eligible_time")) or 0), depends=bool(entry.get("dependency")),
-        key=AttemptKey.parse(mark[2] or ""), released=mark[3] is not None, left=mark[4] is not None,
+        token=mark[1],
+        target=target,
+        task=task,
+        limit=number(entry.get("array_max_tasks")) or 0,
+        states=frozenset(words(entry["job_state"])),
+        reason=str(entry.get("state_reason") or ""),
+        uid=int(entry["user_id"]),
+        priority=_priority(entry),
+        restarts=number(entry["restart_cnt"]) or 0,
+        status=exit_status(entry["exit_code"]),
+        nodes=nodes,
+        gpu_ids=_gpu_ids(nodes, entry.get("gres_detail") or []),
+        started_s=number(entry.get("start_time")) or None,
+        ended_s=number(entry.get("end_time")) or None,
+        eligible_s=float(number(entry.get("eligible_time")) or 0),
+        depends=bool(entry.get("dependency")),
+        key=AttemptKey.parse(mark[2] or ""),
+        released=mark[3] is not None,
+        left=mark[4] is not None,
         held=ON_HOLD in (entry.get("comment") or ""),
         entry=entry,
     )
@@ -211,12 +243,15 @@ def _priority(entry: Mapping[str, Any]) -> int:
 
 
 def exit_status(value: Any) -> int | None:
-    """How a job ended: an exit status, or the negative number of a signal; None where Slurm does not say.
+    """How a job ended: an exit status, or the negative number of a signal; None where Slurm does
+    not say.
 
     22.05 gives the status of `wait`, later releases give its parts.
     """
     if isinstance(value, Mapping):
-        signal = number((value.get("signal") or {}).get("id") or (value.get("signal") or {}).get("signal_id"))
+        signal = number(
+            (value.get("signal") or {}).get("id") or (value.get("signal") or {}).get("signal_id")
+        )
         return -signal if signal else number(value.get("return_code"))
     status = number(value)
     if status is None:

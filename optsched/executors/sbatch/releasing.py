@@ -10,7 +10,8 @@ from .jobs_json import ON_HOLD, HeldJob, read_held_jobs, which_jobs
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A job that is Slurm's again: `done` says how it goes on there, or why nothing could be done."""
+    """A job that is Slurm's again: `done` says how it goes on there, or why nothing could be
+    done."""
 
     job: str
     done: str
@@ -20,8 +21,8 @@ class Given:
 def release_all(client: SlurmClient, partition: str | None) -> Iterator[Given]:
     """Give every job of `partition` that is held for optsched back to Slurm, one at a time.
 
-    A job that its user holds stays on hold, as the user's own. Raises NoAnswer, Refused where Slurm's
-    jobs cannot be listed.
+    A job that its user holds stays on hold, as the user's own. Raises NoAnswer, Refused where
+    Slurm's jobs cannot be listed.
     """
     seen: set[str] = set()
     for job in read_held_jobs(client.ask("squeue", "--json", *which_jobs(partition))):

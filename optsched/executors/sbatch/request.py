@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...cluster import Node
-from ...job import Job
-from ...profile import Profile
+from ...model.cluster import Node
+from ...model.job import Job
+from ...model.profile import Profile
 from ..base import Request
 from ..slurm.nodes import number, words
 from .hints import Hints, hints_of
@@ -21,9 +21,12 @@ MIB_PER_GIB = 1024
 LEAST_OF_LIMIT = 0.1
 """Of its time limit, what a job is at least believed to take."""
 CANNOT = {
-    "features": "it asks for features of nodes", "licenses": "it asks for licences",
-    "excluded_nodes": "it excludes nodes", "burst_buffer": "it asks for a burst buffer",
-    "resv_name": "it is for a reservation", "tres_per_socket": "it asks for GPUs by socket",
+    "features": "it asks for features of nodes",
+    "licenses": "it asks for licences",
+    "excluded_nodes": "it excludes nodes",
+    "burst_buffer": "it asks for a burst buffer",
+    "resv_name": "it is for a reservation",
+    "tres_per_socket": "it asks for GPUs by socket",
 }
 """Fields of Slurm's that a plan does not keep."""
 
@@ -33,7 +36,8 @@ class Unplanned(Exception):
 
 
 def request_of(job: HeldJob, nodes: Sequence[Node], rules: Rules = NONE) -> Request:
-    """What `job` asks for, on a cluster of `nodes`, by the `rules` of the site. Raises Unplanned."""
+    """What `job` asks for, on a cluster of `nodes`, by the `rules` of the site. Raises
+    Unplanned."""
     entry = job.entry
     hints = hints_of(f"{entry.get('comment') or ''} {entry.get('extra') or ''}")
     command = str(entry.get("command") or "")
@@ -44,22 +48,35 @@ def request_of(job: HeldJob, nodes: Sequence[Node], rules: Rules = NONE) -> Requ
     stated = _job(job, nodes, hints, command or str(entry.get("name") or ""))
     return Request(
         job=replace(
-            stated, duration_s=_believed_s(hints.duration_s, limit_s), weight=rules.weight(entry),
-            min_run_s=rules.min_run_s, max_preemptions=rules.max_preemptions,
+            stated,
+            duration_s=_believed_s(hints.duration_s, limit_s),
+            weight=rules.weight(entry),
+            min_run_s=rules.min_run_s,
+            max_preemptions=rules.max_preemptions,
             # what may not be requeued, or has somebody at its terminal, is not to be stopped
             preemptible=batch and bool(entry.get("requeue")) and stoppable,
         ),
-        argv=("sbatch" if batch else "salloc", *(_split(command) or [str(entry.get("name") or "")])),
-        directory=str(entry.get("current_working_directory") or "/"), user_id=job.uid,
-        account=str(entry.get("account") or "") or None, limit_s=limit_s,
-        saves=True if hints.save_s is not None else None, preempt_unsaved=unsaved, grace_s=hints.grace_s,
-        total_steps=hints.steps, asked_weight=hints.weight, faults=hints.faults,
+        argv=(
+            "sbatch" if batch else "salloc",
+            *(_split(command) or [str(entry.get("name") or "")]),
+        ),
+        directory=str(entry.get("current_working_directory") or "/"),
+        user_id=job.uid,
+        account=str(entry.get("account") or "") or None,
+        limit_s=limit_s,
+        saves=True if hints.save_s is not None else None,
+        preempt_unsaved=unsaved,
+        grace_s=hints.grace_s,
+        total_steps=hints.steps,
+        asked_weight=hints.weight,
+        faults=hints.faults,
     )
 
 
 def _believed_s(hint_s: float | None, limit_s: float | None) -> float | None:
-    """What is believed of a run time that somebody hopes for: not more than the time limit, which ends it, and not
-    less than a part of that, so that who wants to be believed to be short says so by a limit."""
+    """What is believed of a run time that somebody hopes for: not more than the time limit, which
+    ends it, and not less than a part of that, so that who wants to be believed to be short says so
+    by a limit."""
     if hint_s is None or limit_s is None:
         return hint_s
     return min(limit_s, max(LEAST_OF_LIMIT * limit_s, hint_s))
@@ -84,10 +101,14 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
     if entry.get("required_nodes") and held.key is None:
         raise Unplanned("it names its nodes")
     common: dict[str, Any] = {
-        "id": held.target, "user": str(entry.get("user_name") or held.uid), "command": command[:1000],
+        "id": held.target,
+        "user": str(entry.get("user_name") or held.uid),
+        "command": command[:1000],
     }
     profile = Profile(
-        checkpoint_s=hints.save_s or 0.0, restore_s=hints.restore_s or 0.0, startup_s=hints.start_s or 0.0
+        checkpoint_s=hints.save_s or 0.0,
+        restore_s=hints.restore_s or 0.0,
+        startup_s=hints.start_s or 0.0,
     )
     count = node_count(held)
     gpu_type, gpus = gpus_per_node(entry, count)
@@ -105,31 +126,37 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
         per_gpu = number_per_gpu(entry.get("cpus_per_tres")) or math.ceil(cpus / gpus)
         rates = {} if gpu_type is None else {gpu_type: 1.0}
         profile = replace(
-            profile, rate=rates, cpus_per_gpu={per_gpu: 1.0}, memory_gib_per_gpu=memory_gib / gpus,
+            profile, rate=rates, cpus_per_gpu={per_gpu: 1.0}, memory_gib_per_gpu=memory_gib / gpus
         )
         return Job(gpus=count * gpus, profile=profile, **common)
     size, kinds = _whole_nodes(gpu_type, gpus, nodes)
     cpus = min((node.cpus or 0 for node in kinds), default=0)
     rates = {node.gpu_type: 1.0 for node in kinds if node.gpu_type is not None}
     profile = replace(
-        profile, rate=rates, memory_gib_per_gpu=memory_gib / size,
+        profile,
+        rate=rates,
+        memory_gib_per_gpu=memory_gib / size,
         cpus_per_gpu={max(1, math.ceil(cpus / size)): 1.0},
     )
     return Job(gpus=count * size, profile=profile, **common)
 
 
 def _whole_nodes(gpu_type: str | None, gpus: int, nodes: Sequence[Node]) -> tuple[int, list[Node]]:
-    """How many GPUs each node has that an exclusive job gets as a whole, and those nodes: the smallest ones that will
-    do. Raises Unplanned."""
+    """How many GPUs each node has that an exclusive job gets as a whole, and those nodes: the
+    smallest ones that will do. Raises Unplanned."""
     fit = [node for node in nodes if _has(node, gpu_type, max(1, gpus))]
     if not fit:
         raise _no_node(gpu_type, max(1, gpus))
     size = min(node.gpus for node in fit)
     kinds = {node.gpu_type for node in fit if node.gpus == size}
-    mixed = {node.gpu_type for node in nodes if node.gpu_type in kinds and node.gpus not in (0, size)}
+    mixed = {
+        node.gpu_type for node in nodes if node.gpu_type in kinds and node.gpus not in (0, size)
+    }
     alike = [node for node in fit if node.gpus == size and node.gpu_type not in mixed]
     if not alike:
-        raise Unplanned("it needs whole nodes, and those with such GPUs have different numbers of them")
+        raise Unplanned(
+            "it needs whole nodes, and those with such GPUs have different numbers of them"
+        )
     return size, alike
 
 
@@ -142,7 +169,8 @@ def _no_node(gpu_type: str | None, gpus: int) -> Unplanned:
 
 
 def node_count(job: HeldJob) -> int:
-    """Nodes that it gets: the fewest that it asks for. (`node_count` of one that waits is an estimate.)"""
+    """Nodes that it gets: the fewest that it asks for. (`node_count` of one that waits is an
+    estimate.)"""
     entry = job.entry
     asked = re.search(r"(?:^|,)node=(\d+)", str(entry.get("tres_req_str") or ""))
     count = int(asked[1]) if asked else number(entry.get("node_count")) or 1
@@ -153,8 +181,14 @@ def node_count(job: HeldJob) -> int:
 def gpus_per_node(entry: Mapping[str, Any], count: int) -> tuple[str | None, int]:
     """Type and number of the GPUs on each of its `count` nodes. Raises Unplanned."""
     tasks = number(entry.get("tasks")) or 1
-    for field, share in (("tres_per_node", 1.0), ("tres_per_job", 1 / count), ("tres_per_task", tasks / count)):
-        text = ",".join(one for one in str(entry.get(field) or "").split(",") if one and not _no_gres(one))
+    for field, share in (
+        ("tres_per_node", 1.0),
+        ("tres_per_job", 1 / count),
+        ("tres_per_task", tasks / count),
+    ):
+        text = ",".join(
+            one for one in str(entry.get(field) or "").split(",") if one and not _no_gres(one)
+        )
         if not text:
             continue
         found = GPUS.fullmatch(text)
@@ -179,7 +213,8 @@ def number_per_gpu(text: Any) -> int | None:
 
 
 def stated_memory_mib(entry: Mapping[str, Any], gpus: int, count: int) -> int | None:
-    """What it takes of each node's memory; None where neither the user nor a default of Slurm's says."""
+    """What it takes of each node's memory; None where neither the user nor a default of Slurm's
+    says."""
     per_gpu = number_per_gpu(entry.get("memory_per_tres"))
     if per_gpu is not None:
         return per_gpu * gpus
@@ -192,18 +227,21 @@ def stated_memory_mib(entry: Mapping[str, Any], gpus: int, count: int) -> int | 
 
 
 def memory_share_mib(job: HeldJob, nodes: Sequence[Node]) -> int | None:
-    """Its GPUs' share of a node's memory, or its cores', where nothing is said of it: Slurm would give it all. None
-    where something is, or Slurm does not give out memory."""
+    """Its GPUs' share of a node's memory, or its cores', where nothing is said of it: Slurm would
+    give it all. None where something is, or Slurm does not give out memory."""
     entry, count = job.entry, node_count(job)
     try:
         _, gpus = gpus_per_node(entry, count)
     except Unplanned:
         return None
-    if stated_memory_mib(entry, gpus, count) is not None or "mem=" not in str(entry.get("tres_req_str")):
+    if stated_memory_mib(entry, gpus, count) is not None or "mem=" not in str(
+        entry.get("tres_req_str")
+    ):
         return None
     cpus = math.ceil((number(entry.get("cpus")) or 1) / count)
     shares = [
         node.memory_gib * (gpus / node.gpus if gpus else cpus / max(cpus, node.cpus or 0))
-        for node in nodes if node.memory_gib is not None and node.gpus >= gpus
+        for node in nodes
+        if node.memory_gib is not None and node.gpus >= gpus
     ]
     return max(1, int(min(shares) * MIB_PER_GIB)) if shares else None

@@ -1,4 +1,5 @@
-"""What Slurm is told of attempts: to let a job go, to ask it to stop, to put it back into its queue."""
+"""What Slurm is told of attempts: to let a job go, to ask it to stop, to put it back into its
+queue."""
 
 import re
 import time
@@ -18,7 +19,8 @@ AGAIN_S = 5.0
 FINAL = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY"})
 """States of which no job that has not saved is put back into the queue."""
 SILENT = ("does not respond", "is in no known state")
-"""Of nodes that soon answer again, or else are said to be down: so all are for a moment when slurmctld has started."""
+"""Of nodes that soon answer again, or else are said to be down: so all are for a moment when
+slurmctld has started."""
 REQUEUE = ("scontrol", "requeuehold")
 
 
@@ -51,15 +53,18 @@ class Teller:
             self.told_s = time.monotonic()
 
     def release(self, attempt: SbatchAttempt, job: HeldJob) -> None:
-        """Let a held job go on the attempt's nodes, whose key Slurm keeps before it does. job_submit.lua refuses that
-        for another job than the one that was meant. Raises Refused, NoAnswer."""
+        """Let a held job go on the attempt's nodes, whose key Slurm keeps before it does.
+        job_submit.lua refuses that for another job than the one that was meant. Raises Refused,
+        NoAnswer."""
         released = attempt.record.get("release")
         if released and (job.priority or not attempt.mine(job)):
             return  # it is on its way; or Slurm has forgotten it, which `look` finds out
         if job.released or not attempt.mine(job):
             memory_mib = attempt.record["memory_mib"]
             self.tell(
-                "scontrol", "update", f"jobid={job.target}",
+                "scontrol",
+                "update",
+                f"jobid={job.target}",
                 f"ReqNodeList={','.join(slot.node for slot in attempt.placement)}",
                 "StartTime=now",  # else a requeued job waits two minutes
                 *([f"Comment={unsaid(job)}"] if SAID.search(_comment(job)) else []),
@@ -72,7 +77,9 @@ class Teller:
         except Refused as error:
             raise NoAnswer(str(error)) from None
         except OSError as error:
-            raise NoAnswer(f"that {attempt.key} is started cannot be recorded: {error.strerror}") from error
+            raise NoAnswer(
+                f"that {attempt.key} is started cannot be recorded: {error.strerror}"
+            ) from error
 
     def keep(self, targets: Iterable[str]) -> None:
         """Put jobs on hold; those that run go on, and wait for us whoever requeues them."""
@@ -82,10 +89,15 @@ class Teller:
                 self.tell("scontrol", "hold", listed)
 
     def keep_from_users(self, jobs: Iterable[HeldJob]) -> None:
-        """Put on hold as an administrator does what job_submit.lua has held, which Slurm takes for its user's doing."""
+        """Put on hold as an administrator does what job_submit.lua has held, which Slurm takes for
+        its user's doing."""
         users = [
-            job for job in jobs
-            if job.waits and not job.priority and job.reason == "JobHeldUser" and job.origin not in self._kept
+            job
+            for job in jobs
+            if job.waits
+            and not job.priority
+            and job.reason == "JobHeldUser"
+            and job.origin not in self._kept
             and "SPECIAL_EXIT" not in job.states
         ]
         self._kept |= {job.origin for job in users}
@@ -107,14 +119,17 @@ class Teller:
             except Refused:
                 if words[:2] != REQUEUE or job.entry.get("requeue"):
                     raise
-                self.tell("scancel", "--quiet", job.target)  # its user wants it never to be requeued
+                self.tell(
+                    "scancel", "--quiet", job.target
+                )  # its user wants it never to be requeued
             if words[0] == "scancel" and attempt.stop is not None:
                 attempt.write(stop={**attempt.stop, "told": True})
 
     def _wanted(
         self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]
     ) -> tuple[str, ...] | None:
-        """What Slurm is to be told of the attempt's job, in words; None for nothing. Raises NoAnswer, Refused."""
+        """What Slurm is to be told of the attempt's job, in words; None for nothing. Raises
+        NoAnswer, Refused."""
         again = job.restarts > attempt.record.get("restarts", job.restarts)
         if job.completing or job.over:
             return None
@@ -129,7 +144,9 @@ class Teller:
         stop = attempt.stop
         if stop is None or not attempt.mine(job):
             return None
-        if stop["grace_s"] is None:  # scancel cannot send SIGKILL to all without cancelling the job for good
+        if (
+            stop["grace_s"] is None
+        ):  # scancel cannot send SIGKILL to all without cancelling the job for good
             return (*REQUEUE, job.target)
         if attempt.over_s() > 0:
             with suppress(OSError):
@@ -137,17 +154,25 @@ class Teller:
             return (*REQUEUE, job.target)
         return None if stop.get("told") else self._signal(job)
 
-    def _give_up(self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]) -> None:
-        """Have an attempt stop that waits in Slurm for a node that takes no jobs any more, or has for too long; the
-        job's comment says why. Raises NoAnswer, Refused, OSError."""
+    def _give_up(
+        self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]
+    ) -> None:
+        """Have an attempt stop that waits in Slurm for a node that takes no jobs any more, or has
+        for too long; the job's comment says why. Raises NoAnswer, Refused, OSError."""
         released_s = attempt.record.get("released_s")
         if released_s is None:
             return
         names = tuple(slot.node for slot in attempt.placement)
-        closed = next((
-            one for one in statuses
-            if one.node.name in names and not one.usable and not (one.reason or "").startswith(SILENT)
-        ), None)
+        closed = next(
+            (
+                one
+                for one in statuses
+                if one.node.name in names
+                and not one.usable
+                and not (one.reason or "").startswith(SILENT)
+            ),
+            None,
+        )
         if closed is not None:
             lost, retry_s = f"node {closed.node.name} {closed.reason}", ELSEWHERE_S
         elif attempt.mine(job) and time.time() > released_s + self._site.gives_up_s(job.reason):
@@ -157,35 +182,47 @@ class Teller:
                 retry_s = ELSEWHERE_S  # until there is room it is barred with all others alike
         else:
             return
-        attempt.write(stop={"asked_s": time.time(), "grace_s": 0.0, "lost": lost, "retry_s": retry_s})
+        attempt.write(
+            stop={"asked_s": time.time(), "grace_s": 0.0, "lost": lost, "retry_s": retry_s}
+        )
         with suppress(NoAnswer, Refused):
             said = f"{unsaid(job)} [not started: {lost.replace(']', ')')}]"
             self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={said.strip()}")
 
     def _signal(self, job: HeldJob) -> tuple[str, ...]:
-        """How a job is asked to stop: its steps are signalled, and where there are none its batch script with all that
-        it has started. An srun that is signalled itself kills its step. Raises NoAnswer, Refused."""
+        """How a job is asked to stop: its steps are signalled, and where there are none its batch
+        script with all that it has started. An srun that is signalled itself kills its step. Raises
+        NoAnswer, Refused."""
         hints = hints_of(str(job.entry.get("comment") or ""))
         signal = f"--signal={hints.signal}"
         if hints.batch_only:
             return ("scancel", "--quiet", "--batch", signal, job.target)
-        steps = self._client.ask("squeue", "-h", "--steps", f"--jobs={job.target}", "-o", "%i").split()
-        if job.entry.get("batch_flag") is False or any(step.rpartition(".")[2].isdecimal() for step in steps):
+        steps = self._client.ask(
+            "squeue", "-h", "--steps", f"--jobs={job.target}", "-o", "%i"
+        ).split()
+        if job.entry.get("batch_flag") is False or any(
+            step.rpartition(".")[2].isdecimal() for step in steps
+        ):
             return ("scancel", "--quiet", signal, job.target)
         return ("scancel", "--quiet", "--full", signal, job.target)
 
     def marks_hold(self, attempt: SbatchAttempt, job: HeldJob) -> None:
-        """Have a job that its user stopped by `scontrol requeuehold` bear the mark of those that users hold."""
+        """Have a job that its user stopped by `scontrol requeuehold` bear the mark of those that
+        users hold."""
         by_others = job.waits and job.restarts > attempt.record.get("restarts", job.restarts)
-        ours = attempt.stop is not None or attempt.record.get("last") is not None or "SPECIAL_EXIT" in job.states
+        ours = (
+            attempt.stop is not None
+            or attempt.record.get("last") is not None
+            or "SPECIAL_EXIT" in job.states
+        )
         if by_others and not ours and job.reason == "JobHeldUser" and not job.held:
             with suppress(NoAnswer, Refused):
                 comment = f"{job.entry.get('comment') or ''} {ON_HOLD}"
                 self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={comment}")
 
     def puts_back(self, attempt: SbatchAttempt, job: HeldJob) -> bool:
-        """Whether an attempt that has ended is being put back into Slurm's queue, for its job is to go on: it says so
-        (85), or was asked to stop and has not done all. Raises OSError."""
+        """Whether an attempt that has ended is being put back into Slurm's queue, for its job is to
+        go on: it says so (85), or was asked to stop and has not done all. Raises OSError."""
         saved = job.status == SAVED_AND_STOPPED and "CANCELLED" not in job.states
         goes_on = saved or (job.status and attempt.stop is not None and not job.states & FINAL)
         if attempt.ended is not None or not job.over or not attempt.mine(job) or not goes_on:
@@ -205,4 +242,3 @@ class Teller:
             attempt.write(final=True)
             return False
         return True
-

@@ -20,8 +20,8 @@ from .others import MIB_PER_GIB, Part
 SETTLE_S = 5.0
 """So long a submission whose answer was lost may take to be seen."""
 ORPHAN_GRACE_S, ORPHAN_S = 5.0, 15.0
-"""What a node that Slurm has given up may still run is asked to save within the first, and waited for as long as the
-second."""
+"""What a node that Slurm has given up may still run is asked to save within the first, and waited
+for as long as the second."""
 FORGOTTEN = "Slurm no longer knows its job"
 ENDED_BY_SLURM = {
     "BOOT_FAIL": "a node could not be started",
@@ -42,7 +42,9 @@ class SlurmAttempt:
         self.folder = AttemptFolder(attempts, key)
         self.ended: Observation | None = None
         record = records.read(str(self.folder.path / "slurm.json")) or {}
-        self.job_ids: dict[int, int] = {int(part): int(number) for part, number in record.get("jobs", {}).items()}
+        self.job_ids: dict[int, int] = {
+            int(part): int(number) for part, number in record.get("jobs", {}).items()
+        }
         self.tried_s = time.monotonic()  # when it was last submitted, as far as this process knows
         self.hastened_s = -float("inf")
         self._over_s: float | None = None
@@ -64,7 +66,14 @@ class SlurmAttempt:
     def holds(self) -> list[tuple[str, Part]]:
         """What it takes of its nodes."""
         return [
-            (node["name"], Part(int(node["gpus"]), int(node["cpus"]), math.ceil(node["memory_gib"] * MIB_PER_GIB)))
+            (
+                node["name"],
+                Part(
+                    int(node["gpus"]),
+                    int(node["cpus"]),
+                    math.ceil(node["memory_gib"] * MIB_PER_GIB),
+                ),
+            )
             for node in self.folder.nodes
         ]
 
@@ -84,23 +93,37 @@ class SlurmAttempt:
     def unsubmitted(self) -> list[int]:
         """Parts (see `batch.parts`) that Slurm does not have as far as is known."""
         spec = self.folder.spec
-        return [] if spec is None else [part for part in range(len(parts(spec))) if part not in self.job_ids]
+        return (
+            []
+            if spec is None
+            else [part for part in range(len(parts(spec))) if part not in self.job_ids]
+        )
 
-    # ------------------------------------------------------------------------------------------------- to end it
+    # ----------------------------------------------------------------------------------------------
+    # --- to end it
 
     def stop_record(self) -> dict[str, Any] | None:
         """That it is to end."""
         return self.folder.stop_record()
 
     def write_stop(
-        self, grace_s: float | None, overdue: str | None, mode: int, lost: str | None = None,
+        self,
+        grace_s: float | None,
+        overdue: str | None,
+        mode: int,
+        lost: str | None = None,
         retry_s: float | None = None,
     ) -> None:
-        """Have its agents end it, after `grace_s` by force: they keep the deadline, each by its own clock; `lost` is
-        why, where nobody asked for it, and `retry_s` is set where Slurm declined it. Raises OSError."""
+        """Have its agents end it, after `grace_s` by force: they keep the deadline, each by its own
+        clock; `lost` is why, where nobody asked for it, and `retry_s` is set where Slurm declined
+        it. Raises OSError."""
         until_s = 0.0 if grace_s is None else None
         record = {
-            "asked_s": time.time(), "grace_s": grace_s, "until_monotonic_s": until_s, "overdue": overdue, "lost": lost,
+            "asked_s": time.time(),
+            "grace_s": grace_s,
+            "until_monotonic_s": until_s,
+            "overdue": overdue,
+            "lost": lost,
             "retry_s": retry_s,
         }
         self.folder.write_stop(record, mode)
@@ -110,12 +133,18 @@ class SlurmAttempt:
     def overdue_s(self) -> float:
         """For how long it should have ended; negative before."""
         stop = self.stop_record()
-        return -float("inf") if stop is None else time.time() - stop["asked_s"] - (stop["grace_s"] or 0.0)
+        return (
+            -float("inf")
+            if stop is None
+            else time.time() - stop["asked_s"] - (stop["grace_s"] or 0.0)
+        )
 
-    # ------------------------------------------------------------------------------------------------- to see it
+    # ----------------------------------------------------------------------------------------------
+    # --- to see it
 
     def look(self, jobs: Sequence[SlurmJob], mode: int) -> Observation:
-        """What is seen of it now; `jobs` are those of Slurm's that bear its key, which is all there are."""
+        """What is seen of it now; `jobs` are those of Slurm's that bear its key, which is all there
+        are."""
         try:
             return self.ended or self._look(jobs, mode)
         except OSError as error:
@@ -127,7 +156,9 @@ class SlurmAttempt:
             reason = f"its record {self.folder.path / 'spec.json'} is damaged"
             return Observation(key=self.key, state=AttemptState.UNREACHABLE, reason=reason)
         if not self.folder.nodes:
-            return self._end(Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED))
+            return self._end(
+                Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED)
+            )
         self.adopt(jobs)
         mine = {job.id: job for job in jobs if job.id in self.job_ids.values()}
         self._read_endings()
@@ -140,7 +171,9 @@ class SlurmAttempt:
             if self.stop_record() is None or time.monotonic() < self.tried_s + SETTLE_S:
                 return self._summary(AttemptState.STARTING, ())
             if not self.job_ids:
-                return self._end(Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED))
+                return self._end(
+                    Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED)
+                )
         if missing:
             self._look_anew(missing)
             missing = [name for name in missing if name not in self._endings]
@@ -150,10 +183,14 @@ class SlurmAttempt:
         return self._end(self._with_ending(ended, missing))
 
     def _worst(self, jobs: Mapping[int, SlurmJob]) -> SlurmJob | None:
-        """The job that says most of why it ended: one that Slurm ended; None if Slurm has forgotten one."""
+        """The job that says most of why it ended: one that Slurm ended; None if Slurm has forgotten
+        one."""
         if any(job_id not in jobs for job_id in self.job_ids.values()):
             return None
-        return min(jobs.values(), key=lambda job: job.state not in ENDED_BY_SLURM and job.state != "OUT_OF_MEMORY")
+        return min(
+            jobs.values(),
+            key=lambda job: job.state not in ENDED_BY_SLURM and job.state != "OUT_OF_MEMORY",
+        )
 
     def _lose_a_part(self, jobs: Mapping[int, SlurmJob], mode: int) -> None:
         """Have the rest of a gang end, a job of which Slurm has ended or forgotten."""
@@ -198,7 +235,8 @@ class SlurmAttempt:
                     self._endings[name] = checked(ending)
 
     def _look_anew(self, names: Sequence[str]) -> None:
-        """Network file systems believe for a while that a file is not there, until something changes beside it."""
+        """Network file systems believe for a while that a file is not there, until something
+        changes beside it."""
         for name in names:
             beside = self.folder.path / name / f".look.{os.getpid()}"
             with suppress(OSError):
@@ -227,7 +265,9 @@ class SlurmAttempt:
             key=self.key,
             state=state,
             gpu_ids={name: self._gpu_ids(name) for name in nodes},
-            started_s=max((number(start) or 0.0 for start in starts if start is not None), default=None),
+            started_s=max(
+                (number(start) or 0.0 for start in starts if start is not None), default=None
+            ),
             reason=f"Slurm has it wait: {waits[0].reason}" if waits else None,
             progress=self.folder.progress(),
             output=self.folder.output(),
@@ -244,15 +284,27 @@ class SlurmAttempt:
     def _with_ending(self, job: SlurmJob | None, missing: Sequence[str]) -> Observation:
         common = self._summary(AttemptState.ENDED, ())
         status, reason = self._told(job, missing)
-        retry_s = None if common.started_s is not None else (self.stop_record() or {}).get("retry_s")
+        retry_s = (
+            None if common.started_s is not None else (self.stop_record() or {}).get("retry_s")
+        )
         endings = list(self._endings.values())
         ends = [ending["ended_s"] for ending in endings if ending["ended_s"] is not None]
-        peaks = [ending["peak_memory_gib"] for ending in endings if ending["peak_memory_gib"] is not None]
+        peaks = [
+            ending["peak_memory_gib"] for ending in endings if ending["peak_memory_gib"] is not None
+        ]
         used = [ending["cpu_s"] for ending in endings if ending["cpu_s"] is not None]
         return Observation(
-            key=self.key, state=AttemptState.ENDED, gpu_ids=common.gpu_ids, started_s=common.started_s,
-            ended_s=max(ends, default=None), exit_status=status, reason=reason, progress=common.progress,
-            output=common.output, peak_memory_gib=sum(peaks) if peaks else None, cpu_s=sum(used) if used else None,
+            key=self.key,
+            state=AttemptState.ENDED,
+            gpu_ids=common.gpu_ids,
+            started_s=common.started_s,
+            ended_s=max(ends, default=None),
+            exit_status=status,
+            reason=reason,
+            progress=common.progress,
+            output=common.output,
+            peak_memory_gib=sum(peaks) if peaks else None,
+            cpu_s=sum(used) if used else None,
             retry_s=number(retry_s),
         )
 
@@ -264,11 +316,17 @@ class SlurmAttempt:
         if stop is not None and stop["lost"] is None:
             if not begun:
                 return None, NEVER_STARTED
-            return (None, self._on(missing[0], "its agent was killed")) if missing else self._by_itself(statuses)
+            return (
+                (None, self._on(missing[0], "its agent was killed"))
+                if missing
+                else self._by_itself(statuses)
+            )
         why = None if stop is None else stop["lost"]
         if job is not None and job.state == "OUT_OF_MEMORY":
             limit_gib = max(node["memory_mib"] for node in self.folder.nodes) / 1024
-            return next((one for one in statuses if one), -9), f"its memory limit of {limit_gib:g} GiB was exceeded"
+            return next(
+                (one for one in statuses if one), -9
+            ), f"its memory limit of {limit_gib:g} GiB was exceeded"
         if why is None and job is not None:
             why = ENDED_BY_SLURM.get(job.state)
         if why is None and missing:
@@ -286,7 +344,11 @@ class SlurmAttempt:
             first = self._endings[str(name)]
             words = first["reason"] or f"its command ended with exit status {first['status']}"
             return first["status"], self._on(str(name), words)
-        reasons = [self._on(node, one["reason"]) for node, one in self._endings.items() if one["reason"] is not None]
+        reasons = [
+            self._on(node, one["reason"])
+            for node, one in self._endings.items()
+            if one["reason"] is not None
+        ]
         return exit_status(statuses), reasons[0] if reasons else None
 
     def _on(self, node: str, reason: str) -> str:
@@ -294,4 +356,4 @@ class SlurmAttempt:
 
 
 def _agent_failed(job: SlurmJob) -> str:
-    return f"its agent did not say how it ended (Slurm: {job.state}); slurm.out beside its output may say why"
+    return f"its agent did not say how it ended (Slurm: {job.state}); slurm.out beside its output may say why"  # noqa: E501

@@ -1,4 +1,5 @@
-"""From an order to a Slurm job: what is written down before, and the words and the script that sbatch gets."""
+"""From an order to a Slurm job: what is written down before, and the words and the script that
+sbatch gets."""
 
 import hashlib
 import math
@@ -10,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...cluster import Node
-from ...instance import Slot
+from ...model.cluster import Node
+from ...model.instance import Slot
 from ..base import Order, Refused
 from ..local.attempt_folder import AttemptFolder
 from ..local.spec import PASSED
@@ -24,11 +25,15 @@ PORTS = range(20000, 32000)
 MIB_PER_GIB = 1024
 
 
-def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptFolder) -> dict[str, Any]:
+def specification(
+    order: Order, known: Mapping[str, SlurmNode], folder: AttemptFolder
+) -> dict[str, Any]:
     """The record of an attempt to be started. Raises Refused."""
     check(order)
     if order.beside is not None:
-        raise Refused(f"Slurm gives no two jobs the same GPUs, and it is to run on those of {order.beside}")
+        raise Refused(
+            f"Slurm gives no two jobs the same GPUs, and it is to run on those of {order.beside}"
+        )
     unknown = next((slot.node for slot in order.placement if slot.node not in known), None)
     if unknown is not None:
         raise Refused(f"node {unknown} is not one of this executor")
@@ -36,17 +41,30 @@ def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptF
     names = [slot.node for slot in order.placement]
     name, home, shell = account(os.geteuid() if order.user is None else order.user)
     environment = {name: os.environ[name] for name in PASSED if name in os.environ}
-    environment |= {"HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell, **order.environment}
+    environment |= {
+        "HOME": home,
+        "USER": name,
+        "LOGNAME": name,
+        "SHELL": shell,
+        **order.environment,
+    }
     environment |= told(order, folder.progress_path)
     if len(names) > 1:
-        port = PORTS[int.from_bytes(hashlib.sha256(str(folder.path).encode()).digest()[:4]) % len(PORTS)]
+        port = PORTS[
+            int.from_bytes(hashlib.sha256(str(folder.path).encode()).digest()[:4]) % len(PORTS)
+        ]
         environment |= {"MASTER_ADDR": known[names[0]].address, "MASTER_PORT": str(port)}
     places = [(slot, known[slot.node].status.node) for slot in order.placement]
     over = next((slot for slot, node in places if slot.gpus > node.gpus), None)
     if over is not None:
-        raise Refused(f"node {over.node} has {known[over.node].status.node.gpus} GPUs, not {over.gpus}")
+        raise Refused(
+            f"node {over.node} has {known[over.node].status.node.gpus} GPUs, not {over.gpus}"
+        )
     counts = list(dict.fromkeys(slot.gpus for slot in order.placement))
-    nodes = [_node(order, rank, slot, counts.index(slot.gpus), node) for rank, (slot, node) in enumerate(places)]
+    nodes = [
+        _node(order, rank, slot, counts.index(slot.gpus), node)
+        for rank, (slot, node) in enumerate(places)
+    ]
     return {
         "key": str(order.key),
         "made_s": time.time(),
@@ -70,7 +88,10 @@ def _node(order: Order, rank: int, slot: Slot, part: int, node: Node) -> dict[st
         "memory_gib": memory_gib,
         "cpus": _share(slot.cpus, slot, node, node.cpus),
         "memory_mib": _share(math.ceil(memory_gib * MIB_PER_GIB), slot, node, _mib(node)),
-        "environment": {**told_on_node(order, rank), "CUDA_VISIBLE_DEVICES": ""},  # unless Slurm says more
+        "environment": {
+            **told_on_node(order, rank),
+            "CUDA_VISIBLE_DEVICES": "",
+        },  # unless Slurm says more
         "cgroups": {},
     }
 
@@ -80,8 +101,8 @@ def _mib(node: Node) -> int | None:
 
 
 def _share(asked: int, slot: Slot, node: Node, there: int | None) -> int:
-    """What is asked for; where that is nothing, as much of what is there as of its GPUs, for Slurm would else give it
-    one core and all of the memory."""
+    """What is asked for; where that is nothing, as much of what is there as of its GPUs, for Slurm
+    would else give it one core and all of the memory."""
     if asked or there is None:
         return max(1, asked)
     part = slot.gpus / node.gpus if slot.gpus else max(1, slot.cpus) / (node.cpus or 1)
@@ -89,25 +110,38 @@ def _share(asked: int, slot: Slot, node: Node, there: int | None) -> int:
 
 
 def parts(spec: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """Nodes by job: Slurm gives a job the same number of GPUs on each of its nodes, so that a gang which has different
-    numbers is several jobs. Their agents wait for each other."""
+    """Nodes by job: Slurm gives a job the same number of GPUs on each of its nodes, so that a gang
+    which has different numbers is several jobs. Their agents wait for each other."""
     found: dict[int, list[dict[str, Any]]] = {}
     for node in spec["nodes"]:
         found.setdefault(node.get("part", 0), []).append(node)
     return [found[part] for part in sorted(found)]
 
 
-def words(spec: Mapping[str, Any], folder: AttemptFolder, part: int, more: Sequence[str]) -> list[str]:
+def words(
+    spec: Mapping[str, Any], folder: AttemptFolder, part: int, more: Sequence[str]
+) -> list[str]:
     """What sbatch is called with for a part of it. `more` goes before it."""
     nodes = parts(spec)[part]
     asked = [
         *more,
-        "--parsable", "--no-requeue", f"--comment={spec['key']}", f"--job-name={job_name(folder, part)}",
-        "--dependency=singleton", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1",
-        f"--cpus-per-task={_cpus(nodes)}", f"--mem={max(node['memory_mib'] for node in nodes)}M",
+        "--parsable",
+        "--no-requeue",
+        f"--comment={spec['key']}",
+        f"--job-name={job_name(folder, part)}",
+        "--dependency=singleton",
+        f"--nodes={len(nodes)}",
+        f"--ntasks={len(nodes)}",
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={_cpus(nodes)}",
+        f"--mem={max(node['memory_mib'] for node in nodes)}M",
         f"--nodelist={','.join(node['name'] for node in nodes)}",
-        f"--chdir={folder.path}", f"--output={folder.path / nodes[0]['name'] / 'slurm.out'}", "--open-mode=append",
-        "--input=/dev/null", "--export=ALL", "--propagate=NONE",
+        f"--chdir={folder.path}",
+        f"--output={folder.path / nodes[0]['name'] / 'slurm.out'}",
+        "--open-mode=append",
+        "--input=/dev/null",
+        "--export=ALL",
+        "--propagate=NONE",
     ]
     if nodes[0]["gpus"]:
         asked.append(f"--gres=gpu:{nodes[0]['gpus']}")
@@ -121,15 +155,16 @@ def _cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
 
 
 def job_name(folder: AttemptFolder, part: int) -> str:
-    """The name of the job of a part: no two of one name and user run at once (`--dependency=singleton`), so that of a
-    job which was submitted twice because an answer was lost only one can ever run."""
+    """The name of the job of a part: no two of one name and user run at once
+    (`--dependency=singleton`), so that of a job which was submitted twice because an answer was
+    lost only one can ever run."""
     place = hashlib.sha256(str(folder.path).encode()).hexdigest()[:8]
     return f"{folder.key.job}.{folder.key.number}-{place}{f'-{part}' if part else ''}"
 
 
 def script(spec: Mapping[str, Any], folder: AttemptFolder, part: int, python: str | None) -> str:
-    """What the job of a part runs: an agent on each node. A single one is the batch script itself, which can be
-    signalled alone."""
+    """What the job of a part runs: an agent on each node. A single one is the batch script itself,
+    which can be signalled alone."""
     agent = shlex.join([python or sys.executable, "-S", "-E", AGENT, str(folder.path)])
     nodes = parts(spec)[part]
     if len(nodes) == 1:
@@ -137,5 +172,6 @@ def script(spec: Mapping[str, Any], folder: AttemptFolder, part: int, python: st
     return (
         "#!/bin/sh\ntrap '' USR2\n"
         f"srun --nodes={len(nodes)} --ntasks={len(nodes)} --ntasks-per-node=1 "
-        f"--cpus-per-task={_cpus(nodes)} --input=none --mpi=none --kill-on-bad-exit=0 --wait=0 {agent}\n"
+        f"--cpus-per-task={_cpus(nodes)} --input=none --mpi=none --kill-on-bad-exit=0 --wait=0 "
+        f"{agent}\n"
     )

@@ -1,4 +1,5 @@
-"""Slurm's own programs, each given a time to answer: some wait a minute for a controller that is down."""
+"""Slurm's own programs, each given a time to answer: some wait a minute for a controller that is
+down."""
 
 import os
 import shutil
@@ -13,8 +14,19 @@ from ..base import NoAnswer, Refused
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
 UNSURE = (
-    "unable to contact", "timed out", "zero bytes", "communication", "connection", "connect failure", "transport",
-    "temporarily", "slurmctld", "slurm_load", "standby", "authentication", "resource busy",
+    "unable to contact",
+    "timed out",
+    "zero bytes",
+    "communication",
+    "connection",
+    "connect failure",
+    "transport",
+    "temporarily",
+    "slurmctld",
+    "slurm_load",
+    "standby",
+    "authentication",
+    "resource busy",
 )
 """Words of Slurm's messages after which nobody knows whether it was done."""
 DEAF_S = 5.0
@@ -24,23 +36,29 @@ DEAF_S = 5.0
 class SlurmClient:
     """Runs Slurm's programs. `patience_s` is what each gets."""
 
-    def __init__(self, patience_s: float, conf: Path | None = None, programs: Path | None = None) -> None:
-        """`conf` is the slurm.conf to use and `programs` the folder of Slurm's programs, where they are not to be
-        found as usual. Raises InputError where a program or that file is missing."""
+    def __init__(
+        self, patience_s: float, conf: Path | None = None, programs: Path | None = None
+    ) -> None:
+        """`conf` is the slurm.conf to use and `programs` the folder of Slurm's programs, where they
+        are not to be found as usual. Raises InputError where a program or that file is missing."""
         self.patience_s = patience_s
         if conf is not None and not conf.is_file():
-            raise InputError(f"slurm.conf: there is no file {conf}; name that of the cluster, or leave it out")
+            raise InputError(
+                f"slurm.conf: there is no file {conf}; name that of the cluster, or leave it out"
+            )
         path = os.environ.get("PATH", os.defpath) if programs is None else str(programs)
         found = {name: shutil.which(name, path=path) for name in PROGRAMS}
         missing = [name for name, at in found.items() if at is None]
         if missing:
             raise InputError(
-                f"Slurm's programs {', '.join(missing)} are not found; install Slurm's client, or name their folder "
+                f"Slurm's programs {', '.join(missing)} are not found; install Slurm's client, "
+                "or name their folder "
                 "as programs in [slurm]"
             )
         self._programs = {name: at for name, at in found.items() if at is not None}
         self._environment = {
-            "PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C",
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LC_ALL": "C",
             "SLURM_BITSTR_LEN": "0",  # tasks of arrays are listed whole
         }
         named = conf or os.environ.get("SLURM_CONF")
@@ -49,17 +67,27 @@ class SlurmClient:
         self._deaf: tuple[float, str] | None = None
 
     def ask(self, program: str, *words: str, given: str = "", unix_times: bool = False) -> str:
-        """What a program prints that reads `given`, its times as people read them or in seconds since the epoch.
+        """What a program prints that reads `given`, its times as people read them or in seconds
+        since the epoch.
 
         Raises NoAnswer where nobody knows whether it was done, Refused where it certainly was not.
         """
         if self._deaf is not None and time.monotonic() < self._deaf[0]:
             raise NoAnswer(self._deaf[1])
-        environment = {**self._environment, "SLURM_TIME_FORMAT": "%s"} if unix_times else self._environment
+        environment = (
+            {**self._environment, "SLURM_TIME_FORMAT": "%s"} if unix_times else self._environment
+        )
         try:
             process = subprocess.Popen(
-                [self._programs[program], *words], env=environment, cwd="/", text=True, errors="replace",
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                [self._programs[program], *words],
+                env=environment,
+                cwd="/",
+                text=True,
+                errors="replace",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
             )
         except OSError as error:
             raise NoAnswer(f"{program} cannot be run: {error.strerror}") from None
@@ -70,7 +98,9 @@ class SlurmClient:
         if process.returncode == 0:
             self._deaf = None
             return str(printed)
-        words_said = " ".join(line.partition("error: ")[2] or line for line in said.strip().splitlines())
+        words_said = " ".join(
+            line.partition("error: ")[2] or line for line in said.strip().splitlines()
+        )
         told = words_said or f"it ended with exit status {process.returncode}"
         if process.returncode < 0 or any(word in said.lower() for word in UNSURE):
             raise NoAnswer(f"{program}: {told}")

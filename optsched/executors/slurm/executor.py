@@ -1,4 +1,5 @@
-"""Jobs as batch jobs of a Slurm cluster: one for each attempt, on exactly the nodes that were chosen."""
+"""Jobs as batch jobs of a Slurm cluster: one for each attempt, on exactly the nodes that were
+chosen."""
 
 import os
 import threading
@@ -8,9 +9,19 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ...cluster import Node
 from ...errors import InputError
-from ..base import KEY, AttemptKey, AttemptState, Declined, NoAnswer, NodeStatus, Observation, Order, Refused
+from ...model.cluster import Node
+from ..base import (
+    KEY,
+    AttemptKey,
+    AttemptState,
+    Declined,
+    NoAnswer,
+    NodeStatus,
+    Observation,
+    Order,
+    Refused,
+)
 from ..local.attempt_folder import keys
 from ..local.taking import take
 from . import batch
@@ -37,8 +48,11 @@ class SlurmExecutor:
     name = "slurm"
     title = "batch jobs of a Slurm cluster"
 
-    def __init__(self, folder: Path, client: SlurmClient, site: Site, declared: Mapping[str, Node]) -> None:
-        """Take `folder` and the attempts that go on there; `declared` nodes are used, or all if there are none.
+    def __init__(
+        self, folder: Path, client: SlurmClient, site: Site, declared: Mapping[str, Node]
+    ) -> None:
+        """Take `folder` and the attempts that go on there; `declared` nodes are used, or all if
+        there are none.
 
         Raises InputError where Slurm has no such nodes, or another process has the folder.
         """
@@ -62,12 +76,14 @@ class SlurmExecutor:
                 raise InputError(f"Slurm has no nodes {site.describe(declared)}; see `sinfo`")
         self._nodes_s = -float("inf")  # whoever asks next may know more of what is ours
 
-    # ------------------------------------------------------------------------------------------------- to see
+    # ----------------------------------------------------------------------------------------------
+    # --- to see
 
     def inventory(
         self, ours: Iterable[int] = (), parts: Iterable[tuple[str, Part]] = ()
     ) -> tuple[NodeStatus, ...]:
-        """All nodes as Slurm has them, in its order, less what it has given to others. Raises NoAnswer.
+        """All nodes as Slurm has them, in its order, less what it has given to others. Raises
+        NoAnswer.
 
         Jobs with the numbers `ours`, which hold `parts` of nodes, are not others'.
         """
@@ -78,22 +94,37 @@ class SlurmExecutor:
 
     def _tried(self, status: NodeStatus) -> NodeStatus:
         why = self.declining.node(status.node.name) if status.usable else None
-        return status if why is None else replace(status, usable=False, reason=f"starts nothing, says Slurm: {why}")
+        return (
+            status
+            if why is None
+            else replace(status, usable=False, reason=f"starts nothing, says Slurm: {why}")
+        )
 
-    def _look_at_nodes(self, ours: Iterable[int] = (), parts: Iterable[tuple[str, Part]] = ()) -> None:
+    def _look_at_nodes(
+        self, ours: Iterable[int] = (), parts: Iterable[tuple[str, Part]] = ()
+    ) -> None:
         try:
             names = self.site.reserved(self.client)
             found = ask_nodes(self.client, self._declared, self.site.partition)
-            nodes = {node.status.node.name: node for node in found if names is None or node.status.node.name in names}
+            nodes = {
+                node.status.node.name: node
+                for node in found
+                if names is None or node.status.node.name in names
+            }
             held = self._others.held(nodes, {*ours, *self._numbers()})
             self.reservations = ask_reservations(self.client, self.site.reservation)
         except Refused as error:
             raise NoAnswer(str(error)) from None
         own = together([*parts, *(part for attempt in self._going() for part in attempt.holds())])
         self._nodes = {
-            name: replace(node, status=without(
-                reserved(node.status, self.reservations, time.time()), held.get(name, Part()), own.get(name, Part())
-            ))
+            name: replace(
+                node,
+                status=without(
+                    reserved(node.status, self.reservations, time.time()),
+                    held.get(name, Part()),
+                    own.get(name, Part()),
+                ),
+            )
             for name, node in nodes.items()
         }
         self._nodes_s = time.monotonic()
@@ -103,13 +134,18 @@ class SlurmExecutor:
 
     def _numbers(self) -> set[int]:
         """Those of our jobs, as far as they are known."""
-        known = {number for attempt in self._attempts.values() for number in attempt.job_ids.values()}
+        known = {
+            number for attempt in self._attempts.values() for number in attempt.job_ids.values()
+        }
         return known | {job.id for attempt in self._going() for job in self._own(attempt)}
 
     def observe(self) -> tuple[Observation, ...]:
         """All attempts that were started or killed and are not forgotten. Raises NoAnswer."""
         with self._lock:
-            if any(attempt.ended is None and attempt.folder.nodes for attempt in self._attempts.values()):
+            if any(
+                attempt.ended is None and attempt.folder.nodes
+                for attempt in self._attempts.values()
+            ):
                 self._look_at_jobs(self.site.poll_s / 2)
             found = []
             for key, attempt in self._attempts.items():
@@ -120,7 +156,8 @@ class SlurmExecutor:
             return tuple(found)
 
     def _learn(self, attempt: SlurmAttempt, seen: Observation) -> None:
-        """Hear of those that begin, and of those that end, whether their limit leaves room again."""
+        """Hear of those that begin, and of those that end, whether their limit leaves room
+        again."""
         if seen.state is AttemptState.RUNNING and attempt.key not in self._begun:
             self._begun.add(attempt.key)
             nodes = tuple(node["name"] for node in attempt.folder.nodes)
@@ -143,15 +180,22 @@ class SlurmExecutor:
         self._jobs, self._jobs_s = jobs, time.monotonic()
 
     def _own(self, attempt: SlurmAttempt) -> list[SlurmJob]:
-        """Its jobs, the first submitted first: of others' that bear the same key neither owner nor folder agree."""
+        """Its jobs, the first submitted first: of others' that bear the same key neither owner nor
+        folder agree."""
         jobs = self._jobs.get(attempt.key, ())
-        mine = [job for job in jobs if job.uid == attempt.uid and job.directory == str(attempt.folder.path)]
+        mine = [
+            job
+            for job in jobs
+            if job.uid == attempt.uid and job.directory == str(attempt.folder.path)
+        ]
         return sorted(mine, key=lambda job: job.id)
 
-    # ------------------------------------------------------------------------------------------------- to act
+    # ----------------------------------------------------------------------------------------------
+    # --- to act
 
     def start(self, order: Order) -> None:
-        """Submit a job; nothing if one of this key was ever submitted or killed. Raises Refused, NoAnswer."""
+        """Submit a job; nothing if one of this key was ever submitted or killed. Raises Refused,
+        NoAnswer."""
         if not KEY.fullmatch(str(order.key)):
             raise Refused(f"{str(order.key)!r} is no name of an attempt")
         with self._lock:
@@ -160,9 +204,17 @@ class SlurmExecutor:
                 uid = os.geteuid() if order.user is None else order.user
                 limit = self.declining.limit(uid)
                 if limit is not None:
-                    raise Declined(f"Slurm starts no more jobs of its user: {limit}", self.declining.left_s(uid))
+                    raise Declined(
+                        f"Slurm starts no more jobs of its user: {limit}",
+                        self.declining.left_s(uid),
+                    )
                 attempt, fresh = self._record(order), True
-            elif attempt.ended or attempt.folder.spec is None or not attempt.unsubmitted() or attempt.stop_record():
+            elif (
+                attempt.ended
+                or attempt.folder.spec is None
+                or not attempt.unsubmitted()
+                or attempt.stop_record()
+            ):
                 return
             else:  # it was submitted, or was about to be, and nobody knows what became of that
                 fresh = False
@@ -186,7 +238,9 @@ class SlurmExecutor:
             if spec["user"] is not None:
                 attempt.folder.give(spec["user"])
         except OSError as error:
-            raise Refused(f"its record cannot be written below {self._attempts_folder}: {error.strerror}") from error
+            raise Refused(
+                f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
+            ) from error
         self._attempts[order.key] = attempt
         return attempt
 
@@ -196,7 +250,8 @@ class SlurmExecutor:
         attempt.tried_s = time.monotonic()
         try:
             said = self.client.ask(
-                "sbatch", *batch.words(spec, attempt.folder, part, self.site.words()),
+                "sbatch",
+                *batch.words(spec, attempt.folder, part, self.site.words()),
                 given=batch.script(spec, attempt.folder, part, self.site.python),
             )
         except Refused:
@@ -208,7 +263,9 @@ class SlurmExecutor:
                 self._hasten(attempt, self._own(attempt))
             raise
         self._jobs_s = -float("inf")
-        number = said.strip().partition(";")[0]  # with the cluster's name behind, where there are several
+        number = said.strip().partition(";")[
+            0
+        ]  # with the cluster's name behind, where there are several
         if not number.isdecimal():
             raise NoAnswer(f"sbatch said {said.strip()[:200]!r} where a job's number was expected")
         try:
@@ -217,10 +274,11 @@ class SlurmExecutor:
             raise NoAnswer(_unrecorded(attempt, error)) from error
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
-        """Have the agents send SIGTERM to the attempt's processes, and SIGKILL to all that is left after `grace_s`.
+        """Have the agents send SIGTERM to the attempt's processes, and SIGKILL to all that is left
+        after `grace_s`.
 
-        Its agents keep the deadline, whether or not this process and Slurm still answer. Raises NoAnswer where it
-        cannot be recorded.
+        Its agents keep the deadline, whether or not this process and Slurm still answer. Raises
+        NoAnswer where it cannot be recorded.
         """
         with self._lock:
             attempt = self._attempts.get(key)
@@ -231,7 +289,8 @@ class SlurmExecutor:
             self._hasten(attempt, self._own(attempt))
 
     def kill(self, key: AttemptKey) -> None:
-        """SIGKILL to all of the attempt; one that was never started never will be. Raises NoAnswer."""
+        """SIGKILL to all of the attempt; one that was never started never will be. Raises
+        NoAnswer."""
         if not KEY.fullmatch(str(key)):
             raise InputError(f"{str(key)!r} is no name of an attempt")
         with self._lock:
@@ -244,14 +303,19 @@ class SlurmExecutor:
             self._attempts[key] = attempt
             self._hasten(attempt, self._own(attempt))
 
-    def _write_stop(self, attempt: SlurmAttempt, grace_s: float | None, overdue: str | None) -> None:
+    def _write_stop(
+        self, attempt: SlurmAttempt, grace_s: float | None, overdue: str | None
+    ) -> None:
         try:
             attempt.write_stop(grace_s, overdue, self._mode)
         except OSError as error:
-            raise NoAnswer(f"that {attempt.key} is to stop cannot be recorded: {error.strerror}") from error
+            raise NoAnswer(
+                f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
+            ) from error
 
     def _hasten(self, attempt: SlurmAttempt, jobs: list[SlurmJob]) -> None:
-        """Tell the agents to look at once, and Slurm not to begin what waits: they would find out by themselves."""
+        """Tell the agents to look at once, and Slurm not to begin what waits: they would find out
+        by themselves."""
         ids = {job.id for job in jobs if not job.over} | {*attempt.job_ids.values()}
         if not ids or attempt.ended is not None:
             return
@@ -273,7 +337,9 @@ class SlurmExecutor:
             unwanted = own
         else:
             wanted = attempt.job_ids.values()
-            unwanted = [job for job in own if job.id not in wanted]  # of one that was submitted twice
+            unwanted = [
+                job for job in own if job.id not in wanted
+            ]  # of one that was submitted twice
             if attempt.stop_record() is not None:
                 unwanted += [job for job in own if job.waits]
             elif any(job.waits for job in own) and self._cannot_start(attempt):
@@ -284,15 +350,27 @@ class SlurmExecutor:
                 self.client.ask("scancel", "--quiet", *(str(job.id) for job in unwanted))
 
     def _cannot_start(self, attempt: SlurmAttempt) -> bool:
-        """Whether a node that it waits for takes no jobs any more, or Slurm has had it wait for too long; then it is
-        given up. A node that is silent is waited for: it answers again soon, or else Slurm says that it is down."""
+        """Whether a node that it waits for takes no jobs any more, or Slurm has had it wait for too
+        long; then it is given up. A node that is silent is waited for: it answers again soon, or
+        else Slurm says that it is down."""
         names = tuple(node["name"] for node in attempt.folder.nodes)
-        late = next((
-            job.reason for job in self._own(attempt)
-            if job.waits and time.time() > attempt.made_s + self.site.gives_up_s(job.reason)
-        ), None)
+        late = next(
+            (
+                job.reason
+                for job in self._own(attempt)
+                if job.waits and time.time() > attempt.made_s + self.site.gives_up_s(job.reason)
+            ),
+            None,
+        )
         known = (self._nodes.get(name) for name in names)
-        closed = next((node for node in known if node is not None and not node.status.usable and not node.silent), None)
+        closed = next(
+            (
+                node
+                for node in known
+                if node is not None and not node.status.usable and not node.silent
+            ),
+            None,
+        )
         if closed is not None:
             why, retry_s = f"node {closed.status.node.name} {closed.status.reason}", AGAIN_S
         elif late is not None:
@@ -305,7 +383,8 @@ class SlurmExecutor:
             return True
         return False
 
-    # ------------------------------------------------------------------------------------------------- the rest
+    # ----------------------------------------------------------------------------------------------
+    # --- the rest
 
     def changes(self, timeout_s: float) -> None:
         """Wait until it is time to ask Slurm again, or `wake` is called."""
@@ -317,7 +396,8 @@ class SlurmExecutor:
         self._woken.set()
 
     def forget(self, key: AttemptKey) -> None:
-        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer if it has not."""
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer
+        if it has not."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None:

@@ -8,21 +8,40 @@ from dataclasses import dataclass
 from ..base import AttemptKey
 from .client import SlurmClient
 
-OVER = frozenset({
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
-    "TIMEOUT",
-})
-"""States in which nothing of a job is left on any node that answers (COMPLETING is none of them)."""
-WAITING = frozenset({
-    "PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT",
-    "RESV_DEL_HOLD",
-})
+OVER = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    }
+)
+"""States in which nothing of a job is left on any node that answers (COMPLETING is none of
+them)."""
+WAITING = frozenset(
+    {
+        "PENDING",
+        "CONFIGURING",
+        "REQUEUED",
+        "REQUEUE_HOLD",
+        "REQUEUE_FED",
+        "SPECIAL_EXIT",
+        "RESV_DEL_HOLD",
+    }
+)
 FIELDS = ("%i", "%T", "%U", "%N", "%j", "%Z", "%r", "%k")
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """A job of Slurm's: `uid` is its owner, `nodes` a hostlist expression ("" before it has any)."""
+    """A job of Slurm's: `uid` is its owner, `nodes` a hostlist expression ("" before it has
+    any)."""
 
     id: int
     state: str
@@ -45,19 +64,29 @@ class SlurmJob:
 def ask_jobs(client: SlurmClient, which: tuple[str, ...]) -> list[SlurmJob]:
     """All jobs with a key in their comment, of those that the options `which` of squeue leave.
 
-    Raises NoAnswer, Refused. `squeue --json` would take ten times as long, and in Slurm 22.05 leaves nothing out.
+    Raises NoAnswer, Refused. `squeue --json` would take ten times as long, and in Slurm 22.05
+    leaves nothing out.
     """
     mark = secrets.token_hex(8)  # texts of users may hold whole lines like ours
-    return list(read_jobs(client.ask("squeue", "-h", "--states=all", *which, "-o", "|".join((mark, *FIELDS))), mark))
+    return list(
+        read_jobs(
+            client.ask("squeue", "-h", "--states=all", *which, "-o", "|".join((mark, *FIELDS))),
+            mark,
+        )
+    )
 
 
 def read_jobs(text: str, mark: str) -> Iterator[SlurmJob]:
     """Jobs in what squeue prints, lines that begin with `mark`; jobs without a key are left out."""
-    line = re.compile(rf"{re.escape(mark)}\|(\d+)\|([A-Z_]+)\|(\d+)\|([^|]*)\|([^|]*)\|(.*)\|([^|]*)\|([^|]*)")
+    line = re.compile(
+        rf"{re.escape(mark)}\|(\d+)\|([A-Z_]+)\|(\d+)\|([^|]*)\|([^|]*)\|(.*)\|([^|]*)\|([^|]*)"
+    )
     for found in map(line.fullmatch, text.split("\n")):
         if found is None:
             continue
         key = AttemptKey.parse(found[8])
         if key is not None:
             nodes, name, directory, reason = found.group(4, 5, 6, 7)
-            yield SlurmJob(int(found[1]), found[2], int(found[3]), nodes, name, directory, reason, key)
+            yield SlurmJob(
+                int(found[1]), found[2], int(found[3]), nodes, name, directory, reason, key
+            )

@@ -1,5 +1,5 @@
-"""Slurm's nodes, from its JSON: that of 22.05 (single words and plain numbers) and of later releases (lists, and
-numbers with `set` and `infinite` beside them)."""
+"""Slurm's nodes, from its JSON: that of 22.05 (single words and plain numbers) and of later
+releases (lists, and numbers with `set` and `infinite` beside them)."""
 
 import json
 import re
@@ -7,19 +7,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...cluster import Node
+from ...model.cluster import Node
 from ..base import NoAnswer, NodeStatus
 from .client import SlurmClient
 
 NODES_IN_SCONTROL = (23, 2)
 """The release from which `scontrol` prints JSON, and `sinfo --json` no longer prints nodes."""
 UNUSABLE = {
-    "DOWN": "is down", "DRAIN": "is drained", "DRAINING": "is drained", "DRAINED": "is drained", "FAIL": "is failing",
-    "FAILING": "is failing", "MAINT": "is under maintenance", "MAINTENANCE": "is under maintenance",
-    "NOT_RESPONDING": "does not respond", "NO_RESPOND": "does not respond", "INVALID": "is not as configured",
-    "INVAL": "is not as configured", "INVALID_REG": "is not as configured", "ERROR": "is in error",
-    "REBOOT_REQUESTED": "is to be restarted", "REBOOT_ISSUED": "is being restarted", "UNKNOWN": "is in no known state",
-    "FUTURE": "does not exist yet", "BLOCKED": "is blocked", "POWERING_DOWN": "is being switched off",
+    "DOWN": "is down",
+    "DRAIN": "is drained",
+    "DRAINING": "is drained",
+    "DRAINED": "is drained",
+    "FAIL": "is failing",
+    "FAILING": "is failing",
+    "MAINT": "is under maintenance",
+    "MAINTENANCE": "is under maintenance",
+    "NOT_RESPONDING": "does not respond",
+    "NO_RESPOND": "does not respond",
+    "INVALID": "is not as configured",
+    "INVAL": "is not as configured",
+    "INVALID_REG": "is not as configured",
+    "ERROR": "is in error",
+    "REBOOT_REQUESTED": "is to be restarted",
+    "REBOOT_ISSUED": "is being restarted",
+    "UNKNOWN": "is in no known state",
+    "FUTURE": "does not exist yet",
+    "BLOCKED": "is blocked",
+    "POWERING_DOWN": "is being switched off",
 }
 """States in which a node takes no jobs, and how that is said."""
 SILENT = {"NOT_RESPONDING", "NO_RESPOND", "UNKNOWN"}
@@ -28,33 +42,40 @@ GPU = re.compile(r"gpu(?::([^:(,]+))??:(\d+)(?:\([^)]*\))?")
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node, where its peers reach it, and whether it is unusable only because it has not answered Slurm of late."""
+    """A node, where its peers reach it, and whether it is unusable only because it has not answered
+    Slurm of late."""
 
     status: NodeStatus
     address: str
     silent: bool
 
 
-def ask_nodes(client: SlurmClient, declared: Mapping[str, Node], partition: str | None) -> list[SlurmNode]:
-    """Nodes of `partition`, or all; of those `declared` only these, if there are any. Raises NoAnswer, Refused."""
+def ask_nodes(
+    client: SlurmClient, declared: Mapping[str, Node], partition: str | None
+) -> list[SlurmNode]:
+    """Nodes of `partition`, or all; of those `declared` only these, if there are any. Raises
+    NoAnswer, Refused."""
     version = re.search(r"(\d+)\.(\d+)", client.ask("scontrol", "--version"))
     new = version is not None and (int(version[1]), int(version[2])) >= NODES_IN_SCONTROL
-    text = client.ask("scontrol", "show", "nodes", "--json") if new else client.ask("sinfo", "--json")
+    text = (
+        client.ask("scontrol", "show", "nodes", "--json") if new else client.ask("sinfo", "--json")
+    )
     return read_nodes(text, declared, partition)
 
 
 def read_nodes(text: str, declared: Mapping[str, Node], partition: str | None) -> list[SlurmNode]:
     """Nodes in the JSON of `sinfo` (22.05) or `scontrol show nodes` (later), in Slurm's order.
 
-    Of `declared` nodes what Slurm does not know is taken: the rack, and memory of GPUs. Raises NoAnswer where the text
-    is something else.
+    Of `declared` nodes what Slurm does not know is taken: the rack, and memory of GPUs. Raises
+    NoAnswer where the text is something else.
     """
     try:
         entries = json.loads(text)["nodes"]
         return [
             _node(entry, declared.get(entry["name"]))
             for entry in entries
-            if (partition is None or partition in entry["partitions"]) and (not declared or entry["name"] in declared)
+            if (partition is None or partition in entry["partitions"])
+            and (not declared or entry["name"] in declared)
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise NoAnswer(f"Slurm's JSON of its nodes is not understood: {error!r}") from None
@@ -74,7 +95,11 @@ def words(value: Any) -> list[str]:
 
 def gpus(gres: str) -> list[tuple[str | None, int]]:
     """Types and counts of GPUs in a text as "gpu:a100:4(S:0-1),shard:8"."""
-    return [(found[1], int(found[2])) for found in map(GPU.fullmatch, re.split(r",(?![^(]*\))", gres)) if found]
+    return [
+        (found[1], int(found[2]))
+        for found in map(GPU.fullmatch, re.split(r",(?![^(]*\))", gres))
+        if found
+    ]
 
 
 def _node(entry: Mapping[str, Any], declared: Node | None) -> SlurmNode:
@@ -97,4 +122,6 @@ def _node(entry: Mapping[str, Any], declared: Node | None) -> SlurmNode:
     if bad is None and len(kinds) > 1:
         bad = "has GPUs of several types, which one node cannot have here"
     status = NodeStatus(node=node, usable=bad is None, reason=bad)
-    return SlurmNode(status, str(entry.get("address") or entry["name"]), bool(found) and set(found) <= SILENT)
+    return SlurmNode(
+        status, str(entry.get("address") or entry["name"]), bool(found) and set(found) <= SILENT
+    )

@@ -15,7 +15,7 @@ PartitionName={partition} Nodes={nodes} {users}MaxTime=INFINITE OverSubscribe=NO
 #   ProctrackType=proctrack/cgroup                     nothing of a job outlives it
 #   in cgroup.conf ConstrainDevices=yes                a job sees its own GPUs only
 # Not needed: RequeueExit, RequeueExitHold, JobRequeue (an attempt is a job of its own, never requeued) and preemption.
-"""
+"""  # noqa: E501
 RESERVATION = """\
 #!/bin/sh
 # Run once, as an administrator of Slurm. It keeps all other jobs off these nodes; `scontrol delete
@@ -47,13 +47,19 @@ JobSubmitPlugins=lua
 # For MinJobAge (300 s) optsched may be down and still hear how a job ended; longer is better.
 # Its nodes in no other partition that is open to users. Wanted besides: SelectType=select/cons_tres with
 # CR_Core_Memory, ProctrackType=proctrack/cgroup, ConstrainDevices=yes in cgroup.conf.
-"""
+"""  # noqa: E501
 
 
 def setup(
-    nodes: str, user: str, partition: str, reservation: str | None, shared: str, state: str = "state",
+    nodes: str,
+    user: str,
+    partition: str,
+    reservation: str | None,
+    shared: str,
+    state: str = "state",
 ) -> dict[str, str]:
-    """Files by name: what goes into Slurm, for the `nodes` (a hostlist) to be those of `user`, and a cluster.toml."""
+    """Files by name: what goes into Slurm, for the `nodes` (a hostlist) to be those of `user`, and
+    a cluster.toml."""
     kind, name = ("partition", partition) if reservation is None else ("reservation", reservation)
     where = f"{kind} = {json.dumps(name)}"
     cluster = _cluster(where, nodes, shared, state)
@@ -61,8 +67,10 @@ def setup(
         text = RESERVATION.format(reservation=reservation, user=user, nodes=nodes)
         return {"reservation.sh": text, "cluster.toml": cluster}
     why = (
-        "A job that a user\n# submits by himself takes nothing away from those that run, but makes others wait for it."
-        if user == "root" else "AllowGroups\n# names a Unix group."
+        "A job that a user\n# submits by himself takes nothing away from those that run, but "
+        "makes others wait for it."
+        if user == "root"
+        else "AllowGroups\n# names a Unix group."
     )
     users = "" if user == "root" else f"AllowGroups={user} "
     text = PARTITION.format(partition=partition, nodes=nodes, users=users, why=why)
@@ -70,16 +78,17 @@ def setup(
 
 
 def setup_sbatch(
-    nodes: str, partition: str, shared: str, state: str = "state", heartbeat: str | None = None,
+    nodes: str, partition: str, shared: str, state: str = "state", heartbeat: str | None = None
 ) -> dict[str, str]:
-    """Files by name: what goes into Slurm for jobs that users submit to `partition`, which has the `nodes`, to be held
-    for a controller of root; and a cluster.toml."""
+    """Files by name: what goes into Slurm for jobs that users submit to `partition`, which has the
+    `nodes`, to be held for a controller of root; and a cluster.toml."""
     where = f"sbatch = true\npartition = {json.dumps(partition)}"
     if heartbeat is not None:
         where += f"\nheartbeat = {json.dumps(heartbeat)}"
     lua = HOLDING.read_text()
     for name, text in (
-        ("PARTITION", partition), ("PROGRESS", f"{shared}/sbatch/progress"),
+        ("PARTITION", partition),
+        ("PROGRESS", f"{shared}/sbatch/progress"),
         ("HEARTBEAT", heartbeat or str(heartbeat_of(partition))),
     ):
         lua = lua.replace(f"@{name}@", json.dumps(text))

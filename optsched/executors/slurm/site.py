@@ -17,10 +17,10 @@ from .declining import LIMIT, SURE_S
 class Site:
     """The nodes of a `partition`, or those of a `reservation` in it, are optsched's.
 
-    `account` is who pays, `options` are further words for sbatch. Slurm is asked every `poll_s` seconds. `python` runs
-    agents on the nodes, None for the controller's own. `heartbeat` is the file by which job_submit.lua
-    knows that a controller runs, None where no jobs are held.
-    What Slurm has not started after `start_timeout_s` is taken back.
+    `account` is who pays, `options` are further words for sbatch. Slurm is asked every `poll_s`
+    seconds. `python` runs agents on the nodes, None for the controller's own. `heartbeat` is the
+    file by which job_submit.lua knows that a controller runs, None where no jobs are held. What
+    Slurm has not started after `start_timeout_s` is taken back.
     """
 
     partition: str | None = None
@@ -34,8 +34,15 @@ class Site:
 
     def words(self) -> list[str]:
         """What each sbatch is given."""
-        named = {"partition": self.partition, "reservation": self.reservation, "account": self.account}
-        return [*(f"--{name}={value}" for name, value in named.items() if value is not None), *self.options]
+        named = {
+            "partition": self.partition,
+            "reservation": self.reservation,
+            "account": self.account,
+        }
+        return [
+            *(f"--{name}={value}" for name, value in named.items() if value is not None),
+            *self.options,
+        ]
 
     def which_jobs(self) -> tuple[str, ...]:
         """Options of squeue that leave all jobs that can be ours: only root submits as others."""

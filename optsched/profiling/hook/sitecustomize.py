@@ -1,8 +1,10 @@
-"""Loaded by every Python that starts with this folder on PYTHONPATH: reports what PyTorch does, changes nothing.
+"""Loaded by every Python that starts with this folder on PYTHONPATH: reports what PyTorch does,
+changes nothing.
 
-Each process that imports torch appends lines of JSON to a file of its own in the folder OPTSCHED_PROFILE, each with one
-system call, so that not even SIGKILL loses what was done before. Times are CLOCK_MONOTONIC. Without torch nothing
-happens. Needs the standard library only, as it runs in the interpreter of the command.
+Each process that imports torch appends lines of JSON to a file of its own in the folder
+OPTSCHED_PROFILE, each with one system call, so that not even SIGKILL loses what was done before.
+Times are CLOCK_MONOTONIC. Without torch nothing happens. Needs the standard library only, as it
+runs in the interpreter of the command.
 """
 
 import atexit
@@ -52,7 +54,8 @@ class Report:
 
 
 def install(torch: ModuleType) -> None:
-    """Report the steps of optimizers, what is saved and loaded, and the memory that torch has reserved."""
+    """Report the steps of optimizers, what is saved and loaded, and the memory that torch has
+    reserved."""
     report = Report()
     optimizers: dict[int, int] = {}
     depth = 0
@@ -87,7 +90,11 @@ def install(torch: ModuleType) -> None:
             finally:
                 depth -= 1
                 if depth == 0:
-                    file = None if target is None else named.get("f", args[target] if len(args) > target else None)
+                    file = (
+                        None
+                        if target is None
+                        else named.get("f", args[target] if len(args) > target else None)
+                    )
                     report.line(kind, began, time.monotonic() - began, size(file))
 
         setattr(owner, name, functools.wraps(inner)(outer))
@@ -129,16 +136,20 @@ def watch(loader: Any) -> None:
 
 
 class Finder:
-    """Finds torch as the other finders do, and has `install` called when it is loaded; those who only ask whether there
-    is a torch are answered."""
+    """Finds torch as the other finders do, and has `install` called when it is loaded; those who
+    only ask whether there is a torch are answered."""
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """None for all but torch."""
         if name != "torch":
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = None if finder is self or find is None else find(name, path, target)
+            spec: ModuleSpec | None = (
+                None if finder is self or find is None else find(name, path, target)
+            )
             if spec is not None:
                 watch(spec.loader)
                 return spec

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...instance import Instance
-from ...job import Job
-from ...modes import Option, options
+from ...model.instance import Instance
+from ...model.job import Job
+from ...physics.modes import Option, options
 from ..record import Floats, Ints
 
 
@@ -20,12 +20,20 @@ class Classes:
 
 
 def classes(instance: Instance) -> Classes:
-    """Jobs by profile, gang, cores, memory, listed modes and tenant, in order of first appearance. O(jobs)."""
+    """Jobs by profile, gang, cores, memory, listed modes and tenant, in order of first appearance.
+    O(jobs)."""
     known: dict[object, int] = {}
     examples: list[Job] = []
     codes = []
     for job in instance.jobs:
-        key = (id(job.profile), job.gpus, job.cpus, job.memory_gib, id(job.modes) if job.modes else 0, job.tenant)
+        key = (
+            id(job.profile),
+            job.gpus,
+            job.cpus,
+            job.memory_gib,
+            id(job.modes) if job.modes else 0,
+            job.tenant,
+        )
         code = known.setdefault(key, len(examples))
         if code == len(examples):
             examples.append(job)
@@ -38,14 +46,18 @@ def classes(instance: Instance) -> Classes:
 
 
 def isolated_s(instance: Instance, found: Classes, work_s: Floats, jobs: Floats) -> Floats:
-    """Run time of each job with one of `jobs` equal shares of the cluster's GPUs: `objectives.isolated_s`, which has
-    all jobs of the instance there, for many jobs at once."""
+    """Run time of each job with one of `jobs` equal shares of the cluster's GPUs:
+    `objectives.isolated_s`, which has all jobs of the instance there, for many jobs at once."""
     most = max((len(choices) for choices in found.options), default=0)
     total = instance.cluster.total_gpus
     best = np.full(len(work_s), np.inf)
     for k in range(most):
-        rate = np.array([choices[k].rate if k < len(choices) else 0.0 for choices in found.options])[found.of_job]
-        gpus = np.array([choices[k].mode.gpus if k < len(choices) else 0 for choices in found.options])[found.of_job]
+        rate = np.array(
+            [choices[k].rate if k < len(choices) else 0.0 for choices in found.options]
+        )[found.of_job]
+        gpus = np.array(
+            [choices[k].mode.gpus if k < len(choices) else 0 for choices in found.options]
+        )[found.of_job]
         there = rate > 0
         stretch = np.maximum(1.0, gpus[there] * jobs[there] / total) if total else 1.0
         best[there] = np.minimum(best[there], work_s[there] / rate[there] * stretch)

@@ -13,7 +13,9 @@ from .sums import sums
 from .use import gpus_held
 
 CAUSES = {
-    Ending.PREEMPTED: "preemptions", Ending.FAILED: "failures", Ending.NODE_LOST: "node_losses",
+    Ending.PREEMPTED: "preemptions",
+    Ending.FAILED: "failures",
+    Ending.NODE_LOST: "node_losses",
     Ending.OUT_OF_MEMORY: "out_of_memory",
 }
 """Why a job stops before it is done, and what that is called in a summary."""
@@ -21,10 +23,12 @@ CAUSES = {
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class GpuTime:
-    """GPU-seconds of each row, those of a GPU that two jobs share halved: all it held, and of these what start-up and
-    restore took, checkpoints before a preemption, and work that was done and lost later.
+    """GPU-seconds of each row, those of a GPU that two jobs share halved: all it held, and of these
+    what start-up and restore took, checkpoints before a preemption, and work that was done and lost
+    later.
 
-    A start that ran out of GPU memory is lost with its set-up. `lost_by_cause` is what is lost by what lost it.
+    A start that ran out of GPU memory is lost with its set-up. `lost_by_cause` is what is lost by
+    what lost it.
     """
 
     held: Floats
@@ -47,23 +51,24 @@ def gpu_time(rows: Record, stays: Stays, found: Classes) -> GpuTime:
     lost[in_vain], setup[in_vain] = held[in_vain], 0.0
     by_cause[Ending.OUT_OF_MEMORY] = float(held[in_vain].sum())
     return GpuTime(
-        held=held,
-        setup=setup,
-        checkpoint=gpus * checkpoint_s,
-        lost=lost,
-        lost_by_cause=by_cause,
+        held=held, setup=setup, checkpoint=gpus * checkpoint_s, lost=lost, lost_by_cause=by_cause
     )
 
 
 def _checkpoint_s(rows: Record, stays: Stays, found: Classes, overhead_s: Floats) -> Floats:
-    """The seconds of each row spent saving: the last ones of a stay that ends in a preemption, or is lost meanwhile."""
+    """The seconds of each row spent saving: the last ones of a stay that ends in a preemption, or
+    is lost meanwhile."""
     save_s = np.array([hold_to_save_s(job) for job in found.examples])
     if not save_s.any():
         return np.zeros(rows.rows)
     setups_s = np.array([[setup_s(job, ran) for ran in (False, True)] for job in found.examples])
     of_class = found.of_job[stays.job]
     of_stay_s = np.add.reduceat(overhead_s, stays.first_row)
-    beyond_s = of_stay_s - setups_s[of_class, (stays.before != NEW).astype(np.int64)] - _fetched_s(rows, stays)
+    beyond_s = (
+        of_stay_s
+        - setups_s[of_class, (stays.before != NEW).astype(np.int64)]
+        - _fetched_s(rows, stays)
+    )
     of_stay_s = np.select(
         [stays.ending == Ending.PREEMPTED, stays.ending == Ending.NODE_LOST],
         [np.minimum(of_stay_s, save_s[of_class]), np.clip(beyond_s, 0.0, save_s[of_class])],
@@ -73,8 +78,8 @@ def _checkpoint_s(rows: Record, stays: Stays, found: Classes, overhead_s: Floats
 
 
 def _fetched_s(rows: Record, stays: Stays) -> Floats:
-    """Seconds for which each stay fetched its model; where nobody fetches, without the plan that a replay of the
-    caches takes."""
+    """Seconds for which each stay fetched its model; where nobody fetches, without the plan that a
+    replay of the caches takes."""
     if not any(job.profile.fetch_s for job in rows.instance.jobs):
         return np.zeros(len(stays.job))
     fetched = fetches(rows.instance, rows.plan())
@@ -86,8 +91,8 @@ def _fetched_s(rows: Record, stays: Stays) -> Floats:
 def _lost(rows: Record, worked: Floats) -> tuple[Floats, dict[Ending, float]]:
     """GPU-seconds of lost work in the rows where it was done, and all of them by cause.
 
-    What is lost is what was done last: in the row that ends so, and where that did less, in the job's rows before it.
-    Work done before the simulation began took no GPU time in it.
+    What is lost is what was done last: in the row that ends so, and where that did less, in the
+    job's rows before it. Work done before the simulation began took no GPU time in it.
     """
     price = np.divide(worked, rows.work_s, out=np.zeros(rows.rows), where=rows.work_s > 0)
     own_s = np.minimum(rows.lost_s, rows.work_s)
@@ -107,14 +112,16 @@ def _lost(rows: Record, worked: Floats) -> tuple[Floats, dict[Ending, float]]:
 
 
 def starts_by_cause(stays: Stays, setup: Floats) -> tuple[float, dict[Ending, float]]:
-    """Set-up GPU-seconds of first starts, and of those after each cause; `setup` is that of each row."""
+    """Set-up GPU-seconds of first starts, and of those after each cause; `setup` is that of each
+    row."""
     of_stay = sums(stays.of_row, setup, len(stays.job))
     again = {cause: float(of_stay[stays.before == cause].sum()) for cause in CAUSES}
     return float(of_stay[stays.before < 0].sum()), again
 
 
 def failures_by_kind(rows: Record) -> tuple[Ints, dict[str, int]]:
-    """The rows that failed out of memory, and the number of failures of each kind (`Instance.failures`)."""
+    """The rows that failed out of memory, and the number of failures of each kind
+    (`Instance.failures`)."""
     failed = np.flatnonzero(rows.ending == Ending.FAILED)
     entries = rows.instance.failures
     if not len(failed) or not entries:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...instance import Instance
+from ...model.instance import Instance
 from ...objectives import LATE_TOLERANCE_S
 from ..record import Ending, Floats, Ints, Record
 from .classes import classes, isolated_s
@@ -19,10 +19,11 @@ from .waiting import REASONS, Waits, waits
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Metrics:
-    """Columns with one entry a job, in the order of the instance; instants on its clock. Definitions:
-    docs/concepts.md, Simulation.
+    """Columns with one entry a job, in the order of the instance; instants on its clock.
+    Definitions: docs/concepts.md, Simulation.
 
-    `rows` is the record in the order of the jobs; `stays`, `waits` and `gpu_time` say what its rows mean.
+    `rows` is the record in the order of the jobs; `stays`, `waits` and `gpu_time` say what its rows
+    mean.
     """
 
     instance: Instance
@@ -61,7 +62,8 @@ class Metrics:
 
 
 def measure(record: Record) -> Metrics:
-    """Everything that is known of a simulation in which every job completed. O(r log r) for r rows."""
+    """Everything that is known of a simulation in which every job completed. O(r log r) for r
+    rows."""
     instance, jobs = record.instance, record.instance.jobs
     count = len(jobs)
     rows = by_job(record)
@@ -70,7 +72,9 @@ def measure(record: Record) -> Metrics:
     submit_s = np.fromiter((job.submit_s for job in jobs), np.float64, count)
     release_s = np.maximum(submit_s, instance.now_s)
     completion_s = release_s.copy()
-    completion_s[rows.job] = rows.end_s  # of a job's rows, which are in the order of time, the last one stays
+    completion_s[rows.job] = (
+        rows.end_s
+    )  # of a job's rows, which are in the order of time, the last one stays
     ready = ready_s(instance, completion_s)
     waited = waits(rows, stay, found, ready)
     time = gpu_time(rows, stay, found)
@@ -81,7 +85,9 @@ def measure(record: Record) -> Metrics:
     last[rows.job] = np.arange(rows.rows)
     work_s = np.fromiter((job.work_s for job in jobs), np.float64, count)
     jct_s = completion_s - submit_s
-    reasons_s = np.stack([sums(stay.job, waited.seconds[:, k], count) for k in range(len(REASONS))], axis=1)
+    reasons_s = np.stack(
+        [sums(stay.job, waited.seconds[:, k], count) for k in range(len(REASONS))], axis=1
+    )
     return Metrics(
         instance=instance,
         rows=rows,
@@ -110,8 +116,10 @@ def measure(record: Record) -> Metrics:
         + counts(rows.job[rows.ending == Ending.OUT_OF_MEMORY], count),
         node_losses=counts(rows.job[rows.ending == Ending.NODE_LOST], count),
         energy_kwh=sums(rows.job[part.row], energy, count),
-        finish_time_fairness=jct_s / isolated_s(instance, found, work_s, np.full(count, float(count))),
-        contention_slowdown=jct_s / isolated_s(instance, found, work_s, _contention(release_s, completion_s)),
+        finish_time_fairness=jct_s
+        / isolated_s(instance, found, work_s, np.full(count, float(count))),
+        contention_slowdown=jct_s
+        / isolated_s(instance, found, work_s, _contention(release_s, completion_s)),
         late_s=_late_s(instance, completion_s),
         energy_by_type_kwh=sums(part.gpu_type, energy, len(instance.cluster.gpu_types)),
         failures_by_kind=kinds,
@@ -119,7 +127,8 @@ def measure(record: Record) -> Metrics:
 
 
 def _first_start_s(instance: Instance, rows: Record, stay: Stays) -> Floats:
-    """When each job first held anything: of one that runs at `now_s` when it started, before that."""
+    """When each job first held anything: of one that runs at `now_s` when it started, before
+    that."""
     found = np.zeros(len(instance.jobs))
     found[stay.job[::-1]] = stay.start_s[::-1]
     if instance.running:
@@ -134,14 +143,17 @@ def _preemptions(instance: Instance, stay: Stays, count: int) -> Ints:
     found = counts(stay.job[stay.ending == Ending.PREEMPTED], count)
     if instance.running:
         first = np.append(True, stay.job[1:] != stay.job[:-1])
-        running = np.fromiter((job.id in instance.running_job for job in instance.jobs), bool, count)
+        running = np.fromiter(
+            (job.id in instance.running_job for job in instance.jobs), bool, count
+        )
         left = stay.job[first & running[stay.job] & (stay.before == Ending.PREEMPTED)]
         found[left] += 1
     return found
 
 
 def _contention(release_s: Floats, completion_s: Floats) -> Floats:
-    """The average number of jobs released and not complete during each job's life, itself included."""
+    """The average number of jobs released and not complete during each job's life, itself
+    included."""
     ones = np.ones(len(release_s))
     there = steps(np.concatenate((release_s, completion_s)), np.concatenate((ones, -ones)))
     return np.maximum(1.0, there.between(release_s, completion_s) / (completion_s - release_s))
@@ -152,4 +164,3 @@ def _late_s(instance: Instance, completion_s: Floats) -> Floats:
     deadlines_s = (np.nan if job.deadline_s is None else job.deadline_s for job in jobs)
     late_s = completion_s - np.fromiter(deadlines_s, np.float64, len(jobs))
     return np.where(late_s > LATE_TOLERANCE_S, late_s, np.where(np.isnan(late_s), np.nan, 0.0))
-

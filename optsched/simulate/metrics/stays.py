@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ...instance import Instance
+from ...model.instance import Instance
 from ...physics import TIME_TOLERANCE_S
 from ..record import Ending, Floats, Ints, Record
 
@@ -19,17 +19,24 @@ NOT_BY_ROW = {"instance", "modes", "placements", "decision_s", "decision_wall_s"
 def by_job(record: Record) -> Record:
     """The same rows in the order of the jobs, those of a job in the order of time."""
     order = np.argsort(record.job, kind="stable")
-    columns = {field.name: getattr(record, field.name)[order] for field in fields(Record)
-               if field.name not in NOT_BY_ROW}
-    return replace(record, **columns, placements=tuple(map(record.placements.__getitem__, order.tolist())))
+    columns = {
+        field.name: getattr(record, field.name)[order]
+        for field in fields(Record)
+        if field.name not in NOT_BY_ROW
+    }
+    return replace(
+        record, **columns, placements=tuple(map(record.placements.__getitem__, order.tolist()))
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Stays:
-    """A stay is what a job holds from a start until it leaves: rows of which all but the last end by GOES_ON.
+    """A stay is what a job holds from a start until it leaves: rows of which all but the last end
+    by GOES_ON.
 
-    `of_row` is the stay of each row. The other columns have one entry a stay: its job, its first row, its times, why it
-    ended, and `before`: why the job did not run before it (`Ending`, NEW or WENT_ON).
+    `of_row` is the stay of each row. The other columns have one entry a stay: its job, its first
+    row, its times, why it ended, and `before`: why the job did not run before it (`Ending`, NEW or
+    WENT_ON).
     """
 
     of_row: Ints
@@ -54,7 +61,9 @@ def stays(rows: Record) -> Stays:
     ending = rows.ending[last_row]
     before[1:] = ending[:-1]
     of_job_first = new_job[first_row]
-    before[of_job_first] = _before_now(rows, rows.job[first_row][of_job_first], first_row[of_job_first])
+    before[of_job_first] = _before_now(
+        rows, rows.job[first_row][of_job_first], first_row[of_job_first]
+    )
     return Stays(
         of_row=np.cumsum(begins) - 1,
         first_row=first_row,
@@ -78,7 +87,7 @@ def _before_now(rows: Record, jobs: Ints, first_row: Ints) -> Ints:
     found[place] = Ending.PREEMPTED
     failed = np.array([not entry.preemptions for entry in instance.suspended], dtype=bool)
     found[place[: len(failed)][failed]] = Ending.FAILED
-    for i, entry in zip(place[len(instance.suspended):], instance.running, strict=True):
+    for i, entry in zip(place[len(instance.suspended) :], instance.running, strict=True):
         row = first_row[i]
         if (
             rows.start_s[row] <= instance.now_s + TIME_TOLERANCE_S
@@ -97,12 +106,16 @@ def positions(instance: Instance) -> dict[str, int]:
 def ready_s(instance: Instance, completion_s: Floats) -> Floats:
     """When each job could have run: released, and its predecessors complete."""
     jobs = instance.jobs
-    found = np.maximum(np.fromiter((job.submit_s for job in jobs), np.float64, len(jobs)), instance.now_s)
+    found = np.maximum(
+        np.fromiter((job.submit_s for job in jobs), np.float64, len(jobs)), instance.now_s
+    )
     followers = [i for i, job in enumerate(jobs) if job.after]
     if followers:
         position = positions(instance)
         begun = {*instance.running_job, *instance.suspended_job}
         for i in followers:
             if jobs[i].id not in begun:
-                found[i] = max(found[i], *(completion_s[position[before]] for before in jobs[i].after))
+                found[i] = max(
+                    found[i], *(completion_s[position[before]] for before in jobs[i].after)
+                )
     return found

@@ -9,7 +9,8 @@ from ..record import Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """`values[i]` holds from `times_s[i]` until the next instant, the last one for ever; before the first it is 0.
+    """`values[i]` holds from `times_s[i]` until the next instant, the last one for ever; before the
+    first it is 0.
 
     `area` is the integral until each instant.
     """
@@ -48,5 +49,6 @@ def steps(times_s: Floats, changes: Floats) -> Steps:
 
 
 def held(start_s: Floats, end_s: Floats, amount: Floats) -> Steps:
-    """How much of something is held over time by holders that hold `amount` from `start_s` to `end_s` each."""
+    """How much of something is held over time by holders that hold `amount` from `start_s` to
+    `end_s` each."""
     return steps(np.concatenate((start_s, end_s)), np.concatenate((amount, -amount)))

@@ -18,7 +18,8 @@ H = 3600.0
 
 
 def summary(found: Metrics) -> dict[str, Any]:
-    """Totals by name, as docs/formats.md has them; plain numbers, None where there is nothing to divide by."""
+    """Totals by name, as docs/formats.md has them; plain numbers, None where there is nothing to
+    divide by."""
     instance = found.instance
     jobs = len(instance.jobs)
     last_s = float(found.completion_s.max()) if jobs else instance.now_s
@@ -34,7 +35,9 @@ def summary(found: Metrics) -> dict[str, Any]:
         "blocked_mean_s": mean(found.blocked_s),
         "makespan_s": last_s - instance.now_s,
         "use": _use(found, last_s),
-        "use_until_last_submission": _use(found, submitted_s) if submitted_s > instance.now_s else None,
+        "use_until_last_submission": _use(found, submitted_s)
+        if submitted_s > instance.now_s
+        else None,
         "finish_time_fairness": _fairness(found.finish_time_fairness),
         "contention_slowdown": _fairness(found.contention_slowdown),
         "preemptions": int(found.preemptions.sum()),
@@ -63,14 +66,21 @@ def spread(values: Floats) -> dict[str, float | None]:
     ordered = np.sort(values)
     return {
         "mean": mean(ordered),
-        **{name: float(ordered[math.ceil(q * len(ordered) - 1e-9) - 1]) for name, q in QUANTILES.items()},
+        **{
+            name: float(ordered[math.ceil(q * len(ordered) - 1e-9) - 1])
+            for name, q in QUANTILES.items()
+        },
     }
 
 
 def _fairness(values: Floats) -> dict[str, float | None]:
     if not len(values):
         return dict.fromkeys(("mean", "max", "share_above_1_1"))
-    return {"mean": mean(values), "max": float(values.max()), "share_above_1_1": float((values > UNFAIR).mean())}
+    return {
+        "mean": mean(values),
+        "max": float(values.max()),
+        "share_above_1_1": float((values > UNFAIR).mean()),
+    }
 
 
 def _use(found: Metrics, until_s: float) -> dict[str, Any]:
@@ -81,7 +91,9 @@ def _use(found: Metrics, until_s: float) -> dict[str, Any]:
     types = [type_name(name) for name in found.instance.cluster.gpu_types]
     return {
         "gpus": _share(float(held_s.sum()), float(there_s.sum())),
-        "gpus_by_type": {name: _share(float(held_s[k]), float(there_s[k])) for k, name in enumerate(types)},
+        "gpus_by_type": {
+            name: _share(float(held_s[k]), float(there_s[k])) for k, name in enumerate(types)
+        },
         "cores": _share(cores_s, all_cores_s),
     }
 
@@ -98,7 +110,9 @@ def _gpu_h(found: Metrics, last_s: float) -> dict[str, Any]:
     held, overhead = float(time.held.sum()), float(time.setup.sum() + time.checkpoint.sum())
     causes: dict[str, Any] = {}
     for cause, name in CAUSES.items():
-        saved = {"checkpoints": float(time.checkpoint.sum()) / H} if cause == Ending.PREEMPTED else {}
+        saved = (
+            {"checkpoints": float(time.checkpoint.sum()) / H} if cause == Ending.PREEMPTED else {}
+        )
         lost = "starts" if cause == Ending.OUT_OF_MEMORY else "lost_work"
         causes[name] = {**saved, "restarts": again[cause] / H, lost: time.lost_by_cause[cause] / H}
     return {
@@ -115,6 +129,7 @@ def _energy(found: Metrics) -> dict[str, Any]:
     types = found.instance.cluster.gpu_types
     return {
         "total": float(found.energy_by_type_kwh.sum()),
-        "by_type": {type_name(name): float(found.energy_by_type_kwh[k]) for k, name in enumerate(types)},
+        "by_type": {
+            type_name(name): float(found.energy_by_type_kwh[k]) for k, name in enumerate(types)
+        },
     }
-

@@ -33,7 +33,10 @@ def _type(found: Metrics) -> list[str | None]:
         rows.job[row]: "+".join(map(type_name, gpus_by_type(cluster, rows.placements[row])))
         for row in np.flatnonzero(rows.gpu_type == SEVERAL_TYPES)
     }
-    return [several[j] if k == SEVERAL_TYPES else names[k] for j, k in enumerate(found.gpu_type.tolist())]
+    return [
+        several[j] if k == SEVERAL_TYPES else names[k]
+        for j, k in enumerate(found.gpu_type.tolist())
+    ]
 
 
 def _late_s(found: Metrics) -> list[float | None]:
@@ -93,10 +96,15 @@ def as_parquet(table: dict[str, list[Any]]) -> bytes | None:
     out = io.BytesIO()
     try:
         polars = importlib.import_module("polars")
-        polars.DataFrame(table, schema_overrides=dict.fromkeys(TEXTS, polars.String)).write_parquet(out)
+        polars.DataFrame(table, schema_overrides=dict.fromkeys(TEXTS, polars.String)).write_parquet(
+            out
+        )
     except ImportError:
         try:
-            pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+            pyarrow, parquet = (
+                importlib.import_module("pyarrow"),
+                importlib.import_module("pyarrow.parquet"),
+            )
         except ImportError:
             return None
         kinds = dict.fromkeys(TEXTS, pyarrow.string())

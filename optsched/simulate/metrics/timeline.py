@@ -19,7 +19,8 @@ class Headroom:
 
 
 class Timeline:
-    """Instants `times_s` in order, `length_s` apart; everything else is by position, and holds until the next one.
+    """Instants `times_s` in order, `length_s` apart; everything else is by position, and holds
+    until the next one.
 
     `wait_from` and `wait_to` are where each of the given intervals begins and ends.
     """
@@ -40,8 +41,8 @@ class Timeline:
         self._parts = parts_of(rows)
 
     def free(self, pool: int) -> NDArray[np.float32]:
-        """GPUs of the type at this position that nobody holds, on nodes that are there; cores where `pool` is the
-        number of types."""
+        """GPUs of the type at this position that nobody holds, on nodes that are there; cores where
+        `pool` is the number of types."""
         if pool not in self._free:
             self._free[pool] = self._free_of(pool).astype(np.float32)  # halves at most, so exact
         return self._free[pool]
@@ -49,7 +50,9 @@ class Timeline:
     def _free_of(self, pool: int) -> Floats:
         rows, types = self.rows, self.cluster.gpu_types
         if pool < len(types):
-            room = {node.name: node.gpus for node in self.cluster.nodes if node.gpu_type == types[pool]}
+            room = {
+                node.name: node.gpus for node in self.cluster.nodes if node.gpu_type == types[pool]
+            }
             mine = np.flatnonzero(self._parts.gpu_type == pool)
             of_pool = self._parts.row[mine]
             amount = self._parts.held[mine]
@@ -64,11 +67,14 @@ class Timeline:
         return found
 
     def quota_pool(self) -> Floats | None:
-        """GPUs that all tenants with a quota may hold beyond those they hold; None where nobody borrows."""
+        """GPUs that all tenants with a quota may hold beyond those they hold; None where nobody
+        borrows."""
         instance = self.rows.instance
         if instance.quota_pool is None:
             return None
-        capped = np.fromiter((job.tenant in instance.gpu_cap for job in instance.jobs), bool, len(instance.jobs))
+        capped = np.fromiter(
+            (job.tenant in instance.gpu_cap for job in instance.jobs), bool, len(instance.jobs)
+        )
         rows = np.flatnonzero(capped[self.rows.job])
         gpus = self.rows.gpus[rows].astype(np.float64)
         return instance.quota_pool - self._level(self._start[rows], self._end[rows], gpus)
@@ -79,14 +85,18 @@ class Timeline:
         if not instance.gpu_cap:
             return {}
         code = {name: k for k, name in enumerate(instance.gpu_cap)}
-        of_job = np.fromiter((code.get(job.tenant or "", -1) for job in instance.jobs), np.int64, len(instance.jobs))
+        of_job = np.fromiter(
+            (code.get(job.tenant or "", -1) for job in instance.jobs), np.int64, len(instance.jobs)
+        )
         of_row = of_job[self.rows.job]
         order = np.argsort(of_row, kind="stable")
         ends = np.cumsum(np.bincount(of_row + 1, minlength=len(code) + 1))
         found = {}
         for (name, cap), begin, end in zip(instance.gpu_cap.items(), ends, ends[1:], strict=False):
             rows = order[begin:end]
-            at, place = np.unique(np.concatenate(([0], self._start[rows], self._end[rows])), return_inverse=True)
+            at, place = np.unique(
+                np.concatenate(([0], self._start[rows], self._end[rows])), return_inverse=True
+            )
             gpus = self.rows.gpus[rows].astype(np.float64)
             taken = np.cumsum(sums(place, np.concatenate(([0.0], gpus, -gpus)), len(at)))
             found[name] = Headroom(at, cap - taken)

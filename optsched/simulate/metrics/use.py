@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...cluster import Cluster
-from ...instance import Instance
+from ...model.cluster import Cluster
+from ...model.instance import Instance
 from ...physics import gpus_by_type
 from ..record import SEVERAL_TYPES, Floats, Ints, Record
 from .sums import sums
@@ -23,10 +23,11 @@ def gpus_held(rows: Record) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """What rows hold of each GPU type: one part for a row on GPUs of one type, more for a gang on several.
+    """What rows hold of each GPU type: one part for a row on GPUs of one type, more for a gang on
+    several.
 
-    `row` is its row, `gpus` how many of the GPUs of that row are of type `gpu_type`; of those that two jobs share each
-    has half in `held`. In the order of the rows.
+    `row` is its row, `gpus` how many of the GPUs of that row are of type `gpu_type`; of those that
+    two jobs share each has half in `held`. In the order of the rows.
     """
 
     row: Ints
@@ -47,7 +48,8 @@ def parts(rows: Record) -> Parts:
     number = {name: k for k, name in enumerate(cluster.gpu_types)}
     more = [
         (row, number[gpu_type], held)
-        for row in several.tolist() for gpu_type, held in gpus_by_type(cluster, rows.placements[row]).items()
+        for row in several.tolist()
+        for gpu_type, held in gpus_by_type(cluster, rows.placements[row]).items()
     ]
     plain = np.stack((whole, rows.gpu_type[whole], rows.gpus[whole]), axis=1)
     every = np.concatenate((plain, np.array(more, dtype=np.int64)))
@@ -57,14 +59,16 @@ def parts(rows: Record) -> Parts:
 
 
 def gpu_seconds(rows: Record, until_s: float) -> Floats:
-    """GPU-seconds held of each GPU type until an instant; a GPU that two jobs share is held once."""
+    """GPU-seconds held of each GPU type until an instant; a GPU that two jobs share is held
+    once."""
     length_s = np.clip(np.minimum(rows.end_s, until_s) - rows.start_s, 0.0, None)
     part = parts(rows)
     return sums(part.gpu_type, part.held * length_s[part.row], len(rows.instance.cluster.gpu_types))
 
 
 def gpu_capacity_s(instance: Instance, until_s: float) -> tuple[Floats, Floats]:
-    """GPU-seconds there are of each GPU type from `now_s` until an instant, and those missing while nodes are lost."""
+    """GPU-seconds there are of each GPU type from `now_s` until an instant, and those missing while
+    nodes are lost."""
     cluster = instance.cluster
     place = {name: k for k, name in enumerate(cluster.gpu_types)}
     whole, lost = np.zeros(len(place)), np.zeros(len(place))
@@ -75,18 +79,23 @@ def gpu_capacity_s(instance: Instance, until_s: float) -> tuple[Floats, Floats]:
     for entry in instance.outages:
         node = cluster.node[entry.node]
         if node.gpus:
-            lost[place[node.gpu_type]] += node.gpus * max(0.0, min(entry.end_s, until_s) - entry.start_s)
+            lost[place[node.gpu_type]] += node.gpus * max(
+                0.0, min(entry.end_s, until_s) - entry.start_s
+            )
     return whole - lost, lost
 
 
 def core_seconds(rows: Record, until_s: float) -> tuple[float, float]:
-    """Core-seconds held and there until an instant, on nodes whose cores are modelled and that are not lost."""
+    """Core-seconds held and there until an instant, on nodes whose cores are modelled and that are
+    not lost."""
     instance = rows.instance
     cluster = instance.cluster
     length_s = max(0.0, until_s - instance.now_s)
     there_s = sum(node.cpus or 0 for node in cluster.nodes) * length_s
     for entry in instance.outages:
-        there_s -= (cluster.node[entry.node].cpus or 0) * max(0.0, min(entry.end_s, until_s) - entry.start_s)
+        there_s -= (cluster.node[entry.node].cpus or 0) * max(
+            0.0, min(entry.end_s, until_s) - entry.start_s
+        )
     held_s = np.clip(np.minimum(rows.end_s, until_s) - rows.start_s, 0.0, None)
     return float(_modelled_cores(rows, cluster) @ held_s), there_s
 
@@ -97,5 +106,9 @@ def _modelled_cores(rows: Record, cluster: Cluster) -> Floats:
         return rows.cpus.astype(np.float64)
     node = cluster.node
     return np.array(
-        [sum(slot.cpus for slot in slots if node[slot.node].cpus is not None) for slots in rows.placements], np.float64
+        [
+            sum(slot.cpus for slot in slots if node[slot.node].cpus is not None)
+            for slots in rows.placements
+        ],
+        np.float64,
     )

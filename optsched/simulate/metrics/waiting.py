@@ -1,5 +1,6 @@
-"""How long jobs wait, and for what (the split of Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters, USENIX
-ATC 2019, section 3.1: fair-share and fragmentation delay; the rest, when others hold the GPUs, is price delay)."""
+"""How long jobs wait, and for what (the split of Jeon et al., Analysis of Large-Scale Multi-Tenant
+GPU Clusters, USENIX ATC 2019, section 3.1: fair-share and fragmentation delay; the rest, when
+others hold the GPUs, is price delay)."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...cluster import Cluster
+from ...model.cluster import Cluster
 from ..record import Floats, Ints, Record
 from .classes import Classes
 from .stays import WENT_ON, Stays
@@ -23,14 +24,16 @@ Needs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waits:
-    """The wait before each stay: from when, and the seconds spent on each of `REASONS`, which add up to it."""
+    """The wait before each stay: from when, and the seconds spent on each of `REASONS`, which add
+    up to it."""
 
     from_s: Floats
     seconds: Floats
 
 
 def waits(rows: Record, stays: Stays, found: Classes, ready_s: Floats) -> Waits:
-    """The waits of a record in the order of `by_job`. O(r log r) for r rows, and O(r) for each size of gang."""
+    """The waits of a record in the order of `by_job`. O(r log r) for r rows, and O(r) for each size
+    of gang."""
     from_s = np.append(0.0, stays.end_s)[: len(stays.job)]
     first = np.append(True, stays.job[1:] != stays.job[:-1])[: len(stays.job)]
     from_s[first] = ready_s[stays.job[first]]
@@ -47,7 +50,9 @@ def waits(rows: Record, stays: Stays, found: Classes, ready_s: Floats) -> Waits:
                 seconds[some[which], FAIR_SHARE] = part[0]
                 seconds[some[which], FRAGMENTATION] = part[1]
         waited_s = stays.start_s[some] - decided_s[some]
-        seconds[some, PRICE] = np.maximum(0.0, waited_s - seconds[some, FAIR_SHARE] - seconds[some, FRAGMENTATION])
+        seconds[some, PRICE] = np.maximum(
+            0.0, waited_s - seconds[some, FAIR_SHARE] - seconds[some, FRAGMENTATION]
+        )
     return Waits(from_s, seconds)
 
 
@@ -61,7 +66,8 @@ def _decided_s(decision_s: Floats, from_s: Floats, start_s: Floats) -> Floats:
 
 
 def _by_need(rows: Record, found: Classes, jobs: Ints) -> dict[Needs, dict[str | None, Ints]]:
-    """Which of the waits of `jobs` are of jobs with the same needs, and of these of each tenant with a quota."""
+    """Which of the waits of `jobs` are of jobs with the same needs, and of these of each tenant
+    with a quota."""
     instance = rows.instance
     codes: dict[tuple[Needs, str | None], int] = {}
     of_class = []
@@ -91,13 +97,17 @@ def _needs(cluster: Cluster, found: Classes, k: int) -> Needs:
 
 
 def _split(
-    timeline: Timeline, needs: Needs, by_tenant: dict[str | None, Ints], quota_pool: Floats | None,
+    timeline: Timeline,
+    needs: Needs,
+    by_tenant: dict[str | None, Ints],
+    quota_pool: Floats | None,
     headrooms: dict[str, Headroom],
 ) -> list[tuple[Ints, tuple[Floats, Floats]]]:
     """Seconds of fair-share and fragmentation delay in the waits of each tenant.
 
-    A tenant's headroom changes much more seldom than what is free. So what is free is integrated once for all tenants,
-    and a tenant takes from that what lies in the stretches in which its quota is used up.
+    A tenant's headroom changes much more seldom than what is free. So what is free is integrated
+    once for all tenants, and a tenant takes from that what lies in the stretches in which its quota
+    is used up.
     """
     every = np.concatenate([*by_tenant.values()])
     low, high = int(timeline.wait_from[every].min()), int(timeline.wait_to[every].max())
@@ -150,7 +160,9 @@ class _Stretches:
         inside_s = np.concatenate(([0.0], np.cumsum(self._full[:-1] * np.diff(at_s))))
 
         def until(position: Ints, stretch: Ints) -> Floats:
-            found: Floats = inside_s[stretch] + self._full[stretch] * (area_s[position] - at_s[stretch])
+            found: Floats = inside_s[stretch] + self._full[stretch] * (
+                area_s[position] - at_s[stretch]
+            )
             return found
 
         return until(self._end, self._last) - until(self._begin, self._first)

@@ -1,4 +1,5 @@
-"""The page of a simulation: what happened, for a person, offline and interactive (plotly, extra `report`)."""
+"""The page of a simulation: what happened, for a person, offline and interactive (plotly, extra
+`report`)."""
 
 from .page import page
 

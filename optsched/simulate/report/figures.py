@@ -25,15 +25,35 @@ from .series import (
     waiting_by_size,
 )
 
-TYPE_COLOURS = ("#4d93cc", "#e9a23b", "#5fb49c", "#b07cc6", "#d9776b", "#8a9a5b", "#c9a66b", "#6f7fbf")
-REASON_COLOURS = {"decision": "#cfd8e3", "fair_share": "#e9c46a", "fragmentation": "#e07a5f", "price": "#4d93cc"}
+TYPE_COLOURS = (
+    "#4d93cc",
+    "#e9a23b",
+    "#5fb49c",
+    "#b07cc6",
+    "#d9776b",
+    "#8a9a5b",
+    "#c9a66b",
+    "#6f7fbf",
+)
+REASON_COLOURS = {
+    "decision": "#cfd8e3",
+    "fair_share": "#e9c46a",
+    "fragmentation": "#e07a5f",
+    "price": "#4d93cc",
+}
 REASON_WORDS = {
-    "decision": "next decision", "fair_share": "fair share (quota)", "fragmentation": "fragmentation", "price": "price",
+    "decision": "next decision",
+    "fair_share": "fair share (quota)",
+    "fragmentation": "fragmentation",
+    "price": "price",
 }
 HOURS = {
-    "work": ("work", "#4d93cc"), "first_starts": ("first starts", "#a9cdea"),
-    "preemptions": ("preemptions", "#e9a23b"), "failures": ("failures", "#d92d20"),
-    "node_losses": ("lost nodes", "#8c1d18"), "out_of_memory": ("out of memory", "#7a5195"),
+    "work": ("work", "#4d93cc"),
+    "first_starts": ("first starts", "#a9cdea"),
+    "preemptions": ("preemptions", "#e9a23b"),
+    "failures": ("failures", "#d92d20"),
+    "node_losses": ("lost nodes", "#8c1d18"),
+    "out_of_memory": ("out of memory", "#7a5195"),
 }
 AXIS = {"gridcolor": GRID, "zeroline": False, "color": MUTED, "automargin": True}
 ROUNDED_S = 1.0
@@ -51,23 +71,52 @@ def over_time(found: Metrics) -> Any:
     _stack(fig, use, unit, colours, "y", "legend")
     if use.there is not None:
         fig.add_scatter(
-            x=use.edges_s / unit.seconds, y=_closed(use.there), name="there", legend="legend", mode="lines",
+            x=use.edges_s / unit.seconds,
+            y=_closed(use.there),
+            name="there",
+            legend="legend",
+            mode="lines",
             line={"shape": "hv", "width": 1.2, "color": INK, "dash": "dash"},
             hovertemplate="%{y:,.0f} GPUs there<extra></extra>",
         )
     _stack(fig, queue, unit, QUEUE, "y2", "legend2")
-    legend = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "font": {"size": 11, "color": MUTED},
-              "bgcolor": "rgba(0,0,0,0)", "traceorder": "normal"}
+    legend = {
+        "orientation": "h",
+        "x": 0,
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "font": {"size": 11, "color": MUTED},
+        "bgcolor": "rgba(0,0,0,0)",
+        "traceorder": "normal",
+    }
     _lay_out(fig, 480, hovermode="x unified")
     title = {"font": {"size": 12, "color": INK}}
     fig.update_layout(
-        xaxis={**AXIS, "title": _words(_from_now(found, unit)), "anchor": "y2", "hoverformat": ".4~g",
-               "range": [0, shown_s(found) / unit.seconds]},
-        yaxis={**AXIS, "domain": [0.54, 1], "title": {**title, "text": "GPUs in use"}, "rangemode": "tozero",
-               "tickformat": ",d", "fixedrange": True},
-        yaxis2={**AXIS, "domain": [0, 0.44], "title": {**title, "text": "jobs waiting"}, "rangemode": "tozero",
-                "tickformat": ",", "fixedrange": True},
-        legend={**legend, "y": 1.0}, legend2={**legend, "y": 0.44},
+        xaxis={
+            **AXIS,
+            "title": _words(_from_now(found, unit)),
+            "anchor": "y2",
+            "hoverformat": ".4~g",
+            "range": [0, shown_s(found) / unit.seconds],
+        },
+        yaxis={
+            **AXIS,
+            "domain": [0.54, 1],
+            "title": {**title, "text": "GPUs in use"},
+            "rangemode": "tozero",
+            "tickformat": ",d",
+            "fixedrange": True,
+        },
+        yaxis2={
+            **AXIS,
+            "domain": [0, 0.44],
+            "title": {**title, "text": "jobs waiting"},
+            "rangemode": "tozero",
+            "tickformat": ",",
+            "fixedrange": True,
+        },
+        legend={**legend, "y": 1.0},
+        legend2={**legend, "y": 0.44},
     )
     _mark_last_submission(fig, found, unit)
     return fig
@@ -76,7 +125,11 @@ def over_time(found: Metrics) -> Any:
 def _from_now(found: Metrics, unit: TimeUnit) -> str:
     last_s = float(found.completion_s.max()) - found.instance.now_s
     text = f"{unit.name} from now"
-    return text if shown_s(found) >= last_s else f"{text} (the last job completes at {human(last_s)}: double-click)"
+    return (
+        text
+        if shown_s(found) >= last_s
+        else f"{text} (the last job completes at {human(last_s)}: double-click)"
+    )
 
 
 def _mark_last_submission(fig: Any, found: Metrics, unit: TimeUnit) -> None:
@@ -85,16 +138,31 @@ def _mark_last_submission(fig: Any, found: Metrics, unit: TimeUnit) -> None:
         return
     fig.add_vline(x=last_s / unit.seconds, line={"color": MUTED, "width": 1, "dash": "dot"})
     fig.add_annotation(
-        x=last_s / unit.seconds, y=0.93, yref="paper", text="last submission", showarrow=False, xanchor="left",
-        yanchor="top", xshift=3, font={"size": 11, "color": MUTED},
+        x=last_s / unit.seconds,
+        y=0.93,
+        yref="paper",
+        text="last submission",
+        showarrow=False,
+        xanchor="left",
+        yanchor="top",
+        xshift=3,
+        font={"size": 11, "color": MUTED},
     )
 
 
-def _stack(fig: Any, curves: Curves, unit: TimeUnit, colours: dict[str, str], axis: str, legend: str) -> None:
+def _stack(
+    fig: Any, curves: Curves, unit: TimeUnit, colours: dict[str, str], axis: str, legend: str
+) -> None:
     for name, values in curves.means.items():
         fig.add_scatter(
-            x=curves.edges_s / unit.seconds, y=_closed(values), yaxis=axis, legend=legend, stackgroup=axis,
-            mode="lines", name=escape(name), fillcolor=colours[name],
+            x=curves.edges_s / unit.seconds,
+            y=_closed(values),
+            yaxis=axis,
+            legend=legend,
+            stackgroup=axis,
+            mode="lines",
+            name=escape(name),
+            fillcolor=colours[name],
             line={"shape": "hv", "width": 0.5, "color": shade(colours[name], 0.85)},
             hovertemplate="%{y:,.1f} " + escape(name) + "<extra></extra>",
         )
@@ -112,58 +180,102 @@ def waiting_split(found: Metrics) -> Any:
     names, jobs, means = waiting_by_size(found)
     unit = time_unit(float(means.sum(axis=1).max()))
     fig = go.Figure()
-    labels = [f"{name}<br><span style='color:{MUTED}'>{count:,} jobs</span>" for name, count in
-              zip(names, jobs, strict=True)]
+    labels = [
+        f"{name}<br><span style='color:{MUTED}'>{count:,} jobs</span>"
+        for name, count in zip(names, jobs, strict=True)
+    ]
     for k, reason in enumerate(REASONS):
         if not means[:, k].any():
             continue
         fig.add_bar(
-            orientation="h", y=labels, x=means[:, k] / unit.seconds, name=REASON_WORDS[reason],
+            orientation="h",
+            y=labels,
+            x=means[:, k] / unit.seconds,
+            name=REASON_WORDS[reason],
             marker={"color": REASON_COLOURS[reason]},
-            hovertext=[f"{REASON_WORDS[reason]}: {human(float(mean))} on average" for mean in means[:, k]],
+            hovertext=[
+                f"{REASON_WORDS[reason]}: {human(float(mean))} on average" for mean in means[:, k]
+            ],
             hoverinfo="text",
         )
     _lay_out(fig, 90 + 44 * len(names), barmode="stack", showlegend=True)
     fig.update_layout(
         xaxis={**AXIS, "title": _words(f"mean waiting, {unit.name}"), "rangemode": "tozero"},
-        yaxis={**AXIS, "autorange": "reversed", "tickfont": {"size": 11, "color": INK}}, bargap=0.3,
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal",
-                "font": {"size": 11, "color": MUTED}},
+        yaxis={**AXIS, "autorange": "reversed", "tickfont": {"size": 11, "color": INK}},
+        bargap=0.3,
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+            "font": {"size": 11, "color": MUTED},
+        },
     )
     return fig
 
 
 def distributions(found: Metrics, values: Floats, title: str) -> Any:
-    """The share of jobs whose time is at most so long, on a logarithmic axis, for each size of gang."""
+    """The share of jobs whose time is at most so long, on a logarithmic axis, for each size of
+    gang."""
     import plotly.graph_objects as go
 
     fig = go.Figure()
     size = size_of(found.gpus)
     groups = [(name, values[size == k], QUEUE[name], 1.6) for k, name in enumerate(SIZES)]
     there = [group for group in groups if len(group[1])]
-    for name, mine, colour, width in [*(there if len(there) > 1 else []), ("all jobs", values, INK, 2.2)]:
+    for name, mine, colour, width in [
+        *(there if len(there) > 1 else []),
+        ("all jobs", values, INK, 2.2),
+    ]:
         at_s, share = distribution(mine)
         at_s = np.maximum(at_s, ROUNDED_S)
         fig.add_scatter(
-            x=at_s, y=share, name=name, mode="lines", line={"shape": "hv", "width": width, "color": shade(colour, 0.9)},
+            x=at_s,
+            y=share,
+            name=name,
+            mode="lines",
+            line={"shape": "hv", "width": width, "color": shade(colour, 0.9)},
             customdata=[human(float(one)) for one in at_s],
             hovertemplate="%{y:.1%} of " + name + " within %{customdata}<extra></extra>",
         )
     _lay_out(fig, 330)
-    ticks = [(1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"), (3600.0, "1 h"), (36000.0, "10 h"),
-             (86400.0, "1 d"), (864000.0, "10 d"), (8640000.0, "100 d")]
+    ticks = [
+        (1.0, "1 s"),
+        (10.0, "10 s"),
+        (60.0, "1 min"),
+        (600.0, "10 min"),
+        (3600.0, "1 h"),
+        (36000.0, "10 h"),
+        (86400.0, "1 d"),
+        (864000.0, "10 d"),
+        (8640000.0, "100 d"),
+    ]
     fig.update_layout(
-        xaxis={**AXIS, "type": "log", "title": _words(title), "tickvals": [at_s for at_s, _ in ticks],
-               "ticktext": [text for _, text in ticks]},
+        xaxis={
+            **AXIS,
+            "type": "log",
+            "title": _words(title),
+            "tickvals": [at_s for at_s, _ in ticks],
+            "ticktext": [text for _, text in ticks],
+        },
         yaxis={**AXIS, "range": [0, 1.02], "tickformat": ".0%", "title": _words("share of jobs")},
-        legend={"x": 0.99, "xanchor": "right", "y": 0.02, "yanchor": "bottom", "font": {"size": 11, "color": MUTED},
-                "bgcolor": "rgba(255,255,255,0.75)"},
+        legend={
+            "x": 0.99,
+            "xanchor": "right",
+            "y": 0.02,
+            "yanchor": "bottom",
+            "font": {"size": 11, "color": MUTED},
+            "bgcolor": "rgba(255,255,255,0.75)",
+        },
     )
     return fig
 
 
 def gpu_hours(total: dict[str, Any]) -> Any:
-    """What the GPU-hours held went into, as one bar; what is idle would drown it in a long drain."""
+    """What the GPU-hours held went into, as one bar; what is idle would drown it in a long
+    drain."""
     import plotly.graph_objects as go
 
     hours = total["gpu_h"]
@@ -174,14 +286,27 @@ def gpu_hours(total: dict[str, Any]) -> Any:
             continue
         share = amount / hours["held"]
         fig.add_bar(
-            orientation="h", x=[share], y=[""], name=f"{words} {percent(share)}", marker={"color": colour},
-            hovertext=f"{words}: {amount:,.1f} GPU-hours, {percent(share)} of those held", hoverinfo="text",
+            orientation="h",
+            x=[share],
+            y=[""],
+            name=f"{words} {percent(share)}",
+            marker={"color": colour},
+            hovertext=f"{words}: {amount:,.1f} GPU-hours, {percent(share)} of those held",
+            hoverinfo="text",
         )
     _lay_out(fig, 130, barmode="stack", showlegend=True)
     fig.update_layout(
-        xaxis={**AXIS, "range": [0, 1], "tickformat": ".0%"}, yaxis={"visible": False},
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal",
-                "font": {"size": 11, "color": MUTED}},
+        xaxis={**AXIS, "range": [0, 1], "tickformat": ".0%"},
+        yaxis={"visible": False},
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+            "font": {"size": 11, "color": MUTED},
+        },
     )
     return fig
 
@@ -194,18 +319,35 @@ def nodes_over_time(found: Metrics) -> Any:
     unit = time_unit(shown_s(found))
     fig = go.Figure()
     fig.add_heatmap(
-        x=busy.edges_s / unit.seconds, y=[escape(name) for name in busy.names], z=busy.share.round(3), zmin=0, zmax=1,
+        x=busy.edges_s / unit.seconds,
+        y=[escape(name) for name in busy.names],
+        z=busy.share.round(3),
+        zmin=0,
+        zmax=1,
         colorscale=[[0, PAPER], [0.25, "#d4e6f4"], [0.75, "#6aa6d6"], [1, "#1f5f9e"]],
-        colorbar={"title": {"text": "GPUs held", "font": {"size": 11, "color": MUTED}}, "tickformat": ".0%",
-                  "thickness": 12, "outlinewidth": 0},
+        colorbar={
+            "title": {"text": "GPUs held", "font": {"size": 11, "color": MUTED}},
+            "tickformat": ".0%",
+            "thickness": 12,
+            "outlinewidth": 0,
+        },
         hovertemplate="%{y}<br>%{z:.0%} held<extra></extra>",
     )
     _lay_out(fig, int(min(760, 120 + max(10, 700 / len(busy.names)) * len(busy.names))))
     fig.update_layout(
-        xaxis={**AXIS, "title": _words(_from_now(found, unit)), "showgrid": False,
-               "range": [0, shown_s(found) / unit.seconds]},
-        yaxis={**AXIS, "autorange": "reversed", "showgrid": False, "tickfont": {"size": 10, "color": INK},
-               "type": "category"},
+        xaxis={
+            **AXIS,
+            "title": _words(_from_now(found, unit)),
+            "showgrid": False,
+            "range": [0, shown_s(found) / unit.seconds],
+        },
+        yaxis={
+            **AXIS,
+            "autorange": "reversed",
+            "showgrid": False,
+            "tickfont": {"size": 10, "color": INK},
+            "type": "category",
+        },
     )
     return fig
 
@@ -216,6 +358,11 @@ def _words(text: str) -> dict[str, Any]:
 
 def _lay_out(fig: Any, height: int, **more: Any) -> None:
     fig.update_layout(
-        height=height, margin={"l": 60, "r": 20, "t": 34, "b": 44}, plot_bgcolor=PAPER, paper_bgcolor=PAPER,
-        font={"family": FONT, "size": 12, "color": INK}, hoverlabel={"bgcolor": PAPER, "bordercolor": GRID}, **more,
+        height=height,
+        margin={"l": 60, "r": 20, "t": 34, "b": 44},
+        plot_bgcolor=PAPER,
+        paper_bgcolor=PAPER,
+        font={"family": FONT, "size": 12, "color": INK},
+        hoverlabel={"bgcolor": PAPER, "bordercolor": GRID},
+        **more,
     )

@@ -7,28 +7,36 @@ from typing import Any
 import numpy as np
 
 from ...duration import human
+from ...model.plan import Plan
 from ...picture.axis import time_unit
 from ...picture.chart import chart
 from ...picture.gantt import CONFIG
 from ...picture.gantt import figure as gantt
 from ...picture.page import STYLE
-from ...plan import Plan
 from ..metrics import Metrics
 from ..metrics.use import type_name
 from ..metrics.waiting import REASONS
-from .figures import REASON_WORDS, distributions, gpu_hours, nodes_over_time, over_time, waiting_split
+from .figures import (
+    REASON_WORDS,
+    distributions,
+    gpu_hours,
+    nodes_over_time,
+    over_time,
+    waiting_split,
+)
 from .series import shown_s
 from .words import tables, tiles
 
 GANTT_ROWS, GANTT_GPUS = 1500, 300
-"""Most segments and GPUs of which a Gantt chart is drawn; beyond them a map of how busy the nodes were."""
+"""Most segments and GPUs of which a Gantt chart is drawn; beyond them a map of how busy the nodes
+were."""
 LONGEST = 25
 """Jobs in the table of those that waited longest."""
 
 
 def page(found: Metrics, total: dict[str, Any], plan: Plan) -> str:
-    """The whole document, which needs no network. `total` is the summary with the names of instance and policy, and
-    the levels of the objective; `plan` is that of the simulation."""
+    """The whole document, which needs no network. `total` is the summary with the names of instance
+    and policy, and the levels of the objective; `plan` is that of the simulation."""
     title = f"{escape(total['instance']['name'])}: {escape(total['policy'])}"
     figures = _Figures()
     body = _body(found, total, plan, figures) if total["jobs"] else "<p>No jobs.</p>"
@@ -41,7 +49,7 @@ def page(found: Metrics, total: dict[str, Any], plan: Plan) -> str:
 {body}
 <section class="numbers">{"".join(_table(name, lines) for name, lines in tables(total).items())}</section>
 </body></html>
-"""
+"""  # noqa: E501
 
 
 class _Figures:
@@ -55,7 +63,10 @@ class _Figures:
         self.count += 1
         config = CONFIG if tools else {**CONFIG, "displayModeBar": False}
         html: str = fig.to_html(
-            full_html=False, include_plotlyjs=self.count == 1, div_id=f"figure-{self.count}", config=config
+            full_html=False,
+            include_plotlyjs=self.count == 1,
+            div_id=f"figure-{self.count}",
+            config=config,
         )
         return html
 
@@ -65,10 +76,17 @@ def _body(found: Metrics, total: dict[str, Any], plan: Plan, figures: _Figures) 
     parts = [_section("GPUs and queue over time", figures.div(over_time(found)))]
     left = _section("What jobs waited for", figures.div(waiting_split(found), tools=False))
     if has_gpus:
-        left += _section("What the GPU-hours held went into", figures.div(gpu_hours(total), tools=False))
+        left += _section(
+            "What the GPU-hours held went into", figures.div(gpu_hours(total), tools=False)
+        )
     parts.append(f'<div class="columns"><div>{left}</div><div>{_longest(found)}</div></div>')
-    jct = _section("Job completion time", figures.div(distributions(found, found.jct_s, "completion minus submission")))
-    waits = _section("Waiting", figures.div(distributions(found, found.waiting_s, "waiting until completion")))
+    jct = _section(
+        "Job completion time",
+        figures.div(distributions(found, found.jct_s, "completion minus submission")),
+    )
+    waits = _section(
+        "Waiting", figures.div(distributions(found, found.waiting_s, "waiting until completion"))
+    )
     parts.append(f'<div class="columns"><div>{jct}</div><div>{waits}</div></div>')
     small = found.rows.rows <= GANTT_ROWS and found.instance.cluster.total_gpus <= GANTT_GPUS
     if small:
@@ -103,14 +121,16 @@ def _section(title: str, html: str) -> str:
 
 def _tile(name: str, value: str, small: str, title: str) -> str:
     return (
-        f'<div class="tile" title="{escape(title)}"><span>{escape(name)}</span><b>{escape(value)}</b>'
+        '<div class="tile" '
+        f'title="{escape(title)}"><span>{escape(name)}</span><b>{escape(value)}</b>'
         f"<small>{escape(small)}</small></div>"
     )
 
 
 def _table(title: str, lines: list[tuple[str, str, str]]) -> str:
     rows = "".join(
-        f'<tr><td>{escape(name)}</td><td class="n">{escape(value)}</td><td>{escape(meaning)}</td></tr>'
+        f"<tr><td>{escape(name)}</td><td "
+        f'class="n">{escape(value)}</td><td>{escape(meaning)}</td></tr>'
         for name, value, meaning in lines
     )
     return f'<section class="picture"><h2>{title}</h2><table>{rows}</table></section>'
@@ -126,7 +146,8 @@ def _longest(found: Metrics) -> str:
         most = int(split.argmax())
         rows.append(
             f"<tr><td>{escape(job.id)}</td><td>{escape(job.tenant or '')}</td>"
-            f'<td class="n">{int(found.gpus[i]) or ""}</td><td class="n">{human(float(found.waiting_s[i]))}</td>'
+            f'<td class="n">{int(found.gpus[i]) or ""}</td><td '
+            f'class="n">{human(float(found.waiting_s[i]))}</td>'
             f"<td>{split[most] / split.sum():.0%} {REASON_WORDS[REASONS[most]]}</td>"
             f'<td class="n">{human(float(found.jct_s[i]))}</td>'
             f'<td class="n">{int(found.preemptions[i]) or ""}</td></tr>'
@@ -148,4 +169,4 @@ h2{font-size:14px;font-weight:600;margin:0 0 4px 8px}
 .numbers{display:grid;grid-template-columns:repeat(auto-fit,minmax(560px,1fr));gap:0 16px;align-items:start}
 .numbers td:first-child{white-space:nowrap} .numbers td:last-child{color:#667085;font-size:12px}
 .scroll{max-height:520px;overflow:auto}
-"""
+"""  # noqa: E501

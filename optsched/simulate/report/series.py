@@ -1,4 +1,5 @@
-"""What the page draws, in as many points as a reader can tell apart, however many jobs there are."""
+"""What the page draws, in as many points as a reader can tell apart, however many jobs there
+are."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,13 @@ from ..metrics.waiting import REASONS
 from ..record import Floats, Ints
 
 STEPS, POINTS, NODE_ROWS, NODE_STEPS = 1000, 400, 120, 400
-"""Most steps of a curve over time, points of a distribution, and rows and columns of the map of nodes."""
+"""Most steps of a curve over time, points of a distribution, and rows and columns of the map of
+nodes."""
 THINNED = 200
 """Most points of a curve of one simulation among many."""
 LONG_TAIL, TAIL_SHOWN, TAIL_STEPS = 2.0, 1.25, 0.2
-"""Where the last job completes this many times later than it was submitted, only so much of that is shown at first; the
-rest has this share of the steps."""
+"""Where the last job completes this many times later than it was submitted, only so much of that is
+shown at first; the rest has this share of the steps."""
 
 SIZES = tuple(QUEUE)[:-1]
 """Names of the sizes of gangs that are told apart."""
@@ -30,8 +32,8 @@ BLOCKED = tuple(QUEUE)[-1]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
-    """Means between `edges_s` (seconds from `Instance.now_s`) by name, and what there was to be had, where that is
-    known."""
+    """Means between `edges_s` (seconds from `Instance.now_s`) by name, and what there was to be
+    had, where that is known."""
 
     edges_s: Floats
     means: dict[str, Floats]
@@ -40,7 +42,8 @@ class Curves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeMap:
-    """Share of the GPUs of each node, or group of neighbours, that is held between `edges_s` (seconds from now)."""
+    """Share of the GPUs of each node, or group of neighbours, that is held between `edges_s`
+    (seconds from now)."""
 
     names: tuple[str, ...]
     edges_s: Floats
@@ -53,24 +56,29 @@ def size_of(gpus: Ints) -> Ints:
 
 
 def shown_s(found: Metrics) -> float:
-    """How much of the time from now is worth showing at first: a few last jobs may take much longer than all others."""
+    """How much of the time from now is worth showing at first: a few last jobs may take much longer
+    than all others."""
     last_s = float(found.completion_s.max()) - found.instance.now_s
     arrive_s = float(found.release_s.max()) - found.instance.now_s
     return TAIL_SHOWN * arrive_s if arrive_s > 0 and last_s > LONG_TAIL * arrive_s else last_s
 
 
 def edges(found: Metrics, most: int) -> Floats:
-    """Instants, on the instance's clock, that cut the simulation into steps, equal ones where it is shown at first."""
+    """Instants, on the instance's clock, that cut the simulation into steps, equal ones where it is
+    shown at first."""
     now_s, last_s = found.instance.now_s, float(found.completion_s.max())
     until_s = now_s + shown_s(found)
     if until_s >= last_s:
         return np.linspace(now_s, last_s, most + 1)
     tail = int(most * TAIL_STEPS)
-    return np.concatenate((np.linspace(now_s, until_s, most - tail + 1), np.linspace(until_s, last_s, tail + 1)[1:]))
+    return np.concatenate(
+        (np.linspace(now_s, until_s, most - tail + 1), np.linspace(until_s, last_s, tail + 1)[1:])
+    )
 
 
 def gpus_in_use(found: Metrics, at_s: Floats | None = None) -> Curves:
-    """GPUs held of each type, and those there are while nodes may be lost, between the instants `at_s`."""
+    """GPUs held of each type, and those there are while nodes may be lost, between the instants
+    `at_s`."""
     rows, instance = found.rows, found.instance
     at_s = edges(found, STEPS) if at_s is None else at_s
     part = parts(rows)
@@ -87,7 +95,10 @@ def _there(found: Metrics, at_s: Floats) -> Floats:
     total = np.full(len(at_s) - 1, float(instance.cluster.total_gpus))
     if not instance.outages:
         return total
-    away = [(entry.start_s, entry.end_s, float(instance.cluster.node[entry.node].gpus)) for entry in instance.outages]
+    away = [
+        (entry.start_s, entry.end_s, float(instance.cluster.node[entry.node].gpus))
+        for entry in instance.outages
+    ]
     start_s, end_s, gpus = np.array(away).T
     return total - held(start_s, end_s, gpus).averages(at_s)
 
@@ -101,7 +112,9 @@ def jobs_waiting(found: Metrics) -> Curves:
     for k, name in enumerate(SIZES):
         mine = np.flatnonzero((size == k) & (stays.start_s > found.waits.from_s))
         if len(mine):
-            means[name] = held(found.waits.from_s[mine], stays.start_s[mine], np.ones(len(mine))).averages(at_s)
+            means[name] = held(
+                found.waits.from_s[mine], stays.start_s[mine], np.ones(len(mine))
+            ).averages(at_s)
     blocked = np.flatnonzero(found.blocked_s > 0)
     if len(blocked):
         there = held(found.release_s[blocked], found.ready_s[blocked], np.ones(len(blocked)))
@@ -110,7 +123,8 @@ def jobs_waiting(found: Metrics) -> Curves:
 
 
 def distribution(values: Floats) -> tuple[Floats, Floats]:
-    """The empirical distribution: values in order, and the share of all that are at most so large."""
+    """The empirical distribution: values in order, and the share of all that are at most so
+    large."""
     ordered = np.sort(values)
     count = len(ordered)
     if count <= POINTS:
@@ -120,9 +134,9 @@ def distribution(values: Floats) -> tuple[Floats, Floats]:
 
 
 def thinned(found: Metrics) -> dict[str, Any]:
-    """Curves for figures of many simulations, of at most `THINNED` points each: `jct_s`, quantiles that cut the jobs
-    into equal parts, the last of them the largest; `gpus_held`, the share of the GPUs there that is held between
-    `edges_s` (seconds from now), None without GPUs or jobs."""
+    """Curves for figures of many simulations, of at most `THINNED` points each: `jct_s`, quantiles
+    that cut the jobs into equal parts, the last of them the largest; `gpus_held`, the share of the
+    GPUs there that is held between `edges_s` (seconds from now), None without GPUs or jobs."""
     ordered = np.sort(found.jct_s)
     count = len(ordered)
     parts_of = min(count, THINNED)
@@ -143,7 +157,8 @@ def _short(values: Floats) -> list[float]:
 
 
 def waiting_by_size(found: Metrics) -> tuple[list[str], list[int], NDArray[np.float64]]:
-    """Names of the sizes that occur and `all`, how many jobs each has, and its mean wait for each reason in seconds."""
+    """Names of the sizes that occur and `all`, how many jobs each has, and its mean wait for each
+    reason in seconds."""
     size = size_of(found.gpus)
     there = [k for k in range(len(SIZES)) if (size == k).any()]
     names, masks = [SIZES[k] for k in there], [size == k for k in there]
@@ -163,15 +178,21 @@ def node_map(found: Metrics) -> NodeMap:
     at_s = edges(found, NODE_STEPS)
     slots = [
         (group_of[slot.node], slot.gpus, i)
-        for i, placement in enumerate(rows.placements) for slot in placement if slot.gpus
+        for i, placement in enumerate(rows.placements)
+        for slot in placement
+        if slot.gpus
     ]
     groups, gpus, of_row = np.array(slots, dtype=np.int64).reshape(-1, 3).T
     amount = gpus_held(rows)[of_row] * gpus / rows.gpus[of_row]
-    capacity = np.bincount([group_of[node.name] for node in nodes], [node.gpus for node in nodes], count)
+    capacity = np.bincount(
+        [group_of[node.name] for node in nodes], [node.gpus for node in nodes], count
+    )
     busy = np.zeros((count, NODE_STEPS))
     for k in range(count):
         mine = np.flatnonzero(groups == k)
-        busy[k] = held(rows.start_s[of_row[mine]], rows.end_s[of_row[mine]], amount[mine]).averages(at_s)
+        busy[k] = held(rows.start_s[of_row[mine]], rows.end_s[of_row[mine]], amount[mine]).averages(
+            at_s
+        )
     names = []
     for k in range(count):
         first, last = nodes[k * every], nodes[min(len(nodes), (k + 1) * every) - 1]

@@ -1,4 +1,5 @@
-"""The report of a study: one offline page (plotly), and its figures for papers (matplotlib); extra `report`."""
+"""The report of a study: one offline page (plotly), and its figures for papers (matplotlib); extra
+`report`."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -17,9 +18,11 @@ from .model import Chart
 FIGURES, PAGE = "figures", "report.html"
 
 
-def write_report(study: Study, path: Path, again: str, found: Sequence[Result], results: Results) -> list[str]:
-    """Write report.html and figures/ into the folder of a study that was read from `path` and is made by the command
-    line `again`; the same results give the same files.
+def write_report(
+    study: Study, path: Path, again: str, found: Sequence[Result], results: Results
+) -> list[str]:
+    """Write report.html and figures/ into the folder of a study that was read from `path` and is
+    made by the command line `again`; the same results give the same files.
 
     Returns what could not be drawn and why. Raises InputError naming a file that cannot be written.
     """
@@ -56,10 +59,19 @@ def write_report(study: Study, path: Path, again: str, found: Sequence[Result], 
 
 def _charts(table: Comparison, pairs: list[quality.Pair], results: Results) -> list[Chart | None]:
     def trace_of(one: Entry) -> quality.Trace:
-        return quality.read_trace(results.beside(one.result.address, TRACE)) if one.result.address else []
+        return (
+            quality.read_trace(results.beside(one.result.address, TRACE))
+            if one.result.address
+            else []
+        )
 
     return [
-        quality.gaps(table), quality.profiles(table), quality.anytime(table, trace_of),
-        behaviour.average_and_tail(table), behaviour.completion_times(table), behaviour.use_over_time(table),
-        behaviour.lost_time(table), quality.significance(table, pairs),
+        quality.gaps(table),
+        quality.profiles(table),
+        quality.anytime(table, trace_of),
+        behaviour.average_and_tail(table),
+        behaviour.completion_times(table),
+        behaviour.use_over_time(table),
+        behaviour.lost_time(table),
+        quality.significance(table, pairs),
     ]

@@ -1,4 +1,5 @@
-"""Figures of what simulated methods do to jobs and GPUs: JCT, use, lost GPU time, average against tail."""
+"""Figures of what simulated methods do to jobs and GPUs: JCT, use, lost GPU time, average against
+tail."""
 
 import math
 from typing import Any
@@ -8,15 +9,35 @@ import numpy as np
 from ...picture.axis import time_unit
 from ...simulate.report.figures import HOURS
 from .compare import MEAN_JCT, P99_JCT, Comparison, Entry
-from .model import NEUTRAL, OTHERS, TELLS, Axis, Bars, Chart, Dots, Line, Mark, Panel, colours, others
+from .model import (
+    NEUTRAL,
+    OTHERS,
+    TELLS,
+    Axis,
+    Bars,
+    Chart,
+    Dots,
+    Line,
+    Mark,
+    Panel,
+    colours,
+    others,
+)
 from .quality import panels_of
 from .statistics import pareto
 
 MOSTLY = 0.97
 LOST = ("preemptions", "failures", "node_losses", "out_of_memory")
 TIME_TICKS = (
-    (1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"), (3600.0, "1 h"), (36000.0, "10 h"),
-    (86400.0, "1 d"), (864000.0, "10 d"), (8640000.0, "100 d"),
+    (1.0, "1 s"),
+    (10.0, "10 s"),
+    (60.0, "1 min"),
+    (600.0, "10 min"),
+    (3600.0, "1 h"),
+    (36000.0, "10 h"),
+    (86400.0, "1 d"),
+    (864000.0, "10 d"),
+    (8640000.0, "100 d"),
 )
 ROUNDED_S = 1.0
 """Times below this are drawn as this on a logarithmic axis."""
@@ -30,7 +51,10 @@ def _with(found: Comparison, name: str) -> dict[str, dict[str, list[Entry]]]:
     """Runs that have a curve, by case and method, the best method first."""
     table: dict[str, dict[str, list[Entry]]] = {}
     for case in found.cases:
-        mine = {method: [one for one in found.of(case, method) if _curve(one, name)] for method in found.methods}
+        mine = {
+            method: [one for one in found.of(case, method) if _curve(one, name)]
+            for method in found.methods
+        }
         there = {method: runs for method, runs in mine.items() if runs}
         if there:
             table[case] = there
@@ -50,24 +74,50 @@ def completion_times(found: Comparison) -> Chart | None:
             points = [np.maximum(_curve(one, "jct_s"), ROUNDED_S) for one in runs]
             at_s = np.concatenate(points)
             # Each run counts the same, however many quantiles it is told by.
-            weight = np.concatenate([np.full(len(one), 1 / len(one) / len(points)) for one in points])
+            weight = np.concatenate(
+                [np.full(len(one), 1 / len(one) / len(points)) for one in points]
+            )
             order = np.argsort(at_s, kind="stable")
             share = np.concatenate([[0.0], np.cumsum(weight[order])])
             lines.append(_line(method, at_s[[order[0], *order]], share, colour, found))
         low = min(line.x[0] for line in lines if isinstance(line, Line))
         high = max(line.x[-1] for line in lines if isinstance(line, Line))
-        panels.append(Panel(
-            case, Axis("job completion time", log=True, low=low, high=max(high, 1.1 * low), ticks=TIME_TICKS),
-            Axis("share of jobs", percent=True, low=0.0, high=1.02), tuple(lines),
-        ))
-    return Chart("jct", "Job completion times",
-                 "Share of jobs that complete within a time of their submission, all seeds together."
-                 + others(found.methods) + rest, tuple(panels), columns=_columns(panels))
+        panels.append(
+            Panel(
+                case,
+                Axis(
+                    "job completion time",
+                    log=True,
+                    low=low,
+                    high=max(high, 1.1 * low),
+                    ticks=TIME_TICKS,
+                ),
+                Axis("share of jobs", percent=True, low=0.0, high=1.02),
+                tuple(lines),
+            )
+        )
+    return Chart(
+        "jct",
+        "Job completion times",
+        "Share of jobs that complete within a time of their submission, all seeds together."
+        + others(found.methods)
+        + rest,
+        tuple(panels),
+        columns=_columns(panels),
+    )
 
 
 def _line(method: str, x: Any, y: Any, colour: dict[str, str], found: Comparison) -> Line:
     told = found.methods.index(method) < TELLS
-    return Line(method, x.tolist(), y.tolist(), colour[method], steps=True, listed=told, width=1.6 if told else 0.7)
+    return Line(
+        method,
+        x.tolist(),
+        y.tolist(),
+        colour[method],
+        steps=True,
+        listed=told,
+        width=1.6 if told else 0.7,
+    )
 
 
 def _columns(panels: list[Panel]) -> int:
@@ -83,21 +133,37 @@ def use_over_time(found: Comparison) -> Chart | None:
     colour, panels = colours(found.methods), []
     for case in shown:
         first = next(iter(table[case].values()))[0].seed
-        chosen = {method: one for method, runs in table[case].items() for one in runs if one.seed == first}
+        chosen = {
+            method: one for method, runs in table[case].items() for one in runs if one.seed == first
+        }
         until_s = max(_mostly_done_s(_curve(one, "gpus_held")) for one in chosen.values())
         unit = time_unit(until_s)
         lines: list[Mark] = []
         for method, one in reversed(chosen.items()):
             held = _curve(one, "gpus_held")
             share = np.array([*held["share"], held["share"][-1]])
-            lines.append(_line(method, np.array(held["edges_s"]) / unit.seconds, share, colour, found))
+            lines.append(
+                _line(method, np.array(held["edges_s"]) / unit.seconds, share, colour, found)
+            )
         title = case if first is None else f"{case}, seed {first}"
-        panels.append(Panel(title, Axis(f"{unit.name} from now", low=0.0, high=1.02 * until_s / unit.seconds),
-                            Axis("share of GPUs held", percent=True, low=0.0, high=1.05), tuple(lines)))
-    return Chart("use", "GPUs held over time",
-                 "GPU-seconds held over those there, until each method has spent "
-                 f"{MOSTLY:.0%} of its GPU time: a few last jobs may go on for long."
-                 + others(found.methods) + rest, tuple(panels), columns=_columns(panels))
+        panels.append(
+            Panel(
+                title,
+                Axis(f"{unit.name} from now", low=0.0, high=1.02 * until_s / unit.seconds),
+                Axis("share of GPUs held", percent=True, low=0.0, high=1.05),
+                tuple(lines),
+            )
+        )
+    return Chart(
+        "use",
+        "GPUs held over time",
+        "GPU-seconds held over those there, until each method has spent "
+        f"{MOSTLY:.0%} of its GPU time: a few last jobs may go on for long."
+        + others(found.methods)
+        + rest,
+        tuple(panels),
+        columns=_columns(panels),
+    )
 
 
 def _mostly_done_s(held: Any) -> float:
@@ -108,7 +174,8 @@ def _mostly_done_s(held: Any) -> float:
 
 
 def lost_time(found: Comparison) -> Chart | None:
-    """GPU-hours that preemptions, failures, lost nodes and lack of memory took, the mean over the seeds."""
+    """GPU-hours that preemptions, failures, lost nodes and lack of memory took, the mean over the
+    seeds."""
     panels, most = [], 0
     cases = []
     for case in found.cases:
@@ -117,31 +184,49 @@ def lost_time(found: Comparison) -> Chart | None:
             hours = [(one.result.answer or {}).get("gpu_h") for one in found.of(case, method)]
             there = [one for one in hours if one]
             if there:
-                means[method] = [math.fsum(sum(one[name].values()) for one in there) / len(there) for name in LOST]
+                means[method] = [
+                    math.fsum(sum(one[name].values()) for one in there) / len(there)
+                    for name in LOST
+                ]
         if not any(any(row) for row in means.values()):
             continue
         cases.append(case)
         most = max(most, len(means))
-        bars = tuple(Bars(HOURS[name][0], [row[k] for row in means.values()], HOURS[name][1])
-                     for k, name in enumerate(LOST) if any(row[k] for row in means.values()))
+        bars = tuple(
+            Bars(HOURS[name][0], [row[k] for row in means.values()], HOURS[name][1])
+            for k, name in enumerate(LOST)
+            if any(row[k] for row in means.values())
+        )
         panels.append(Panel(case, Axis("GPU-hours lost", low=0.0), Axis(names=tuple(means)), bars))
     if not panels:
         return None
     shown, rest = panels_of(tuple(cases))
-    return Chart("lost", "Lost GPU-hours by cause",
-                 "GPU-hours held that counted for nothing: checkpoints, restarts and lost work of preemptions and "
-                 "failures; mean over seeds. First starts are not lost. The best method of the study is on top." + rest,
-                 tuple(panels[:len(shown)]), columns=_columns(panels), panel_in=0.7 + 0.17 * most)
+    return Chart(
+        "lost",
+        "Lost GPU-hours by cause",
+        "GPU-hours held that counted for nothing: checkpoints, restarts and lost work of "
+        "preemptions and "
+        "failures; mean over seeds. First starts are not lost. The best method of the study is "
+        "on top." + rest,
+        tuple(panels[: len(shown)]),
+        columns=_columns(panels),
+        panel_in=0.7 + 0.17 * most,
+    )
 
 
 def average_and_tail(found: Comparison) -> Chart | None:
-    """Mean against p99 of JCT, the means over the seeds; those that no other method beats in both are named."""
+    """Mean against p99 of JCT, the means over the seeds; those that no other method beats in both
+    are named."""
     panels, cases = [], []
     for case in found.cases:
         points: dict[str, tuple[float, float]] = {}
         for method in found.methods:
-            pairs = [(x, y) for one in found.of(case, method)
-                     if (x := MEAN_JCT(one.result)) is not None and (y := P99_JCT(one.result)) is not None]
+            pairs = [
+                (x, y)
+                for one in found.of(case, method)
+                if (x := MEAN_JCT(one.result)) is not None
+                and (y := P99_JCT(one.result)) is not None
+            ]
             if pairs:
                 x_sum, y_sum = (math.fsum(values) for values in zip(*pairs, strict=True))
                 points[method] = x_sum / len(pairs), y_sum / len(pairs)
@@ -153,19 +238,44 @@ def average_and_tail(found: Comparison) -> Chart | None:
         rest_of = [i for i in range(len(names)) if not front[i]]
         corner_x, corner_y = xy[order, 0], xy[order, 1]
         marks: list[Mark] = [
-            Line("front", corner_x.tolist(), corner_y.tolist(), NEUTRAL, steps=True, dashed=True, width=1.0,
-                 listed=False),
-            Dots("another is better in both", xy[rest_of, 0].tolist(), xy[rest_of, 1].tolist(),
-                 [names[i] for i in rest_of], OTHERS),
-            Dots("no other is better in both", corner_x.tolist(), corner_y.tolist(), [names[i] for i in order],
-                 "#1f5f9e", told=True),
+            Line(
+                "front",
+                corner_x.tolist(),
+                corner_y.tolist(),
+                NEUTRAL,
+                steps=True,
+                dashed=True,
+                width=1.0,
+                listed=False,
+            ),
+            Dots(
+                "another is better in both",
+                xy[rest_of, 0].tolist(),
+                xy[rest_of, 1].tolist(),
+                [names[i] for i in rest_of],
+                OTHERS,
+            ),
+            Dots(
+                "no other is better in both",
+                corner_x.tolist(),
+                corner_y.tolist(),
+                [names[i] for i in order],
+                "#1f5f9e",
+                told=True,
+            ),
         ]
         cases.append(case)
         panels.append(Panel(case, Axis("mean JCT, h"), Axis("p99 of JCT, h"), tuple(marks)))
     if not panels:
         return None
     shown, rest = panels_of(tuple(cases))
-    return Chart("pareto", "Average against tail",
-                 "Mean and 99th percentile of JCT, each the mean over seeds; named are the methods than which no other "
-                 "is at most as large in both." + rest,
-                 tuple(panels[:len(shown)]), columns=_columns(panels), panel_in=3.0)
+    return Chart(
+        "pareto",
+        "Average against tail",
+        "Mean and 99th percentile of JCT, each the mean over seeds; named are the methods than "
+        "which no other "
+        "is at most as large in both." + rest,
+        tuple(panels[: len(shown)]),
+        columns=_columns(panels),
+        panel_in=3.0,
+    )

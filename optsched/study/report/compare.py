@@ -20,8 +20,8 @@ VALUE, BOUND, GAP = level("value"), level("bound"), level("gap")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A run in its place: `method` and `case` are the names of method and instance with the values of their parameters,
-    the seed aside; `group` is that of the instance, or its name."""
+    """A run in its place: `method` and `case` are the names of method and instance with the values
+    of their parameters, the seed aside; `group` is that of the instance, or its name."""
 
     method: str
     case: str
@@ -36,8 +36,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Methods, the best first, over problems: a problem is a case with a seed. `measure` says for each case what is
-    compared, `values` has it, less being better: NaN where a method was not run, infinity where it failed."""
+    """Methods, the best first, over problems: a problem is a case with a seed. `measure` says for
+    each case what is compared, `values` has it, less being better: NaN where a method was not run,
+    infinity where it failed."""
 
     entries: tuple[Entry, ...]
     methods: tuple[str, ...]
@@ -51,13 +52,14 @@ class Comparison:
         return ratios(self.values)
 
     def of(self, case: str, method: str) -> list[Entry]:
-        """The runs of a method over a case, in the order of the seeds, those that failed left out."""
+        """The runs of a method over a case, in the order of the seeds, those that failed left
+        out."""
         return [one for one in self.entries if one.case == case and one.method == method and one.ok]
 
 
 def compare(study: Study, results: Sequence[Result]) -> Comparison:
-    """Everything in its place; methods are ranked by how many problems they solve, then by the geometric mean of their
-    ratios to the best values."""
+    """Everything in its place; methods are ranked by how many problems they solve, then by the
+    geometric mean of their ratios to the best values."""
     entries = _placed(study, results)
     cases = tuple(dict.fromkeys(one.case for one in entries))
     compared = [one for one in entries if _command(one) in COMPARED]
@@ -68,10 +70,16 @@ def compare(study: Study, results: Sequence[Result]) -> Comparison:
         seeds[one.case][one.seed] = None
     # A method without a seed beside methods with seeds has the same value for each of them.
     problems = tuple(
-        (case, seed) for case in cases for seed in seeds[case] if seed is not None or len(seeds[case]) == 1
+        (case, seed)
+        for case in cases
+        for seed in seeds[case]
+        if seed is not None or len(seeds[case]) == 1
     )
     methods = list(dict.fromkeys(one.method for one in entries))
-    row, column = {name: i for i, name in enumerate(methods)}, {problem: k for k, problem in enumerate(problems)}
+    row, column = (
+        {name: i for i, name in enumerate(methods)},
+        {problem: k for k, problem in enumerate(problems)},
+    )
     values = np.full((len(methods), len(problems)), np.nan)
     for one in compared:
         found = (MEAN_JCT if jct[one.case] else VALUE)(one.result) if one.ok else None
@@ -81,34 +89,52 @@ def compare(study: Study, results: Sequence[Result]) -> Comparison:
                 values[row[one.method], column[one.case, seed]] = value
     order = _ranked(ratios(values))
     return Comparison(
-        entries=tuple(entries), methods=tuple(methods[i] for i in order), cases=cases, problems=problems,
-        measure={case: "mean JCT" if jct[case] else "objective" for case in cases}, values=values[order],
+        entries=tuple(entries),
+        methods=tuple(methods[i] for i in order),
+        cases=cases,
+        problems=problems,
+        measure={case: "mean JCT" if jct[case] else "objective" for case in cases},
+        values=values[order],
     )
 
 
 def _placed(study: Study, results: Sequence[Result]) -> list[Entry]:
-    sources = {spec.name: set(placeholders(spec.command or spec.file or "")) for spec in study.instances}
+    sources = {
+        spec.name: set(placeholders(spec.command or spec.file or "")) for spec in study.instances
+    }
     found: list[Entry] = []
     for result in results:
         run = result.run
         given = [pair for pair in run.parameters if pair[0] != "seed"]
         mine = [pair for pair in given if pair[0] in sources.get(run.instance, ())]
-        found.append(Entry(
-            _named(run.method, [pair for pair in given if pair not in mine]), _named(run.instance, mine),
-            run.group or run.instance, dict(run.parameters).get("seed"), result,
-        ))
+        found.append(
+            Entry(
+                _named(run.method, [pair for pair in given if pair not in mine]),
+                _named(run.instance, mine),
+                run.group or run.instance,
+                dict(run.parameters).get("seed"),
+                result,
+            )
+        )
     goals: dict[str, set[str]] = defaultdict(set)
     jct = _cases_with_jct(found)
     for one in found:
         if _command(one) in COMPARED and one.ok and one.case not in jct:
             goals[one.case].add(_objective(one))
     # Values of different objectives are not comparable: each objective makes a case of its own.
-    return [replace(one, case=f"{one.case}, {_objective(one)}") if len(goals[one.case]) > 1 else one for one in found]
+    return [
+        replace(one, case=f"{one.case}, {_objective(one)}") if len(goals[one.case]) > 1 else one
+        for one in found
+    ]
 
 
 def _cases_with_jct(entries: Sequence[Entry]) -> set[str]:
     """Cases of which all that is compared tells its mean JCT."""
-    without = {one.case for one in entries if one.ok and _command(one) in COMPARED and MEAN_JCT(one.result) is None}
+    without = {
+        one.case
+        for one in entries
+        if one.ok and _command(one) in COMPARED and MEAN_JCT(one.result) is None
+    }
     return {one.case for one in entries} - without
 
 

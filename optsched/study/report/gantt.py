@@ -1,13 +1,14 @@
-"""Pictures of the plans that a study keeps, one page a run, all with one copy of plotly beside them."""
+"""Pictures of the plans that a study keeps, one page a run, all with one copy of plotly beside
+them."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from ... import files
+from ...model.plan import Level, Plan, Solution
 from ...picture.chart import chart
 from ...picture.gantt import CONFIG, figure
 from ...picture.page import page
-from ...plan import Level, Plan, Solution
 from ..execute import PLAN
 from ..results import Result, Results
 
@@ -17,8 +18,8 @@ MOST_SEGMENTS = 5000
 
 
 def write_gantts(found: Sequence[Result], results: Results) -> dict[str, str]:
-    """Draw the plans that are kept and not drawn yet; for each address the link to its picture. Raises InputError where
-    one cannot be written."""
+    """Draw the plans that are kept and not drawn yet; for each address the link to its picture.
+    Raises InputError where one cannot be written."""
     done = [one for one in found if one.address and one.answer is not None]
     kept = [one for one in done if results.beside(one.address, PLAN).exists()]
     if not kept:
@@ -39,7 +40,11 @@ def write_gantts(found: Sequence[Result], results: Results) -> dict[str, str]:
 
 
 def _draw(one: Result, results: Results, target: Path) -> bool:
-    source = results.instance_path(one.run.make) if one.run.make is not None else Path(one.run.file or "")
+    source = (
+        results.instance_path(one.run.make)
+        if one.run.make is not None
+        else Path(one.run.file or "")
+    )
     if not source.exists():
         return False
     stated, plan = files.read_plan(results.beside(one.address, PLAN))
@@ -60,8 +65,17 @@ def _solution(stated: files.PlanFile, plan: Plan) -> Solution:
     goal = stated.objective
     levels = goal.levels or (Level(name=goal.name, value=goal.value, bound=goal.bound),)
     return Solution(
-        instance_name=stated.instance.name, instance_hash=stated.instance.hash, solver=stated.solver,
-        seed=stated.seed, objective=goal.name, status=goal.status, levels=levels, plan=plan,
-        bound_source=goal.bound_source, wall_s=stated.wall_s, fallback=stated.fallback, notes=stated.notes,
+        instance_name=stated.instance.name,
+        instance_hash=stated.instance.hash,
+        solver=stated.solver,
+        seed=stated.seed,
+        objective=goal.name,
+        status=goal.status,
+        levels=levels,
+        plan=plan,
+        bound_source=goal.bound_source,
+        wall_s=stated.wall_s,
+        fallback=stated.fallback,
+        notes=stated.notes,
         replay=stated.replay,
     )

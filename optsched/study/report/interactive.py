@@ -20,7 +20,9 @@ def figure(chart: Chart) -> Any:
     inner = chart.rows * chart.panel_in * PX_PER_IN + (chart.rows - 1) * BETWEEN_PX
     names = any(panel.y.names for panel in chart.panels)
     fig = make_subplots(
-        rows=chart.rows, cols=columns, subplot_titles=[escape(panel.title) for panel in chart.panels],
+        rows=chart.rows,
+        cols=columns,
+        subplot_titles=[escape(panel.title) for panel in chart.panels],
         vertical_spacing=BETWEEN_PX / inner if chart.rows > 1 else 0.0,
         horizontal_spacing=(0.2 if names else 0.09) if columns > 1 else 0.0,
     )
@@ -32,18 +34,44 @@ def figure(chart: Chart) -> Any:
         fig.update_xaxes(**_axis(panel.x, panel), **where)
         fig.update_yaxes(**_axis(panel.y, panel), **where)
         if panel.y.names:
-            fig.update_yaxes(autorange="reversed", type="category", tickfont={"size": 11, "color": INK}, dtick=1,
-                             showgrid=False, categoryorder="array", categoryarray=list(panel.y.names), **where)
+            fig.update_yaxes(
+                autorange="reversed",
+                type="category",
+                tickfont={"size": 11, "color": INK},
+                dtick=1,
+                showgrid=False,
+                categoryorder="array",
+                categoryarray=list(panel.y.names),
+                **where,
+            )
         if panel.x.names:
-            fig.update_xaxes(type="category", side="top", showgrid=False, tickfont={"size": 11, "color": INK}, **where)
+            fig.update_xaxes(
+                type="category",
+                side="top",
+                showgrid=False,
+                tickfont={"size": 11, "color": INK},
+                **where,
+            )
     below = 8 if isinstance(chart.panels[0].marks[0], Heat) else BELOW_PX
     fig.update_annotations(font={"size": 12.5, "color": INK})
     fig.update_layout(
-        height=int(inner + ABOVE_PX + below), margin={"l": 64, "r": 20, "t": ABOVE_PX, "b": below}, barmode="stack",
-        plot_bgcolor=PAPER, paper_bgcolor=PAPER, font={"family": FONT, "size": 12, "color": INK}, hovermode="closest",
-        hoverlabel={"bgcolor": PAPER, "bordercolor": GRID}, showlegend=bool(listed),
-        legend={"x": 1.01, "xanchor": "left", "y": 1, "yanchor": "top", "font": {"size": 11, "color": MUTED},
-                "traceorder": "reversed" if _worst_first(chart) else "normal"},
+        height=int(inner + ABOVE_PX + below),
+        margin={"l": 64, "r": 20, "t": ABOVE_PX, "b": below},
+        barmode="stack",
+        plot_bgcolor=PAPER,
+        paper_bgcolor=PAPER,
+        font={"family": FONT, "size": 12, "color": INK},
+        hovermode="closest",
+        hoverlabel={"bgcolor": PAPER, "bordercolor": GRID},
+        showlegend=bool(listed),
+        legend={
+            "x": 1.01,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "top",
+            "font": {"size": 11, "color": MUTED},
+            "traceorder": "reversed" if _worst_first(chart) else "normal",
+        },
     )
     return fig
 
@@ -55,7 +83,10 @@ def _worst_first(chart: Chart) -> bool:
 def _axis(what: Axis, panel: Panel) -> dict[str, Any]:
     from math import log10
 
-    found: dict[str, Any] = {**AXIS, "title": {"text": what.title, "font": {"size": 12, "color": MUTED}}}
+    found: dict[str, Any] = {
+        **AXIS,
+        "title": {"text": what.title, "font": {"size": 12, "color": MUTED}},
+    }
     if what.names:
         return found
     if what.log:
@@ -67,7 +98,10 @@ def _axis(what: Axis, panel: Panel) -> dict[str, Any]:
     if what.percent:
         found["tickformat"] = ".0%"
     if what.ticks:
-        found |= {"tickvals": [at for at, _ in what.ticks], "ticktext": [text for _, text in what.ticks]}
+        found |= {
+            "tickvals": [at for at, _ in what.ticks],
+            "ticktext": [text for _, text in what.ticks],
+        }
     if any(isinstance(mark, Intervals) for mark in panel.marks):
         found |= {"zeroline": True, "zerolinecolor": MUTED}
     return found
@@ -83,41 +117,84 @@ def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set
     match mark:
         case Line():
             fig.add_scatter(
-                x=list(mark.x), y=_rounded(mark.y), mode="lines",
-                line={"color": mark.colour, "width": mark.width, "dash": "dash" if mark.dashed else "solid",
-                      "shape": "hv" if mark.steps else "linear"},
-                hovertemplate=f"{name}: %{{y{':.1%' if panel.y.percent else ':.4~g'}}} at %{{x:.4~g}}<extra></extra>",
+                x=list(mark.x),
+                y=_rounded(mark.y),
+                mode="lines",
+                line={
+                    "color": mark.colour,
+                    "width": mark.width,
+                    "dash": "dash" if mark.dashed else "solid",
+                    "shape": "hv" if mark.steps else "linear",
+                },
+                hovertemplate=f"{name}: %{{y{':.1%' if panel.y.percent else ':.4~g'}}} at "
+                f"%{{x:.4~g}}<extra></extra>",
                 **shared,
             )
         case Dots():
             fig.add_scatter(
-                x=list(mark.x), y=list(mark.y), mode="markers+text" if mark.told else "markers",
-                text=[escape(one) for one in mark.names], textposition="top right", textfont={"size": 10},
+                x=list(mark.x),
+                y=list(mark.y),
+                mode="markers+text" if mark.told else "markers",
+                text=[escape(one) for one in mark.names],
+                textposition="top right",
+                textfont={"size": 10},
                 marker={"color": mark.colour, "size": 9, "line": {"width": 1, "color": PAPER}},
-                hovertemplate="%{text}: %{x:.4~g}, %{y:.4~g}<extra></extra>", **shared,
+                hovertemplate="%{text}: %{x:.4~g}, %{y:.4~g}<extra></extra>",
+                **shared,
             )
         case Bars():
             fig.add_bar(
-                orientation="h", y=list(panel.y.names), x=_rounded(mark.lengths), marker={"color": mark.colour},
-                hovertemplate=f"%{{y}}, {name}: %{{x:,.4~g}}<extra></extra>", **shared,
+                orientation="h",
+                y=list(panel.y.names),
+                x=_rounded(mark.lengths),
+                marker={"color": mark.colour},
+                hovertemplate=f"%{{y}}, {name}: %{{x:,.4~g}}<extra></extra>",
+                **shared,
             )
         case Intervals():
             fig.add_scatter(
-                x=_rounded(mark.mid), y=list(mark.rows), mode="markers",
-                error_x={"type": "data", "symmetric": False, "thickness": 1.3, "width": 3, "color": mark.colour,
-                         "array": _rounded([high - mid for mid, high in zip(mark.mid, mark.high, strict=True)]),
-                         "arrayminus": _rounded([mid - low for mid, low in zip(mark.mid, mark.low, strict=True)])},
-                marker={"color": mark.colour if mark.filled else PAPER, "size": 8,
-                        "line": {"width": 1.5, "color": mark.colour}},
-                hovertemplate="%{y}: %{x:+.3~g} %<extra></extra>", **shared,
+                x=_rounded(mark.mid),
+                y=list(mark.rows),
+                mode="markers",
+                error_x={
+                    "type": "data",
+                    "symmetric": False,
+                    "thickness": 1.3,
+                    "width": 3,
+                    "color": mark.colour,
+                    "array": _rounded(
+                        [high - mid for mid, high in zip(mark.mid, mark.high, strict=True)]
+                    ),
+                    "arrayminus": _rounded(
+                        [mid - low for mid, low in zip(mark.mid, mark.low, strict=True)]
+                    ),
+                },
+                marker={
+                    "color": mark.colour if mark.filled else PAPER,
+                    "size": 8,
+                    "line": {"width": 1.5, "color": mark.colour},
+                },
+                hovertemplate="%{y}: %{x:+.3~g} %<extra></extra>",
+                **shared,
             )
         case Heat():
             fig.add_heatmap(
-                x=list(panel.x.names), y=list(panel.y.names), z=[list(row) for row in mark.values],
-                text=[list(row) for row in mark.texts], texttemplate="%{text}", textfont={"size": 10.5, "color": INK},
-                zmin=0, zmax=max([WORST, *(value for row in mark.values for value in row if value is not None)]),
-                colorscale=[list(one) for one in SCALE], xgap=1, ygap=1, showscale=False,
-                hovertemplate=f"%{{y}} on %{{x}}: {name} %{{text}}<extra></extra>", **where,
+                x=list(panel.x.names),
+                y=list(panel.y.names),
+                z=[list(row) for row in mark.values],
+                text=[list(row) for row in mark.texts],
+                texttemplate="%{text}",
+                textfont={"size": 10.5, "color": INK},
+                zmin=0,
+                zmax=max(
+                    [WORST, *(value for row in mark.values for value in row if value is not None)]
+                ),
+                colorscale=[list(one) for one in SCALE],
+                xgap=1,
+                ygap=1,
+                showscale=False,
+                hovertemplate=f"%{{y}} on %{{x}}: {name} %{{text}}<extra></extra>",
+                **where,
             )
 
 

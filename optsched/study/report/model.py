@@ -8,7 +8,8 @@ from ...picture.palette import MUTED
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`ticks` are values with their words; `names` makes it an axis of categories, the first on top or on the left."""
+    """`ticks` are values with their words; `names` makes it an axis of categories, the first on top
+    or on the left."""
 
     title: str = ""
     log: bool = False
@@ -21,7 +22,8 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A curve; with `steps` its value holds until the next point. Only a curve with `listed` is in the legend."""
+    """A curve; with `steps` its value holds until the next point. Only a curve with `listed` is in
+    the legend."""
 
     name: str
     x: Sequence[float]
@@ -47,7 +49,8 @@ class Dots:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A part of the horizontal bars of a panel, one bar a category of its vertical axis, on top of the parts before."""
+    """A part of the horizontal bars of a panel, one bar a category of its vertical axis, on top of
+    the parts before."""
 
     name: str
     lengths: Sequence[float]
@@ -89,8 +92,8 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One figure: `key` names its files, `note` says what is drawn and what is not; `panel_in` is the height of a panel
-    in inches, `table` (a head and lines) stands below it on the page."""
+    """One figure: `key` names its files, `note` says what is drawn and what is not; `panel_in` is
+    the height of a panel in inches, `table` (a head and lines) stands below it on the page."""
 
     key: str
     title: str
@@ -107,7 +110,18 @@ class Chart:
 
 NEUTRAL = MUTED
 OTHERS = "#c3cad5"
-COLOURS = ("#1f5f9e", "#d9622b", "#2a9d6f", "#8e4fb0", "#c2385b", "#a67c00", "#17a2b8", "#6b7a3a", "#e58fb1", "#5b5ea6")
+COLOURS = (
+    "#1f5f9e",
+    "#d9622b",
+    "#2a9d6f",
+    "#8e4fb0",
+    "#c2385b",
+    "#a67c00",
+    "#17a2b8",
+    "#6b7a3a",
+    "#e58fb1",
+    "#5b5ea6",
+)
 """Of the methods that are told apart, the best first."""
 TELLS = len(COLOURS)
 
@@ -120,4 +134,6 @@ def colours(methods: Sequence[str]) -> dict[str, str]:
 def others(methods: Sequence[str], drawn: str = "in grey") -> str:
     """The sentence about those that are not told apart."""
     more = len(methods) - TELLS
-    return f" The best {TELLS} methods are told apart; {more} others are {drawn}." if more > 0 else ""
+    return (
+        f" The best {TELLS} methods are told apart; {more} others are {drawn}." if more > 0 else ""
+    )

@@ -1,4 +1,5 @@
-"""The offline page of a study: figures, what reproduces them, tables, and every run with its picture."""
+"""The offline page of a study: figures, what reproduces them, tables, and every run with its
+picture."""
 
 import re
 from collections.abc import Sequence
@@ -22,18 +23,34 @@ CODE, WORDS = r"`([^`]+)`", r"<code>\1</code>"
 
 
 def page(
-    study: Study, results: Sequence[Result], found: Comparison, charts: Sequence[Chart], foot: Sequence[str],
-    commands: Sequence[str], gantts: dict[str, str], files_of: dict[str, list[str]], untested: str | None = None,
+    study: Study,
+    results: Sequence[Result],
+    found: Comparison,
+    charts: Sequence[Chart],
+    foot: Sequence[str],
+    commands: Sequence[str],
+    gantts: dict[str, str],
+    files_of: dict[str, list[str]],
+    untested: str | None = None,
 ) -> str:
-    """The whole document, which needs no network. `gantts` has the link of each run that has a picture, by address;
-    `files_of` the names of the files of each figure, by its key; `untested` says why differences are not tested."""
+    """The whole document, which needs no network. `gantts` has the link of each run that has a
+    picture, by address; `files_of` the names of the files of each figure, by its key; `untested`
+    says why differences are not tested."""
     title = escape(study.title)
-    parts = [re.sub(CODE, WORDS, escape(part)) for part in (study.about or "").strip().split("\n\n") if part]
+    parts = [
+        re.sub(CODE, WORDS, escape(part))
+        for part in (study.about or "").strip().split("\n\n")
+        if part
+    ]
     about = "".join(f"<p class=about>{part}</p>" for part in parts)
-    sections = [_figure(chart, k == 0, foot, files_of.get(chart.key, [])) for k, chart in enumerate(charts)]
+    sections = [
+        _figure(chart, k == 0, foot, files_of.get(chart.key, [])) for k, chart in enumerate(charts)
+    ]
     if untested is not None:
-        sections.append('<section class="picture" id="untested"><h2>Differences over seeds</h2>'
-                        f"<p>{escape(untested)}</p></section>")
+        sections.append(
+            '<section class="picture" id="untested"><h2>Differences over seeds</h2>'
+            f"<p>{escape(untested)}</p></section>"
+        )
     links = "".join(f'<a href="#{chart.key}">{escape(chart.title)}</a>' for chart in charts)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -48,7 +65,7 @@ def page(
 <details id="commands" open><summary>Commands</summary><pre>{escape(chr(10).join(commands))}</pre>
 {_foot(foot)}</details>
 </body></html>
-"""
+"""  # noqa: E501
 
 
 def _tiles(study: Study, results: Sequence[Result]) -> list[str]:
@@ -57,13 +74,19 @@ def _tiles(study: Study, results: Sequence[Result]) -> list[str]:
     groups = list(dict.fromkeys(one.group or one.name for one in study.instances))
     told = [
         ("runs", f"{len(results):,}", f"{failed:,} failed"),
-        ("instances", f"{len(study.instances):,}", ", ".join(groups[:4]) + (", ..." if len(groups) > 4 else "")),
+        (
+            "instances",
+            f"{len(study.instances):,}",
+            ", ".join(groups[:4]) + (", ..." if len(groups) > 4 else ""),
+        ),
         ("methods", f"{len(study.all_methods):,}", ""),
         ("seeds", f"{len(study.seeds):,}", ""),
         ("processor time", human(cpu_s), "of all runs"),
     ]
-    return [f'<div class="tile"><span>{name}</span><b>{value}</b><small>{escape(small)}</small></div>'
-            for name, value, small in told]
+    return [
+        f'<div class="tile"><span>{name}</span><b>{value}</b><small>{escape(small)}</small></div>'
+        for name, value, small in told
+    ]
 
 
 def _figure(chart: Chart, first: bool, foot: Sequence[str], names: Sequence[str]) -> str:
@@ -72,7 +95,8 @@ def _figure(chart: Chart, first: bool, foot: Sequence[str], names: Sequence[str]
     )
     links = " ".join(f'<a href="figures/{name}">{name.rpartition(".")[2]}</a>' for name in names)
     return (
-        f'<section class="picture" id="{chart.key}"><h2>{escape(chart.title)} <span class=links>{links}</span></h2>'
+        f'<section class="picture" id="{chart.key}"><h2>{escape(chart.title)} <span '
+        f"class=links>{links}</span></h2>"
         f"<p>{escape(chart.note)}</p>{html}{_small_table(chart.table)}{_foot(foot)}</section>"
     )
 
@@ -86,13 +110,18 @@ def _small_table(lines: Sequence[Sequence[str]]) -> str:
         return ""
     head, *rest = lines
     body = "".join(_row(cells) for cells in rest)
-    return f"<div class=scroll><table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table></div>"
+    return f"<div class=scroll><table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table></div>"  # noqa: E501
 
 
 def _row(cells: Sequence[str], tag: str = "td", text_columns: int = 1) -> str:
-    return "<tr>" + "".join(
-        f"<{tag}{' class=n' if i >= text_columns else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(cells)
-    ) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(
+            f"<{tag}{' class=n' if i >= text_columns else ''}>{escape(cell)}</{tag}>"
+            for i, cell in enumerate(cells)
+        )
+        + "</tr>"
+    )
 
 
 def _numbers(results: Sequence[Result]) -> str:
@@ -103,14 +132,19 @@ def _numbers(results: Sequence[Result]) -> str:
     for group in dict.fromkeys(one.group for one in summed):
         here_too = [one for one in summed if one.group == group]
         heads, cells_of, words = summary_table(here_too)
-        wrong = "".join(f"<p><em>Error: {escape(one.method)}, {escape(said)}</em></p>"
-                        for one in here_too for said in one.wrong)
+        wrong = "".join(
+            f"<p><em>Error: {escape(one.method)}, {escape(said)}</em></p>"
+            for one in here_too
+            for said in one.wrong
+        )
         lines = [_row(heads, "th", words), *(_row(cells, "td", words) for cells in cells_of)]
         table = f"<div class=scroll><table>{''.join(lines)}</table></div>"
         parts.append(f"<details open><summary>{escape(group)}</summary>{table}{wrong}</details>")
     answered = "".join(f"<li>{escape(one.replace('`', ''))}</li>" for one in fallbacks(results))
     if answered:
-        parts.append(f"<details open><summary>Answers of heuristics</summary><ul>{answered}</ul></details>")
+        parts.append(
+            f"<details open><summary>Answers of heuristics</summary><ul>{answered}</ul></details>"
+        )
     for instance in dict.fromkeys(row.instance for row in found):
         here = [row for row in found if row.instance == instance]
         shown = used_columns(here)
@@ -121,38 +155,66 @@ def _numbers(results: Sequence[Result]) -> str:
             own = dict(row.parameters)
             cells = [row.method, *(str(own.get(name, "")) for name in extra)]
             if row.failed:
-                lines.append(_row(cells, "td", 99).removesuffix("</tr>")
-                             + f'<td colspan="{len(shown)}"><em>failed: {escape("; ".join(row.failed))}</em></td></tr>')
+                lines.append(
+                    _row(cells, "td", 99).removesuffix("</tr>")
+                    + f'<td colspan="{len(shown)}"><em>failed: '
+                    f"{escape('; '.join(row.failed))}</em></td></tr>"
+                )
             else:
                 numbers = [number(row.means[i], COLUMNS[i].digits) for i in shown]
                 lines.append(_row([*cells, *numbers], "td", 1 + len(extra)))
-        parts.append(f"<details><summary>{escape(instance)}</summary><div class=scroll><table>{''.join(lines)}</table>"
-                     "</div></details>")
+        parts.append(
+            f"<details><summary>{escape(instance)}</summary><div "
+            f"class=scroll><table>{''.join(lines)}</table>"
+            "</div></details>"
+        )
     return f'<h2 id="numbers">Numbers: means over seeds</h2>{"".join(parts)}'
 
 
 def _runs(found: Comparison, gantts: dict[str, str]) -> str:
-    heads = ("instance", "method", "seed", "mean JCT h", "p99 JCT h", "objective", "gap %", "processor s", "plan")
+    heads = (
+        "instance",
+        "method",
+        "seed",
+        "mean JCT h",
+        "p99 JCT h",
+        "objective",
+        "gap %",
+        "processor s",
+        "plan",
+    )
     lines = [_row(heads, "th", 3), *(_run(one, gantts) for one in found.entries[:MOST_RUNS])]
     more = len(found.entries) - MOST_RUNS
     note = f"<p>and {more:,} more, in runs.csv</p>" if more > 0 else ""
-    return (f'<details id="runs"><summary>Runs</summary><div class=scroll><table>{"".join(lines)}</table></div>{note}'
-            "</details>")
+    return (
+        '<details id="runs"><summary>Runs</summary><div '
+        f"class=scroll><table>{''.join(lines)}</table></div>{note}"
+        "</details>"
+    )
 
 
 def _run(one: Entry, gantts: dict[str, str]) -> str:
     names = [one.case, one.method, "" if one.seed is None else str(one.seed)]
     if not one.ok:
-        return (_row(names, "td", 9).removesuffix("</tr>")
-                + f'<td colspan="6"><em>failed: {escape(one.result.reason or "")}</em></td></tr>')
+        return (
+            _row(names, "td", 9).removesuffix("</tr>")
+            + f'<td colspan="6"><em>failed: {escape(one.result.reason or "")}</em></td></tr>'
+        )
     values: list[tuple[float | None, int]] = [
-        (MEAN_JCT(one.result), 2), (P99_JCT(one.result), 1), (VALUE(one.result), 4), (_percent(GAP(one.result)), 1),
+        (MEAN_JCT(one.result), 2),
+        (P99_JCT(one.result), 1),
+        (VALUE(one.result), 4),
+        (_percent(GAP(one.result)), 1),
         (one.result.cpu_s, 1),
     ]
     link = gantts.get(one.result.address)
     picture = f'<a href="{link}">Gantt</a>' if link else ""
-    return (_row([*names, *(number(value, digits) for value, digits in values)], "td", 3).removesuffix("</tr>")
-            + f"<td class=n>{picture}</td></tr>")
+    return (
+        _row([*names, *(number(value, digits) for value, digits in values)], "td", 3).removesuffix(
+            "</tr>"
+        )
+        + f"<td class=n>{picture}</td></tr>"
+    )
 
 
 def _percent(value: Any) -> float | None:
@@ -166,4 +228,4 @@ h2{font-size:15px;font-weight:600;margin:0 0 4px 8px} h2#numbers{margin:22px 0 8
 padding:6px 0 4px;max-width:none!important;overflow-wrap:anywhere}
 nav{display:flex;flex-wrap:wrap;gap:6px 18px;margin-bottom:14px} a{color:#1f5f9e} .links{font-size:12px;font-weight:400}
 .scroll{max-height:560px;overflow:auto} td,th{white-space:nowrap} pre{overflow:auto;font-size:12px}
-"""
+"""  # noqa: E501

@@ -11,14 +11,26 @@ from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
 WIDTH_IN, FOOT_PT, LINE_IN = 10.0, 6.0, 0.115
 TOLD_AT_MOST = 12
 STYLE: Any = {
-    "svg.hashsalt": "optsched", "svg.fonttype": "path", "font.family": "DejaVu Sans", "axes.spines.top": False,
-    "axes.spines.right": False, "axes.edgecolor": GRID, "xtick.color": MUTED, "ytick.color": MUTED, "text.color": INK,
-    "axes.labelcolor": MUTED, "font.size": 8, "axes.titlesize": 8.5, "axes.titlelocation": "left",
+    "svg.hashsalt": "optsched",
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GRID,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.titlelocation": "left",
     "text.parse_math": False,
 }
 
 
-def pictures(chart: Chart, foot: Sequence[str], kinds: Sequence[str] = ("svg", "pdf")) -> dict[str, bytes]:
+def pictures(
+    chart: Chart, foot: Sequence[str], kinds: Sequence[str] = ("svg", "pdf")
+) -> dict[str, bytes]:
     """The figure in each kind; the same chart gives the same bytes."""
     from matplotlib import rc_context
 
@@ -29,7 +41,9 @@ def pictures(chart: Chart, foot: Sequence[str], kinds: Sequence[str] = ("svg", "
         figure.set_layout_engine("none")  # it is laid out; once for all kinds
         for kind in kinds:
             out = io.BytesIO()
-            when: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+            when: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(
+                kind, {}
+            )
             figure.savefig(out, format=kind, dpi=130, metadata=when, facecolor=PAPER)
             found[kind] = out.getvalue()
     return found
@@ -48,18 +62,27 @@ def draw(chart: Chart, foot: Sequence[str]) -> Any:
     layout.set(rect=(0, foot_in / height_in, 1, 1 - foot_in / height_in), hspace=0.06, wspace=0.04)
     grid = figure.subplots(chart.rows, columns, squeeze=False)
     places = [ax for row in grid for ax in row]
-    for ax in places[len(chart.panels):]:
+    for ax in places[len(chart.panels) :]:
         ax.set_visible(False)
     for ax, panel in zip(places, chart.panels, strict=False):
         _panel(figure, ax, panel)
     figure.suptitle(chart.title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-    _legend(figure, places[:len(chart.panels)])
-    figure.text(0.01, 0.06 / height_in, "\n".join(lines), fontsize=FOOT_PT, color=MUTED, va="bottom", linespacing=1.35)
+    _legend(figure, places[: len(chart.panels)])
+    figure.text(
+        0.01,
+        0.06 / height_in,
+        "\n".join(lines),
+        fontsize=FOOT_PT,
+        color=MUTED,
+        va="bottom",
+        linespacing=1.35,
+    )
     return figure
 
 
 def _legend(figure: Any, places: list[Any]) -> None:
-    """One for all panels, to the right of them; curves are drawn the worst first, and listed the best first."""
+    """One for all panels, to the right of them; curves are drawn the worst first, and listed the
+    best first."""
     there: dict[str, Any] = {}
     for ax in places:
         handles, names = ax.get_legend_handles_labels()
@@ -68,8 +91,15 @@ def _legend(figure: Any, places: list[Any]) -> None:
         for handle, name in zip(handles, names, strict=True):
             there.setdefault(name, handle)
     if there:
-        figure.legend(there.values(), there.keys(), loc="outside right upper", frameon=False, fontsize=7,
-                      handlelength=1.6, labelcolor=INK)
+        figure.legend(
+            there.values(),
+            there.keys(),
+            loc="outside right upper",
+            frameon=False,
+            fontsize=7,
+            handlelength=1.6,
+            labelcolor=INK,
+        )
 
 
 def _panel(figure: Any, ax: Any, panel: Panel) -> None:
@@ -85,8 +115,13 @@ def _panel(figure: Any, ax: Any, panel: Panel) -> None:
         _axis(ax.xaxis, ax.set_xscale, ax.set_xlim, panel.x)
         _axis(ax.yaxis, ax.set_yscale, ax.set_ylim, panel.y)
     else:
-        ax.set_xticks(range(len(panel.x.names)), panel.x.names, rotation=30 if len(panel.x.names) > 6 else 0,
-                      ha="left" if len(panel.x.names) > 6 else "center", rotation_mode="anchor")
+        ax.set_xticks(
+            range(len(panel.x.names)),
+            panel.x.names,
+            rotation=30 if len(panel.x.names) > 6 else 0,
+            ha="left" if len(panel.x.names) > 6 else "center",
+            rotation_mode="anchor",
+        )
         ax.xaxis.tick_top()
     if panel.y.names:
         ax.set_yticks(range(len(panel.y.names)), panel.y.names, color=INK, fontsize=7)
@@ -108,35 +143,75 @@ def _axis(axis: Any, scale: Any, limit: Any, what: Axis) -> None:
     limit(what.low, what.high)
     if what.percent:
         axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    inside = [(at, text) for at, text in what.ticks
-              if (what.low is None or at >= what.low) and (what.high is None or at <= what.high * 1.001)]
+    inside = [
+        (at, text)
+        for at, text in what.ticks
+        if (what.low is None or at >= what.low) and (what.high is None or at <= what.high * 1.001)
+    ]
     if inside:
         axis.set_ticks([at for at, _ in inside], [text for _, text in inside])
         axis.set_minor_locator(NullLocator())
 
 
-def _mark(figure: Any, ax: Any, mark: Mark, position: dict[str, int], left: list[float]) -> list[float]:
+def _mark(
+    figure: Any, ax: Any, mark: Mark, position: dict[str, int], left: list[float]
+) -> list[float]:
     """Draw it; the ends of the bars so far."""
     match mark:
         case Line():
-            ax.plot(mark.x, mark.y, color=mark.colour, linewidth=mark.width, linestyle="--" if mark.dashed else "-",
-                    drawstyle="steps-post" if mark.steps else "default", label=mark.name if mark.listed else None)
+            ax.plot(
+                mark.x,
+                mark.y,
+                color=mark.colour,
+                linewidth=mark.width,
+                linestyle="--" if mark.dashed else "-",
+                drawstyle="steps-post" if mark.steps else "default",
+                label=mark.name if mark.listed else None,
+            )
         case Dots():
-            ax.plot(mark.x, mark.y, "o", color=mark.colour, markersize=5, markeredgecolor=PAPER, markeredgewidth=0.6,
-                    label=mark.name)
+            ax.plot(
+                mark.x,
+                mark.y,
+                "o",
+                color=mark.colour,
+                markersize=5,
+                markeredgecolor=PAPER,
+                markeredgewidth=0.6,
+                label=mark.name,
+            )
             if mark.told:
                 every = -(-len(mark.names) // TOLD_AT_MOST)
                 for x, y, name in list(zip(mark.x, mark.y, mark.names, strict=True))[::every]:
-                    ax.annotate(name, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=6.5)
+                    ax.annotate(
+                        name, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=6.5
+                    )
         case Bars():
-            ax.barh(range(len(left)), mark.lengths, left=left, height=0.72, color=mark.colour, label=mark.name)
+            ax.barh(
+                range(len(left)),
+                mark.lengths,
+                left=left,
+                height=0.72,
+                color=mark.colour,
+                label=mark.name,
+            )
             return [a + b for a, b in zip(left, mark.lengths, strict=True)]
         case Intervals():
             rows = [position[name] for name in mark.rows]
-            reach = [[mid - low for mid, low in zip(mark.mid, mark.low, strict=True)],
-                     [high - mid for mid, high in zip(mark.mid, mark.high, strict=True)]]
-            ax.errorbar(mark.mid, rows, xerr=reach, fmt="o", color=mark.colour, markersize=4, linewidth=1.1,
-                        markerfacecolor=mark.colour if mark.filled else PAPER, label=mark.name)
+            reach = [
+                [mid - low for mid, low in zip(mark.mid, mark.low, strict=True)],
+                [high - mid for mid, high in zip(mark.mid, mark.high, strict=True)],
+            ]
+            ax.errorbar(
+                mark.mid,
+                rows,
+                xerr=reach,
+                fmt="o",
+                color=mark.colour,
+                markersize=4,
+                linewidth=1.1,
+                markerfacecolor=mark.colour if mark.filled else PAPER,
+                label=mark.name,
+            )
         case Heat():
             _heat(figure, ax, mark)
     return left
@@ -146,9 +221,13 @@ def _heat(figure: Any, ax: Any, mark: Heat) -> None:
     import numpy as np
     from matplotlib.colors import LinearSegmentedColormap
 
-    values = np.array([[np.nan if value is None else value for value in row] for row in mark.values], dtype=float)
+    values = np.array(
+        [[np.nan if value is None else value for value in row] for row in mark.values], dtype=float
+    )
     colours = LinearSegmentedColormap.from_list("gap", [colour for _, colour in SCALE])
-    ax.imshow(values, aspect="auto", cmap=colours, vmin=0, vmax=max(WORST, float(np.nanmax(values))))
+    ax.imshow(
+        values, aspect="auto", cmap=colours, vmin=0, vmax=max(WORST, float(np.nanmax(values)))
+    )
     for i, row in enumerate(mark.texts):
         for k, text in enumerate(row):
             ax.text(k, i, text, ha="center", va="center", fontsize=6.5, color=INK)
@@ -157,4 +236,5 @@ def _heat(figure: Any, ax: Any, mark: Heat) -> None:
 SCALE = ((0.0, "#e9f5ee"), (0.35, "#fdf3d3"), (0.7, "#f6c79c"), (1.0, "#e88d7a"))
 """From no gap to the largest."""
 WORST = 5.0
-"""The least value, in percent, that has the last colour: a largest gap of 0.1 % is not shown as a bad one."""
+"""The least value, in percent, that has the last colour: a largest gap of 0.1 % is not shown as a
+bad one."""

@@ -1,4 +1,5 @@
-"""Figures of how good methods are: gaps, performance profile, value over time, differences over seeds."""
+"""Figures of how good methods are: gaps, performance profile, value over time, differences over
+seeds."""
 
 import csv
 import io
@@ -12,13 +13,23 @@ import numpy as np
 
 from .compare import GAP, VALUE, Comparison, Entry
 from .model import TELLS, Axis, Chart, Heat, Intervals, Line, Panel, colours, others
-from .statistics import FEWEST_SEEDS, Difference, Floats, benjamini_hochberg, paired_bootstrap, profile
+from .statistics import (
+    FEWEST_SEEDS,
+    Difference,
+    Floats,
+    benjamini_hochberg,
+    paired_bootstrap,
+    profile,
+)
 
 MOST_CASES, MOST_PANELS, ALL = 24, 12, "all"
 MARKS_S = (1.0, 5.0, 15.0, 60.0)
 """Seconds at which the value of a plan is told."""
 FIRST_S, TIMES = 0.1, 240
-FACTORS = tuple((at, f"{at:g}") for at in (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e4, 1e5, 1e6))
+FACTORS = tuple(
+    (at, f"{at:g}")
+    for at in (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e4, 1e5, 1e6)
+)
 """Ticks of a logarithmic axis of factors."""
 CLEAR, UNCLEAR = "#d9622b", "#98a2b3"
 SIGNIFICANT = 0.05
@@ -30,7 +41,9 @@ Trace = list[tuple[float, float | None, float | None]]
 def panels_of(cases: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """The cases that are drawn, and the sentence about the others."""
     more = len(cases) - MOST_PANELS
-    return cases[:MOST_PANELS], f" The first {MOST_PANELS} of {len(cases)} instances are drawn." if more > 0 else ""
+    return cases[
+        :MOST_PANELS
+    ], f" The first {MOST_PANELS} of {len(cases)} instances are drawn." if more > 0 else ""
 
 
 def gaps(found: Comparison) -> Chart | None:
@@ -53,13 +66,33 @@ def gaps(found: Comparison) -> Chart | None:
     if len(known) > MOST_CASES:
         more = f" The first {MOST_CASES} of {len(known)} instances; all are in the first column."
     return Chart(
-        "gaps", "Distance from the proved bound",
-        "(value - bound) / |value| in percent, mean over seeds. The best method of the study is on top; - stands for a "
+        "gaps",
+        "Distance from the proved bound",
+        "(value - bound) / |value| in percent, mean over seeds. The best method of the study is "
+        "on top; - stands for a "
         "run without a bound or without an answer." + more,
-        (Panel("", Axis(names=tuple(names)), Axis(names=tuple(rows)), (Heat(
-            "gap, %", [[None if value is None else 100 * value for value in row] for row in values],
-            [["-" if value is None else _percent(value) for value in row] for row in values],
-        ),)),), columns=1, panel_in=0.7 + 0.19 * len(rows),
+        (
+            Panel(
+                "",
+                Axis(names=tuple(names)),
+                Axis(names=tuple(rows)),
+                (
+                    Heat(
+                        "gap, %",
+                        [
+                            [None if value is None else 100 * value for value in row]
+                            for row in values
+                        ],
+                        [
+                            ["-" if value is None else _percent(value) for value in row]
+                            for row in values
+                        ],
+                    ),
+                ),
+            ),
+        ),
+        columns=1,
+        panel_in=0.7 + 0.19 * len(rows),
     )
 
 
@@ -88,19 +121,42 @@ def profiles(found: Comparison) -> Chart | None:
         factors, shares = profile(table[i])
         count = int((~np.isnan(table[i])).sum())
         x = [1.0, *factors.tolist(), max(last, float(factors[-1]) if len(factors) else last)]
-        y = [float(shares[0]) if len(factors) and factors[0] == 1.0 else 0.0, *shares.tolist(),
-             float(shares[-1]) if len(factors) else 0.0]
+        y = [
+            float(shares[0]) if len(factors) and factors[0] == 1.0 else 0.0,
+            *shares.tolist(),
+            float(shares[-1]) if len(factors) else 0.0,
+        ]
         name = methods[k] if count == len(useful) else f"{methods[k]} ({count} problems)"
         told = k < TELLS
-        lines.append(Line(name, x, y, colour[methods[k]], steps=True, listed=told, width=1.9 if told else 0.8))
+        lines.append(
+            Line(
+                name, x, y, colour[methods[k]], steps=True, listed=told, width=1.9 if told else 0.8
+            )
+        )
     measures = " or ".join(dict.fromkeys(found.measure[found.problems[k][0]] for k in useful))
     return Chart(
-        "profile", "Performance profile",
-        f"Share of the {len(useful)} problems (an instance with a seed) on which a method is within a factor of the "
-        f"best {measures} of all (Dolan and Moré, 2002). A failed run is never within any." + others(methods),
-        (Panel("", Axis("factor of the best value", last > 3, low=1.0, high=last, ticks=FACTORS if last > 3 else ()),
-               Axis("share of problems", percent=True, low=0.0, high=1.02), tuple(lines)),),
-        columns=1, panel_in=3.6,
+        "profile",
+        "Performance profile",
+        f"Share of the {len(useful)} problems (an instance with a seed) on which a method is "
+        "within a factor of the "
+        f"best {measures} of all (Dolan and Moré, 2002). A failed run is never within any."
+        + others(methods),
+        (
+            Panel(
+                "",
+                Axis(
+                    "factor of the best value",
+                    last > 3,
+                    low=1.0,
+                    high=last,
+                    ticks=FACTORS if last > 3 else (),
+                ),
+                Axis("share of problems", percent=True, low=0.0, high=1.02),
+                tuple(lines),
+            ),
+        ),
+        columns=1,
+        panel_in=3.6,
     )
 
 
@@ -123,7 +179,9 @@ def at_times(trace: Trace, times_s: Floats) -> tuple[Floats, Floats]:
     rank = np.searchsorted(starts, times_s, side="right") - 1
     found = []
     for part in (1, 2):
-        values = np.array([np.nan if row[part] is None else row[part] for row in trace] + [np.nan], dtype=float)
+        values = np.array(
+            [np.nan if row[part] is None else row[part] for row in trace] + [np.nan], dtype=float
+        )
         found.append(values[np.where(rank < 0, len(trace), rank)])
     return found[0], found[1]
 
@@ -138,23 +196,31 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
         if value is not None:
             best[one.case, one.seed] = min(value, best.get((one.case, one.seed), math.inf))
     for one in found.entries:
-        single = one.ok and len((one.result.answer or {}).get("objective", {}).get("levels") or []) < 2
+        single = (
+            one.ok and len((one.result.answer or {}).get("objective", {}).get("levels") or []) < 2
+        )
         trace = trace_of(one) if single else []
         if trace and best.get((one.case, one.seed), 0.0) > 0:
             curves[one.case, one.method].append((trace, best[one.case, one.seed]))
             last_s = max(last_s, one.result.wall_s)
     if not curves:
         return None
-    times_s = np.unique(np.concatenate([np.geomspace(FIRST_S, last_s, TIMES), [s for s in MARKS_S if s <= last_s]]))
+    times_s = np.unique(
+        np.concatenate([np.geomspace(FIRST_S, last_s, TIMES), [s for s in MARKS_S if s <= last_s]])
+    )
     methods = tuple(method for method in found.methods if any(key[1] == method for key in curves))
     colour = colours(methods)
     cases = tuple(case for case in found.cases if any(key[0] == case for key in curves))
     shown = cases if 1 < len(cases) < MOST_PANELS else ()
     drawn: dict[str, list[Line]] = {}
     reach: dict[str, tuple[float, float]] = {}
-    table: list[tuple[str, ...]] = [("method", "runs", *(f"{s:g} s: above best / gap" for s in MARKS_S if s <= last_s))]
-    for title, members in [(f"all {len(cases)} instances" if len(cases) > 1 else cases[0], cases),
-                           *((case, (case,)) for case in shown)]:
+    table: list[tuple[str, ...]] = [
+        ("method", "runs", *(f"{s:g} s: above best / gap" for s in MARKS_S if s <= last_s))
+    ]
+    for title, members in [
+        (f"all {len(cases)} instances" if len(cases) > 1 else cases[0], cases),
+        *((case, (case,)) for case in shown),
+    ]:
         drawn[title], highest, lowest = [], 0.0, 0.0
         for k, method in reversed(list(enumerate(methods))):
             mine = [pair for case in members for pair in curves.get((case, method), [])]
@@ -166,10 +232,18 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
             for values, dashed in ((above, False), (below, True)):
                 there = ~np.isnan(values)
                 if there.any():
-                    drawn[title].append(Line(
-                        method, times_s[there].tolist(), values[there].tolist(), colour[method], dashed, steps=True,
-                        listed=not dashed and k < TELLS, width=1.7 if k < TELLS else 0.8,
-                    ))
+                    drawn[title].append(
+                        Line(
+                            method,
+                            times_s[there].tolist(),
+                            values[there].tolist(),
+                            colour[method],
+                            dashed,
+                            steps=True,
+                            listed=not dashed and k < TELLS,
+                            width=1.7 if k < TELLS else 0.8,
+                        )
+                    )
                     highest = max(highest, float(np.quantile(values[there], 0.9)))
                     lowest = min(lowest, float(np.quantile(values[there], 0.1)))
             if members == cases:
@@ -177,15 +251,28 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
                 table.insert(1, (method, str(len(mine)), *told))
         span = max(1.0, highest - lowest)
         reach[title] = max(-105.0, lowest - 0.08 * span), highest + 0.08 * span
-    ticks = tuple((s, f"{s:g} s") for s in (0.1, *MARKS_S, 300.0, 900.0, 3600.0) if s <= 1.01 * last_s)
-    panels = [Panel(title, Axis("wall clock", log=True, low=FIRST_S, high=last_s, ticks=ticks),
-                    Axis("% above the best value known", low=reach[title][0], high=reach[title][1]), tuple(lines))
-              for title, lines in drawn.items()]
+    ticks = tuple(
+        (s, f"{s:g} s") for s in (0.1, *MARKS_S, 300.0, 900.0, 3600.0) if s <= 1.01 * last_s
+    )
+    panels = [
+        Panel(
+            title,
+            Axis("wall clock", log=True, low=FIRST_S, high=last_s, ticks=ticks),
+            Axis("% above the best value known", low=reach[title][0], high=reach[title][1]),
+            tuple(lines),
+        )
+        for title, lines in drawn.items()
+    ]
     return Chart(
-        "anytime", "Value and bound over time",
-        "Mean over the runs of a method of its value (solid) and of its bound (dashed) against the best value that any "
-        "run of the study found; a curve begins where all of these runs have one." + others(methods),
-        tuple(panels), columns=1 if len(panels) == 1 else 2, table=tuple(table),
+        "anytime",
+        "Value and bound over time",
+        "Mean over the runs of a method of its value (solid) and of its bound (dashed) against "
+        "the best value that any "
+        "run of the study found; a curve begins where all of these runs have one."
+        + others(methods),
+        tuple(panels),
+        columns=1 if len(panels) == 1 else 2,
+        table=tuple(table),
     )
 
 
@@ -193,7 +280,11 @@ def _quality(pairs: list[tuple[Floats, Floats, float]], times_s: Floats, at_s: f
     """Mean distance from the best value, and mean gap, at an instant."""
     k = int(np.searchsorted(times_s, at_s))
     above = float(np.mean([value[k] / base - 1 for value, _, base in pairs]))
-    gap = float(np.mean([(value[k] - bound[k]) / value[k] if value[k] else 0.0 for value, bound, _ in pairs]))
+    gap = float(
+        np.mean(
+            [(value[k] - bound[k]) / value[k] if value[k] else 0.0 for value, bound, _ in pairs]
+        )
+    )
     if math.isnan(above):
         missing = sum(math.isnan(value[k]) for value, _, _ in pairs)
         return f"{missing} without a plan"
@@ -201,27 +292,40 @@ def _quality(pairs: list[tuple[Floats, Floats, float]], times_s: Floats, at_s: f
 
 
 Pair = tuple[str, str, str, Difference, float]
-"""Case, two methods, the difference of the first minus the second in the unit of the measure, and its q-value."""
+"""Case, two methods, the difference of the first minus the second in the unit of the measure, and
+its q-value."""
 
 
 def too_few_seeds(found: Comparison) -> str | None:
-    """The sentence that stands for the figure where no case has seeds enough, and several methods."""
-    compared = [problem[0] for k, problem in enumerate(found.problems) if (~np.isnan(found.values[:, k])).sum() > 1]
+    """The sentence that stands for the figure where no case has seeds enough, and several
+    methods."""
+    compared = [
+        problem[0]
+        for k, problem in enumerate(found.problems)
+        if (~np.isnan(found.values[:, k])).sum() > 1
+    ]
     most = max((compared.count(case) for case in found.cases), default=0)
     if not 0 < most < FEWEST_SEEDS:
         return None
-    return (f"Not tested: that takes {FEWEST_SEEDS} seeds at least, and here no instance has more than {most}. With so "
-            f"few, p cannot be below 2 / 2^{most} = {min(1.0, 2.0 ** (1 - most)):.2g}, whatever the runs say. "
-            "Differences in the tables may be chance.")
+    return (
+        f"Not tested: that takes {FEWEST_SEEDS} seeds at least, and here no instance has more "
+        f"than {most}. With so "
+        f"few, p cannot be below 2 / 2^{most} = {min(1.0, 2.0 ** (1 - most)):.2g}, whatever the "
+        "runs say. "
+        "Differences in the tables may be chance."
+    )
 
 
 def differences(found: Comparison) -> list[Pair]:
-    """Every two methods over every case with seeds enough, the second the better one of the ranking of the case."""
+    """Every two methods over every case with seeds enough, the second the better one of the ranking
+    of the case."""
     pairs: list[tuple[str, str, str, Difference]] = []
     for case in found.cases:
         columns = [k for k, problem in enumerate(found.problems) if problem[0] == case]
         values = found.values[:, columns]
-        rows = [i for i in range(len(found.methods)) if np.isfinite(values[i]).sum() >= FEWEST_SEEDS]
+        rows = [
+            i for i in range(len(found.methods)) if np.isfinite(values[i]).sum() >= FEWEST_SEEDS
+        ]
         rows.sort(key=lambda i: float(values[i][np.isfinite(values[i])].mean()))
         for better, worse in combinations(rows, 2):
             both = np.isfinite(values[better]) & np.isfinite(values[worse])
@@ -240,12 +344,14 @@ def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
     shown, rest = panels_of(cases)
     without = len({case for case, _ in found.problems}) - len(cases)
     if without:
-        rest += f" {without} instances without {FEWEST_SEEDS} seeds on which two methods succeed are not tested."
+        rest += f" {without} instances without {FEWEST_SEEDS} seeds on which two methods succeed are not tested."  # noqa: E501
     panels, most = [], 0
     for case in shown:
         best = next(pair[2] for pair in pairs if pair[0] == case)
         mine = [pair for pair in pairs if pair[0] == case and pair[2] == best]
-        seeds = found.values[found.methods.index(best), [k for k, one in enumerate(found.problems) if one[0] == case]]
+        seeds = found.values[
+            found.methods.index(best), [k for k, one in enumerate(found.problems) if one[0] == case]
+        ]
         base = float(np.mean(seeds[np.isfinite(seeds)])) or 1.0
         most = max(most, len(mine))
         marks = []
@@ -254,21 +360,35 @@ def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
             ("not clear", [pair for pair in mine if pair[4] >= SIGNIFICANT], UNCLEAR, False),
         ):
             if chosen:
-                mid, low, high = ([100 * part / base for part in parts] for parts in zip(
-                    *((pair[3].mean, pair[3].low, pair[3].high) for pair in chosen), strict=True
-                ))
-                marks.append(Intervals(name, [pair[1] for pair in chosen], mid, low, high, colour, filled))
-        panels.append(Panel(
-            f"{case}: against {best}", Axis(f"difference of mean {found.measure[case].removeprefix('mean ')}, %"),
-            Axis(names=tuple(pair[1] for pair in mine)), tuple(marks),
-        ))
+                mid, low, high = (
+                    [100 * part / base for part in parts]
+                    for parts in zip(
+                        *((pair[3].mean, pair[3].low, pair[3].high) for pair in chosen), strict=True
+                    )
+                )
+                marks.append(
+                    Intervals(name, [pair[1] for pair in chosen], mid, low, high, colour, filled)
+                )
+        panels.append(
+            Panel(
+                f"{case}: against {best}",
+                Axis(f"difference of mean {found.measure[case].removeprefix('mean ')}, %"),
+                Axis(names=tuple(pair[1] for pair in mine)),
+                tuple(marks),
+            )
+        )
     return Chart(
-        "significance", "Differences over seeds",
-        "Mean difference to the best method of the instance, in percent of the best method's mean, with 95 % intervals "
+        "significance",
+        "Differences over seeds",
+        "Mean difference to the best method of the instance, in percent of the best method's "
+        "mean, with 95 % intervals "
         "of the paired bootstrap over seeds (10,000 resamples). Filled where the "
-        f"share of false discoveries over all {len(pairs):,} pairs of methods can be held below {SIGNIFICANT:.0%} "
-        "(Benjamini-Hochberg; p is at least 2 / 2^n of n seeds). significance.csv has all pairs." + rest,
-        tuple(panels), panel_in=0.7 + 0.17 * most,
+        f"share of false discoveries over all {len(pairs):,} pairs of methods can be held below "
+        f"{SIGNIFICANT:.0%} "
+        "(Benjamini-Hochberg; p is at least 2 / 2^n of n seeds). significance.csv has all pairs."
+        + rest,
+        tuple(panels),
+        panel_in=0.7 + 0.17 * most,
     )
 
 
@@ -276,9 +396,13 @@ def significance_csv(pairs: list[Pair], found: Comparison) -> str:
     """One line a pair."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["instance", "measure", "method", "against", "seeds", "difference", "low", "high", "p", "q"])
+    writer.writerow(
+        ["instance", "measure", "method", "against", "seeds", "difference", "low", "high", "p", "q"]
+    )
     for case, first, second, one, q in pairs:
         unit = "mean JCT h" if found.measure[case] == "mean JCT" else "objective"
         numbers = (one.mean, one.low, one.high, one.p, q)
-        writer.writerow([case, unit, first, second, one.pairs, *(f"{number:.6g}" for number in numbers)])
+        writer.writerow(
+            [case, unit, first, second, one.pairs, *(f"{number:.6g}" for number in numbers)]
+        )
     return out.getvalue()

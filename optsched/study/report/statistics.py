@@ -1,4 +1,5 @@
-"""Statistics over runs: performance profiles, Pareto fronts, paired bootstrap, many tests at once."""
+"""Statistics over runs: performance profiles, Pareto fronts, paired bootstrap, many tests at
+once."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +11,8 @@ Floats = NDArray[np.float64]
 
 RESAMPLES, RESAMPLING_SEED, LEVEL = 10_000, 20_020, 0.95
 FEWEST_SEEDS = 8
-"""With fewer seeds, a p-value that cannot be below 2 / 2^n shows nothing of many pairs of methods."""
+"""With fewer seeds, a p-value that cannot be below 2 / 2^n shows nothing of many pairs of
+methods."""
 EQUAL = 1 + 1e-9
 """Values within this factor are the same."""
 
@@ -18,8 +20,9 @@ EQUAL = 1 + 1e-9
 def ratios(values: Floats) -> Floats:
     """Each value over the best of its problem, the columns being problems and less being better.
 
-    NaN stands for a method that was not run, infinity for one that failed. A problem that none solved, or whose best
-    value is negative, says nothing: NaN; where the best is 0, all else is infinitely worse.
+    NaN stands for a method that was not run, infinity for one that failed. A problem that none
+    solved, or whose best value is negative, says nothing: NaN; where the best is 0, all else is
+    infinitely worse.
     """
     found = np.full(values.shape, np.nan)
     for k in range(values.shape[1]):
@@ -36,9 +39,9 @@ def ratios(values: Floats) -> Floats:
 
 
 def profile(row: Floats) -> tuple[Floats, Floats]:
-    """The performance profile of a method (Dolan and Moré, Mathematical Programming 91, 2002): the factors of the best
-    value at which the share of problems solved within that factor grows, and that share; problems on which it failed
-    count, those on which it was not run do not."""
+    """The performance profile of a method (Dolan and Moré, Mathematical Programming 91, 2002): the
+    factors of the best value at which the share of problems solved within that factor grows, and
+    that share; problems on which it failed count, those on which it was not run do not."""
     there = row[~np.isnan(row)]
     factors = np.sort(np.where(there <= EQUAL, 1.0, there)[np.isfinite(there)])
     steps = np.unique(factors)
@@ -53,7 +56,8 @@ def pareto(x: Floats, y: Floats) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Mean of paired differences with its 95 % interval, and the chance `p` of one so far from 0 without any cause."""
+    """Mean of paired differences with its 95 % interval, and the chance `p` of one so far from 0
+    without any cause."""
 
     mean: float
     low: float
@@ -72,10 +76,12 @@ def _counts(pairs: int) -> Floats:
 
 
 def paired_bootstrap(first: Floats, second: Floats) -> Difference:
-    """`first` minus `second`, pair by pair, by the percentile bootstrap (Efron and Tibshirani, 1993, chapter 13).
+    """`first` minus `second`, pair by pair, by the percentile bootstrap (Efron and Tibshirani,
+    1993, chapter 13).
 
-    `p` is two-sided, and never below what turning the signs of so few differences could give, 2 / 2^n: the bootstrap of
-    a handful of numbers that agree would be all too sure. Always the same resamples.
+    `p` is two-sided, and never below what turning the signs of so few differences could give, 2 /
+    2^n: the bootstrap of a handful of numbers that agree would be all too sure. Always the same
+    resamples.
     """
     difference = first - second
     pairs = len(difference)
@@ -88,8 +94,8 @@ def paired_bootstrap(first: Floats, second: Floats) -> Difference:
 
 
 def benjamini_hochberg(p: list[float]) -> list[float]:
-    """Each p-value as the smallest share of false discoveries at which it counts as one (Benjamini and Hochberg,
-    Journal of the Royal Statistical Society B 57, 1995)."""
+    """Each p-value as the smallest share of false discoveries at which it counts as one (Benjamini
+    and Hochberg, Journal of the Royal Statistical Society B 57, 1995)."""
     order = sorted(range(len(p)), key=lambda i: p[i])
     found, least = [0.0] * len(p), 1.0
     for rank in range(len(p), 0, -1):

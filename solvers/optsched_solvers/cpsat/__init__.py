@@ -1,11 +1,12 @@
-"""Solver `cpsat`: the whole horizon by CP-SAT, large-neighbourhood search and a Lagrangian bound."""
+"""Solver `cpsat`: the whole horizon by CP-SAT, large-neighbourhood search and a Lagrangian
+bound."""
 
-from optsched.contention import crowded_memory
-from optsched.instance import Instance
-from optsched.model_caches import fetching
-from optsched.modes import on_uplinks, split_jobs
+from optsched.model.instance import Instance
 from optsched.objectives import Objective
-from optsched.solver import Guarantee, Report, Request
+from optsched.physics.contention import crowded_memory
+from optsched.physics.model_caches import fetching
+from optsched.physics.modes import on_uplinks, split_jobs
+from optsched.plugins.solver import Guarantee, Report, Request
 
 
 class CpSat:
@@ -22,7 +23,9 @@ class CpSat:
         if (crowded := crowded_memory(instance)) is not None:
             return f"{crowded}: its model does not know how that slows them down"
         if (job := fetching(instance)) is not None:
-            return f"job {job} fetches its model: which nodes have it in their caches is not planned"
+            return (
+                f"job {job} fetches its model: which nodes have it in their caches is not planned"
+            )
         for level in objective.levels:
             if len(level) > 1 and any(term.name == "maxmin" for _, term in level):
                 return "maxmin cannot be part of a weighted sum (put it first: maxmin,wct)"

@@ -1,11 +1,13 @@
-"""How long to search: by the wall clock, or by counted work where the result must be reproducible."""
+"""How long to search: by the wall clock, or by counted work where the result must be
+reproducible."""
 
 import time
 from typing import Any
 
 WORK_PER_SECOND = 0.04
-"""Deterministic time (CP-SAT's counted work) granted for each second of the limit; the wall clock stays the outer
-limit, and a run that meets it first is not reproducible. Scheduling models take 5 to 20 s for one unit."""
+"""Deterministic time (CP-SAT's counted work) granted for each second of the limit; the wall clock
+stays the outer limit, and a run that meets it first is not reproducible. Scheduling models take 5
+to 20 s for one unit."""
 
 SHARE = 0.95
 """CP-SAT overruns its limits a little; what is left is for that and for sending the last plan."""

@@ -9,13 +9,18 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from optsched.incumbent import is_better
-from optsched.solver import Report
+from optsched.engine.incumbent import is_better
+from optsched.plugins.solver import Report
 
-from ..evaluate import Evaluator
-from ..plans import plan_of
-from ..problem import Problem, Schedule
-from ..schedule_generation import canonical, generate, returns_beside_partner, start_in_order
+from ..scheduling.evaluate import Evaluator
+from ..scheduling.plans import plan_of
+from ..scheduling.problem import Problem, Schedule
+from ..scheduling.schedule_generation import (
+    canonical,
+    generate,
+    returns_beside_partner,
+    start_in_order,
+)
 from .clock import Budget
 from .model import Model
 from .objective import LevelExpression, build
@@ -38,7 +43,9 @@ class Incumbent:
             return False
         values = self.evaluator.values(schedule)
         with self._lock:
-            if self.schedule is not None and not is_better(values, self.values, self.evaluator.yardsticks):
+            if self.schedule is not None and not is_better(
+                values, self.values, self.evaluator.yardsticks
+            ):
                 return False
             self.schedule, self.values = schedule, values
             self.report.plan(plan_of(self.problem, schedule))
@@ -55,8 +62,9 @@ def solve_whole(
 ) -> bool:
     """Minimise every level in turn; returns whether all were proved in the model.
 
-    `outside` gives a bound proved elsewhere for a level. Model times are rounded down, so its bound holds for the
-    true problem; each solution is put on real nodes in exact time by serial schedule generation.
+    `outside` gives a bound proved elsewhere for a level. Model times are rounded down, so its bound
+    holds for the true problem; each solution is put on real nodes in exact time by serial schedule
+    generation.
     """
     model = Model(problem, "down", detailed)
     if problem.instance.jobs and incumbent.schedule is not None:
@@ -73,7 +81,8 @@ def solve_whole(
             return False
         most: int | None = best
         if incumbent.schedule is not None:
-            # Later bounds hold among plans that keep the value found, which may be above that of the rounded model.
+            # Later bounds hold among plans that keep the value found, which may be above that of
+            # the rounded model.
             kept = expression.most(incumbent.evaluator.yardsticks[k].keeps(incumbent.values[k]))
             most = None if kept is None else max(best, kept)
             model.hint(incumbent.schedule)
@@ -83,23 +92,33 @@ def solve_whole(
 
 
 def _solve_level(
-    problem: Problem, model: Model, expression: LevelExpression, level: int, incumbent: Incumbent, report: Report,
+    problem: Problem,
+    model: Model,
+    expression: LevelExpression,
+    level: int,
+    incumbent: Incumbent,
+    report: Report,
     budget: Budget,
 ) -> int | None:
-    """Solve for the current objective; its optimal integer value, or None where it was not proved."""
+    """Solve for the current objective; its optimal integer value, or None where it was not
+    proved."""
     solvers = _racers(problem, level, budget)
     statuses: dict[int, Any] = {}
 
     def run(which: int) -> None:
         solver = solvers[which]
-        solver.best_bound_callback = lambda bound: report.bound(level, _proved(expression, bound), "cpsat")
+        solver.best_bound_callback = lambda bound: report.bound(
+            level, _proved(expression, bound), "cpsat"
+        )
         statuses[which] = solver.solve(model.cp, _Listener(problem, model, incumbent))
         if statuses[which] in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
             for other in solvers:
                 if other is not solver:
                     other.stop_search()
 
-    threads = [threading.Thread(target=run, args=(which,), daemon=True) for which in range(1, len(solvers))]
+    threads = [
+        threading.Thread(target=run, args=(which,), daemon=True) for which in range(1, len(solvers))
+    ]
     for thread in threads:
         thread.start()
     run(0)
@@ -109,7 +128,10 @@ def _solve_level(
         budget.used(solver)
     if cp_model.MODEL_INVALID in statuses.values():
         raise RuntimeError(f"CP-SAT refuses the model: {model.cp.validate()}")
-    which = min(statuses, key=lambda i: (statuses[i] != cp_model.OPTIMAL, statuses[i] != cp_model.INFEASIBLE, i))
+    which = min(
+        statuses,
+        key=lambda i: (statuses[i] != cp_model.OPTIMAL, statuses[i] != cp_model.INFEASIBLE, i),
+    )
     solver, status = solvers[which], statuses[which]
     if status == cp_model.INFEASIBLE:
         if level == 0:
@@ -124,8 +146,9 @@ def _solve_level(
 def _racers(problem: Problem, level: int, budget: Budget) -> list[cp_model.CpSolver]:
     """The CP-SAT searches to run side by side; the first proof ends all.
 
-    A maximum over jobs is proved fastest by one worker without linear relaxation (its conflicts explain a makespan
-    best), so it gets a core of its own beside the usual portfolio; a sum needs the relaxation.
+    A maximum over jobs is proved fastest by one worker without linear relaxation (its conflicts
+    explain a makespan best), so it gets a core of its own beside the usual portfolio; a sum needs
+    the relaxation.
     """
     portfolio = cp_model.CpSolver()
     budget.configure(portfolio)
@@ -141,7 +164,8 @@ def _racers(problem: Problem, level: int, budget: Budget) -> list[cp_model.CpSol
 
 
 def _proved(expression: LevelExpression, bound: float) -> float:
-    """The bound on the value that follows from CP-SAT's on the integer objective, which comes as a double."""
+    """The bound on the value that follows from CP-SAT's on the integer objective, which comes as a
+    double."""
     return expression.value(math.ceil(bound - 1e-6 - 1e-15 * abs(bound)))
 
 
@@ -157,14 +181,17 @@ class _Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
 
 
 def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Schedule | None:
-    """The schedule of a solution on real nodes, every length rounded up, in the order of its starts."""
+    """The schedule of a solution on real nodes, every length rounded up, in the order of its
+    starts."""
     choices, complete = model.read(value)
     if complete and problem.tick.exact and model.exact_amounts:
         schedule = [canonical(problem, a, choices[a.index]) for a in problem.activities]
         if not problem.partner:
             return schedule
-        if not any(returns_beside_partner(problem, problem.activities[i], schedule[i], schedule[k])
-                   for i, k in problem.partner.items()):
+        if not any(
+            returns_beside_partner(problem, problem.activities[i], schedule[i], schedule[k])
+            for i, k in problem.partner.items()
+        ):
             return problem.with_matching_alternatives(schedule)
     priority = [float(choices[a.index].start) for a in problem.activities]
     preempted = frozenset(
@@ -173,6 +200,8 @@ def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Sche
     if complete and problem.partner:
         return start_in_order(problem, choices, preempted)
     ways = {j: (choice.alternative,) for j, choice in choices.items()}
-    nodes = {j: frozenset(n for n, _ in choice.split) for j, choice in choices.items() if choice.split}
+    nodes = {
+        j: frozenset(n for n, _ in choice.split) for j, choice in choices.items() if choice.split
+    }
     found = generate(problem, priority, preempted, ways, nodes)
     return found if found is not None else generate(problem, priority, preempted, ways)

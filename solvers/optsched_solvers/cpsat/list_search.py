@@ -1,14 +1,16 @@
-"""Local search over priority lists: each list is decoded to real nodes by serial schedule generation.
+"""Local search over priority lists: each list is decoded to real nodes by serial schedule
+generation.
 
-Every neighbour shifts all that follows, which fixing jobs in place (as `neighbourhood` does) cannot. Accepted by
-simulated annealing (Kirkpatrick et al., Science 220, 1983) with a temperature that falls with the budget.
+Every neighbour shifts all that follows, which fixing jobs in place (as `neighbourhood` does)
+cannot. Accepted by simulated annealing (Kirkpatrick et al., Science 220, 1983) with a temperature
+that falls with the budget.
 """
 
 import math
 import random
 
-from ..problem import Activity, Choice, Problem, Schedule
-from ..schedule_generation import generate
+from ..scheduling.problem import Activity, Choice, Problem, Schedule
+from ..scheduling.schedule_generation import generate
 from .clock import Budget
 from .direct import Incumbent
 
@@ -22,14 +24,25 @@ Ways = dict[int, tuple[int, ...]]
 
 def by_type(activity: Activity, gpu_type: str | None) -> tuple[int, ...]:
     """The alternatives of an activity on one GPU type."""
-    return tuple(i for i, a in enumerate(activity.alternatives) if a.fixed is None and a.mode.gpu_type == gpu_type)
+    return tuple(
+        i
+        for i, a in enumerate(activity.alternatives)
+        if a.fixed is None and a.mode.gpu_type == gpu_type
+    )
 
 
 class ListSearch:
     """Improves a priority list and the GPU types jobs are kept to."""
 
-    def __init__(self, problem: Problem, incumbent: Incumbent, budget: Budget, priority: list[float], ways: Ways,
-                 preempted: frozenset[int]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        incumbent: Incumbent,
+        budget: Budget,
+        priority: list[float],
+        ways: Ways,
+        preempted: frozenset[int],
+    ) -> None:
         self.problem, self.incumbent, self.budget = problem, incumbent, budget
         self.priority, self.ways, self.preempted = priority, ways, preempted
         self.rng = random.Random(budget.seed + 1)
@@ -67,7 +80,12 @@ class ListSearch:
         values = self.incumbent.evaluator.values(schedule)
         worse = values[0] - self.value
         if worse <= 0 or (temperature > 0 and self.rng.random() < math.exp(-worse / temperature)):
-            self.priority, self.ways, self.preempted, self.value = priority, ways, preempted, values[0]
+            self.priority, self.ways, self.preempted, self.value = (
+                priority,
+                ways,
+                preempted,
+                values[0],
+            )
         self.incumbent.offer(schedule)
 
     def _moved(self) -> list[float]:
@@ -88,12 +106,19 @@ class ListSearch:
         return priority
 
     def _other_way(self) -> tuple[Ways, frozenset[int]]:
-        """One job kept to another GPU type, to none, or a running one preempted or left to continue."""
+        """One job kept to another GPU type, to none, or a running one preempted or left to
+        continue."""
         activity = self.problem.activities[self.rng.randrange(len(self.priority))]
         j = activity.index
         if activity.hold is not None and self.rng.random() < 0.5:
             return self.ways, self.preempted ^ {j}
-        types = sorted({a.mode.gpu_type or "" for a in activity.alternatives if a.fixed is None and a.mode.gpus})
+        types = sorted(
+            {
+                a.mode.gpu_type or ""
+                for a in activity.alternatives
+                if a.fixed is None and a.mode.gpus
+            }
+        )
         ways = dict(self.ways)
         if len(types) < 2 or self.rng.random() < 0.3:
             ways.pop(j, None)
@@ -105,12 +130,15 @@ class ListSearch:
 def preempted_in(problem: Problem, schedule: Schedule) -> frozenset[int]:
     """Running jobs that a schedule preempts."""
     return frozenset(
-        a.index for a in problem.activities if a.hold is not None and schedule[a.index].alternative > 0
+        a.index
+        for a in problem.activities
+        if a.hold is not None and schedule[a.index].alternative > 0
     )
 
 
 def list_of(problem: Problem, schedule: Schedule) -> tuple[list[float], Ways]:
     """Priorities and GPU types that rebuild a schedule, or one near it."""
+
     def way(activity: Activity, choice: Choice) -> tuple[int, ...]:
         return by_type(activity, activity.alternatives[choice.alternative].mode.gpu_type)
 

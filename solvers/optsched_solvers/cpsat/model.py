@@ -1,8 +1,9 @@
 """The whole horizon as a CP-SAT model: optional intervals for every job, alternative and node.
 
-Index names: j activity, a alternative, n node. `start[j]`, `end[j]` are ticks, `chosen[j][a]` says which alternative
-runs. Classes (GPU types) carry one cumulative each; where that is not exact, nodes carry their own, with literals
-`on[j, a, n]` for a gang on one node and integers `part[j, a, n]` for one that may be split.
+Index names: j activity, a alternative, n node. `start[j]`, `end[j]` are ticks, `chosen[j][a]` says
+which alternative runs. Classes (GPU types) carry one cumulative each; where that is not exact,
+nodes carry their own, with literals `on[j, a, n]` for a gang on one node and integers `part[j, a,
+n]` for one that may be split.
 """
 
 import math
@@ -15,8 +16,8 @@ from ortools.sat.python import cp_model
 
 from optsched.physics import cpus, memory_gib
 
-from ..free_capacity import FreeCapacity
-from ..problem import Activity, Alternative, Choice, Problem, Schedule, Split
+from ..scheduling.free_capacity import FreeCapacity
+from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule, Split
 from .pairs import add_pair, kept_literal
 
 Rounding = Literal["down", "up"]
@@ -24,12 +25,14 @@ Rounding = Literal["down", "up"]
 SCALE = 1000.0
 """Fractional amounts (GiB, power) are counted in thousandths."""
 LARGEST_CAPACITY = 2.0**31
-"""Larger capacities are counted in coarser units, so that amounts times ticks stay within 64 bits."""
+"""Larger capacities are counted in coarser units, so that amounts times ticks stay within 64
+bits."""
 
 
 @dataclass(slots=True)
 class Fixed:
-    """Jobs that stay where they are while the others are planned anew (large-neighbourhood search)."""
+    """Jobs that stay where they are while the others are planned anew (large-neighbourhood
+    search)."""
 
     schedule: Schedule
     free: frozenset[int]
@@ -41,9 +44,12 @@ class Fixed:
 
 
 class Model:
-    """Variables and constraints; `rounding` "down" makes a relaxation of the true problem, "up" a restriction."""
+    """Variables and constraints; `rounding` "down" makes a relaxation of the true problem, "up" a
+    restriction."""
 
-    def __init__(self, problem: Problem, rounding: Rounding, detailed: bool, fixed: Fixed | None = None) -> None:
+    def __init__(
+        self, problem: Problem, rounding: Rounding, detailed: bool, fixed: Fixed | None = None
+    ) -> None:
         self.problem = problem
         self.rounding = rounding
         self.fixed = fixed
@@ -66,7 +72,8 @@ class Model:
         self._add_capacity()
         self._add_budgets()
 
-    # ------------------------------------------------------------------------------------- sizes and choices
+    # ------------------------------------------------------------------------------------- sizes
+    # and choices
 
     def ticks(self, alternative: Alternative) -> int:
         return alternative.down if self.rounding == "down" else alternative.up
@@ -93,8 +100,8 @@ class Model:
     def _types_in_detail(self, detailed: bool) -> dict[str | None, bool]:
         """For each GPU type whether its nodes must be told apart.
 
-        They need not be where every gang may be split at no loss (or has one GPU) and neither cores nor memory of a
-        node can run short: intervals on identical GPUs can always be coloured.
+        They need not be where every gang may be split at no loss (or has one GPU) and neither cores
+        nor memory of a node can run short: intervals on identical GPUs can always be coloured.
         """
         found = {}
         nodes = self.problem.instance.cluster.nodes
@@ -116,12 +123,18 @@ class Model:
                     continue
                 if alternative.mode.gpus == 0:
                     return False
-                if alternative.fixed is None and alternative.mode.gpus > 1 and alternative.spread != "cluster":
+                if (
+                    alternative.fixed is None
+                    and alternative.mode.gpus > 1
+                    and alternative.spread != "cluster"
+                ):
                     return False
                 rooms = dict(alternative.rooms)
                 for n in members:
                     node = nodes[n]
-                    if alternative.fixed is None and rooms.get(n, 0) < min(node.gpus, alternative.mode.gpus):
+                    if alternative.fixed is None and rooms.get(n, 0) < min(
+                        node.gpus, alternative.mode.gpus
+                    ):
                         return False
                     if node.cpus is not None and cpus(alternative.mode, node.gpus) > node.cpus:
                         return False
@@ -144,8 +157,12 @@ class Model:
             for j, choice in enumerate(self.fixed.schedule):
                 if j not in self.fixed.free:
                     activity = self.problem.activities[j]
-                    self.end[j] = choice.start + self.ticks(activity.alternatives[choice.alternative])
-                    self.chosen[j] = [int(i == choice.alternative) for i in range(len(activity.alternatives))]
+                    self.end[j] = choice.start + self.ticks(
+                        activity.alternatives[choice.alternative]
+                    )
+                    self.chosen[j] = [
+                        int(i == choice.alternative) for i in range(len(activity.alternatives))
+                    ]
         for activity in self._free():
             self._add_activity(activity)
 
@@ -173,7 +190,13 @@ class Model:
                 cp.add(start >= held).only_enforce_if(~kept)
                 if held:
                     interval = cp.new_optional_fixed_size_interval_var(0, held, ~kept, f"hold_{j}")
-                    self._hold(activity, interval, activity.hold.mode, activity.hold.split, activity.hold.shared)
+                    self._hold(
+                        activity,
+                        interval,
+                        activity.hold.mode,
+                        activity.hold.split,
+                        activity.hold.shared,
+                    )
         for a, alternative in enumerate(activity.alternatives):
             if self._is_open(activity, a, alternative):
                 self._add_alternative(activity, a, alternative, start, literals[a])
@@ -181,14 +204,20 @@ class Model:
     def _is_open(self, activity: Activity, a: int, alternative: Alternative) -> bool:
         if self.fixed is not None and a not in self.fixed.ways[activity.index]:
             return False
-        return alternative.fixed is not None or not alternative.rooms or self._has_room(activity, alternative)
+        return (
+            alternative.fixed is not None
+            or not alternative.rooms
+            or self._has_room(activity, alternative)
+        )
 
     def _has_room(self, activity: Activity, alternative: Alternative) -> bool:
         rooms = [most for _, most in self._rooms(activity, alternative)]
         need = max(alternative.mode.gpus, 1)
         return (max(rooms, default=0) if alternative.spread == "node" else sum(rooms)) >= need
 
-    def _add_alternative(self, activity: Activity, a: int, alternative: Alternative, start: Any, literal: Any) -> None:
+    def _add_alternative(
+        self, activity: Activity, a: int, alternative: Alternative, start: Any, literal: Any
+    ) -> None:
         cp, j = self.cp, activity.index
         length = self.ticks(alternative)
         interval = cp.new_optional_fixed_size_interval_var(start, length, literal, f"run_{j}_{a}")
@@ -204,7 +233,9 @@ class Model:
         gpu_type = self.problem.node_types[rooms[0][0]]
         if gpus:
             self.load["type", gpu_type].append((interval, gpus))
-        elif not self.node_detail[gpu_type] and all(not self.node_detail[self.problem.node_types[n]] for n, _ in rooms):
+        elif not self.node_detail[gpu_type] and all(
+            not self.node_detail[self.problem.node_types[n]] for n, _ in rooms
+        ):
             return
         if gpus and not self.node_detail[gpu_type]:
             return
@@ -214,8 +245,12 @@ class Model:
                 here = literal if len(rooms) == 1 else cp.new_bool_var(f"on_{j}_{a}_{n}")
                 self.on[j, a, n] = here
                 on.append(here)
-                stay = interval if len(rooms) == 1 else cp.new_optional_fixed_size_interval_var(
-                    start, length, here, f"run_{j}_{a}_{n}"
+                stay = (
+                    interval
+                    if len(rooms) == 1
+                    else cp.new_optional_fixed_size_interval_var(
+                        start, length, here, f"run_{j}_{a}_{n}"
+                    )
                 )
                 for row, amount in self.problem.node_demands(activity, alternative.mode, n, gpus):
                     self.load["row", row].append((stay, amount))
@@ -225,9 +260,16 @@ class Model:
         self._add_split(activity, a, alternative, rooms, interval, literal)
 
     def _add_split(
-        self, activity: Activity, a: int, alternative: Alternative, rooms: Split, interval: Any, literal: Any
+        self,
+        activity: Activity,
+        a: int,
+        alternative: Alternative,
+        rooms: Split,
+        interval: Any,
+        literal: Any,
     ) -> None:
-        """A gang in parts: GPUs on each node add up to the gang, within one rack where it must be."""
+        """A gang in parts: GPUs on each node add up to the gang, within one rack where it must
+        be."""
         cp, j, gpus = self.cp, activity.index, alternative.mode.gpus
         parts = []
         by_rack: dict[str | None, list[Any]] = defaultdict(list)
@@ -249,7 +291,12 @@ class Model:
                 cp.add(part == 0)
 
     def _hold(
-        self, activity: Activity, interval: Any, mode: Any, split: Split, shared: tuple[tuple[int, float], ...]
+        self,
+        activity: Activity,
+        interval: Any,
+        mode: Any,
+        split: Split,
+        shared: tuple[tuple[int, float], ...],
     ) -> None:
         """Known demands of a running job on its nodes, for as long as `interval`."""
         for row, amount in self.problem.stay_demands(activity, mode, split, shared):
@@ -264,8 +311,11 @@ class Model:
                 self.load["type", gpu_type].append((interval, gpus))
 
     def on_node(self) -> dict[tuple[int, int, int], tuple[Any, int]]:
-        """Variables that place (activity, alternative) on a node, with the GPUs that one unit of each stands for."""
-        gpus = {j: [a.mode.gpus for a in self.problem.activities[j].alternatives] for j, _, _ in self.on}
+        """Variables that place (activity, alternative) on a node, with the GPUs that one unit of
+        each stands for."""
+        gpus = {
+            j: [a.mode.gpus for a in self.problem.activities[j].alternatives] for j, _, _ in self.on
+        }
         return {
             **{key: (literal, gpus[key[0]][key[1]]) for key, literal in self.on.items()},
             **{key: (part, 1) for key, part in self.part.items()},
@@ -287,7 +337,9 @@ class Model:
         for key, load in self.load.items():
             kind, which = key
             if kind == "type":
-                members = [n for n, node_type in enumerate(self.problem.node_types) if node_type == which]
+                members = [
+                    n for n, node_type in enumerate(self.problem.node_types) if node_type == which
+                ]
                 rows = [self.problem.gpu_row[n] for n in members]
                 capacity = float(sum(nodes[n].gpus for n in members))
             else:
@@ -295,20 +347,27 @@ class Model:
             self._add_cumulative(load, rows, capacity)
 
     def _in_integers(self, amounts: Sequence[float], capacity: float) -> tuple[list[int], int]:
-        """Amounts and capacity in whole units: as they are, or in thousandths (coarser where they are huge).
+        """Amounts and capacity in whole units: as they are, or in thousandths (coarser where they
+        are huge).
 
-        Rounding relaxes the row where the model is a relaxation and tightens it where it is a restriction;
-        `exact_amounts` says whether any was needed.
+        Rounding relaxes the row where the model is a relaxation and tightens it where it is a
+        restriction; `exact_amounts` says whether any was needed.
         """
         values = [*amounts, capacity]
         whole = all(float(x).is_integer() for x in values) and capacity <= LARGEST_CAPACITY
         scale = 1.0 if whole else min(SCALE, LARGEST_CAPACITY / max(capacity, 1e-9))
-        self.exact_amounts = self.exact_amounts and all(abs(x * scale - round(x * scale)) <= 1e-6 for x in values)
+        self.exact_amounts = self.exact_amounts and all(
+            abs(x * scale - round(x * scale)) <= 1e-6 for x in values
+        )
         if self.rounding == "down":
-            return [math.floor(x * scale + 1e-6) for x in amounts], math.ceil(capacity * scale - 1e-6)
+            return [math.floor(x * scale + 1e-6) for x in amounts], math.ceil(
+                capacity * scale - 1e-6
+            )
         return [math.ceil(x * scale - 1e-6) for x in amounts], math.floor(capacity * scale + 1e-6)
 
-    def _add_cumulative(self, load: Sequence[tuple[Any, Any]], rows: Sequence[int], capacity: float) -> None:
+    def _add_cumulative(
+        self, load: Sequence[tuple[Any, Any]], rows: Sequence[int], capacity: float
+    ) -> None:
         fixed = list(self._fixed_load(rows)) if self.fixed is not None else []
         own = [amount[1] if isinstance(amount, tuple) else amount for _, amount in load]
         scaled, limit = self._in_integers([*own, *(used for _, _, used in fixed)], capacity)
@@ -337,7 +396,9 @@ class Model:
         for name, capacity in self.problem.instance.cluster.budgets.items():
             literals, amounts, spent = [], [], 0.0
             for activity in self.problem.activities:
-                for literal, alternative in zip(self.chosen[activity.index], activity.alternatives, strict=True):
+                for literal, alternative in zip(
+                    self.chosen[activity.index], activity.alternatives, strict=True
+                ):
                     amount = alternative.mode.budgets.get(name, 0.0)
                     if isinstance(literal, int):
                         spent += amount * literal
@@ -348,7 +409,8 @@ class Model:
                 demands, limit = self._in_integers(amounts, capacity - spent)
                 self.cp.add(cp_model.LinearExpr.weighted_sum(literals, demands) <= limit)
 
-    # ------------------------------------------------------------------------------------- solutions
+    # -------------------------------------------------------------------------------------
+    # solutions
 
     def hint(self, schedule: Schedule) -> None:
         """Start the search from `schedule`."""
@@ -364,14 +426,16 @@ class Model:
         for (j, a, n), literal in self.on.items():
             choice = schedule[j]
             if literal is not self.chosen[j][a]:
-                self.cp.add_hint(literal, int(a == choice.alternative and any(n == m for m, _ in choice.split)))
+                self.cp.add_hint(
+                    literal, int(a == choice.alternative and any(n == m for m, _ in choice.split))
+                )
         for (j, a, n), part in self.part.items():
             choice = schedule[j]
             self.cp.add_hint(part, dict(choice.split).get(n, 0) if a == choice.alternative else 0)
 
     def read(self, value: Any) -> tuple[dict[int, Choice], bool]:
-        """Choices of the free activities in a solution (`value` maps a variable to its value), and whether all
-        nodes are known."""
+        """Choices of the free activities in a solution (`value` maps a variable to its value), and
+        whether all nodes are known."""
         found, complete = {}, True
         for j, start in self.start.items():
             activity = self.problem.activities[j]
@@ -381,10 +445,16 @@ class Model:
                 split: Split = alternative.fixed
             else:
                 split = tuple(
-                    [(n, alternative.mode.gpus) for n, _ in alternative.rooms
-                     if (j, a, n) in self.on and value(self.on[j, a, n])]
-                    + [(n, int(value(self.part[j, a, n]))) for n, _ in alternative.rooms
-                       if (j, a, n) in self.part and value(self.part[j, a, n])]
+                    [
+                        (n, alternative.mode.gpus)
+                        for n, _ in alternative.rooms
+                        if (j, a, n) in self.on and value(self.on[j, a, n])
+                    ]
+                    + [
+                        (n, int(value(self.part[j, a, n])))
+                        for n, _ in alternative.rooms
+                        if (j, a, n) in self.part and value(self.part[j, a, n])
+                    ]
                 )
                 complete = complete and (bool(split) or not alternative.rooms)
             found[j] = Choice(a, int(value(start)), split)

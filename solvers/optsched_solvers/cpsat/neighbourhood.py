@@ -1,7 +1,8 @@
-"""Large-neighbourhood search: free some jobs, keep the rest, plan the free ones anew with CP-SAT, repeat.
+"""Large-neighbourhood search: free some jobs, keep the rest, plan the free ones anew with CP-SAT,
+repeat.
 
-Shaw, "Using constraint programming and local search methods to solve vehicle routing problems", CP 1998. The free jobs
-are near each other in time, so that they can trade places on real nodes.
+Shaw, "Using constraint programming and local search methods to solve vehicle routing problems", CP
+1998. The free jobs are near each other in time, so that they can trade places on real nodes.
 """
 
 import random
@@ -10,9 +11,9 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from ..free_capacity import FreeCapacity
-from ..problem import Choice, Problem, Schedule
-from ..schedule_generation import canonical, generate
+from ..scheduling.free_capacity import FreeCapacity
+from ..scheduling.problem import Choice, Problem, Schedule
+from ..scheduling.schedule_generation import canonical, generate
 from .clock import Budget
 from .direct import Incumbent
 from .model import Fixed, Model
@@ -37,11 +38,19 @@ class _Neighbourhood:
 
 
 class Search:
-    """Improves the incumbent's schedule until the budget is used up; `threads` neighbourhoods at a time."""
+    """Improves the incumbent's schedule until the budget is used up; `threads` neighbourhoods at a
+    time."""
 
-    def __init__(self, problem: Problem, incumbent: Incumbent, budget: Budget, threads: int) -> None:
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, budget: Budget, threads: int
+    ) -> None:
         assert incumbent.schedule is not None
-        self.problem, self.incumbent, self.budget, self.threads = problem, incumbent, budget, threads
+        self.problem, self.incumbent, self.budget, self.threads = (
+            problem,
+            incumbent,
+            budget,
+            threads,
+        )
         self.schedule: Schedule = list(incumbent.schedule)
         self.values = incumbent.values
         self.rng = random.Random(budget.seed)
@@ -58,7 +67,10 @@ class Search:
         if self.threads == 1:
             self._work(until)
             return
-        workers = [threading.Thread(target=self._guarded, args=(until,), daemon=True) for _ in range(self.threads)]
+        workers = [
+            threading.Thread(target=self._guarded, args=(until,), daemon=True)
+            for _ in range(self.threads)
+        ]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -80,7 +92,8 @@ class Search:
                 seed = self.rng.randrange(2**31)
             self._improve(neighbourhood, seed)
 
-    # ------------------------------------------------------------------------------------------ neighbourhoods
+    # ------------------------------------------------------------------------------------------
+    # neighbourhoods
 
     def _neighbourhood(self) -> _Neighbourhood:
         free = sorted(self._choose())
@@ -90,13 +103,17 @@ class Search:
             if activity.index not in chosen:
                 capacity.place(activity, choice)
         fixed = Fixed(
-            list(self.schedule), frozenset(free), capacity,
-            {j: self._nodes(j) for j in free}, {j: self._ways(j) for j in free},
+            list(self.schedule),
+            frozenset(free),
+            capacity,
+            {j: self._nodes(j) for j in free},
+            {j: self._ways(j) for j in free},
         )
         return _Neighbourhood(free, fixed, self._version)
 
     def _choose(self) -> list[int]:
-        """A centre, drawn by lot or by what it costs, and the jobs that start or end nearest to its start."""
+        """A centre, drawn by lot or by what it costs, and the jobs that start or end nearest to its
+        start."""
         activities, count = self.problem.activities, len(self.problem.activities)
         size = min(count, int(self.size))
         if self.rng.random() < 0.5:
@@ -136,7 +153,8 @@ class Search:
         shown = {n for n, _ in self.schedule[j].split}
         for members in by_type.values():
             need = max(
-                (a.mode.gpus for a in activity.alternatives if a.rooms and a.spread != "node"), default=0
+                (a.mode.gpus for a in activity.alternatives if a.rooms and a.spread != "node"),
+                default=0,
             )
             most = max(NODES_SHOWN, 2 * need)
             shown.update(members if len(members) <= most else self.rng.sample(members, most))
@@ -146,14 +164,21 @@ class Search:
         """Its alternatives; spreading a gang that fits one node only now and then."""
         activity = self.problem.activities[j]
         spread_too = self.rng.random() < 0.1
-        whole = {a.mode.gpu_type for a in activity.alternatives if a.fixed is None and a.spread == "node"}
+        whole = {
+            a.mode.gpu_type for a in activity.alternatives if a.fixed is None and a.spread == "node"
+        }
         return frozenset(
-            i for i, a in enumerate(activity.alternatives)
-            if i == self.schedule[j].alternative or spread_too or a.fixed is not None or a.spread == "node"
+            i
+            for i, a in enumerate(activity.alternatives)
+            if i == self.schedule[j].alternative
+            or spread_too
+            or a.fixed is not None
+            or a.spread == "node"
             or a.mode.gpu_type not in whole
         )
 
-    # ------------------------------------------------------------------------------------------ moves
+    # ------------------------------------------------------------------------------------------
+    # moves
 
     def _improve(self, neighbourhood: _Neighbourhood, seed: int) -> None:
         problem = self.problem
@@ -167,7 +192,9 @@ class Search:
             self.budget.configure(solver, work=WORK, workers=1)
             solver.parameters.random_seed = seed
             if self.budget.work is None:
-                solver.parameters.max_time_in_seconds = min(WALL_S, solver.parameters.max_time_in_seconds)
+                solver.parameters.max_time_in_seconds = min(
+                    WALL_S, solver.parameters.max_time_in_seconds
+                )
             now = solver.solve(model.cp)
             self.budget.used(solver)
             if now not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -184,8 +211,11 @@ class Search:
                 choices, complete = model.read(value)
                 self._accept(neighbourhood, choices, complete)
 
-    def _accept(self, neighbourhood: _Neighbourhood, choices: dict[int, Choice], complete: bool) -> None:
-        """Keep the new places if they are no worse, and still free where another thread was faster."""
+    def _accept(
+        self, neighbourhood: _Neighbourhood, choices: dict[int, Choice], complete: bool
+    ) -> None:
+        """Keep the new places if they are no worse, and still free where another thread was
+        faster."""
         if all(self.schedule[j] == choice for j, choice in choices.items()):
             return
         candidate = list(self.schedule)
@@ -193,7 +223,9 @@ class Search:
             candidate[j] = canonical(self.problem, self.problem.activities[j], choice)
         if not complete:
             candidate = self._on_nodes(candidate, choices)
-        elif neighbourhood.version != self._version and not self._fits(candidate, neighbourhood.free):
+        elif neighbourhood.version != self._version and not self._fits(
+            candidate, neighbourhood.free
+        ):
             return
         values = self.incumbent.evaluator.values(candidate)
         if values <= self.values:
@@ -207,15 +239,28 @@ class Search:
         """Put a schedule on nodes that were not told apart, in the order of its starts."""
         ways = {j: (choice.alternative,) for j, choice in enumerate(candidate)}
         preempted = frozenset(
-            a.index for a in self.problem.activities if a.hold is not None and candidate[a.index].alternative > 0
+            a.index
+            for a in self.problem.activities
+            if a.hold is not None and candidate[a.index].alternative > 0
         )
-        nodes = {j: frozenset(n for n, _ in choice.split)
-                 for j, choice in enumerate(candidate) if choice.split and j not in choices}
+        nodes = {
+            j: frozenset(n for n, _ in choice.split)
+            for j, choice in enumerate(candidate)
+            if choice.split and j not in choices
+        }
         pools = {j for j, choice in choices.items() if not choice.split}
-        pool_types = {a.mode.gpu_type for j in pools for a in self.problem.activities[j].alternatives}
-        nodes = {j: where for j, where in nodes.items()
-                 if self.problem.activities[j].alternatives[candidate[j].alternative].mode.gpu_type not in pool_types}
-        found = generate(self.problem, [float(choice.start) for choice in candidate], preempted, ways, nodes)
+        pool_types = {
+            a.mode.gpu_type for j in pools for a in self.problem.activities[j].alternatives
+        }
+        nodes = {
+            j: where
+            for j, where in nodes.items()
+            if self.problem.activities[j].alternatives[candidate[j].alternative].mode.gpu_type
+            not in pool_types
+        }
+        found = generate(
+            self.problem, [float(choice.start) for choice in candidate], preempted, ways, nodes
+        )
         return found if found is not None else self.schedule
 
     def _fits(self, candidate: Schedule, free: list[int]) -> bool:
@@ -223,11 +268,16 @@ class Search:
         moved = set(free)
         for activity, choice in zip(self.problem.activities, candidate, strict=True):
             capacity.place(activity, choice)
-        return all(free >= -1e-6 for row in capacity.rows for free in row.free) and self._in_order(candidate, moved)
+        return all(free >= -1e-6 for row in capacity.rows for free in row.free) and self._in_order(
+            candidate, moved
+        )
 
     def _in_order(self, candidate: Schedule, moved: set[int]) -> bool:
         activities = self.problem.activities
         return all(
-            candidate[i].start + activities[i].alternatives[candidate[i].alternative].up <= candidate[a.index].start
-            for a in activities for i in a.before if i in moved or a.index in moved
+            candidate[i].start + activities[i].alternatives[candidate[i].alternative].up
+            <= candidate[a.index].start
+            for a in activities
+            for i in a.before
+            if i in moved or a.index in moved
         )

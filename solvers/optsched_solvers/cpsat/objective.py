@@ -1,8 +1,9 @@
 """Objectives as integer expressions of CP-SAT.
 
-Each level becomes an integer expression I with a map to the objective's value such that value(I) is never above the
-true value of the schedule: coefficients are exact where a common unit exists, else rounded so that a bound on I gives
-a valid bound on the value. Nothing is lost silently: `exact` says which of the two it is.
+Each level becomes an integer expression I with a map to the objective's value such that value(I) is
+never above the true value of the schedule: coefficients are exact where a common unit exists, else
+rounded so that a bound on I gives a valid bound on the value. Nothing is lost silently: `exact`
+says which of the two it is.
 """
 
 import math
@@ -18,8 +19,9 @@ from optsched.objectives import LATE_TOLERANCE_S, JobCost, Term, fastest_s, job_
 from .model import Model
 
 ROUNDED = 2**58
-"""Largest value of an integer objective, so that sums and products fit CP-SAT's 64 bits. Where coefficients have no
-common unit they are rounded to it: far finer than the variables they multiply."""
+"""Largest value of an integer objective, so that sums and products fit CP-SAT's 64 bits. Where
+coefficients have no common unit they are rounded to it: far finer than the variables they
+multiply."""
 
 INVERSE_STEPS = 10**7
 """Resolution of a normalised rate."""
@@ -29,8 +31,9 @@ LARGEST_RATE = 2**52
 
 @dataclass(frozen=True, slots=True)
 class LevelExpression:
-    """`expression` is minimised; the objective's value is at least `offset` + `unit` times it, or of `maxmin`
-    -`inverse` divided by that. What is certain is in the offset and takes no digits of the integers."""
+    """`expression` is minimised; the objective's value is at least `offset` + `unit` times it, or
+    of `maxmin` -`inverse` divided by that. What is certain is in the offset and takes no digits of
+    the integers."""
 
     expression: Any
     offset: float
@@ -46,12 +49,14 @@ class LevelExpression:
         return -self.inverse / found if found > 0 else -math.inf
 
     def least(self, value: float) -> int | None:
-        """What the expression is at least where the value is, rounding of floats aside; None where it says nothing."""
+        """What the expression is at least where the value is, rounding of floats aside; None where
+        it says nothing."""
         steps, rounding = self._steps(value)
         return math.ceil(steps - rounding) if abs(steps) < ROUNDED else None
 
     def most(self, value: float) -> int | None:
-        """What the expression is at most where the value is, rounding of floats aside; None where it says nothing."""
+        """What the expression is at most where the value is, rounding of floats aside; None where
+        it says nothing."""
         steps, rounding = self._steps(value)
         return math.floor(steps + rounding) if abs(steps) < ROUNDED else None
 
@@ -70,8 +75,10 @@ def build(model: Model, level: Sequence[tuple[float, Term]]) -> LevelExpression:
     problem = model.problem
     builder = _Builder(model)
     if len(level) == 1 and level[0][1].name == "maxmin":
-        stretches = [(JobCost(1.0 / fastest_s(problem.instance, a.job), a.job.submit_s), a.index)
-                     for a in problem.activities]
+        stretches = [
+            (JobCost(1.0 / fastest_s(problem.instance, a.job), a.job.submit_s), a.index)
+            for a in problem.activities
+        ]
         builder.maximum(stretches, 1.0, len(stretches))
         return replace(builder.finish(), inverse=level[0][0])
     for weight, term in level:
@@ -80,7 +87,8 @@ def build(model: Model, level: Sequence[tuple[float, Term]]) -> LevelExpression:
 
 
 class _Builder:
-    """Collects (coefficient, variable) pairs of a level in the objective's own unit, then scales them to integers."""
+    """Collects (coefficient, variable) pairs of a level in the objective's own unit, then scales
+    them to integers."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.problem, self.horizon = model.cp, model.problem, model.horizon
@@ -118,10 +126,14 @@ class _Builder:
         for (j, a, n), (variable, gpus) in self.on_node.items():
             activity = self.problem.activities[j]
             chosen = activity.alternatives[a]
-            cheapest = min(self.problem.gpu_cost_per_s(term, activity, chosen.mode, m) for m, _ in chosen.rooms)
+            cheapest = min(
+                self.problem.gpu_cost_per_s(term, activity, chosen.mode, m) for m, _ in chosen.rooms
+            )
             more = self.problem.gpu_cost_per_s(term, activity, chosen.mode, n) - cheapest
             if more > 0:
-                self.parts.append((weight * more * chosen.seconds * gpus, variable, chosen.mode.gpus))
+                self.parts.append(
+                    (weight * more * chosen.seconds * gpus, variable, chosen.mode.gpus)
+                )
 
     def _late_ticks(self, cost: JobCost) -> int:
         """First tick that is not before the cost's origin."""
@@ -135,7 +147,9 @@ class _Builder:
     def _sum(self, weight: float, cost: JobCost, index: int) -> None:
         end, scale = self.ends[index], weight * cost.scale
         since = cost.origin_s - self.problem.instance.now_s
-        if cost.shape == "linear" or (cost.shape == "positive" and self._late_ticks(cost) <= self._least_end(index)):
+        if cost.shape == "linear" or (
+            cost.shape == "positive" and self._late_ticks(cost) <= self._least_end(index)
+        ):
             self.certain.append(-scale * since)
             self.parts.append((scale * self.tick_s, end, self.horizon))
         elif cost.shape == "positive":
@@ -149,13 +163,19 @@ class _Builder:
             self.model.add(end <= in_time).only_enforce_if(~missed)
             self.parts.append((scale, missed, 1))
         else:
-            self._rate(scale / self.tick_s, end, self._least_end(index), self.problem.tick.ceil(since))
+            self._rate(
+                scale / self.tick_s, end, self._least_end(index), self.problem.tick.ceil(since)
+            )
             self.exact = False
 
     def _rate(self, amount: float, end: Any, least_end: int, since: int) -> None:
-        """At most minus `amount` / (end - since): by division, or by the chord where its ends differ so little, after a
-        long past, that it is the finer of the two (it lies below, as the curve is concave)."""
-        shortest, longest = max(1, least_end - since), max(2, least_end - since + 1, self.horizon - since)
+        """At most minus `amount` / (end - since): by division, or by the chord where its ends
+        differ so little, after a long past, that it is the finer of the two (it lies below, as the
+        curve is concave)."""
+        shortest, longest = (
+            max(1, least_end - since),
+            max(2, least_end - since + 1, self.horizon - since),
+        )
         step = max(1 / INVERSE_STEPS, amount / LARGEST_RATE)
         if amount * (1 / math.sqrt(shortest) - 1 / math.sqrt(longest)) ** 2 < step:
             slope = amount / shortest / longest
@@ -176,8 +196,8 @@ class _Builder:
     def maximum(self, costs: Sequence[tuple[JobCost, int]], weight: float, rank: int) -> None:
         """weight x the rank-th smallest job cost (the maximum where rank is the number of jobs).
 
-        Costs count from `base`, which the rank-th smallest is at least, so that a long past takes no digits; who never
-        costs more is left out.
+        Costs count from `base`, which the rank-th smallest is at least, so that a long past takes
+        no digits; who never costs more is left out.
         """
         model, now_s, horizon = self.model, self.problem.instance.now_s, self.horizon
         scales = {cost.scale for cost, _ in costs}
@@ -191,9 +211,14 @@ class _Builder:
         else:
             past = [cost.scale * (now_s - cost.origin_s) for cost, _ in costs]
             slopes = [cost.scale * self.tick_s for cost, _ in costs]
-            base = sorted(p + s * end for p, s, end in zip(past, slopes, least, strict=True))[rank - 1]
-            largest = max(abs(p - base) + s * horizon for p, s in zip(past, slopes, strict=True)
-                          if p - base + s * horizon > 0)
+            base = sorted(p + s * end for p, s, end in zip(past, slopes, least, strict=True))[
+                rank - 1
+            ]
+            largest = max(
+                abs(p - base) + s * horizon
+                for p, s in zip(past, slopes, strict=True)
+                if p - base + s * horizon > 0
+            )
             unit = max(min(slopes) / 2**24, largest / 2**52)
             rows = [
                 (math.floor(s / unit), math.floor((p - base) / unit), index)
@@ -217,7 +242,8 @@ class _Builder:
         self.parts.append((weight * unit, top, max(high, 1)))
 
     def finish(self) -> LevelExpression:
-        """Scale to integers: by the common unit of the coefficients where there is one, else rounding."""
+        """Scale to integers: by the common unit of the coefficients where there is one, else
+        rounding."""
         parts = [part for part in self.parts if part[0]]
         offset = math.fsum(self.certain)
         if not parts:
@@ -228,8 +254,12 @@ class _Builder:
         exact = self.exact
         if unit is None or total / unit > ROUNDED:
             unit, exact = Fraction(total / ROUNDED), False
-        scaled = [math.floor((Fraction(c) if alike else Fraction(repr(c))) / unit) for c, _, _ in parts]
-        expression: Any = cp_model.LinearExpr.weighted_sum([variable for _, variable, _ in parts], scaled)
+        scaled = [
+            math.floor((Fraction(c) if alike else Fraction(repr(c))) / unit) for c, _, _ in parts
+        ]
+        expression: Any = cp_model.LinearExpr.weighted_sum(
+            [variable for _, variable, _ in parts], scaled
+        )
         return LevelExpression(expression, offset, float(unit), exact)
 
 
@@ -247,5 +277,6 @@ def _common_unit(coefficients: Sequence[float]) -> Fraction | None:
 def _gcd(a: Fraction, b: Fraction) -> Fraction:
     common = a.denominator * b.denominator // math.gcd(a.denominator, b.denominator)
     return Fraction(
-        math.gcd(a.numerator * (common // a.denominator), b.numerator * (common // b.denominator)), common
+        math.gcd(a.numerator * (common // a.denominator), b.numerator * (common // b.denominator)),
+        common,
     )

@@ -1,26 +1,31 @@
-"""Rows for running jobs that share their GPUs in pairs. What each holds besides GPUs is a row of its own."""
+"""Rows for running jobs that share their GPUs in pairs. What each holds besides GPUs is a row of
+its own."""
 
 from typing import TYPE_CHECKING, Any
 
-from ..problem import Activity
+from ..scheduling.problem import Activity
 
 if TYPE_CHECKING:
     from .model import Model
 
 
 def kept_literal(model: "Model", activity: Activity) -> Any:
-    """Whether a running job continues: its first alternative, or of a pair one more, without its partner."""
+    """Whether a running job continues: its first alternative, or of a pair one more, without its
+    partner."""
     literals = model.chosen[activity.index]
     if activity.index not in model.problem.partner:
         return literals[0]
     kept = model.cp.new_bool_var(f"kept_{activity.index}")
     ways = zip(literals, activity.alternatives, strict=True)
-    model.cp.add(sum(literal for literal, alternative in ways if alternative.fixed is not None) == kept)
+    model.cp.add(
+        sum(literal for literal, alternative in ways if alternative.fixed is not None) == kept
+    )
     return kept
 
 
 def add_pair(model: "Model", a: Activity, b: Activity) -> None:
-    """Of two jobs that share GPUs both continue, one does, or none; then the GPUs are held until both have left."""
+    """Of two jobs that share GPUs both continue, one does, or none; then the GPUs are held until
+    both have left."""
     both, neither = model.chosen[a.index][0], model.cp.new_bool_var(f"neither_{a.index}_{b.index}")
     model.cp.add(model.chosen[b.index][0] == both)
     cases = [

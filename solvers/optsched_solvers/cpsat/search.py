@@ -1,17 +1,18 @@
-"""What `cpsat` does with its time: list schedules, prices, then the whole model or neighbourhoods, by size."""
+"""What `cpsat` does with its time: list schedules, prices, then the whole model or neighbourhoods,
+by size."""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator
 
-from optsched.plan import Plan
-from optsched.solver import Report, Request
+from optsched.model.plan import Plan
+from optsched.plugins.solver import Report, Request
 
-from ..evaluate import Evaluator
-from ..lagrange import PriceBound, applies, grid
-from ..plans import schedule_of
-from ..problem import Activity, Problem, Schedule
-from ..schedule_generation import generate
+from ..scheduling.evaluate import Evaluator
+from ..scheduling.lagrange import PriceBound, applies, grid
+from ..scheduling.plans import schedule_of
+from ..scheduling.problem import Activity, Problem, Schedule
+from ..scheduling.schedule_generation import generate
 from .clock import Budget
 from .direct import Incumbent, solve_whole
 from .list_search import WORK_PER_JOB, ListSearch, Ways, by_type, list_of, preempted_in
@@ -50,16 +51,21 @@ def search(request: Request, report: Report) -> None:
     guide = None
     if problem.partner:  # neither prices nor neighbourhoods hold pairs that share GPUs
         solve_whole(problem, incumbent, report, budget, _intervals(problem) <= DIRECT_INTERVALS)
-    elif applies(problem) and incumbent.schedule is not None and request.instance.cluster.total_gpus:
+    elif (
+        applies(problem) and incumbent.schedule is not None and request.instance.cluster.total_gpus
+    ):
         guide = _price(problem, incumbent, report, budget, proved)
     if not problem.partner and not _is_proved(incumbent, proved):
         _improve(problem, incumbent, report, budget, proved, guide)
     if budget.met_clock and request.workers == 1:
-        report.note("the wall clock stopped the search, so a repeat may give another plan; allow more time")
+        report.note(
+            "the wall clock stopped the search, so a repeat may give another plan; allow more time"
+        )
 
 
 def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
-    """The schedule of a plan with every start moved to the grid, in the plan's order and on its nodes."""
+    """The schedule of a plan with every start moved to the grid, in the plan's order and on its
+    nodes."""
     read = schedule_of(problem, plan)
     if read is None or problem.tick.exact:
         return read
@@ -68,16 +74,26 @@ def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
         [float(choice.start) for choice in read],
         preempted_in(problem, read),
         {j: (choice.alternative,) for j, choice in enumerate(read)},
-        {j: frozenset(node for node, _ in choice.split) for j, choice in enumerate(read) if choice.split},
+        {
+            j: frozenset(node for node, _ in choice.split)
+            for j, choice in enumerate(read)
+            if choice.split
+        },
     )
 
 
 def _improve(
-    problem: Problem, incumbent: Incumbent, report: Report, budget: Budget, proved: dict[int, float],
+    problem: Problem,
+    incumbent: Incumbent,
+    report: Report,
+    budget: Budget,
+    proved: dict[int, float],
     guide: tuple[list[float], Ways] | None,
 ) -> None:
     sums = applies(problem)
-    direct = _intervals(problem) <= DIRECT_INTERVALS and not (sums and len(problem.activities) > DIRECT_JOBS_OF_SUMS)
+    direct = _intervals(problem) <= DIRECT_INTERVALS and not (
+        sums and len(problem.activities) > DIRECT_JOBS_OF_SUMS
+    )
     if incumbent.schedule is None:
         solve_whole(problem, incumbent, report, budget, direct, proved.get)
         return
@@ -94,11 +110,17 @@ def _improve(
 
 
 def _search_lists(
-    problem: Problem, incumbent: Incumbent, budget: Budget, guide: tuple[list[float], Ways] | None, until: float
+    problem: Problem,
+    incumbent: Incumbent,
+    budget: Budget,
+    guide: tuple[list[float], Ways] | None,
+    until: float,
 ) -> None:
     assert incumbent.schedule is not None
     priority, ways = guide if guide is not None else list_of(problem, incumbent.schedule)
-    ListSearch(problem, incumbent, budget, priority, ways, preempted_in(problem, incumbent.schedule)).run(until)
+    ListSearch(
+        problem, incumbent, budget, priority, ways, preempted_in(problem, incumbent.schedule)
+    ).run(until)
 
 
 def _is_proved(incumbent: Incumbent, proved: dict[int, float]) -> bool:
@@ -110,12 +132,15 @@ def _is_proved(incumbent: Incumbent, proved: dict[int, float]) -> bool:
 def _intervals(problem: Problem) -> int:
     return sum(
         len(a.rooms) if a.fixed is None and a.mode.gpus and len(a.rooms) > 1 else 1
-        for activity in problem.activities for a in activity.alternatives
+        for activity in problem.activities
+        for a in activity.alternatives
     )
 
 
 def _priorities(problem: Problem) -> Iterator[list[float]]:
-    """Orders for list schedules: WSPT by area, by run time, by both; shortest first; earliest deadline; arrival."""
+    """Orders for list schedules: WSPT by area, by run time, by both; shortest first; earliest
+    deadline; arrival."""
+
     def shortest(activity: Activity) -> float:
         return min(a.seconds for a in activity.alternatives)
 
@@ -187,12 +212,14 @@ def _price(
         kind = kinds[activity.index]
         if kind is not None and (found := by_type(activity, prices.types[kind])):
             ways[activity.index] = found
-    guided: Schedule | None = generate(problem, order, preempted_in(problem, incumbent.schedule), ways)
+    guided: Schedule | None = generate(
+        problem, order, preempted_in(problem, incumbent.schedule), ways
+    )
     free = generate(problem, order, preempted_in(problem, incumbent.schedule))
     incumbent.offer(guided)
     incumbent.offer(free)
-    if guided is None or (free is not None and (
-        incumbent.evaluator.values(free) < incumbent.evaluator.values(guided)
-    )):
+    if guided is None or (
+        free is not None and (incumbent.evaluator.values(free) < incumbent.evaluator.values(guided))
+    ):
         ways = {}
     return order, ways

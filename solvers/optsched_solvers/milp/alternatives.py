@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from optsched.instance import Instance, Placement
-from optsched.job import Job, Mode
-from optsched.modes import Option, options, room
+from optsched.model.instance import Instance, Placement
+from optsched.model.job import Job, Mode
+from optsched.model.plan import Segment
 from optsched.objectives import Term, segment_cost
 from optsched.physics import Span, cpus, hold_to_save_s, may_preempt, memory_gib, placed_rate, rate
-from optsched.plan import Segment
+from optsched.physics.modes import Option, options, room
 
 from .bins import Bin, partitions
 from .realise import continue_s, fresh_s, make_placement
@@ -26,9 +26,9 @@ Split = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """One way to run what is left of a job, in one piece of `seconds` (set-up included) from `earliest_s`
-    after now on. `option` is None where a running job continues. `preempted`: it is saved and leaves its
-    nodes first."""
+    """One way to run what is left of a job, in one piece of `seconds` (set-up included) from
+    `earliest_s` after now on. `option` is None where a running job continues. `preempted`: it is
+    saved and leaves its nodes first."""
 
     option: Option | None
     mode: Mode
@@ -92,7 +92,8 @@ class Ways:
         return tuple(sorted(taken.items()))
 
     def hold_cost(self, term: Term, job: Job, alternative: Alternative) -> float:
-        """`energy` or `cost` of an alternative and the checkpoint before it, at its bins' lowest price."""
+        """`energy` or `cost` of an alternative and the checkpoint before it, at its bins' lowest
+        price."""
         entry = self.instance.running_job.get(job.id)
         node = self.instance.cluster.node
         if alternative.option is None:
@@ -108,13 +109,16 @@ class Ways:
             total += self._held(term, job, alternative.mode, placement, alternative.seconds)
         return total
 
-    def _held(self, term: Term, job: Job, mode: Mode, placement: Placement, seconds: float) -> float:
+    def _held(
+        self, term: Term, job: Job, mode: Mode, placement: Placement, seconds: float
+    ) -> float:
         segment = Segment(start_s=0.0, end_s=seconds, mode=mode, placement=placement)
         return segment_cost(term, self.instance, job, segment)
 
 
 def find_ways(instance: Instance) -> Ways:
-    """All alternatives of all jobs, over bins as fine as `MAX_SPLITS` allows; a job may have none."""
+    """All alternatives of all jobs, over bins as fine as `MAX_SPLITS` allows; a job may have
+    none."""
     *finer, (coarsest, exact) = partitions(instance)
     for bins, exact_so in finer:
         ways = _over(instance, bins, exact_so, MAX_SPLITS)
@@ -143,10 +147,15 @@ def _alternatives(ways: Ways, job: Job, limit: float) -> tuple[Alternative, ...]
     found: list[Alternative] = []
     earliest_s = instance.release_s(job) - instance.now_s
     if entry is not None:
-        found.append(Alternative(
-            option=None, mode=entry.mode, split=ways.running_split(entry.placement),
-            seconds=continue_s(instance, job), earliest_s=0.0,
-        ))
+        found.append(
+            Alternative(
+                option=None,
+                mode=entry.mode,
+                split=ways.running_split(entry.placement),
+                seconds=continue_s(instance, job),
+                earliest_s=0.0,
+            )
+        )
         if not may_preempt(instance, entry):
             return tuple(found)
         earliest_s = hold_to_save_s(job)
@@ -165,11 +174,16 @@ def _alternatives(ways: Ways, job: Job, limit: float) -> tuple[Alternative, ...]
                 return None
             speed = _best_rate(ways, job, option, split)
             if speed > 0:
-                found.append(Alternative(
-                    option=option, mode=option.mode, split=split,
-                    seconds=fresh_s(instance, job, option.mode, speed), earliest_s=earliest_s,
-                    preempted=entry is not None,
-                ))
+                found.append(
+                    Alternative(
+                        option=option,
+                        mode=option.mode,
+                        split=split,
+                        seconds=fresh_s(instance, job, option.mode, speed),
+                        earliest_s=earliest_s,
+                        preempted=entry is not None,
+                    )
+                )
     return tuple(found)
 
 
@@ -179,7 +193,9 @@ def _allowed(instance: Instance, job: Job, mode: Mode) -> bool:
     cluster = instance.cluster
     return (
         (quota is None or mode.gpus <= quota)
-        and all(amount <= cluster.resources.get(name, 0.0) for name, amount in mode.resources.items())
+        and all(
+            amount <= cluster.resources.get(name, 0.0) for name, amount in mode.resources.items()
+        )
         and all(amount <= cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items())
     )
 
@@ -192,7 +208,8 @@ def _splits(ways: Ways, job: Job, option: Option) -> Iterator[Split]:
         return
     node = ways.instance.cluster.node
     most = {
-        name: count for name, count in room(ways.instance.cluster, job, mode).items()
+        name: count
+        for name, count in room(ways.instance.cluster, job, mode).items()
         if not mode.gpus or node[name].gpu_type == mode.gpu_type
     }
     fitting = [tuple(name for name in each.nodes if name in most) for each in ways.bins]
@@ -205,9 +222,12 @@ def _splits(ways: Ways, job: Job, option: Option) -> Iterator[Split]:
         rooms = [(b, sum(most[name] for name in fits)) for b, fits in enumerate(fitting)]
         yield from _compositions(mode.gpus, rooms)
         return
-    for rack in dict.fromkeys(each.rack for each in ways.instance.cluster.nodes if each.rack is not None):
+    for rack in dict.fromkeys(
+        each.rack for each in ways.instance.cluster.nodes if each.rack is not None
+    ):
         rooms = [
-            (b, sum(most[name] for name in fits if node[name].rack == rack)) for b, fits in enumerate(fitting)
+            (b, sum(most[name] for name in fits if node[name].rack == rack))
+            for b, fits in enumerate(fitting)
         ]
         yield from _compositions(mode.gpus, rooms)
 
@@ -229,7 +249,8 @@ def _compositions(count: int, rooms: list[tuple[int, int]]) -> Iterator[Split]:
 
 
 def _best_rate(ways: Ways, job: Job, option: Option, split: Split) -> float:
-    """Rate on single nodes, or the best that any placement of this split over merged ones could have."""
+    """Rate on single nodes, or the best that any placement of this split over merged ones could
+    have."""
     cluster = ways.instance.cluster
     mode = option.mode
     bins = [ways.bins[b] for b, _ in split]

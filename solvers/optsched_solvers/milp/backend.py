@@ -1,8 +1,9 @@
 """PuLP's back ends: which are there, how one is run, what it truly found.
 
-Three traps. PuLP calls a time-limited incumbent "Optimal" in `status` (`sol_status` tells the truth). It
-drops the bound, which is read here from CBC's log or from the back end's own object. And asking PuLP for all
-back ends that are available imports HiGHS's Python module, which must not share a process with OR-Tools.
+Three traps. PuLP calls a time-limited incumbent "Optimal" in `status` (`sol_status` tells the
+truth). It drops the bound, which is read here from CBC's log or from the back end's own object. And
+asking PuLP for all back ends that are available imports HiGHS's Python module, which must not share
+a process with OR-Tools.
 """
 
 import importlib.util
@@ -20,9 +21,19 @@ from optsched.errors import InputError, SolverUnavailable
 DEFAULT = "PULP_CBC_CMD"
 
 PYTHON_MODULE = {
-    "CyLP": "cylp", "PYGLPK": "glpk", "CPLEX_PY": "cplex", "GUROBI": "gurobipy", "MOSEK": "mosek",
-    "XPRESS": "xpress", "XPRESS_PY": "xpress", "SCIP_PY": "pyscipopt", "HiGHS": "highspy", "COPT": "coptpy",
-    "SAS94": "saspy", "SASCAS": "swat", "CUOPT": "cuopt",
+    "CyLP": "cylp",
+    "PYGLPK": "glpk",
+    "CPLEX_PY": "cplex",
+    "GUROBI": "gurobipy",
+    "MOSEK": "mosek",
+    "XPRESS": "xpress",
+    "XPRESS_PY": "xpress",
+    "SCIP_PY": "pyscipopt",
+    "HiGHS": "highspy",
+    "COPT": "coptpy",
+    "SAS94": "saspy",
+    "SASCAS": "swat",
+    "CUOPT": "cuopt",
 }
 """Back ends that are Python modules, so that their presence can be told without importing them."""
 
@@ -32,7 +43,8 @@ CBC_ROUNDING = 5e-4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a back end proved of the model, and the bound it gave, in units of the model's objective."""
+    """What a back end proved of the model, and the bound it gave, in units of the model's
+    objective."""
 
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     bound: float | None
@@ -44,20 +56,27 @@ def check_known(name: str) -> list[str]:
 
     known = list(dict.fromkeys(pulp.listSolvers()))
     if name not in known:
-        raise InputError(f"option backend: PuLP has no {name!r}; available here: {_available(known)}")
+        raise InputError(
+            f"option backend: PuLP has no {name!r}; available here: {_available(known)}"
+        )
     return known
 
 
 def choose(name: str) -> str:
     """Check that a back end can be used here.
 
-    Raises InputError for a name PuLP does not know, SolverUnavailable for one that is not installed.
+    Raises InputError for a name PuLP does not know, SolverUnavailable for one that is not
+    installed.
     """
     known = check_known(name)
     if not _is_there(name):
-        raise SolverUnavailable(f"PuLP's {name} is not installed; available here: {_available(known)}")
+        raise SolverUnavailable(
+            f"PuLP's {name} is not installed; available here: {_available(known)}"
+        )
     if name == "HiGHS" and "ortools" in sys.modules:
-        raise SolverUnavailable("HiGHS cannot be loaded beside OR-Tools in one process; use HiGHS_CMD")
+        raise SolverUnavailable(
+            "HiGHS cannot be loaded beside OR-Tools in one process; use HiGHS_CMD"
+        )
     return name
 
 
@@ -86,14 +105,24 @@ def _make(name: str, wanted: dict[str, Any]) -> Any:
 
 
 def run(
-    problem: Any, name: str, time_limit_s: float, workers: int, seed: int, max_nodes: int | None, folder: Path
+    problem: Any,
+    name: str,
+    time_limit_s: float,
+    workers: int,
+    seed: int,
+    max_nodes: int | None,
+    folder: Path,
 ) -> Outcome:
-    """Solve `problem` in place, with temporary files in `folder`. Raises SolverUnavailable if the back end
-    fails."""
+    """Solve `problem` in place, with temporary files in `folder`. Raises SolverUnavailable if the
+    back end fails."""
     import pulp
 
     is_cbc = name in (DEFAULT, "COIN_CMD")
-    wanted: dict[str, Any] = {"timeLimit": max(0.1, time_limit_s), "gapRel": 0.0, "keepFiles": False}
+    wanted: dict[str, Any] = {
+        "timeLimit": max(0.1, time_limit_s),
+        "gapRel": 0.0,
+        "keepFiles": False,
+    }
     log = folder / "log.txt"
     if is_cbc:
         wanted["logPath"] = str(log)
@@ -134,7 +163,8 @@ def _cbc_bound(log: Path) -> float | None:
 
 
 def _own_bound(solver_model: Any) -> float | None:
-    """The bound kept by the Python objects of Gurobi, HiGHS, SCIP and CPLEX; None from any other."""
+    """The bound kept by the Python objects of Gurobi, HiGHS, SCIP and CPLEX; None from any
+    other."""
     readers: tuple[Callable[[Any], Any], ...] = (
         lambda model: model.ObjBound,
         lambda model: model.getInfo().mip_dual_bound,

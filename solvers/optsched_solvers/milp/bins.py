@@ -1,13 +1,14 @@
-"""Where a model counts capacity: each node by itself, or several as one bin where that loses nothing."""
+"""Where a model counts capacity: each node by itself, or several as one bin where that loses
+nothing."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
-from optsched.cluster import Cluster, Node
-from optsched.instance import Instance
-from optsched.job import Job, Mode
-from optsched.modes import options
+from optsched.model.cluster import Cluster, Node
+from optsched.model.instance import Instance
+from optsched.model.job import Job, Mode
 from optsched.physics import locality_rate
+from optsched.physics.modes import options
 
 Key = Hashable
 
@@ -24,12 +25,14 @@ class Bin:
 
 
 def partitions(instance: Instance) -> list[tuple[tuple[Bin, ...], bool]]:
-    """Ways to part the nodes into bins, from fine to coarse, each with whether a model over them is exact.
+    """Ways to part the nodes into bins, from fine to coarse, each with whether a model over them is
+    exact.
 
-    The first merges only nodes whose GPUs are interchangeable for every job: any gang may be split over them
-    at no loss, and neither cores nor memory can bind while GPUs are left. As work never moves between GPUs
-    while it runs, such jobs fit one by one if they fit in total. The others merge nodes of a kind, then all
-    of one GPU type: a relaxation, whose bound holds and whose plans are made to fit afterwards.
+    The first merges only nodes whose GPUs are interchangeable for every job: any gang may be split
+    over them at no loss, and neither cores nor memory can bind while GPUs are left. As work never
+    moves between GPUs while it runs, such jobs fit one by one if they fit in total. The others
+    merge nodes of a kind, then all of one GPU type: a relaxation, whose bound holds and whose plans
+    are made to fit afterwards.
     """
     cluster = instance.cluster
     merged: dict[Key, list[Node]] = {}
@@ -45,7 +48,10 @@ def partitions(instance: Instance) -> list[tuple[tuple[Bin, ...], bool]]:
     return [
         (tuple(fine), True),
         (_by(cluster, lambda n: replace(n, name="")), False),
-        (_by(cluster, lambda n: (n.gpu_type, n.gpu_memory_gib, n.gpu_price_per_h, n.gpus > 0)), False),
+        (
+            _by(cluster, lambda n: (n.gpu_type, n.gpu_memory_gib, n.gpu_price_per_h, n.gpus > 0)),
+            False,
+        ),
         (_by(cluster, lambda n: (n.gpu_type, n.gpus > 0)), False),
     ]
 
@@ -94,10 +100,15 @@ def _unlimited(group: list[Node]) -> bool:
 
 
 def _never_binds(job: Job, mode: Mode, group: list[Node]) -> bool:
-    if mode.gpus > 1 and len({locality_rate(job.profile, span) for span in ("node", "rack", "cluster")}) > 1:
+    if (
+        mode.gpus > 1
+        and len({locality_rate(job.profile, span) for span in ("node", "rack", "cluster")}) > 1
+    ):
         return False
     return all(
         (node.cpus is None or mode.cpus_per_gpu * node.gpus <= node.cpus)
-        and (node.memory_gib is None or job.profile.memory_gib_per_gpu * node.gpus <= node.memory_gib)
+        and (
+            node.memory_gib is None or job.profile.memory_gib_per_gpu * node.gpus <= node.memory_gib
+        )
         for node in group
     )

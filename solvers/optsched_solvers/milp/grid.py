@@ -1,12 +1,13 @@
-"""When each job may start: windows from releases, precedence and the incumbent, on a grid of some size."""
+"""When each job may start: windows from releases, precedence and the incumbent, on a grid of some
+size."""
 
 from dataclasses import dataclass
 
-from optsched.instance import Instance
+from optsched.model.instance import Instance
+from optsched.model.plan import Plan
 from optsched.objectives import Objective, Term, combine, job_cost, level_value
-from optsched.plan import Plan
 
-from ..ticks import Tick, choose_tick
+from ..scheduling.ticks import Tick, choose_tick
 from .alternatives import Alternative, Ways
 
 GRIDS = (10**9, 20_000, 10_000, 5_000, 2_000, 1_000, 600, 400, 300, 200, 120, 60)
@@ -15,7 +16,8 @@ GRIDS = (10**9, 20_000, 10_000, 5_000, 2_000, 1_000, 600, 400, 300, 200, 120, 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """One binary of the model: a job starts an alternative at `tick` and is done, in ticks, at `end`.
+    """One binary of the model: a job starts an alternative at `tick` and is done, in ticks, at
+    `end`.
 
     `completion_s` is the earliest instant at which any true schedule that rounds down to this start
     completes.
@@ -44,8 +46,9 @@ def make_grid(
     max_entries: int,
     coarse_entries: int,
 ) -> Grid | None:
-    """The exact grid if it has at most so many starts and so many entries in capacity rows, else the finest with
-    at most `coarse_entries`, at least one of 60 ticks; None where even that has more than `max_entries`."""
+    """The exact grid if it has at most so many starts and so many entries in capacity rows, else
+    the finest with at most `coarse_entries`, at least one of 60 ticks; None where even that has
+    more than `max_entries`."""
     windows = _Windows(ways, objective, incumbent)
     times = [each.seconds for found in ways.of.values() for each in found]
     times += [each.earliest_s for found in ways.of.values() for each in found]
@@ -56,8 +59,12 @@ def make_grid(
         for job_id, alternative in windows.all():
             count = len(windows.range(tick, job_id, alternative))
             starts += count
-            entries += count * (tick.floor(alternative.seconds) + 1) * max(1, len(alternative.split))
-        allowed = max_entries if (ways.exact and tick.exact) or most == GRIDS[-1] else coarse_entries
+            entries += (
+                count * (tick.floor(alternative.seconds) + 1) * max(1, len(alternative.split))
+            )
+        allowed = (
+            max_entries if (ways.exact and tick.exact) or most == GRIDS[-1] else coarse_entries
+        )
         if starts <= max_variables and entries <= allowed:
             found = {job.id: windows.starts(tick, job.id) for job in ways.instance.jobs}
             return Grid(tick=tick, of=found, entries=entries)
@@ -67,11 +74,12 @@ def make_grid(
 class _Windows:
     """Earliest start and latest completion of every job, in seconds after now.
 
-    Latest completions hold for at least one optimal plan. All objectives grow with completion times or ignore
-    them, so some optimal plan has no job that could start earlier, all else being equal. From the last
-    release (and checkpoint) on, such a plan always has a job that runs, so it ends by that instant plus the
-    sum of the longest durations. And in a plan no worse than the incumbent, no job alone may push the first
-    objective above the incumbent's value while all others complete as early as they could.
+    Latest completions hold for at least one optimal plan. All objectives grow with completion times
+    or ignore them, so some optimal plan has no job that could start earlier, all else being equal.
+    From the last release (and checkpoint) on, such a plan always has a job that runs, so it ends by
+    that instant plus the sum of the longest durations. And in a plan no worse than the incumbent,
+    no job alone may push the first objective above the incumbent's value while all others complete
+    as early as they could.
     """
 
     def __init__(self, ways: Ways, objective: Objective, incumbent: Plan | None) -> None:
@@ -108,10 +116,14 @@ class _Windows:
             length = tick.floor(each.seconds)
             for at in self.range(tick, job_id, each):
                 begins_s = max(tick.seconds(at), each.earliest_s, self.earliest_s[job_id])
-                found.append(Start(
-                    alternative=each, tick=at, end=at + length,
-                    completion_s=self.instance.now_s + begins_s + each.seconds,
-                ))
+                found.append(
+                    Start(
+                        alternative=each,
+                        tick=at,
+                        end=at + length,
+                        completion_s=self.instance.now_s + begins_s + each.seconds,
+                    )
+                )
         return tuple(found)
 
     def _in_order(self) -> list[str]:
@@ -131,12 +143,17 @@ class _Windows:
         for job_id in self._in_order():
             # A running job holds its nodes from now on, whatever becomes of its predecessors.
             after = () if job_id in self.instance.running_job else self.instance.job[job_id].after
-            found[job_id] = max((found[b] + self._shortest_s(b, found[b]) for b in after), default=0.0)
+            found[job_id] = max(
+                (found[b] + self._shortest_s(b, found[b]) for b in after), default=0.0
+            )
         return found
 
     def _shortest_s(self, job_id: str, start_s: float) -> float:
         """Least seconds from `start_s` until the job can be done."""
-        return min(max(start_s, each.earliest_s) + each.seconds for each in self.ways.of[job_id]) - start_s
+        return (
+            min(max(start_s, each.earliest_s) + each.seconds for each in self.ways.of[job_id])
+            - start_s
+        )
 
     def _latest_before_successors(self) -> None:
         for job_id in reversed(self._in_order()):
@@ -159,7 +176,8 @@ class _Windows:
         for weight, term in level:
             if term.over == "segments":
                 fixed += weight * sum(
-                    min(self.ways.hold_cost(term, job, each) for each in self.ways.of[job.id]) for job in jobs
+                    min(self.ways.hold_cost(term, job, each) for each in self.ways.of[job.id])
+                    for job in jobs
                 )
             else:
                 every = {job.id: job_cost(term, self.instance, job) for job in jobs}

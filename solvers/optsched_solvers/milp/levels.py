@@ -9,7 +9,8 @@ from .grid import Start
 from .model import Expression, Model
 
 LARGEST = 1e5
-"""Coefficients that are not whole numbers are scaled to at most this, far above a solver's tolerances."""
+"""Coefficients that are not whole numbers are scaled to at most this, far above a solver's
+tolerances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ def build_level(model: Model, level: tuple[tuple[float, Term], ...], number: int
             total[var] = total.get(var, 0.0) + factor * coefficient
     total = {var: coefficient for var, coefficient in total.items() if coefficient}
     if not total:
-        # PuLP cannot change an empty objective later; one job's starts, which add up to 1, stand in.
+        # PuLP cannot change an empty objective later; one job's starts, which add up to 1, stand
+        # in.
         total = dict.fromkeys((var for _, var in next(iter(model.starts.values()))), 1.0)
         constant -= 1.0
     scale = scale_of(list(total.values()))
@@ -81,7 +83,11 @@ def _term(model: Model, term: Term, name: str) -> tuple[float, Expression, float
     spared: Expression = {}
     may_exceed = 0 if term.over == "max" else len(costs) - quantile_rank(term, len(costs))
     for job_id, found in above.items():
-        row = {var: cost * scale for (_, var), cost in zip(model.starts[job_id], found, strict=True) if cost}
+        row = {
+            var: cost * scale
+            for (_, var), cost in zip(model.starts[job_id], found, strict=True)
+            if cost
+        }
         if not row:
             continue
         largest = max(row.values())
@@ -114,8 +120,11 @@ def _costs(model: Model, term: Term) -> dict[str, list[float]]:
     return found
 
 
-def level_of(model: Model, level: tuple[tuple[float, Term], ...], chosen: dict[str, Start]) -> float:
-    """Value of a level where each job takes the start chosen for it, without the solver's rounding."""
+def level_of(
+    model: Model, level: tuple[tuple[float, Term], ...], chosen: dict[str, Start]
+) -> float:
+    """Value of a level where each job takes the start chosen for it, without the solver's
+    rounding."""
     total = 0.0
     for weight, term in level:
         costs = []

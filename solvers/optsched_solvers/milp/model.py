@@ -1,4 +1,5 @@
-"""The time-indexed model (Sousa and Wolsey, 1992): one binary for each job, alternative and start tick.
+"""The time-indexed model (Sousa and Wolsey, 1992): one binary for each job, alternative and start
+tick.
 
     x[j,a,t] = 1     job j starts alternative a at tick t
     sum_{a,t} x[j,a,t] = 1                                             each job runs once
@@ -6,22 +7,23 @@
     sum_{a,t} budget x[j,a,t] <= budget                                each budget
     sum_{start of k <= tau} x + sum_{end of i > tau} x <= 1            i before k, each tick tau
 
-A running job continues (its only start is now) or is preempted: that choice holds its nodes until it is
-saved, and starts another alternative, with set-up, afterwards.
+A running job continues (its only start is now) or is preempted: that choice holds its nodes until
+it is saved, and starts another alternative, with set-up, afterwards.
 """
 
 from collections import defaultdict
 from typing import Any
 
-from optsched.instance import Instance
-from optsched.job import Job
+from optsched.model.instance import Instance
+from optsched.model.job import Job
 from optsched.physics import hold_to_save_s
 
 from .alternatives import Ways
 from .grid import Grid, Start
 
 AMOUNT_TOLERANCE = 1e-6
-"""What the verifier forgives of fractional amounts; the model must forgive it too for its bound to hold."""
+"""What the verifier forgives of fractional amounts; the model must forgive it too for its bound to
+hold."""
 
 MAX_PRECEDENCE_ENTRIES = 400_000
 """Beyond so many, precedence is one weaker row for each pair: sum end x[i] <= sum start x[k]."""
@@ -79,18 +81,24 @@ class Model:
     def _held(self, job: Job, start: Start) -> list[tuple[tuple[str, str], float, range]]:
         """(capacity, amount, ticks) of all that one start holds."""
         each = start.alternative
-        found = [(key, amount, range(start.tick, start.end)) for key, amount in
-                 self.ways.demand(job, each.mode, each.split)]
+        found = [
+            (key, amount, range(start.tick, start.end))
+            for key, amount in self.ways.demand(job, each.mode, each.split)
+        ]
         if each.preempted:
             entry = self.instance.running_job[job.id]
             saving = range(self.grid.tick.floor(hold_to_save_s(job)))
             split = self.ways.running_split(entry.placement)
-            found += [(key, amount, saving) for key, amount in self.ways.demand(job, entry.mode, split)]
+            found += [
+                (key, amount, saving) for key, amount in self.ways.demand(job, entry.mode, split)
+            ]
         return [(key, amount, ticks) for key, amount, ticks in found if amount > 0 and ticks]
 
     def _capacity(self) -> None:
         capacities = self.ways.capacities()
-        rows: dict[tuple[tuple[str, str], int], Expression] = defaultdict(lambda: defaultdict(float))
+        rows: dict[tuple[tuple[str, str], int], Expression] = defaultdict(
+            lambda: defaultdict(float)
+        )
         most: dict[tuple[tuple[str, str], int], dict[str, float]] = defaultdict(dict)
         begins: set[tuple[tuple[str, str], int]] = set()
         for job in self.instance.jobs:
@@ -102,7 +110,8 @@ class Model:
                         row[var] += amount
                         most[key, tick][job.id] = max(most[key, tick].get(job.id, 0.0), row[var])
         for at, row in rows.items():
-            # Where nothing begins, the tick before says as much; where all fits at once, any tick does.
+            # Where nothing begins, the tick before says as much; where all fits at once, any tick
+            # does.
             if at not in begins:
                 continue
             capacity = float(capacities[at[0]])
@@ -124,7 +133,10 @@ class Model:
 
     def _precedence(self) -> None:
         pairs = [
-            (self.starts[before], [(self._first_tick(job, start), var) for start, var in self.starts[job.id]])
+            (
+                self.starts[before],
+                [(self._first_tick(job, start), var) for start, var in self.starts[job.id]],
+            )
             for job in self.instance.jobs
             for before in dict.fromkeys(job.after)
         ]

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from optsched.instance import Instance, Placement, Slot
-from optsched.job import Job, Mode
-from optsched.modes import Option, room
+from optsched.model.instance import Instance, Placement, Slot
+from optsched.model.job import Job, Mode
+from optsched.model.plan import JobPlan, Plan, Segment
 from optsched.physics import (
     TIME_TOLERANCE_S,
     cpus,
@@ -15,7 +15,7 @@ from optsched.physics import (
     run_s,
     setup_s,
 )
-from optsched.plan import JobPlan, Plan, Segment
+from optsched.physics.modes import Option, room
 from optsched.verify import decision_now
 
 from .timeline import Timeline
@@ -28,8 +28,9 @@ Part = tuple[tuple[str, ...], int]
 class Choice:
     """How one job runs; when follows from the order of `order_key`, ties in the order given.
 
-    A running job that is not `preempted` continues as it is, and needs no option. Where `placement` is None
-    the nodes are chosen when the job starts: among those of `parts`, or any that fit the option's spread.
+    A running job that is not `preempted` continues as it is, and needs no option. Where `placement`
+    is None the nodes are chosen when the job starts: among those of `parts`, or any that fit the
+    option's spread.
     """
 
     job_id: str
@@ -46,11 +47,13 @@ def make_placement(job: Job, mode: Mode, gpus: Iterable[tuple[str, int]]) -> Pla
 
 
 def realise(instance: Instance, choices: Iterable[Choice]) -> Plan | None:
-    """The plan in which each job, in order, starts at the earliest instant at which it fits until it is done.
+    """The plan in which each job, in order, starts at the earliest instant at which it fits until
+    it is done.
 
-    Running jobs that continue, and the checkpoints of those that are preempted, come first; a job is taken
-    after its predecessors. If jobs that start together on the grid fit together there, no job starts later
-    than on the grid. None where a choice cannot be carried out, or where running jobs share GPUs.
+    Running jobs that continue, and the checkpoints of those that are preempted, come first; a job
+    is taken after its predecessors. If jobs that start together on the grid fit together there, no
+    job starts later than on the grid. None where a choice cannot be carried out, or where running
+    jobs share GPUs.
     """
     if any(entry.mode.share_with is not None for entry in instance.running):
         return None
@@ -60,11 +63,20 @@ def realise(instance: Instance, choices: Iterable[Choice]) -> Plan | None:
     for choice in ordered:
         if choice.job_id in instance.running_job:
             done[choice.job_id] = (_now(instance, timeline, choice),)
-    waiting = [choice for choice in ordered if choice.preempted or choice.job_id not in instance.running_job]
+    waiting = [
+        choice
+        for choice in ordered
+        if choice.preempted or choice.job_id not in instance.running_job
+    ]
     pending = {choice.job_id for choice in waiting}
     while waiting:
         ready = next(
-            (c for c in waiting if not any(name in pending for name in instance.job[c.job_id].after)), None
+            (
+                c
+                for c in waiting
+                if not any(name in pending for name in instance.job[c.job_id].after)
+            ),
+            None,
         )
         if ready is None:
             return None
@@ -78,7 +90,9 @@ def realise(instance: Instance, choices: Iterable[Choice]) -> Plan | None:
         return None
     return Plan(
         jobs=tuple(
-            JobPlan(id=job.id, decision=decision_now(instance, job, done[job.id]), segments=done[job.id])
+            JobPlan(
+                id=job.id, decision=decision_now(instance, job, done[job.id]), segments=done[job.id]
+            )
             for job in instance.jobs
         )
     )
@@ -92,11 +106,15 @@ def continue_s(instance: Instance, job: Job) -> float:
 
 
 def fresh_s(instance: Instance, job: Job, mode: Mode, speed: float) -> float:
-    """Seconds that `job` takes from a start in `mode` at rate `speed`, with start-up and, if it ran before,
-    restore; a running job is taken to be preempted now."""
+    """Seconds that `job` takes from a start in `mode` at rate `speed`, with start-up and, if it ran
+    before, restore; a running job is taken to be preempted now."""
     entry = instance.running_job.get(job.id)
     ran_before = entry is not None or job.id in instance.suspended_job
-    work_s = instance.remaining_s(job) if entry is None else remaining_after_preemption_s(instance, entry)
+    work_s = (
+        instance.remaining_s(job)
+        if entry is None
+        else remaining_after_preemption_s(instance, entry)
+    )
     return setup_s(job, ran_before) + run_s(job, mode, work_s, speed)
 
 
@@ -105,7 +123,10 @@ def _now(instance: Instance, timeline: Timeline, choice: Choice) -> Segment:
     job, entry = instance.job[choice.job_id], instance.running_job[choice.job_id]
     length_s = hold_to_save_s(job) if choice.preempted else continue_s(instance, job)
     segment = Segment(
-        start_s=instance.now_s, end_s=instance.now_s + length_s, mode=entry.mode, placement=entry.placement
+        start_s=instance.now_s,
+        end_s=instance.now_s + length_s,
+        mode=entry.mode,
+        placement=entry.placement,
     )
     timeline.hold(job, segment)
     return segment
@@ -127,7 +148,9 @@ def _start(
     )
     for start_s in timeline.instants(earliest_s):
         for placement, length_s in _placements(instance, timeline, choice, job, start_s):
-            segment = Segment(start_s=start_s, end_s=start_s + length_s, mode=mode, placement=placement)
+            segment = Segment(
+                start_s=start_s, end_s=start_s + length_s, mode=mode, placement=placement
+            )
             if timeline.fits(job, segment):
                 continued = _is_continuation(instance, job, segment)
                 if continued is not None:
@@ -145,8 +168,10 @@ def _is_continuation(instance: Instance, job: Job, segment: Segment) -> Segment 
     if entry.mode.size != segment.mode.size or entry.placement != segment.placement:
         return None
     return Segment(
-        start_s=instance.now_s, end_s=instance.now_s + continue_s(instance, job),
-        mode=entry.mode, placement=entry.placement,
+        start_s=instance.now_s,
+        end_s=instance.now_s + continue_s(instance, job),
+        mode=entry.mode,
+        placement=entry.placement,
     )
 
 
@@ -169,7 +194,8 @@ def _placements(
 def _chosen_now(
     instance: Instance, timeline: Timeline, choice: Choice, job: Job, start_s: float
 ) -> Iterator[Placement]:
-    """Best fit among the nodes free from `start_s` on: one node, else a rack, else as few nodes as can be."""
+    """Best fit among the nodes free from `start_s` on: one node, else a rack, else as few nodes as
+    can be."""
     option = choice.option
     assert option is not None
     mode = option.mode
@@ -177,7 +203,9 @@ def _chosen_now(
     if parts is None:
         node = instance.cluster.node
         fitting = room(instance.cluster, job, mode)
-        of_type = (name for name in fitting if not mode.gpus or node[name].gpu_type == mode.gpu_type)
+        of_type = (
+            name for name in fitting if not mode.gpus or node[name].gpu_type == mode.gpu_type
+        )
         parts = ((tuple(of_type), mode.gpus),)
     # The length is not known before the nodes are: the option's own rate is its guaranteed one.
     until_s = start_s + fresh_s(instance, job, mode, option.rate)
@@ -197,14 +225,18 @@ def _chosen_now(
         yield make_placement(job, mode, sorted(taken.items(), key=lambda pair: order[pair[0]]))
         return
     names, count = parts[0]
-    groups: list[tuple[str, ...]] = [(name,) for name in sorted(names, key=lambda n: (free[n], order[n]))]
+    groups: list[tuple[str, ...]] = [
+        (name,) for name in sorted(names, key=lambda n: (free[n], order[n]))
+    ]
     if option.spread != "node" and mode.gpus > 1:
         racks: dict[str, list[str]] = {}
         for name in names:
             rack = instance.cluster.node[name].rack
             if rack is not None:
                 racks.setdefault(rack, []).append(name)
-        groups += sorted(map(tuple, racks.values()), key=lambda rack: sum(free[name] for name in rack))
+        groups += sorted(
+            map(tuple, racks.values()), key=lambda rack: sum(free[name] for name in rack)
+        )
         if option.spread == "cluster":
             groups.append(names)
     for group in groups:

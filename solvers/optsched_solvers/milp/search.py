@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 
 from optsched.bounds.yardstick import yardsticks
+from optsched.model.plan import Plan
 from optsched.objectives import level_value, values
-from optsched.plan import Plan
-from optsched.solver import Report, Request
+from optsched.plugins.solver import Report, Request
 from optsched.verify import verify
 
 from . import backend
@@ -17,17 +17,20 @@ from .model import Model
 from .realise import Choice, make_placement, realise
 
 NODES_PER_S = 50
-"""With one worker, branch-and-bound nodes allowed for each second of the time limit: a count gives the same
-result on every machine, a clock does not. The clock still stops what is slower than that."""
+"""With one worker, branch-and-bound nodes allowed for each second of the time limit: a count gives
+the same result on every machine, a clock does not. The clock still stops what is slower than
+that."""
 
 WRITE_S = 1e-5
 """Seconds that PuLP takes to hand over one entry and that the back end's time limit must leave."""
 
 MARGIN = 2e-7
-"""Bounds are lowered by this fraction of what lies above the certain part: what a solver's tolerances may hide."""
+"""Bounds are lowered by this fraction of what lies above the certain part: what a solver's
+tolerances may hide."""
 
 TOLERANCES = 1e-3, 1e-6
-"""The same in units of the expression, whose largest coefficient is 1e5: of its value, and of a row over it."""
+"""The same in units of the expression, whose largest coefficient is 1e5: of its value, and of a row
+over it."""
 
 
 class Search:
@@ -36,7 +39,9 @@ class Search:
     `incumbent` is the best plan so far; `closed` says that a plan met its bound at every level.
     """
 
-    def __init__(self, request: Request, report: Report, name: str, until: float, folder: Path) -> None:
+    def __init__(
+        self, request: Request, report: Report, name: str, until: float, folder: Path
+    ) -> None:
         self.request = request
         self.report = report
         self.name = name
@@ -48,7 +53,8 @@ class Search:
         self._bounds: dict[int, float] = {}
 
     def over(self, model: Model) -> bool:
-        """Report a plan and a bound for each level over one grid; whether a finer grid would be of no use."""
+        """Report a plan and a bound for each level over one grid; whether a finer grid would be of
+        no use."""
         instance = self.request.instance
         proved = True
         for number, level in enumerate(self.request.objective.levels):
@@ -75,7 +81,8 @@ class Search:
                 self._keep(plan)
             if outcome.status != "optimal":
                 return True
-            # Later bounds hold among plans that keep this level's value: that of the plan, not of the grid.
+            # Later bounds hold among plans that keep this level's value: that of the plan, not of
+            # the grid.
             kept = found if plan is None else max(found, level_value(level, instance, plan))
             yardstick = self._yardsticks[number]
             proved = proved and plan is not None and yardstick.is_closed(kept, bound)
@@ -85,7 +92,8 @@ class Search:
         return proved
 
     def _keep(self, plan: Plan) -> None:
-        """Make a better plan the incumbent: the next grid's windows rest on it, so it must be a true plan."""
+        """Make a better plan the incumbent: the next grid's windows rest on it, so it must be a
+        true plan."""
         instance, objective = self.request.instance, self.request.objective
         found = verify(instance, plan, objective).values
         if found is not None and (
@@ -105,7 +113,13 @@ class Search:
         if self.request.workers == 1:
             max_nodes = max(1, int(NODES_PER_S * self.request.time_limit_s))
         return backend.run(
-            problem, self.name, left_s, self.request.workers, self.request.seed, max_nodes, self.folder
+            problem,
+            self.name,
+            left_s,
+            self.request.workers,
+            self.request.seed,
+            max_nodes,
+            self.folder,
         )
 
 
@@ -121,12 +135,16 @@ def _bound(built: LevelModel, outcome: backend.Outcome, found: float | None) -> 
 
 
 def _lowered(built: LevelModel, value: float) -> float:
-    """A value of the level less what the solver's tolerances may hide of it, which is never below its constant."""
-    return max(built.constant, value - MARGIN * (value - built.constant) - TOLERANCES[0] / built.scale)
+    """A value of the level less what the solver's tolerances may hide of it, which is never below
+    its constant."""
+    return max(
+        built.constant, value - MARGIN * (value - built.constant) - TOLERANCES[0] / built.scale
+    )
 
 
 def _choices(model: Model, chosen: dict[str, Start]) -> list[Choice]:
-    """What the grid decided: the order of starts, and the nodes, or the bins where these hold several."""
+    """What the grid decided: the order of starts, and the nodes, or the bins where these hold
+    several."""
     bins, order = model.ways.bins, model.instance.cluster.node_order
     found = []
     for job_id, start in chosen.items():
@@ -134,10 +152,18 @@ def _choices(model: Model, chosen: dict[str, Start]) -> list[Choice]:
         parts = [(bins[b].nodes, gpus) for b, gpus in each.split]
         placement = None
         if all(len(names) == 1 for names, _ in parts):
-            gpus_of = sorted(((names[0], gpus) for names, gpus in parts), key=lambda pair: order[pair[0]])
+            gpus_of = sorted(
+                ((names[0], gpus) for names, gpus in parts), key=lambda pair: order[pair[0]]
+            )
             placement = make_placement(model.instance.job[job_id], each.mode, gpus_of)
-        found.append(Choice(
-            job_id=job_id, order_key=(start.tick, start.completion_s), option=each.option,
-            placement=placement, parts=tuple(parts), preempted=each.preempted,
-        ))
+        found.append(
+            Choice(
+                job_id=job_id,
+                order_key=(start.tick, start.completion_s),
+                option=each.option,
+                placement=placement,
+                parts=tuple(parts),
+                preempted=each.preempted,
+            )
+        )
     return found

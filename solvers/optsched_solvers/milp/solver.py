@@ -5,14 +5,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from optsched.contention import crowded_memory
 from optsched.errors import InputError
-from optsched.instance import Instance
-from optsched.model_caches import fetching
-from optsched.modes import on_uplinks, split_jobs
+from optsched.model.instance import Instance
+from optsched.model.plan import Plan
 from optsched.objectives import Objective
-from optsched.plan import Plan
-from optsched.solver import Guarantee, Report, Request, only_options
+from optsched.physics.contention import crowded_memory
+from optsched.physics.model_caches import fetching
+from optsched.physics.modes import on_uplinks, split_jobs
+from optsched.plugins.solver import Guarantee, Report, Request, only_options
 
 from . import backend
 from .alternatives import Ways, find_ways
@@ -27,7 +27,8 @@ ENTRIES_PER_S = 30_000
 """Entries in capacity rows for each second of the time limit: what CBC still solves at the root."""
 
 COARSE_SHARES = (64, 16, 4)
-"""Grids that are not exact get these shares of the entries in turn: each plan found makes the next model smaller."""
+"""Grids that are not exact get these shares of the entries in turn: each plan found makes the next
+model smaller."""
 
 OPTIONS = ("backend", "max_variables")
 
@@ -35,8 +36,9 @@ OPTIONS = ("backend", "max_variables")
 class MilpSolver:
     """Time-indexed mixed-integer program through PuLP, on any of its back ends.
 
-    Exact where all times lie on a grid of few ticks (see `ticks`), else a valid bound and a plan made to fit
-    in exact seconds. Options: `backend` (a PuLP solver, default the bundled CBC), `max_variables` (binaries).
+    Exact where all times lie on a grid of few ticks (see `ticks`), else a valid bound and a plan
+    made to fit in exact seconds. Options: `backend` (a PuLP solver, default the bundled CBC),
+    `max_variables` (binaries).
     """
 
     name = "milp"
@@ -45,11 +47,15 @@ class MilpSolver:
     guarantee: Guarantee = "exact"
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        """At most `MAX_JOBS` jobs, none of which share GPUs now, use the uplinks of racks or exceed a node's memory
-        bandwidth."""
+        """At most `MAX_JOBS` jobs, none of which share GPUs now, use the uplinks of racks or exceed
+        a node's memory bandwidth."""
         if len(instance.jobs) > MAX_JOBS:
-            return f"it has {len(instance.jobs)} jobs, a time-indexed model is for at most {MAX_JOBS}"
-        sharing = next((entry.job for entry in instance.running if entry.mode.share_with is not None), None)
+            return (
+                f"it has {len(instance.jobs)} jobs, a time-indexed model is for at most {MAX_JOBS}"
+            )
+        sharing = next(
+            (entry.job for entry in instance.running if entry.mode.share_with is not None), None
+        )
         if sharing is not None:
             return f"running job {sharing} shares its GPUs, which this model does not know"
         if (job := split_jobs(instance)) is not None:
@@ -59,11 +65,14 @@ class MilpSolver:
         if (crowded := crowded_memory(instance)) is not None:
             return f"{crowded}: this model does not know how that slows them down"
         if (job := fetching(instance)) is not None:
-            return f"job {job} fetches its model: which nodes have it in their caches is not planned"
+            return (
+                f"job {job} fetches its model: which nodes have it in their caches is not planned"
+            )
         ways = find_ways(instance)
-        if all(ways.of.values()) and make_grid(
-            ways, objective, None, MAX_VARIABLES, MAX_ENTRIES, MAX_ENTRIES
-        ) is None:
+        if (
+            all(ways.of.values())
+            and make_grid(ways, objective, None, MAX_VARIABLES, MAX_ENTRIES, MAX_ENTRIES) is None
+        ):
             count = sum(map(len, ways.of.values()))
             return f"its jobs can run in {count} ways, too many even on a grid of 60 ticks"
         return None
@@ -76,8 +85,8 @@ class MilpSolver:
             backend.check_known(options["backend"])
 
     def solve(self, request: Request, report: Report) -> None:
-        """See `Solver.solve`. Raises InputError for a bad option, SolverUnavailable for a back end that is
-        absent or fails."""
+        """See `Solver.solve`. Raises InputError for a bad option, SolverUnavailable for a back end
+        that is absent or fails."""
         self.check_options(request.options)
         until = time.monotonic() + request.time_limit_s
         max_variables = _max_variables(request.options)
@@ -99,7 +108,12 @@ class MilpSolver:
             grid: Grid | None = None
             for share in COARSE_SHARES:
                 finer = make_grid(
-                    ways, request.objective, search.incumbent, max_variables, max_entries, max_entries // share
+                    ways,
+                    request.objective,
+                    search.incumbent,
+                    max_variables,
+                    max_entries,
+                    max_entries // share,
                 )
                 if finer is None or (grid is not None and finer.tick == grid.tick):
                     continue

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator
 
-from optsched.instance import Instance
-from optsched.job import Job, Mode
+from optsched.model.instance import Instance
+from optsched.model.job import Job, Mode
+from optsched.model.plan import Segment
 from optsched.physics import cpus, memory_gib
-from optsched.plan import Segment
 
 SAME_INSTANT_S = 1e-6
-"""Stretches that overlap by less do not: the rounding of Unix times, well within the verifier's tolerance."""
+"""Stretches that overlap by less do not: the rounding of Unix times, well within the verifier's
+tolerance."""
 
 
 class Track:
-    """One capacity and the stretches of time in which amounts of it are held; `slack` is relative to it."""
+    """One capacity and the stretches of time in which amounts of it are held; `slack` is relative
+    to it."""
 
     def __init__(self, capacity: float, slack: float = 0.0) -> None:
         self.capacity = capacity + slack * max(1.0, capacity)
@@ -52,7 +54,9 @@ class Timeline:
         self.gpus = {node.name: Track(node.gpus) for node in nodes}
         self.cores = {node.name: Track(node.cpus) for node in nodes if node.cpus is not None}
         self.memory = {
-            node.name: Track(node.memory_gib, self.SLACK) for node in nodes if node.memory_gib is not None
+            node.name: Track(node.memory_gib, self.SLACK)
+            for node in nodes
+            if node.memory_gib is not None
         }
         self.resources = {
             name: Track(amount, self.SLACK) for name, amount in instance.cluster.resources.items()
@@ -68,18 +72,27 @@ class Timeline:
     def fits(self, job: Job, segment: Segment) -> bool:
         """Whether everything `segment` holds is free for all of its time."""
         return all(
-            track.free(segment.start_s, segment.end_s) >= need for track, need in self._demands(job, segment)
+            track.free(segment.start_s, segment.end_s) >= need
+            for track, need in self._demands(job, segment)
         )
 
     def instants(self, earliest_s: float) -> list[float]:
-        """`earliest_s`, and each later instant at which something is given back: all starts worth trying."""
-        tracks = (*self.gpus.values(), *self.cores.values(), *self.memory.values(), *self.resources.values(),
-                  *self.quotas.values())
-        return sorted({earliest_s, *(end for track in tracks for end in track.ends() if end > earliest_s)})
+        """`earliest_s`, and each later instant at which something is given back: all starts worth
+        trying."""
+        tracks = (
+            *self.gpus.values(),
+            *self.cores.values(),
+            *self.memory.values(),
+            *self.resources.values(),
+            *self.quotas.values(),
+        )
+        return sorted(
+            {earliest_s, *(end for track in tracks for end in track.ends() if end > earliest_s)}
+        )
 
     def free_gpus(self, job: Job, mode: Mode, node: str, start_s: float, end_s: float) -> int:
-        """GPUs of `node` that `mode` could take from `start_s` to `end_s`, with cores and memory beside them;
-        for a CPU-only mode 1 where it fits, else 0."""
+        """GPUs of `node` that `mode` could take from `start_s` to `end_s`, with cores and memory
+        beside them; for a CPU-only mode 1 where it fits, else 0."""
         limits = [self.gpus[node].free(start_s, end_s)] if mode.gpus else [1.0]
         cores, memory = self.cores.get(node), self.memory.get(node)
         for track, each in ((cores, cpus(mode, 1)), (memory, memory_gib(job, mode, 1))):

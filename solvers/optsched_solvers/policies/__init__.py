@@ -1,0 +1,1 @@
+"""Published policies, one file a system."""

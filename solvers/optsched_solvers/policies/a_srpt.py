@@ -5,13 +5,13 @@ from bisect import insort
 
 from optsched.duration import parse_duration
 from optsched.errors import InputError
-from optsched.job import Job
+from optsched.model.job import Job
 from optsched.physics import TIME_TOLERANCE_S, locality_rate
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .locality_gate import LocalityGate, Patience
-from .virtual_machine import VirtualMachine
+from .parts.locality_gate import LocalityGate, Patience
+from .parts.virtual_machine import VirtualMachine
 
 TAU = "10m"
 THETA = "1.2"
@@ -19,30 +19,38 @@ ANYWHERE = Patience(rack_s=0.0, cluster_s=0.0)
 
 
 class ASrpt:
-    """A virtual machine as fast as all GPUs together serves each job with predicted run time x GPUs / all GPUs of work,
-    preemptively, the least remaining first. A job that it completes joins the end of the real queue, which is served in
-    order without preemption; what does not fit is skipped.
+    """A virtual machine as fast as all GPUs together serves each job with predicted run time x GPUs
+    / all GPUs of work, preemptively, the least remaining first. A job that it completes joins the
+    end of the real queue, which is served in order without preemption; what does not fit is
+    skipped.
 
-    A gang that is faster by more than `theta` on one node than anywhere waits for one node for up to `tau` after it was
-    dispatched; all others take the fewest nodes there are.
+    A gang that is faster by more than `theta` on one node than anywhere waits for one node for up
+    to `tau` after it was dispatched; all others take the fewest nodes there are.
 
-    Options: `tau` (default 10 min), `theta` (default 1.2), `early` (`no`, the default, or `yes`: while the real queue
-    is empty, jobs that the virtual machine has not completed yet may start, those with the least left there first).
+    Options: `tau` (default 10 min), `theta` (default 1.2), `early` (`no`, the default, or `yes`:
+    while the real queue is empty, jobs that the virtual machine has not completed yet may start,
+    those with the least left there first).
     """
 
     name = "a-srpt"
-    title = "non-preemptive, in the order in which a virtual single machine under SRPT completes the predicted jobs"
+    title = "non-preemptive, in the order in which a virtual single machine under SRPT completes the predicted jobs"  # noqa: E501
     source = Source(
         authors="Z. Luo, J. Liu, M. Lee, N. Shroff",
-        title="Prediction-assisted online distributed deep learning workload scheduling in GPU clusters",
-        venue="IEEE INFOCOM", year=2025, link="arXiv:2501.05563",
+        title="Prediction-assisted online distributed deep learning workload scheduling in GPU "
+        "clusters",
+        venue="IEEE INFOCOM",
+        year=2025,
+        link="arXiv:2501.05563",
         needs=("profile.locality",),
         sureness="reconstructed",
-        verified="The virtual single machine under preemptive SRPT, whose solution guides the cluster, and predicted "
-                 "lengths",
-        reconstructed="The work of a job there, dispatch at its completion, skipping what does not fit, the bounded "
-                      "delay, theta and tau; best fit on the fewest nodes stands for the heavy-edge mapping, as jobs "
-                      "have no graph of stages here",
+        verified="The virtual single machine under preemptive SRPT, whose solution guides the "
+        "cluster, and predicted "
+        "lengths",
+        reconstructed="The work of a job there, dispatch at its completion, skipping what does "
+        "not fit, the bounded "
+        "delay, theta and tau; best fit on the fewest nodes stands for the heavy-edge mapping, "
+        "as jobs "
+        "have no graph of stages here",
         published=None,
     )
 
@@ -54,7 +62,9 @@ class ASrpt:
         if early not in ("no", "yes"):
             raise InputError(f"option early of policy a-srpt: {early!r}; expected no or yes")
         if given:
-            raise InputError(f"policy a-srpt has no option {', '.join(given)}; it has tau, theta and early")
+            raise InputError(
+                f"policy a-srpt has no option {', '.join(given)}; it has tau, theta and early"
+            )
         self._early = early == "yes"
         self._for_one_node = Patience(rack_s=self.tau_s, cluster_s=self.tau_s)
         self._gate = LocalityGate()
@@ -91,7 +101,10 @@ class ASrpt:
         refused: set[tuple[int, bool, bool]] = set()
         while passed < len(self._queue):
             job_id = self._queue[passed][2]
-            heavy, wait_s = is_heavy(world.job(job_id), self.theta), world.now_s - self._since_s[job_id]
+            heavy, wait_s = (
+                is_heavy(world.job(job_id), self.theta),
+                world.now_s - self._since_s[job_id],
+            )
             patience = self._for_one_node if heavy else ANYWHERE
             opens_s = min(opens_s, self._gate.opens_s(world, job_id, patience, wait_s))
             alike = world.demand(job_id).number, heavy, wait_s >= self.tau_s - TIME_TOLERANCE_S
@@ -107,7 +120,11 @@ class ASrpt:
 
 def virtual_work_s(world: World, job_id: str) -> float:
     """Seconds that the job takes on one machine as fast as all GPUs together."""
-    return world.fastest_finish_s(job_id) * world.service_gpus(job_id) / max(1, world.cluster.total_gpus)
+    return (
+        world.fastest_finish_s(job_id)
+        * world.service_gpus(job_id)
+        / max(1, world.cluster.total_gpus)
+    )
 
 
 def is_heavy(job: Job, theta: float) -> bool:
@@ -120,7 +137,9 @@ def _seconds(text: str) -> float:
     try:
         return parse_duration(text)
     except ValueError:
-        raise InputError(f"option tau of policy a-srpt: {text!r}; expected a length of time, as 10m") from None
+        raise InputError(
+            f"option tau of policy a-srpt: {text!r}; expected a length of time, as 10m"
+        ) from None
 
 
 def _ratio(text: str) -> float:
@@ -129,5 +148,7 @@ def _ratio(text: str) -> float:
     except ValueError:
         found = math.nan
     if not found >= 1:
-        raise InputError(f"option theta of policy a-srpt: {text!r}; expected a factor of at least 1")
+        raise InputError(
+            f"option theta of policy a-srpt: {text!r}; expected a factor of at least 1"
+        )
     return found

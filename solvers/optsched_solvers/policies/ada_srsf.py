@@ -1,16 +1,17 @@
-"""Ada-SRSF: shortest remaining service first, least-loaded placement, and a gate before a contended uplink."""
+"""Ada-SRSF: shortest remaining service first, least-loaded placement, and a gate before a contended
+uplink."""
 
 import math
 
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
+from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .least_loaded import LeastLoaded
-from .list_scheduling import ListScheduling
+from .parts.least_loaded import LeastLoaded
+from .parts.list_scheduling import ListScheduling
 
 DEFAULTS = {"kappa": "1", "eta": "0", "gate": "adadual"}
 GATES = ("adadual", "avoid", "accept")
@@ -18,57 +19,83 @@ ROUNDING = 1e-9
 
 
 def worth_contending(new: float, old: float, eta: float = 0.0) -> bool:
-    """AdaDUAL: whether a transfer of size `new` should start while one with `old` left is on the link, to keep the sum
-    of their completion times low: new / old < 1 / (2 (1 + eta)).
+    """AdaDUAL: whether a transfer of size `new` should start while one with `old` left is on the
+    link, to keep the sum of their completion times low: new / old < 1 / (2 (1 + eta)).
 
-    `eta` is the extra time that contention costs per byte, as a multiple of the time per byte alone: two transfers
-    together take 2 + eta times as long per byte. With new <= old, starting now ends at (2 + eta) new and
-    (2 + eta) new + old - new, waiting at old and old + new; a larger new one always waits.
+    `eta` is the extra time that contention costs per byte, as a multiple of the time per byte
+    alone: two transfers together take 2 + eta times as long per byte. With new <= old, starting now
+    ends at (2 + eta) new and (2 + eta) new + old - new, waiting at old and old + new; a larger new
+    one always waits.
     """
     return 2.0 * (1.0 + eta) * new < old
 
 
 class AdaSrsf(ListScheduling):
-    """Shortest remaining service first; a job whose traffic would overload an uplink asks AdaDUAL first.
+    """Shortest remaining service first; a job whose traffic would overload an uplink asks AdaDUAL
+    first.
 
-    Jobs are placed by LWF-kappa. A gang over several racks starts at once where no uplink of its place would be
-    overloaded. Where one gang is on an uplink that would be, it starts only if its traffic still to come is so much
-    less that contending is worth it (see `worth_contending`); where several are, it waits. The published system asks
-    for each all-reduce of a job; here traffic is all that the job still has, so it is asked once, at its start.
+    Jobs are placed by LWF-kappa. A gang over several racks starts at once where no uplink of its
+    place would be overloaded. Where one gang is on an uplink that would be, it starts only if its
+    traffic still to come is so much less that contending is worth it (see `worth_contending`);
+    where several are, it waits. The published system asks for each all-reduce of a job; here
+    traffic is all that the job still has, so it is asked once, at its start.
 
-    Options: `kappa`, the largest gang spread over the least loaded GPUs (default 1); `eta`, what contention costs per
-    byte beyond sharing, as a multiple of the time per byte alone (default 0, as contention is here); `gate`: `adadual`,
-    `avoid` (never contend) or `accept` (never more than two on a contended uplink).
+    Options: `kappa`, the largest gang spread over the least loaded GPUs (default 1); `eta`, what
+    contention costs per byte beyond sharing, as a multiple of the time per byte alone (default 0,
+    as contention is here); `gate`: `adadual`, `avoid` (never contend) or `accept` (never more than
+    two on a contended uplink).
     """
 
     name = "ada-srsf"
-    title = "shortest remaining service first on the least loaded nodes, contending for uplinks only if it pays"
+    title = "shortest remaining service first on the least loaded nodes, contending for uplinks only if it pays"  # noqa: E501
     source = Source(
         authors="Q. Wang, S. Shi, C. Wang, X. Chu",
         title="Communication contention aware scheduling of multiple deep learning training jobs",
-        venue="arXiv", year=2020, link="arXiv:2002.10105",
-        needs=("node.rack", "cluster.uplinks", "cluster.rack_uplink_gbps", "profile.network_gbps",
-               "profile.network_duty"),
+        venue="arXiv",
+        year=2020,
+        link="arXiv:2002.10105",
+        needs=(
+            "node.rack",
+            "cluster.uplinks",
+            "cluster.rack_uplink_gbps",
+            "profile.network_gbps",
+            "profile.network_duty",
+        ),
         sureness="derived",
-        verified="The abstract: a communication model with contention, AdaDUAL, SRSF order, LWF-kappa placement with "
-                 "kappa 1",
+        verified="The abstract: a communication model with contention, AdaDUAL, SRSF order, "
+        "LWF-kappa placement with "
+        "kappa 1",
         derived="The AdaDUAL threshold, from the completion times of two transfers on one link",
-        reconstructed="Jobs ask once, with all their traffic left, where the original asks for each message; free GPUs "
-                      "are told apart by their node's load",
-        published="Average JCT 20.1 % and 36.7 % lower than SRSF that avoids all contention or accepts that of two; "
-                  "LWF-kappa up to 1.59 times better than first fit",
+        reconstructed="Jobs ask once, with all their traffic left, where the original asks for "
+        "each message; free GPUs "
+        "are told apart by their node's load",
+        published="Average JCT 20.1 % and 36.7 % lower than SRSF that avoids all contention or "
+        "accepts that of two; "
+        "LWF-kappa up to 1.59 times better than first fit",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         super().__init__()
         given = {**DEFAULTS, **(options or {})}
         if unknown := given.keys() - DEFAULTS.keys():
-            raise InputError(f"policy ada-srsf has no option {', '.join(sorted(unknown))}; it has kappa, eta and gate")
+            raise InputError(
+                f"policy ada-srsf has no option {', '.join(sorted(unknown))}; it has kappa, eta "
+                "and gate"
+            )
         if not given["kappa"].isdecimal():
-            raise InputError(f"option kappa of policy ada-srsf: {given['kappa']!r}; expected a whole number")
+            raise InputError(
+                f"option kappa of policy ada-srsf: {given['kappa']!r}; expected a whole number"
+            )
         if given["gate"] not in GATES:
-            raise InputError(f"option gate of policy ada-srsf: {given['gate']!r}; expected one of {', '.join(GATES)}")
-        self._kappa, self._gate, self._eta = int(given["kappa"]), given["gate"], _number(given["eta"])
+            raise InputError(
+                f"option gate of policy ada-srsf: {given['gate']!r}; expected one of "
+                f"{', '.join(GATES)}"
+            )
+        self._kappa, self._gate, self._eta = (
+            int(given["kappa"]),
+            given["gate"],
+            _number(given["eta"]),
+        )
         self._contended = self._refused = 0
 
     def rank(self, world: World, job_id: str) -> float:
@@ -115,7 +142,9 @@ class AdaSrsf(ListScheduling):
             if len(users) > 1 or self._gate == "avoid":
                 return False
             new = self._traffic(world, job_id, world.remaining_work_s(job_id) / option.rate)
-            if self._gate == "adadual" and not worth_contending(new, self._traffic_of_user(world, users[0]), self._eta):
+            if self._gate == "adadual" and not worth_contending(
+                new, self._traffic_of_user(world, users[0]), self._eta
+            ):
                 return False
             contended = True
         self._contended += contended

@@ -1,19 +1,20 @@
 """Apathetic Future Share: GPUs go to the shorter or the longer of two jobs by what it gains."""
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .gang_counts import CountsOf, GangCounts
-from .gpu_pool import GpuPool
-from .left_alone import is_left_alone
-from .reallocation import Grant, Reallocation, held
+from .parts.gang_counts import CountsOf, GangCounts
+from .parts.gpu_pool import GpuPool
+from .parts.left_alone import is_left_alone
+from .parts.reallocation import Grant, Reallocation, held
 
 
 class Share:
-    """What a job of `work_s` has been given so far: the count number `step` of `counts`, or nothing yet (None).
+    """What a job of `work_s` has been given so far: the count number `step` of `counts`, or nothing
+    yet (None).
 
-    `left_s` is the time that it then still needs; `gain` and `loss` are the gain of its next step for each GPU relative
-    to the rate before and after it.
+    `left_s` is the time that it then still needs; `gain` and `loss` are the gain of its next step
+    for each GPU relative to the rate before and after it.
     """
 
     def __init__(self, job_id: str, work_s: float, types: list[GangCounts]) -> None:
@@ -68,35 +69,43 @@ def first(shares: list[Share]) -> Share:
 
 
 class Afs(Reallocation):
-    """At each interval all GPUs are given out step by step, each to the job that comes out of comparing one after the
-    other: of a shorter job with rate p and a longer one with rate q the shorter gets the step if
-    (p' - p) / p > (q' - q) / q', else the longer, p' and q' being the rates one step on.
+    """At each interval all GPUs are given out step by step, each to the job that comes out of
+    comparing one after the other: of a shorter job with rate p and a longer one with rate q the
+    shorter gets the step if (p' - p) / p > (q' - q) / q', else the longer, p' and q' being the
+    rates one step on.
 
-    Shorter is who would be done first with what it has been given so far. Jobs without GPUs come before those that have
-    some, in the order in which they would be done with their fewest. Gains are for each GPU of a step. A job whose next
-    step is not faster takes no more; one that finds no GPUs for its step leaves the comparison. Of several GPU types a
-    job goes to the one on which its fewest GPUs are fastest, of those with as many left; one that runs keeps its type
-    while it can.
+    Shorter is who would be done first with what it has been given so far. Jobs without GPUs come
+    before those that have some, in the order in which they would be done with their fewest. Gains
+    are for each GPU of a step. A job whose next step is not faster takes no more; one that finds no
+    GPUs for its step leaves the comparison. Of several GPU types a job goes to the one on which its
+    fewest GPUs are fastest, of those with as many left; one that runs keeps its type while it can.
 
     The paper decides at arrivals and completions; here it is at each interval.
 
-    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed` (default) or
-    `emptiest`.
+    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed`
+    (default) or `emptiest`.
 
-    Source: C. Hwang et al., Elastic resource sharing for distributed deep learning, NSDI'21, section 4 (AFS-L).
+    Source: C. Hwang et al., Elastic resource sharing for distributed deep learning, NSDI'21,
+    section 4 (AFS-L).
     """
 
     name = "afs"
-    title = "elastic jobs get GPUs one by one by comparing the shorter job's gain with the longer one's"
+    title = (
+        "elastic jobs get GPUs one by one by comparing the shorter job's gain with the longer one's"
+    )
 
     source = Source(
         authors="C. Hwang, T. Kim, S. Kim, J. Shin, K. Park",
         title="Elastic resource sharing for distributed deep learning",
-        venue="NSDI", year=2021, link="https://www.usenix.org/conference/nsdi21/presentation/hwang",
+        venue="NSDI",
+        year=2021,
+        link="https://www.usenix.org/conference/nsdi21/presentation/hwang",
         needs=("job.gpus", "profile.gpus", "profile.rate"),
         sureness="verified",
-        verified="the comparison of two jobs was read in an independent public implementation of AFS-L",
-        derived="steps of several GPUs, several GPU types, quotas, and jobs that may not be preempted",
+        verified="the comparison of two jobs was read in an independent public implementation of "
+        "AFS-L",
+        derived="steps of several GPUs, several GPU types, quotas, and jobs that may not be "
+        "preempted",
         published="mean JCT up to 2.2, 2.7 and 3.1 times better than Themis, SRTF and Tiresias-L",
     )
 
@@ -105,7 +114,8 @@ class Afs(Reallocation):
         self._counts_of = CountsOf()
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
-        """Everybody's first step in the order of length, then step by step to whoever the comparison names."""
+        """Everybody's first step in the order of length, then step by step to whoever the
+        comparison names."""
         grants: dict[str, Grant] = {}
         jobs = []
         for job_id in movable:
@@ -130,11 +140,14 @@ class Afs(Reallocation):
         for share in shares:
             if share.counts is not None:
                 counts = share.counts
-                grants[share.job_id] = tuple(one for step in range(share.step, -1, -1) for one in counts.options[step])
+                grants[share.job_id] = tuple(
+                    one for step in range(share.step, -1, -1) for one in counts.options[step]
+                )
         return grants
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps its GPU type and count, or is none of this policy's business."""
+        """Whether a running job keeps its GPU type and count, or is none of this policy's
+        business."""
         return is_left_alone(world, job_id) or super().stays(world, job_id)
 
     def _types(self, world: World, job_id: str) -> list[GangCounts]:

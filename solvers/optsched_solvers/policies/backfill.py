@@ -4,20 +4,22 @@ from bisect import insort
 from dataclasses import dataclass
 
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.demand import Demand
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
-from .demand_queue import Entry, arrival_key
+from .parts.demand_queue import Entry, arrival_key
 
 
 @dataclass(slots=True)
 class Reservation:
-    """When the head of the queue is to start, what is then still free beside it, and what that assumes.
+    """When the head of the queue is to start, what is then still free beside it, and what that
+    assumes.
 
-    `releases_s` has the expected release of every job that held something when the reservation was made.
+    `releases_s` has the expected release of every job that held something when the reservation was
+    made.
     """
 
     head: str
@@ -27,10 +29,11 @@ class Reservation:
 
 
 class Backfill:
-    """First in, first out, but a later job may start where it does not delay the first one that does not fit.
+    """First in, first out, but a later job may start where it does not delay the first one that
+    does not fit.
 
-    EASY (Lifka, The ANL/IBM SP scheduling system, JSSPP 1995), on nodes: the head's reservation is found by
-    releasing running jobs in the order of their expected end until it fits.
+    EASY (Lifka, The ANL/IBM SP scheduling system, JSSPP 1995), on nodes: the head's reservation is
+    found by releasing running jobs in the order of their expected end until it fits.
     """
 
     name = "backfill"
@@ -38,9 +41,12 @@ class Backfill:
     source = Source(
         authors="D. A. Lifka",
         title="The ANL/IBM SP scheduling system",
-        venue="JSSPP", year=1995, link="doi:10.1007/3-540-60153-8_35",
+        venue="JSSPP",
+        year=1995,
+        link="doi:10.1007/3-540-60153-8_35",
         sureness="derived",
-        derived="The rule for counts of processors, on nodes with gangs: the reservation is a place as well as a time",
+        derived="The rule for counts of processors, on nodes with gangs: the reservation is a "
+        "place as well as a time",
     )
 
     def __init__(self) -> None:
@@ -62,7 +68,9 @@ class Backfill:
         if new:
             self._reservation = _reserve(world, head)
         candidates = self._queue[1:] if new or started or released else sorted(arrived)
-        self._fill(world, [entry for entry in candidates if entry[1] in world.waiting and entry[1] != head])
+        self._fill(
+            world, [entry for entry in candidates if entry[1] in world.waiting and entry[1] != head]
+        )
 
     def _start_heads(self, world: World) -> bool:
         started = 0
@@ -77,7 +85,8 @@ class Backfill:
         return started > 0
 
     def _out_of_date(self, world: World, head: str, released: list[str]) -> bool:
-        """Whether there is no reservation for this head, or something did not end as it was expected to."""
+        """Whether there is no reservation for this head, or something did not end as it was
+        expected to."""
         known = self._reservation
         if known is None or known.head != head or known.start_s <= world.now_s:
             return True
@@ -133,7 +142,9 @@ class Backfill:
 def _reserve(world: World, head: str) -> Reservation | None:
     """The earliest instant at which the head fits as running jobs end; None where it never does."""
     outlook = Outlook(world)
-    ends = sorted((world.expected_release_s(job_id), job_id) for job_id in (*world.running, *world.saving))
+    ends = sorted(
+        (world.expected_release_s(job_id), job_id) for job_id in (*world.running, *world.saving)
+    )
     for i, (end_s, job_id) in enumerate(ends):
         outlook.release(job_id, finished=job_id in world.running)
         if i + 1 < len(ends) and ends[i + 1][0] == end_s:

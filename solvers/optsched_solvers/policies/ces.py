@@ -5,16 +5,16 @@ from typing import Any, cast
 
 from optsched.duration import parse_duration
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
+from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
 from .backfill import Backfill
 from .fifo import Fifo
-from .node_count import Constants, NodeCount
+from .parts.node_count import Constants, NodeCount
 
 STEP_S = 600.0
 BOOT = "5m"
@@ -23,26 +23,32 @@ LOOKED_AT = 100
 
 
 class Ces:
-    """Jobs in order of arrival, on nodes that are powered off when they are idle and use is falling.
+    """Jobs in order of arrival, on nodes that are powered off when they are idle and use is
+    falling.
 
-    Every ten minutes (`NodeCount`): if use has fallen by a node against the mean of the last hour and is expected to
-    fall on, no more nodes stay on than those in use and `buffer` more. When a waiting job fits only with nodes that are
-    off, these and `buffer` more are woken, and can be used `boot` later. Only nodes with GPUs are ever off, and only
-    while nothing runs on them.
+    Every ten minutes (`NodeCount`): if use has fallen by a node against the mean of the last hour
+    and is expected to fall on, no more nodes stay on than those in use and `buffer` more. When a
+    waiting job fits only with nodes that are off, these and `buffer` more are woken, and can be
+    used `boot` later. Only nodes with GPUs are ever off, and only while nothing runs on them.
 
     Options: `order`: `fifo` (default) or `backfill`. `buffer` (default 5), `boot` (default 5 min).
     """
 
     name = "ces"
-    title = "first in, first out, with idle nodes powered off while use falls and woken when they are needed"
+    title = "first in, first out, with idle nodes powered off while use falls and woken when they are needed"  # noqa: E501
     source = Source(
         authors="Q. Hu, P. Sun, S. Yan, Y. Wen, T. Zhang",
-        title="Characterization and prediction of deep learning workloads in large-scale GPU datacenters",
-        venue="SC", year=2021, link="arXiv:2109.01313",
+        title="Characterization and prediction of deep learning workloads in large-scale GPU "
+        "datacenters",
+        venue="SC",
+        year=2021,
+        link="arXiv:2109.01313",
         sureness="verified",
-        verified="When nodes go off and how many stay, with the constants of the cluster Saturn, in the public code",
-        derived="The forecast: the same time a day ago, or the trend of three hours, instead of LightGBM on calendar "
-                "features; waking for a waiting job at once instead of at the next step",
+        verified="When nodes go off and how many stay, with the constants of the cluster Saturn, "
+        "in the public code",
+        derived="The forecast: the same time a day ago, or the trend of three hours, instead of "
+        "LightGBM on calendar "
+        "features; waking for a waiting job at once instead of at the next step",
         reconstructed="Which nodes go off (the last idle ones) and how long they take to boot",
         published="Up to 13 % higher use of powered nodes",
     )
@@ -55,10 +61,14 @@ class Ces:
         self._rule: Fifo | Backfill = Fifo() if order == "fifo" else Backfill()
         buffer = given.pop("buffer", "5")
         if not buffer.isdecimal():
-            raise InputError(f"option buffer of policy ces: {buffer!r}; expected a whole number, 0 or more")
+            raise InputError(
+                f"option buffer of policy ces: {buffer!r}; expected a whole number, 0 or more"
+            )
         self.boot_s = _seconds(given.pop("boot", BOOT))
         if given:
-            raise InputError(f"policy ces has no option {', '.join(given)}; it has order, buffer and boot")
+            raise InputError(
+                f"policy ces has no option {', '.join(given)}; it has order, buffer and boot"
+            )
         self._constants = Constants(buffer=int(buffer))
         self._count: NodeCount | None = None
         self._nodes: list[str] = []
@@ -71,7 +81,8 @@ class Ces:
         self._delayed_s: dict[str, float] = {}
 
     def decide(self, world: World) -> None:
-        """Make up for the steps that have passed, start jobs on powered nodes, and wake nodes for those that wait."""
+        """Make up for the steps that have passed, start jobs on powered nodes, and wake nodes for
+        those that wait."""
         if self._count is None:
             self._nodes = [node.name for node in world.cluster.nodes if node.gpus]
             self._count = NodeCount(len(self._nodes), self._constants)
@@ -79,7 +90,9 @@ class Ces:
             self._used = self._peak = len(self._busy(world))
         busy = self._busy(world)
         self._catch_up(world, self._count, busy)
-        on = [name for name, at_s in self._boots_s.items() if at_s <= world.now_s + TIME_TOLERANCE_S]
+        on = [
+            name for name, at_s in self._boots_s.items() if at_s <= world.now_s + TIME_TOLERANCE_S
+        ]
         for name in on:
             del self._boots_s[name]
         view = _Powered(world, (*self._off, *self._boots_s), on)
@@ -92,8 +105,8 @@ class Ces:
             self._delay_s += world.now_s - self._delayed_s.pop(job_id)
 
     def facts(self) -> dict[str, float]:
-        """Node-hours powered (booting included), the share saved, nodes woken, and seconds that jobs waited for
-        them."""
+        """Node-hours powered (booting included), the share saved, nodes woken, and seconds that
+        jobs waited for them."""
         return {
             "powered_node_h": self._powered_s / 3600,
             "saved_share": 1 - self._powered_s / self._all_s if self._all_s else 0.0,
@@ -102,13 +115,19 @@ class Ces:
         }
 
     def _busy(self, world: World) -> dict[str, None]:
-        held = (slot.node for one in (*world.running, *world.saving) for slot in world.hold(one).placement)
+        held = (
+            slot.node
+            for one in (*world.running, *world.saving)
+            for slot in world.hold(one).placement
+        )
         return dict.fromkeys(name for name in held if world.cluster.node[name].gpus)
 
-    # ------------------------------------------------------------------------------------------------ steps
+    # ----------------------------------------------------------------------------------------------
+    # -- steps
 
     def _catch_up(self, world: World, count: NodeCount, busy: dict[str, None]) -> None:
-        """Nothing has changed since the last decision, so that the steps in between can be made now."""
+        """Nothing has changed since the last decision, so that the steps in between can be made
+        now."""
         while self._step_s <= world.now_s:
             self._account(self._step_s)
             stay = count.step(self._peak)
@@ -120,7 +139,7 @@ class Ces:
     def _power_off(self, stay: int, busy: dict[str, None]) -> None:
         on = [name for name in self._nodes if name not in self._off]
         idle = [name for name in on if name not in busy and name not in self._boots_s]
-        for name in idle[::-1][:max(0, len(on) - stay)]:
+        for name in idle[::-1][: max(0, len(on) - stay)]:
             self._off[name] = None
 
     def _account(self, time_s: float) -> None:
@@ -128,7 +147,8 @@ class Ces:
         self._all_s += len(self._nodes) * (time_s - self._last_s)
         self._last_s = time_s
 
-    # ------------------------------------------------------------------------------------------------ waking
+    # ----------------------------------------------------------------------------------------------
+    # -- waking
 
     def _lacking(self, world: World, powered: Room) -> list[str]:
         """The nodes that are off, or still boot, on which waiting jobs would fit now, in order."""
@@ -140,7 +160,9 @@ class Ces:
             soon.lose(name)
         found: dict[str, None] = {}
         tried: set[object] = set()
-        for job_id in sorted(world.waiting, key=lambda one: (-world.job(one).priority, *world.order(one)))[:LOOKED_AT]:
+        for job_id in sorted(
+            world.waiting, key=lambda one: (-world.job(one).priority, *world.order(one))
+        )[:LOOKED_AT]:
             demand = world.demand(job_id)
             if demand in tried:
                 continue
@@ -151,7 +173,9 @@ class Ces:
                 tried.add(demand)
                 continue
             need = world.need(job_id, fit[0])
-            nodes = [slot.node for slot in fit[1] if slot.node in self._off or slot.node in self._boots_s]
+            nodes = [
+                slot.node for slot in fit[1] if slot.node in self._off or slot.node in self._boots_s
+            ]
             if nodes:
                 self._delayed_s.setdefault(job_id, world.now_s)
             found.update(dict.fromkeys(nodes))
@@ -170,7 +194,7 @@ class Ces:
             return
         more = [name for name in self._nodes if name in self._off and name not in wanted]
         at_s = world.now_s + self.boot_s
-        for name in (*wanted, *more[:self._constants.buffer]):
+        for name in (*wanted, *more[: self._constants.buffer]):
             del self._off[name]
             self._boots_s[name] = at_s
             self._wakeups += 1
@@ -211,4 +235,6 @@ def _seconds(text: str) -> float:
     try:
         return parse_duration(text)
     except ValueError:
-        raise InputError(f"option boot of policy ces: {text!r}; expected a length of time, as 5m") from None
+        raise InputError(
+            f"option boot of policy ces: {text!r}; expected a length of time, as 5m"
+        ) from None

@@ -4,57 +4,68 @@ import math
 from bisect import insort
 
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
-from optsched.policy import Source
+from optsched.model.instance import Placement
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.layout import Need
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
-from .coda_arrays import Arrays
-from .core_search import CoreSearch
-from .core_share import core_shares, core_ways
-from .demand_queue import Entry, arrival_key
-from .seating import Seat
+from .parts.coda_arrays import Arrays
+from .parts.core_search import CoreSearch
+from .parts.core_share import core_shares, core_ways
+from .parts.demand_queue import Entry, arrival_key
+from .parts.seating import Seat
 
 GAIN = "0.02"
 BANDWIDTH = "1"
 
 
 class Coda:
-    """A core search for each GPU job, arrays of nodes for CPU jobs, small and wide GPU jobs, and no CPU job where the
-    memory bandwidth would slow a GPU job down.
+    """A core search for each GPU job, arrays of nodes for CPU jobs, small and wide GPU jobs, and no
+    CPU job where the memory bandwidth would slow a GPU job down.
 
-    A GPU job starts with the cores that hill climbing finds, from where the last job of its category (profile, else
-    command, else user) and gang size ended. Gangs of 4 GPUs and more prefer the nodes set aside for them, by their part
-    of the GPUs that jobs have asked for; smaller ones keep to the other nodes while a wide one waits. Each of the three
-    queues is in order of priority and arrival; what does not fit is skipped. CPU-only jobs go to nodes without GPUs,
-    then to cores that no GPU is likely to need, then to those kept for idle GPUs; from these they are preempted, the
-    last started first, when a GPU job finds room otherwise. Where a GPU job is slowed down because the memory
-    bandwidth of a node is exceeded, CPU-only jobs there are preempted too.
+    A GPU job starts with the cores that hill climbing finds, from where the last job of its
+    category (profile, else command, else user) and gang size ended. Gangs of 4 GPUs and more prefer
+    the nodes set aside for them, by their part of the GPUs that jobs have asked for; smaller ones
+    keep to the other nodes while a wide one waits. Each of the three queues is in order of priority
+    and arrival; what does not fit is skipped. CPU-only jobs go to nodes without GPUs, then to cores
+    that no GPU is likely to need, then to those kept for idle GPUs; from these they are preempted,
+    the last started first, when a GPU job finds room otherwise. Where a GPU job is slowed down
+    because the memory bandwidth of a node is exceeded, CPU-only jobs there are preempted too.
 
-    Options: `gain`, the improvement that another core count must bring, as a share (default 0.02). `bandwidth`, the
-    share of a node's memory bandwidth up to which CPU-only jobs are placed there (default 1). `wide`, the share of the
-    GPUs set aside for wide gangs (default: as asked for).
+    Options: `gain`, the improvement that another core count must bring, as a share (default 0.02).
+    `bandwidth`, the share of a node's memory bandwidth up to which CPU-only jobs are placed there
+    (default 1). `wide`, the share of the GPUs set aside for wide gangs (default: as asked for).
 
-    Source: H. Zhao et al., CODA: Improving resource utilization by slimming and co-locating DNN and CPU jobs, ICDCS
-    2020.
+    Source: H. Zhao et al., CODA: Improving resource utilization by slimming and co-locating DNN and
+    CPU jobs, ICDCS 2020.
     """
 
     name = "coda-style"
-    title = "cores by search, arrays for CPU jobs and for small and wide gangs, CPU jobs give way to GPU jobs"
+    title = "cores by search, arrays for CPU jobs and for small and wide gangs, CPU jobs give way to GPU jobs"  # noqa: E501
 
     source = Source(
         authors="H. Zhao, W. Cui, Q. Chen, J. Leng, K. Yu, D. Zeng, C. Li, M. Guo",
         title="CODA: Improving resource utilization by slimming and co-locating DNN and CPU jobs",
-        venue="ICDCS", year=2020, link="doi:10.1109/ICDCS47774.2020.00069",
-        needs=("profile.cpus_per_gpu", "profile.memory_gbps", "profile.memory_duty", "node.cpus", "node.memory_gbps",
-               "job.cpus"),
+        venue="ICDCS",
+        year=2020,
+        link="doi:10.1109/ICDCS47774.2020.00069",
+        needs=(
+            "profile.cpus_per_gpu",
+            "profile.memory_gbps",
+            "profile.memory_duty",
+            "node.cpus",
+            "node.memory_gbps",
+            "job.cpus",
+        ),
         sureness="reconstructed",
-        derived="a step of the core search reads the profile and costs no time; where no cores can be cut, CPU jobs are"
+        derived="a step of the core search reads the profile and costs no time; where no cores "
+        "can be cut, CPU jobs are"
         " preempted",
-        reconstructed="the three parts are named in the abstract; step sizes, thresholds, the sizes of the arrays and"
+        reconstructed="the three parts are named in the abstract; step sizes, thresholds, the "
+        "sizes of the arrays and"
         " who gives way are ours",
         published="GPU utilisation 20.8 % higher without longer queues for CPU jobs",
     )
@@ -66,7 +77,10 @@ class Coda:
         wide = given.pop("wide", None)
         self.arrays = Arrays(None if wide is None else _share(wide, "wide"))
         if given:
-            raise InputError(f"policy coda-style has no option {', '.join(given)}; it has gain, bandwidth and wide")
+            raise InputError(
+                f"policy coda-style has no option {', '.join(given)}; it has gain, bandwidth and "
+                "wide"
+            )
         self._queues: dict[str, list[Entry]] = {"wide": [], "narrow": [], "cpu": []}
         self._ways: dict[str, tuple[Option, ...]] = {}
         self._on_cpus: dict[str, None] = {}
@@ -76,7 +90,8 @@ class Coda:
         self._relieved = 0
 
     def facts(self) -> dict[str, float]:
-        """Core counts tried for each search, and how often CPU-only jobs were preempted, and why."""
+        """Core counts tried for each search, and how often CPU-only jobs were preempted, and
+        why."""
         return {
             "core_counts_tried_mean": self.search.steps / max(1, self.search.searches),
             "cpu_jobs_preempted_for_room": self._reclaimed,
@@ -87,7 +102,9 @@ class Coda:
         """Serve wide gangs, small ones, then CPU-only jobs, until nobody gives way any more."""
         if self._shares is None:
             self._shares = core_shares(world.cluster)
-            self._on_cpus = {job_id: None for job_id in world.running if not _gpus(world.hold(job_id).placement)}
+            self._on_cpus = {
+                job_id: None for job_id in world.running if not _gpus(world.hold(job_id).placement)
+            }
         everybody = bool(world.take_released()) or bool(self._claims)
         while True:
             fresh = self._enqueue(world)
@@ -110,10 +127,12 @@ class Coda:
                     self._start(world, job_id, found)
             self._drop_started(world)
 
-    # -------------------------------------------------------------------------------------------- who waits
+    # --------------------------------------------------------------------------------------------
+    # who waits
 
     def _enqueue(self, world: World) -> bool:
-        """Put those that have come to wait in their queues, with the cores that were found for them."""
+        """Put those that have come to wait in their queues, with the cores that were found for
+        them."""
         arrived = world.take_arrived()
         for job_id in arrived:
             options = world.options(job_id)
@@ -135,7 +154,9 @@ class Coda:
                 cores = option.mode.cpus_per_gpu
                 rates[cores] = max(option.rate, rates.get(cores, 0.0))
             if len(rates) > 1:
-                cores = self.search.cores(category, ways.gpus, rates, ways.fair[0].mode.cpus_per_gpu)
+                cores = self.search.cores(
+                    category, ways.gpus, rates, ways.fair[0].mode.cpus_per_gpu
+                )
                 found.extend(ways.with_cores(cores))
                 self.arrays.found(cores)
             else:
@@ -145,14 +166,17 @@ class Coda:
     def _drop_started(self, world: World) -> None:
         for name, queue in self._queues.items():
             self._queues[name] = [
-                entry for entry in queue if entry[1] in world.waiting and entry[1] not in self._claims
+                entry
+                for entry in queue
+                if entry[1] in world.waiting and entry[1] not in self._claims
             ]
 
-    # -------------------------------------------------------------------------------------------- who starts
+    # --------------------------------------------------------------------------------------------
+    # who starts
 
     def _room(self, world: World) -> Room:
-        """What is free and not claimed. Claims whose place is free by now are carried out; those whose place is gone
-        are given up."""
+        """What is free and not claimed. Claims whose place is free by now are carried out; those
+        whose place is gone are given up."""
         for job_id, (option, placement) in list(self._claims.items()):
             if job_id not in world.waiting:
                 del self._claims[job_id]
@@ -176,7 +200,9 @@ class Coda:
             else:
                 del self._claims[job_id]
                 widest = max(one.mode.gpus for one in world.options(job_id))
-                insort(self._queues[self.arrays.queue(widest)], (arrival_key(world, job_id), job_id))
+                insort(
+                    self._queues[self.arrays.queue(widest)], (arrival_key(world, job_id), job_id)
+                )
         return soon
 
     def _start(self, world: World, job_id: str, seat: Seat) -> None:
@@ -188,7 +214,8 @@ class Coda:
     def _serve_gangs(
         self, world: World, room: Room, name: str, fresh: bool, everybody: bool, gangs: list[str]
     ) -> None:
-        """Start, or give a claim to, the GPU jobs of a queue that fit, with CPU-only jobs gone if need be."""
+        """Start, or give a claim to, the GPU jobs of a queue that fit, with CPU-only jobs gone if
+        need be."""
         if not (fresh or everybody):
             return
         refused: set[tuple[int, int]] = set()
@@ -212,7 +239,8 @@ class Coda:
         self._drop_started(world)
 
     def _find(self, world: World, room: Room, job_id: str, name: str) -> Seat | None:
-        """A place in the job's own array, else in the other, which small gangs use only while no wide one waits."""
+        """A place in the job's own array, else in the other, which small gangs use only while no
+        wide one waits."""
         for nodes in self.arrays.nodes(world, name, alone=not self._queues["wide"]):
             for option in self._ways[job_id]:
                 need = self.arrays.within(world.need(job_id, option), nodes)
@@ -222,8 +250,8 @@ class Coda:
         return None
 
     def _reclaim(self, world: World, job_id: str, name: str) -> bool:
-        """Preempt the CPU-only jobs that are in the way of a GPU job, the last started first; whether that makes
-        room."""
+        """Preempt the CPU-only jobs that are in the way of a GPU job, the last started first;
+        whether that makes room."""
         self._on_cpus = {one: None for one in self._on_cpus if one in world.running}
         lent = [one for one in self._on_cpus if world.may_preempt(one)]
         if not lent:
@@ -245,7 +273,8 @@ class Coda:
         self._claims[job_id] = seat
         return True
 
-    # -------------------------------------------------------------------------------------------- CPU-only jobs
+    # --------------------------------------------------------------------------------------------
+    # CPU-only jobs
 
     def _serve_cpus(self, world: World, room: Room) -> None:
         refused: set[int] = set()
@@ -265,7 +294,8 @@ class Coda:
         self._drop_started(world)
 
     def _place_on_cpus(self, world: World, room: Room, job_id: str) -> Seat | None:
-        """A place where the memory bandwidth is enough: without GPUs, beside GPUs, on what is kept for idle GPUs."""
+        """A place where the memory bandwidth is enough: without GPUs, beside GPUs, on what is kept
+        for idle GPUs."""
         gbps = world.job(job_id).profile.memory_gbps
         for option in self._ways[job_id]:
             need = world.need(job_id, option)
@@ -290,7 +320,9 @@ class Coda:
                 load = world.memory_load_gbps(node.name)
                 if load and load + gbps > self.bandwidth * node.memory_gbps:
                     continue
-            kept = room.gpus_on(node.name) * self.arrays.cores_kept(self._shares.get(node.gpu_type, 0.0))
+            kept = room.gpus_on(node.name) * self.arrays.cores_kept(
+                self._shares.get(node.gpu_type, 0.0)
+            )
             if not node.gpus:
                 without |= 1 << i
             elif room.cpus_on(node.name) - need.cpus >= kept:
@@ -300,10 +332,13 @@ class Coda:
         return without, spare, lent
 
     def _relieve(self, world: World, gangs: list[str]) -> bool:
-        """Preempt CPU-only jobs beside the GPU jobs that have just started, the last started first, until the memory
-        bandwidth is enough; whether there were any."""
+        """Preempt CPU-only jobs beside the GPU jobs that have just started, the last started first,
+        until the memory bandwidth is enough; whether there were any."""
         nodes = dict.fromkeys(
-            slot.node for job_id in gangs if job_id in world.running for slot in world.hold(job_id).placement
+            slot.node
+            for job_id in gangs
+            if job_id in world.running
+            for slot in world.hold(job_id).placement
         )
         relieved = False
         for name in nodes:
@@ -331,5 +366,7 @@ def _share(text: str, name: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found <= 1:
-        raise InputError(f"option {name} of policy coda-style: {text!r}; expected a number from 0 to 1")
+        raise InputError(
+            f"option {name} of policy coda-style: {text!r}; expected a number from 0 to 1"
+        )
     return found

@@ -1,22 +1,25 @@
-"""Compass: inference tasks by upward rank, each to the worker that finishes it first, models cached or fetched."""
+"""Compass: inference tasks by upward rank, each to the worker that finishes it first, models cached
+or fetched."""
 
 from dataclasses import dataclass, field
 
-from optsched.instance import Placement, Slot
-from optsched.modes import Option
+from optsched.model.instance import Placement, Slot
 from optsched.physics import setup_s
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .demand_queue import DemandQueue, arrival_key
+from .parts.demand_queue import DemandQueue, arrival_key
 
 Found = tuple[float, float, float, int, Option, Placement]
-"""Expected finish with what others fetch again for it, start, finish, node, and how it would be started."""
+"""Expected finish with what others fetch again for it, start, finish, node, and how it would be
+started."""
 
 
 @dataclass(slots=True)
 class Worker:
-    """What the rule knows of a node at one instant: when its GPUs come free, and what is planned to go there."""
+    """What the rule knows of a node at one instant: when its GPUs come free, and what is planned to
+    go there."""
 
     free_at_s: list[float]
     models: dict[str | None, float] = field(default_factory=dict)
@@ -24,30 +27,43 @@ class Worker:
 
 
 class Compass:
-    """Tasks in the order of their upward rank: run time plus the longest way through what comes after. Each goes to the
-    worker (a node) on which it is expected to finish first, counting the wait for its GPUs behind the tasks placed
-    before it, the fetch of its model where it is not cached, and what the tasks that wait there would have to fetch
-    again because it makes them lose their models. Where a task waits it is placed anew at the next event, so that it
-    moves when its worker falls behind.
+    """Tasks in the order of their upward rank: run time plus the longest way through what comes
+    after. Each goes to the worker (a node) on which it is expected to finish first, counting the
+    wait for its GPUs behind the tasks placed before it, the fetch of its model where it is not
+    cached, and what the tasks that wait there would have to fetch again because it makes them lose
+    their models. Where a task waits it is placed anew at the next event, so that it moves when its
+    worker falls behind.
 
-    Tasks that need more than one node, or no GPU, start in order of arrival wherever they fit, after the others.
-    Priority comes before rank. At most the first `LOOKED_AT` tasks are placed at an event.
+    Tasks that need more than one node, or no GPU, start in order of arrival wherever they fit,
+    after the others. Priority comes before rank. At most the first `LOOKED_AT` tasks are placed at
+    an event.
 
     Source: Compass (v1: Navigator), arXiv 2402.17652, sections on planning and dynamic adjustment.
     """
 
     name = "compass"
-    title = "inference DAGs: highest upward rank first, to the node that finishes it first with its model"
+    title = "inference DAGs: highest upward rank first, to the node that finishes it first with its model"  # noqa: E501
 
     source = Source(
         authors="Y. Yang, A. Merlina, W. Song, T. Yuan, K. Birman, R. Vitenberg",
         title="Compass: A decentralized scheduler for latency-sensitive ML workflows",
-        venue="arXiv", year=2024, link="arXiv:2402.17652",
-        needs=("job.after", "profile.name", "profile.fetch_s", "profile.model_gib", "node.model_cache_gib"),
+        venue="arXiv",
+        year=2024,
+        link="arXiv:2402.17652",
+        needs=(
+            "job.after",
+            "profile.name",
+            "profile.fetch_s",
+            "profile.model_gib",
+            "node.model_cache_gib",
+        ),
         sureness="reconstructed",
-        verified="the two phases, planning and dynamic adjustment, and the GPU memory as a cache of models (abstract)",
-        derived="transfers between tasks take no time here, one scheduler sees all workers, and caches evict what was "
-                "used longest ago: looking ahead at the queue counts when a worker is chosen, not when it evicts",
+        verified="the two phases, planning and dynamic adjustment, and the GPU memory as a cache "
+        "of models (abstract)",
+        derived="transfers between tasks take no time here, one scheduler sees all workers, and "
+        "caches evict what was "
+        "used longest ago: looking ahead at the queue counts when a worker is chosen, not when "
+        "it evicts",
         reconstructed="the rank and the earliest finish are HEFT's, from a secondary text",
         published="end-to-end latency 2 to 6 times lower with equal or fewer resources",
     )
@@ -80,8 +96,8 @@ class Compass:
             world.start(entry[1], *found)
 
     def rank_s(self, world: World, job_id: str) -> float:
-        """The upward rank: run time and the longest chain of run times after it, in seconds, transfers taking none.
-        Tasks that have not been submitted are not known."""
+        """The upward rank: run time and the longest chain of run times after it, in seconds,
+        transfers taking none. Tasks that have not been submitted are not known."""
         if self._after is None:
             self._after = {}
             for job in world.instance.jobs:
@@ -90,7 +106,9 @@ class Compass:
         stack = [job_id]
         while stack:
             one = stack[-1]
-            following = [name for name in self._after.get(one, ()) if world.job(name).submit_s <= world.now_s]
+            following = [
+                name for name in self._after.get(one, ()) if world.job(name).submit_s <= world.now_s
+            ]
             missing = [name for name in following if name not in self._rank_s]
             if missing:
                 stack.extend(missing)
@@ -104,7 +122,8 @@ class Compass:
     def _place(self, world: World) -> None:
         workers = {
             i: Worker([world.now_s] * node.gpus)
-            for i, node in enumerate(world.cluster.nodes) if node.gpus and node.name not in world.lost
+            for i, node in enumerate(world.cluster.nodes)
+            if node.gpus and node.name not in world.lost
         }
         order = world.cluster.node_order
         for job_id in (*world.running, *world.saving):
@@ -112,10 +131,10 @@ class Compass:
             for slot in world.hold(job_id).placement:
                 if slot.gpus and order[slot.node] in workers:
                     free = sorted(workers[order[slot.node]].free_at_s)
-                    free[:slot.gpus] = [max(end_s, world.now_s)] * slot.gpus
+                    free[: slot.gpus] = [max(end_s, world.now_s)] * slot.gpus
                     workers[order[slot.node]].free_at_s = free
         waiting = sorted(self._tasks, key=self._tasks.__getitem__)
-        for job_id in waiting[:self.LOOKED_AT]:
+        for job_id in waiting[: self.LOOKED_AT]:
             best = self._best(world, job_id, workers)
             if best is None:
                 continue
@@ -134,9 +153,7 @@ class Compass:
             worker.free_at_s = [*free[gpus:], *[start_s + run_s] * gpus]
         self._unstick(world, waiting)
 
-    def _best(
-        self, world: World, job_id: str, workers: dict[int, Worker]
-    ) -> "Found | None":
+    def _best(self, world: World, job_id: str, workers: dict[int, Worker]) -> "Found | None":
         """Where the task finishes first; of equals the first."""
         job = world.job(job_id)
         best: Found | None = None
@@ -146,22 +163,34 @@ class Compass:
             for i, worker in workers.items():
                 gpus = option.mode.gpus
                 node = world.cluster.nodes[i]
-                if not need.nodes >> i & 1 or node.gpu_type != option.mode.gpu_type or len(worker.free_at_s) < gpus:
+                if (
+                    not need.nodes >> i & 1
+                    or node.gpu_type != option.mode.gpu_type
+                    or len(worker.free_at_s) < gpus
+                ):
                     continue
                 start_s = max(world.now_s, sorted(worker.free_at_s)[gpus - 1])
                 placement = (Slot(node=node.name, gpus=gpus, cpus=gpus * need.cpus_per_gpu),)
                 fetch_s = world.fetch_s(job_id, placement)
-                if fetch_s and job.profile.name in worker.models and node.model_cache_gib is not None:
+                if (
+                    fetch_s
+                    and job.profile.name in worker.models
+                    and node.model_cache_gib is not None
+                ):
                     fetch_s = 0.0  # one that goes there before it brings the model
-                run_s = setup_s(job, ran_before) + world.remaining_work_s(job_id) / option.rate + fetch_s
+                run_s = (
+                    setup_s(job, ran_before)
+                    + world.remaining_work_s(job_id) / option.rate
+                    + fetch_s
+                )
                 value_s = start_s + run_s + refetch_s(world, job_id, node.name, worker)
                 if best is None or value_s < best[0] - 1e-9:
                     best = value_s, start_s, start_s + run_s, i, option, placement
         return best
 
     def _unstick(self, world: World, waiting: list[str]) -> None:
-        """Where nothing runs and nothing was started, only cores, memory or budgets stood in the way of the options
-        looked at: start what fits."""
+        """Where nothing runs and nothing was started, only cores, memory or budgets stood in the
+        way of the options looked at: start what fits."""
         if world.running or world.saving:
             return
         for job_id in waiting:

@@ -2,14 +2,15 @@
 
 from typing import NamedTuple
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .demand_queue import arrival_key
-from .pair_sharing import KindQueue, Singles, duty, fits_memory, way_beside
+from .parts.demand_queue import arrival_key
+from .parts.pair_sharing import KindQueue, Singles, duty, fits_memory, way_beside
 
 MOST_MATCHED = 32
-"""So many waiting and so many running jobs are matched at once; exact matching takes time cubic in them."""
+"""So many waiting and so many running jobs are matched at once; exact matching takes time cubic in
+them."""
 LEAST_GAIN = 1.0 + 1e-9
 """A pair must do more than its jobs in turn."""
 
@@ -26,8 +27,9 @@ class Iteration(NamedTuple):
 
 
 def period_s(one: Iteration, other: Iteration) -> float:
-    """Seconds in which two jobs that take turns on their GPUs do one iteration each: both computations, or the longer
-    iteration where the other's computation fits into its communication."""
+    """Seconds in which two jobs that take turns on their GPUs do one iteration each: both
+    computations, or the longer iteration where the other's computation fits into its
+    communication."""
     return max(one.compute_s + other.compute_s, one.alone_s, other.alone_s)
 
 
@@ -37,27 +39,36 @@ def gain(one: Iteration, other: Iteration) -> float:
 
 
 class Crossover:
-    """First in, first out, with what does not fit skipped; waiting jobs without free GPUs join running ones in the
-    pairs that gain most together.
+    """First in, first out, with what does not fit skipped; waiting jobs without free GPUs join
+    running ones in the pairs that gain most together.
 
-    A pair gains (iteration + iteration) / period, the period being that of taking turns on the GPUs; pairs that gain
-    nothing, or whose memory the GPUs do not hold, are left out. A maximum-weight matching by gain beyond 1 chooses the
-    pairs, among the first waiting jobs and the first running ones of each number of GPUs.
+    A pair gains (iteration + iteration) / period, the period being that of taking turns on the
+    GPUs; pairs that gain nothing, or whose memory the GPUs do not hold, are left out. A
+    maximum-weight matching by gain beyond 1 chooses the pairs, among the first waiting jobs and the
+    first running ones of each number of GPUs.
     """
 
     name = "crossover"
-    title = "pairs whose communication hides under each other's computation, by maximum-weight matching"
+    title = (
+        "pairs whose communication hides under each other's computation, by maximum-weight matching"
+    )
 
     source = Source(
         authors="C. Luo, L. Qu, Y. Miao, P. Cheng, Y. Xiong",
-        title="CrossoverScheduler: Overlapping Multiple Distributed Training Applications in a Crossover Manner",
-        venue="arXiv", year=2021, link="arXiv:2103.07974",
+        title="CrossoverScheduler: Overlapping Multiple Distributed Training Applications in a "
+        "Crossover Manner",
+        venue="arXiv",
+        year=2021,
+        link="arXiv:2103.07974",
         needs=("profile.sharing.duty", "profile.gpu_memory_gib", "node.gpu_memory_gib"),
         sureness="derived",
-        verified="that jobs take turns on their GPUs, one computing while the other communicates (abstract)",
-        derived="the period of a pair, with `duty` as the computing share of an iteration and iterations of equal "
+        verified="that jobs take turns on their GPUs, one computing while the other communicates "
+        "(abstract)",
+        derived="the period of a pair, with `duty` as the computing share of an iteration and "
+        "iterations of equal "
         "length, as profiles do not have lengths",
-        reconstructed="which jobs are paired: the paper does not say; here a maximum-weight matching by gain",
+        reconstructed="which jobs are paired: the paper does not say; here a maximum-weight "
+        "matching by gain",
         published="20 % faster image classification on ImageNet",
     )
 
@@ -87,13 +98,15 @@ class Crossover:
     def _pair(self, world: World, gpus: int) -> bool:
         """Start the best pairs among the first jobs; whether there were any."""
         partners = [
-            (one, iteration) for one in self._singles.of(gpus)
+            (one, iteration)
+            for one in self._singles.of(gpus)
             if (iteration := _iteration(world, one)) is not None
         ][:MOST_MATCHED]
         if not partners:
             return False
         waiting = [
-            (one, iteration) for one in self._queue.first(len(partners))
+            (one, iteration)
+            for one in self._queue.first(len(partners))
             if (iteration := _iteration(world, one)) is not None
             and any(option.mode.gpus == gpus for option in world.options(one))
         ][:MOST_MATCHED]
@@ -102,15 +115,20 @@ class Crossover:
             return False
         gaining = {
             (job_id, partner): weight - 1
-            for job_id, own in waiting for partner, other in partners
+            for job_id, own in waiting
+            for partner, other in partners
             if (weight := gain(own, other)) > LEAST_GAIN and fits_memory(world, job_id, partner)
         }
         if not gaining:
             self._hopeless[gpus] = names
-        weights = {edge: weight for edge, weight in gaining.items() if way_beside(world, *edge) is not None}
+        weights = {
+            edge: weight for edge, weight in gaining.items() if way_beside(world, *edge) is not None
+        }
         started = False
         for job_id, partner in _matching(weights):
-            option = way_beside(world, job_id, partner)  # those before it may have taken the cores beside it
+            option = way_beside(
+                world, job_id, partner
+            )  # those before it may have taken the cores beside it
             if option is not None:
                 world.start_beside(job_id, option, partner)
                 self._singles.joined(job_id, partner)
@@ -138,4 +156,8 @@ def _matching(weights: dict[tuple[str, str], float]) -> list[tuple[str, str]]:
     for one, other in nx.max_weight_matching(graph):
         (_, job_id), (_, partner) = sorted((one, other))
         mate[job_id] = partner
-    return [(job_id, mate[job_id]) for job_id in dict.fromkeys(job_id for job_id, _ in weights) if job_id in mate]
+    return [
+        (job_id, mate[job_id])
+        for job_id in dict.fromkeys(job_id for job_id, _ in weights)
+        if job_id in mate
+    ]

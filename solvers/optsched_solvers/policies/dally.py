@@ -1,19 +1,20 @@
-"""Dally: gangs wait for a narrow place as long as its timers say, and those most hurt by the network go first."""
+"""Dally: gangs wait for a narrow place as long as its timers say, and those most hurt by the
+network go first."""
 
 import math
 
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
+from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, span
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
-from .delay_timers import DelayTimers
-from .demand_queue import DemandQueue, Entry, arrival_key
-from .locality_gate import LEVELS, LocalityGate, Patience
+from .parts.delay_timers import DelayTimers
+from .parts.demand_queue import DemandQueue, Entry, arrival_key
+from .parts.locality_gate import LEVELS, LocalityGate, Patience
 
 DEFAULTS = {"machine": "3600", "rack": "7200", "history": "20", "review": "600"}
 UNHURT = 0.98
@@ -21,45 +22,58 @@ UNHURT = 0.98
 
 
 class Dally:
-    """Delay scheduling by consolidation level, with timers that tune themselves and network-sensitive preemption.
+    """Delay scheduling by consolidation level, with timers that tune themselves and
+    network-sensitive preemption.
 
-    A waiting gang is offered what is free: one machine it takes at once, one rack only after its machine timer, any
-    nodes only after its rack timer; a gang too large for a level skips that level's timer. Waits count from arrival or
-    the last preemption. Of waiting jobs the one with the smallest network sensitivity (seconds its work would have
-    taken at its best place / seconds it ran) is offered first; one that never ran has 1. Every `review` seconds the
-    running job most hurt by its place is preempted, with less sensitive ones in its way, if that gives it a narrower
+    A waiting gang is offered what is free: one machine it takes at once, one rack only after its
+    machine timer, any nodes only after its rack timer; a gang too large for a level skips that
+    level's timer. Waits count from arrival or the last preemption. Of waiting jobs the one with the
+    smallest network sensitivity (seconds its work would have taken at its best place / seconds it
+    ran) is offered first; one that never ran has 1. Every `review` seconds the running job most
+    hurt by its place is preempted, with less sensitive ones in its way, if that gives it a narrower
     place and saves more GPU time than all their pauses cost.
 
-    Options: `machine`, `rack`, the timers in seconds before a gang size has a history; `history`, how many waits the
-    moving averages are of; `review`, seconds between two reviews of running jobs, 0 for none.
+    Options: `machine`, `rack`, the timers in seconds before a gang size has a history; `history`,
+    how many waits the moving averages are of; `review`, seconds between two reviews of running
+    jobs, 0 for none.
     """
 
     name = "dally-style"
-    title = "delay timers for one machine, then one rack; those the network hurts most go first and may move"
+    title = "delay timers for one machine, then one rack; those the network hurts most go first and may move"  # noqa: E501
     source = Source(
         authors="A. Sharma, V. M. Bhasi, S. Singh, G. Kesidis, M. T. Kandemir, C. R. Das",
         title="GPU cluster scheduling for network-sensitive deep learning",
-        venue="arXiv", year=2024, link="arXiv:2401.16492",
+        venue="arXiv",
+        year=2024,
+        link="arXiv:2401.16492",
         needs=("node.rack", "profile.locality", "cluster.rack_uplink_gbps", "profile.network_gbps"),
         sureness="reconstructed",
-        verified="The abstract: delay scheduling for consolidation, network-sensitive preemption, and an auto-tuner of "
-                 "the delay timers",
+        verified="The abstract: delay scheduling for consolidation, network-sensitive "
+        "preemption, and an auto-tuner of "
+        "the delay timers",
         derived="A job is moved only where the GPU time saved exceeds that of all pauses it takes",
-        reconstructed="The levels machine and rack, timers as moving averages of waits by gang size, the sensitivity "
-                      "as ideal over actual run time, the first timers and the interval of reviews",
-        published="Makespan up to 69 % shorter than consolidation-based scheduling, average JCT up to 83 % and "
-                  "communication overhead up to 98 % lower under congested networking",
+        reconstructed="The levels machine and rack, timers as moving averages of waits by gang "
+        "size, the sensitivity "
+        "as ideal over actual run time, the first timers and the interval of reviews",
+        published="Makespan up to 69 % shorter than consolidation-based scheduling, average JCT "
+        "up to 83 % and "
+        "communication overhead up to 98 % lower under congested networking",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         given = {**DEFAULTS, **(options or {})}
         if unknown := given.keys() - DEFAULTS.keys():
-            raise InputError(f"policy dally-style has no option {', '.join(sorted(unknown))}; it has "
-                             f"{', '.join(DEFAULTS)}")
-        machine_s, rack_s, self._review_s = (_seconds(name, given[name]) for name in ("machine", "rack", "review"))
+            raise InputError(
+                f"policy dally-style has no option {', '.join(sorted(unknown))}; it has "
+                f"{', '.join(DEFAULTS)}"
+            )
+        machine_s, rack_s, self._review_s = (
+            _seconds(name, given[name]) for name in ("machine", "rack", "review")
+        )
         if not given["history"].isdecimal() or int(given["history"]) < 1:
             raise InputError(
-                f"option history of policy dally-style: {given['history']!r}; expected a whole number, at least 1"
+                f"option history of policy dally-style: {given['history']!r}; expected a whole "
+                "number, at least 1"
             )
         self._timers = DelayTimers(machine_s, rack_s, int(given["history"]))
         self._gate = LocalityGate()
@@ -107,14 +121,20 @@ class Dally:
         counts = {"gang_starts": starts, "declined": self._declined, "moved": self._moved}
         return {**shares, **counts, **self._timers.facts()}
 
-    # --------------------------------------------------------------------------------------------- offers
+    # ---------------------------------------------------------------------------------------------
+    # offers
 
     def _enqueue(self, world: World) -> None:
         for job_id in world.take_arrived():
             self._since_s[job_id] = world.now_s
             sensitivity = self._sensitivity.get(job_id, 1.0)
             queue = self._back if world.entry(job_id) is not None else self._new
-            queue.push(arrival_key(world, job_id, sensitivity), job_id, world.demand(job_id), reconsider=True)
+            queue.push(
+                arrival_key(world, job_id, sensitivity),
+                job_id,
+                world.demand(job_id),
+                reconsider=True,
+            )
 
     def _offer(self, world: World) -> None:
         """Start every job that accepts its offer, the most hurt first."""
@@ -130,8 +150,13 @@ class Dally:
             found = self._gate.find(world, job_id, patience, wait_s, room)
             if found is None:
                 queue.block()
-                self._declined += self._gate.find(world, job_id, Patience(rack_s=0, cluster_s=0), 0, room) is not None
-                self._recheck_s = min(self._recheck_s, self._gate.opens_s(world, job_id, patience, wait_s))
+                self._declined += (
+                    self._gate.find(world, job_id, Patience(rack_s=0, cluster_s=0), 0, room)
+                    is not None
+                )
+                self._recheck_s = min(
+                    self._recheck_s, self._gate.opens_s(world, job_id, patience, wait_s)
+                )
                 continue
             queue.pop()
             if room is not None:
@@ -140,7 +165,9 @@ class Dally:
 
     def _next_queue(self) -> DemandQueue | None:
         heads: list[tuple[Entry, int, DemandQueue]] = [
-            (entry, i, queue) for i, queue in enumerate((self._new, self._back)) if (entry := queue.best()) is not None
+            (entry, i, queue)
+            for i, queue in enumerate((self._new, self._back))
+            if (entry := queue.best()) is not None
         ]
         return min(heads)[2] if heads else None
 
@@ -155,14 +182,19 @@ class Dally:
 
     def _note_spread(self, world: World, job_id: str) -> None:
         """Reviews look only at jobs whose place may hurt them."""
-        if len(world.hold(job_id).placement) > 1 and world.options(job_id) and _exposure(world, job_id) > 0:
+        if (
+            len(world.hold(job_id).placement) > 1
+            and world.options(job_id)
+            and _exposure(world, job_id) > 0
+        ):
             self._spread[job_id] = None
 
     def _patience(self, world: World, job_id: str) -> Patience:
         return self._timers.patience(world.service_gpus(job_id))
 
     def _unclaimed(self, world: World) -> Room | None:
-        """Start those whose claimed place is free; what is free besides the claims of others, None without any."""
+        """Start those whose claimed place is free; what is free besides the claims of others, None
+        without any."""
         for job_id, (option, placement) in list(self._claims.items()):
             if job_id in world.waiting and world.free.holds(world.need(job_id, option), placement):
                 del self._claims[job_id]
@@ -183,11 +215,12 @@ class Dally:
                 soon.room.take(need, placement)
         return world.free.overlap(soon.room)
 
-    # -------------------------------------------------------------------------------------------- moving
+    # --------------------------------------------------------------------------------------------
+    # moving
 
     def _move_the_most_hurt(self, world: World) -> bool:
-        """Preempt the running job that its place hurts most and that a narrower one pays for, with those in its way;
-        whether there is one."""
+        """Preempt the running job that its place hurts most and that a narrower one pays for, with
+        those in its way; whether there is one."""
         hurt = []
         for job_id in list(self._spread):
             if job_id not in world.running:
@@ -213,13 +246,19 @@ class Dally:
         found = self._gate.find(world, job_id, patience, 0.0, outlook.room)
         victims: list[str] = []
         own = _exposure(world, job_id)
-        others = sorted(
-            (exposure, world.held_gpus(other), world.order(other), other)
-            for other in world.running
-            if other != job_id and world.may_preempt(other) and world.hold(other).partner is None
-            and world.job(other).priority <= world.job(job_id).priority
-            and (exposure := _exposure(world, other)) < own
-        ) if found is None else []
+        others = (
+            sorted(
+                (exposure, world.held_gpus(other), world.order(other), other)
+                for other in world.running
+                if other != job_id
+                and world.may_preempt(other)
+                and world.hold(other).partner is None
+                and world.job(other).priority <= world.job(job_id).priority
+                and (exposure := _exposure(world, other)) < own
+            )
+            if found is None
+            else []
+        )
         for *_, other in others:
             outlook.release(other)
             victims.append(other)
@@ -245,29 +284,39 @@ class Dally:
         self._moved += 1
         return True
 
-    def _pays(self, world: World, job_id: str, found: tuple[Option, Placement], victims: list[str]) -> bool:
+    def _pays(
+        self, world: World, job_id: str, found: tuple[Option, Placement], victims: list[str]
+    ) -> bool:
         """Whether the GPU time saved is more than what all the pauses take."""
         left_s, option = world.remaining_work_s(job_id), found[0]
         held = world.held_gpus(job_id)
         now = left_s / world.rate_now(job_id) * held
         then = left_s / option.rate * option.mode.gpus
-        pauses = sum(_pause_s(world, other) * world.held_gpus(other) for other in (job_id, *victims))
+        pauses = sum(
+            _pause_s(world, other) * world.held_gpus(other) for other in (job_id, *victims)
+        )
         return now - then > pauses
 
     def _sensed(self, world: World, job_id: str) -> float:
-        """Seconds that the work done takes at the job's best place / seconds it ran; 1 where it has not."""
+        """Seconds that the work done takes at the job's best place / seconds it ran; 1 where it has
+        not."""
         ran_s = world.attained_gpu_s(job_id) / world.held_gpus(job_id)
-        done_s = (world.believed_work_s(job_id) - world.remaining_work_s(job_id)) / world.fastest(job_id).rate
+        done_s = (world.believed_work_s(job_id) - world.remaining_work_s(job_id)) / world.fastest(
+            job_id
+        ).rate
         return min(1.0, done_s / ran_s) if ran_s > 0 else 1.0
 
 
 def _exposure(world: World, job_id: str) -> float:
-    """How much of its rate a job can lose to the network: 0 for one that does not care where it is."""
+    """How much of its rate a job can lose to the network: 0 for one that does not care where it
+    is."""
     profile, best = world.job(job_id).profile, world.fastest(job_id)
     locality = profile.locality
     worst = 1.0
     if locality is not None and locality.node > 0 and best.mode.gpus > 1:
-        widest = next((one for one in (locality.cluster, locality.rack) if one is not None), locality.node)
+        widest = next(
+            (one for one in (locality.cluster, locality.rack) if one is not None), locality.node
+        )
         worst = widest / locality.node
     if profile.network_gbps and best.mode.gpus > 1 and world.cluster.uplinks == "shared":
         worst /= 1.0 + profile.network_duty
@@ -285,5 +334,7 @@ def _seconds(name: str, text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found < math.inf:
-        raise InputError(f"option {name} of policy dally-style: {text!r}; expected seconds, at least 0")
+        raise InputError(
+            f"option {name} of policy dally-style: {text!r}; expected seconds, at least 0"
+        )
     return found

@@ -4,14 +4,14 @@ import math
 from heapq import heappop, heappush
 
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
-from optsched.policy import Source
+from optsched.model.instance import Placement
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.demand import Demand
 from optsched.simulate.world import World
 
-from .demand_queue import Entry, arrival_key
-from .spread_choices import spread_choices
+from .parts.demand_queue import Entry, arrival_key
+from .parts.spread_choices import spread_choices
 
 DEFAULTS = {"contention": "0.5", "utilisation": "0.5", "interval": "300"}
 SPAN = 10
@@ -22,7 +22,8 @@ ROUNDING = 1e-12
 
 
 class Utilisation:
-    """Exponentially weighted moving average with span 10: weights (1 - a)^i, a = 2 / 11, divided by their sum."""
+    """Exponentially weighted moving average with span 10: weights (1 - a)^i, a = 2 / 11, divided by
+    their sum."""
 
     def __init__(self) -> None:
         self._sum = self._weight = 0.0
@@ -39,49 +40,73 @@ class Utilisation:
         return (share + self._sum * decay) / (1.0 + self._weight * decay)
 
 
-def reward(lost: float, jobs: int, utilisation: float, contention_weight: float, utilisation_weight: float) -> float:
-    """-w_c x mean over running jobs of (1 - shared / isolated throughput) + w_u x averaged utilisation; 0 where nobody
-    runs. `lost` is the sum over jobs of what each loses."""
+def reward(
+    lost: float, jobs: int, utilisation: float, contention_weight: float, utilisation_weight: float
+) -> float:
+    """-w_c x mean over running jobs of (1 - shared / isolated throughput) + w_u x averaged
+    utilisation; 0 where nobody runs. `lost` is the sum over jobs of what each loses."""
     if jobs == 0:
         return 0.0
     return -contention_weight * lost / jobs + utilisation_weight * utilisation
 
 
 class DeepShareMyopic:
-    """Starts, one at a time, the job and the place that raise DeepShare's reward most, and nothing if none does.
+    """Starts, one at a time, the job and the place that raise DeepShare's reward most, and nothing
+    if none does.
 
-    Candidates are the first waiting job of each demand, and every place that shares uplinks and memory in a way of its
-    own. The throughput ratio of a job is 1 / its slow-down by contention. Where nothing runs, the best start is made
-    whatever it is worth. Of equal rewards the faster place, then the earlier job.
+    Candidates are the first waiting job of each demand, and every place that shares uplinks and
+    memory in a way of its own. The throughput ratio of a job is 1 / its slow-down by contention.
+    Where nothing runs, the best start is made whatever it is worth. Of equal rewards the faster
+    place, then the earlier job.
 
-    Options: `contention` and `utilisation`, the weights of the two terms (default 0.5 each; published 0.3 to 0.7);
-    `interval`, seconds between samples of utilisation.
+    Options: `contention` and `utilisation`, the weights of the two terms (default 0.5 each;
+    published 0.3 to 0.7); `interval`, seconds between samples of utilisation.
     """
 
     name = "deepshare-myopic"
-    title = "the start that most raises DeepShare's reward (less contention, more utilisation), one step ahead"
+    title = "the start that most raises DeepShare's reward (less contention, more utilisation), one step ahead"  # noqa: E501
     source = Source(
-        authors="J. Ryu, J. Eo", title="Network contention-aware cluster scheduling with reinforcement learning",
-        venue="ICPADS", year=2023, link="arXiv:2310.20209",
-        needs=("cluster.uplinks", "cluster.rack_uplink_gbps", "profile.network_gbps", "profile.network_duty",
-               "node.memory_gbps", "profile.memory_gbps", "profile.memory_duty"),
+        authors="J. Ryu, J. Eo",
+        title="Network contention-aware cluster scheduling with reinforcement learning",
+        venue="ICPADS",
+        year=2023,
+        link="arXiv:2310.20209",
+        needs=(
+            "cluster.uplinks",
+            "cluster.rack_uplink_gbps",
+            "profile.network_gbps",
+            "profile.network_duty",
+            "node.memory_gbps",
+            "profile.memory_gbps",
+            "profile.memory_duty",
+        ),
         sureness="derived",
-        verified="The reward, its moving average and the round of 300 s, in the public code (reward_helper, "
-                 "cluster_env)",
-        derived="The reward of one step is maximised exactly where the original learns a policy for its sum; "
-                "throughput ratios come from this project's contention, not from a table of measured pairs",
-        reconstructed="Jobs are not preempted at a ratio of 0.6, as the original does; gangs need not be split evenly",
-        published="Average JCT up to 18.2 % and tail JCT up to 20.7 % lower than widely used policies",
+        verified="The reward, its moving average and the round of 300 s, in the public code "
+        "(reward_helper, "
+        "cluster_env)",
+        derived="The reward of one step is maximised exactly where the original learns a policy "
+        "for its sum; "
+        "throughput ratios come from this project's contention, not from a table of measured pairs",
+        reconstructed="Jobs are not preempted at a ratio of 0.6, as the original does; gangs "
+        "need not be split evenly",
+        published="Average JCT up to 18.2 % and tail JCT up to 20.7 % lower than widely used "
+        "policies",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         given = {**DEFAULTS, **(options or {})}
         if unknown := given.keys() - DEFAULTS.keys():
-            raise InputError(f"policy deepshare-myopic has no option {', '.join(sorted(unknown))}; it has "
-                             f"{', '.join(DEFAULTS)}")
-        self._contention, self._utilisation, self._interval_s = (_number(name, given[name]) for name in DEFAULTS)
+            raise InputError(
+                f"policy deepshare-myopic has no option {', '.join(sorted(unknown))}; it has "
+                f"{', '.join(DEFAULTS)}"
+            )
+        self._contention, self._utilisation, self._interval_s = (
+            _number(name, given[name]) for name in DEFAULTS
+        )
         if not self._interval_s:
-            raise InputError("option interval of policy deepshare-myopic: 0; expected seconds above 0")
+            raise InputError(
+                "option interval of policy deepshare-myopic: 0; expected seconds above 0"
+            )
         self._average = Utilisation()
         self._sampled = 0
         self._share = 0.0
@@ -137,25 +162,40 @@ class DeepShareMyopic:
                 continue
             for option, placement in self._places(world, job_id):
                 own = 1.0 - 1.0 / world.slowdown_on(job_id, option, placement)
-                more = sum(ratios[other] * (1.0 - 1.0 / times)
-                           for other, times in world.slowed_by(job_id, option, placement).items())
-                value = self._reward(lost + own + more, len(ratios) + 1, (used + option.mode.gpus) / gpus)
-                rank = (-key[0], value, 1.0 / world.expected_run_s(job_id, option, placement), -key[2])
+                more = sum(
+                    ratios[other] * (1.0 - 1.0 / times)
+                    for other, times in world.slowed_by(job_id, option, placement).items()
+                )
+                value = self._reward(
+                    lost + own + more, len(ratios) + 1, (used + option.mode.gpus) / gpus
+                )
+                rank = (
+                    -key[0],
+                    value,
+                    1.0 / world.expected_run_s(job_id, option, placement),
+                    -key[2],
+                )
                 if best is None or rank > best[0]:
                     best = rank, job_id, option, placement
         return None if best is None else (best[1], best[2], best[3], best[0][1] - none)
 
     def _places(self, world: World, job_id: str) -> list[tuple[Option, Placement]]:
-        """All that differ in what they share; the fastest without contention will do for a gang of one size."""
+        """All that differ in what they share; the fastest without contention will do for a gang of
+        one size."""
         profile = world.job(job_id).profile
         sizes = {option.mode.gpus for option in world.options(job_id)}
-        if len(sizes) == 1 and not profile.memory_gbps and (found := world.fit(job_id)) is not None and (
-            not profile.network_gbps or world.slowdown_on(job_id, *found) == 1.0
+        if (
+            len(sizes) == 1
+            and not profile.memory_gbps
+            and (found := world.fit(job_id)) is not None
+            and (not profile.network_gbps or world.slowdown_on(job_id, *found) == 1.0)
         ):
             return [found]
         found_all: list[tuple[Option, Placement]] = []
         for option in world.options(job_id):
-            found_all.extend((option, placement) for placement in spread_choices(world, job_id, option))
+            found_all.extend(
+                (option, placement) for placement in spread_choices(world, job_id, option)
+            )
         return found_all
 
     def _reward(self, lost: float, jobs: int, share: float) -> float:
@@ -174,5 +214,7 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found < math.inf:
-        raise InputError(f"option {name} of policy deepshare-myopic: {text!r}; expected a number, at least 0")
+        raise InputError(
+            f"option {name} of policy deepshare-myopic: {text!r}; expected a number, at least 0"
+        )
     return found

@@ -1,29 +1,31 @@
 """DL2's reward, maximised exactly one slot ahead."""
 
-from optsched.instance import Running
+from optsched.model.instance import Running
 from optsched.physics import hold_to_save_s, setup_s
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .configuration_choice import Configuration, choose
-from .gang_counts import CountsOf, GangCounts
-from .gpu_pool import GpuPool
-from .reallocation import Grant, Reallocation, held
+from .parts.configuration_choice import Configuration, choose
+from .parts.gang_counts import CountsOf, GangCounts
+from .parts.gpu_pool import GpuPool
+from .parts.reallocation import Grant, Reallocation, held
 
 TIE = 1e-6
-"""Reward by which going on as it is, and running at all, win where nothing else tells two choices apart."""
+"""Reward by which going on as it is, and running at all, win where nothing else tells two choices
+apart."""
 
 
 class Dl2Myopic(Reallocation):
-    """At each slot the GPU counts that maximise DL2's reward of that slot: the sum over jobs of what they will have run
-    in it by all they ever run.
+    """At each slot the GPU counts that maximise DL2's reward of that slot: the sum over jobs of
+    what they will have run in it by all they ever run.
 
-    A job that gets other GPUs than it holds spends the seconds of saving, start-up and restore out of its slot; one
-    that ends in the slot runs no more than it has left. Rigid jobs get their gang or nothing. Rates are those of the
-    best spread; a gang that finds no place for its count takes the largest smaller one that has a place.
+    A job that gets other GPUs than it holds spends the seconds of saving, start-up and restore out
+    of its slot; one that ends in the slot runs no more than it has left. Rigid jobs get their gang
+    or nothing. Rates are those of the best spread; a gang that finds no place for its count takes
+    the largest smaller one that has a place.
 
-    Options: `interval`, the slot (default 1200 s). `place`: `packed` (default) puts a gang on the fewest nodes, best
-    fit; `emptiest` fills the emptiest nodes first.
+    Options: `interval`, the slot (default 1200 s). `place`: `packed` (default) puts a gang on the
+    fewest nodes, best fit; `emptiest` fills the emptiest nodes first.
     """
 
     name = "dl2-myopic"
@@ -33,13 +35,23 @@ class Dl2Myopic(Reallocation):
     source = Source(
         authors="Y. Peng, Y. Bao, Y. Chen, C. Wu, C. Meng, W. Lin",
         title="DL2: A deep learning-driven scheduler for deep learning clusters",
-        venue="IEEE TPDS", year=2021, link="doi:10.1109/TPDS.2021.3052895",
-        needs=("job.gpus", "profile.gpus", "profile.rate", "profile.startup_s", "profile.restore_s",
-               "profile.checkpoint_s"),
+        venue="IEEE TPDS",
+        year=2021,
+        link="doi:10.1109/TPDS.2021.3052895",
+        needs=(
+            "job.gpus",
+            "profile.gpus",
+            "profile.rate",
+            "profile.startup_s",
+            "profile.restore_s",
+            "profile.checkpoint_s",
+        ),
         sureness="derived",
-        verified="the reward of a slot and its length, in the public code (scheduler_base.py, job.py, parameters.py)",
-        derived="the exact optimum of that reward one slot ahead stands in for the learned policy, which looks on; "
-                "workers without parameter servers, and seconds of a restart count as not run",
+        verified="the reward of a slot and its length, in the public code (scheduler_base.py, "
+        "job.py, parameters.py)",
+        derived="the exact optimum of that reward one slot ahead stands in for the learned "
+        "policy, which looks on; "
+        "workers without parameter servers, and seconds of a restart count as not run",
         published="average JCT 44.1 % below DRF's and 17.5 % below Optimus'",
     )
 
@@ -65,19 +77,26 @@ class Dl2Myopic(Reallocation):
                     if gpus and tenant in tenants:
                         use.append((tenants[tenant], gpus))
                     mine.append((counts, step))
-                    costs.append(Configuration(-self.reward(world, job_id, counts, step), tuple(use)))
+                    costs.append(
+                        Configuration(-self.reward(world, job_id, counts, step), tuple(use))
+                    )
             jobs.append(costs)
             ways.append(mine)
-        room = [max(0, pool.gpus[gpu_type]) for gpu_type in types] + [max(0, left) for left in quotas.values()]
+        room = [max(0, pool.gpus[gpu_type]) for gpu_type in types] + [
+            max(0, left) for left in quotas.values()
+        ]
         found: dict[str, Grant] = {}
         for job_id, mine, i in zip(movable, ways, choose(jobs, room).chosen, strict=True):
             if i:
                 counts, step = mine[i - 1]
-                found[job_id] = tuple(option for one in range(step, -1, -1) for option in counts.options[one])
+                found[job_id] = tuple(
+                    option for one in range(step, -1, -1) for option in counts.options[one]
+                )
         return found
 
     def reward(self, world: World, job_id: str, counts: GangCounts, step: int) -> float:
-        """What the job adds to the reward of the slot with that count: work it does in it by its whole work."""
+        """What the job adds to the reward of the slot with that count: work it does in it by its
+        whole work."""
         job, entry = world.job(job_id), world.entry(job_id)
         lost_s, tie = setup_s(job, entry is not None), TIE
         if job_id in world.running and isinstance(entry, Running):

@@ -4,13 +4,13 @@ from collections import Counter
 from typing import Any
 
 from optsched.errors import InputError
-from optsched.modes import Option
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .by_score import ByScore
-from .fragmentation import Idle, Task, fragmentation, typical
-from .seating import Seat
+from .parts.by_score import ByScore
+from .parts.fragmentation import Idle, Task, fragmentation, typical
+from .parts.seating import Seat
 
 POPULAR = 0.95
 """Share of the jobs whose tasks count as typical, as in the public experiments."""
@@ -21,17 +21,19 @@ GROWN = 1.1
 class Fgd(ByScore):
     """Each job goes where the GPUs idle on the node that typical jobs could not use grow least.
 
-    A job with `sharing.duty` below 1 asks for that part of one GPU: it may start beside a running job of one GPU where
-    both parts fit, which then is a place like any other. Two jobs at most share a GPU here. What typical jobs ask for
-    is counted over the jobs seen so far, the most popular 95 % of them. Jobs are taken in order of priority and
-    arrival; what does not fit is skipped. Of equally fast options any may be taken, of equal places the first node in
-    the cluster. Gangs over several nodes go where best fit puts them.
+    A job with `sharing.duty` below 1 asks for that part of one GPU: it may start beside a running
+    job of one GPU where both parts fit, which then is a place like any other. Two jobs at most
+    share a GPU here. What typical jobs ask for is counted over the jobs seen so far, the most
+    popular 95 % of them. Jobs are taken in order of priority and arrival; what does not fit is
+    skipped. Of equally fast options any may be taken, of equal places the first node in the
+    cluster. Gangs over several nodes go where best fit puts them.
 
-    Option: `tasks`, `seen` (default), or `all`: typical jobs are those of the whole instance, as in the public
-    simulator, which reads its trace beforehand.
+    Option: `tasks`, `seen` (default), or `all`: typical jobs are those of the whole instance, as in
+    the public simulator, which reads its trace beforehand.
 
-    Source: Q. Weng et al., Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation gradient
-    descent, USENIX ATC'23, section 4; pkg/utils/frag.go of the public simulator.
+    Source: Q. Weng et al., Beware of fragmentation: scheduling GPU-sharing workloads with
+    fragmentation gradient descent, USENIX ATC'23, section 4; pkg/utils/frag.go of the public
+    simulator.
     """
 
     name = "fgd"
@@ -39,14 +41,25 @@ class Fgd(ByScore):
 
     source = Source(
         authors="Q. Weng, L. Yang, Y. Yu, W. Wang, X. Tang, G. Yang, L. Zhang",
-        title="Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation gradient descent",
-        venue="USENIX ATC", year=2023, link="https://www.usenix.org/conference/atc23/presentation/weng",
-        needs=("profile.sharing.duty", "profile.cpus_per_gpu", "profile.memory_gib_per_gpu", "profile.rate"),
+        title="Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation "
+        "gradient descent",
+        venue="USENIX ATC",
+        year=2023,
+        link="https://www.usenix.org/conference/atc23/presentation/weng",
+        needs=(
+            "profile.sharing.duty",
+            "profile.cpus_per_gpu",
+            "profile.memory_gib_per_gpu",
+            "profile.rate",
+        ),
         sureness="verified",
-        verified="the measure of fragmentation and the typical tasks were read in the public simulator",
-        derived="two jobs at most share a GPU, typical tasks are counted as jobs come, scores are not rounded, ties go"
+        verified="the measure of fragmentation and the typical tasks were read in the public "
+        "simulator",
+        derived="two jobs at most share a GPU, typical tasks are counted as jobs come, scores "
+        "are not rounded, ties go"
         " to the fullest node, and jobs end",
-        published="up to 49 % fewer unallocated GPUs than existing packing, 290 more of 6,200 GPUs in use",
+        published="up to 49 % fewer unallocated GPUs than existing packing, 290 more of 6,200 "
+        "GPUs in use",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -75,11 +88,13 @@ class Fgd(ByScore):
         return {**super().__getstate__(), "_known": {}}
 
     def facts(self) -> dict[str, float]:
-        """The mean growth of fragmentation by a placement, in GPUs, and how many jobs started beside another."""
+        """The mean growth of fragmentation by a placement, in GPUs, and how many jobs started
+        beside another."""
         growth = self._grew / max(1, self._placed)
         return {"fragmentation_growth_mean_gpus": growth, "jobs_started_beside": self._shared}
 
-    # ------------------------------------------------------------------------------------------ what is asked for
+    # ------------------------------------------------------------------------------------------
+    # what is asked for
 
     def decide(self, world: World) -> None:
         """Start every job that fits, in order."""
@@ -121,7 +136,8 @@ class Fgd(ByScore):
         self._seen[_task(world, job_id, fastest, nodes)] += 1
         return True
 
-    # ------------------------------------------------------------------------------------------ where it goes
+    # ------------------------------------------------------------------------------------------
+    # where it goes
 
     def choose(self, world: World, job_id: str, places: list[Seat], fitted: Seat) -> Seat:
         """The place where fragmentation grows least."""
@@ -141,7 +157,8 @@ class Fgd(ByScore):
         self._note(world, job_id)
 
     def start_otherwise(self, world: World, job_id: str) -> bool:
-        """Start it beside a running job if fragmentation grows less there than on any GPU of its own."""
+        """Start it beside a running job if fragmentation grows less there than on any GPU of its
+        own."""
         options = world.options(job_id)
         if not self._parts or not options or (part := _part(world, job_id, options[0])) == 1.0:
             return False
@@ -149,10 +166,14 @@ class Fgd(ByScore):
         nodes = world.need(job_id, option).nodes
         beside = [
             (self._growth_beside(world, job_id, option, i, left), i, left, partner_id)
-            for i, partners in self._parts.items() if nodes >> i & 1
-            for partner_id, left in partners.items() if left >= part
+            for i, partners in self._parts.items()
+            if nodes >> i & 1
+            for partner_id, left in partners.items()
+            if left >= part
         ]
-        best = next((one for one in sorted(beside) if world.may_share(job_id, option, one[3])), None)
+        best = next(
+            (one for one in sorted(beside) if world.may_share(job_id, option, one[3])), None
+        )
         if best is None:
             return False
         grows, partner_id = best[0], best[3]
@@ -163,11 +184,16 @@ class Fgd(ByScore):
                 return False
         world.start_beside(job_id, option, partner_id)
         self._pair(job_id, partner_id)
-        self._placed, self._shared, self._grew = self._placed + 1, self._shared + 1, self._grew + grows
+        self._placed, self._shared, self._grew = (
+            self._placed + 1,
+            self._shared + 1,
+            self._grew + grows,
+        )
         return True
 
     def leaves(self, world: World, job_id: str) -> None:
-        """Forget the part of a GPU that it left; its partner, if it had one, leaves its own from now on."""
+        """Forget the part of a GPU that it left; its partner, if it had one, leaves its own from
+        now on."""
         self._forget(job_id)
         partner_id = self._partner.pop(job_id, None)
         if partner_id is not None:
@@ -203,7 +229,8 @@ class Fgd(ByScore):
         parts = sorted(self._parts.get(i, {}).values())
         free = world.free
         return Idle(
-            (*(left for left in parts if left > 0), *(1.0,) * free.gpus_on(name)), free.cpus_on(name),
+            (*(left for left in parts if left > 0), *(1.0,) * free.gpus_on(name)),
+            free.cpus_on(name),
             free.memory_gib_on(name),
         )
 
@@ -222,9 +249,11 @@ class Fgd(ByScore):
         after = idle.less(_task(world, job_id, seat[0], 0))
         return self._fragmentation(after, i) - self._fragmentation(idle, i)
 
-    def _growth_beside(self, world: World, job_id: str, option: Option, i: int, left: float) -> float:
-        """By how much it grows if the job joins one that leaves so much of its GPU. Nothing of it is left then: two
-        jobs at most share a GPU."""
+    def _growth_beside(
+        self, world: World, job_id: str, option: Option, i: int, left: float
+    ) -> float:
+        """By how much it grows if the job joins one that leaves so much of its GPU. Nothing of it
+        is left then: two jobs at most share a GPU."""
         idle = self._idle(world, i)
         task = _task(world, job_id, option, 0)
         gpus = list(idle.gpus)

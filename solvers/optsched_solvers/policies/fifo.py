@@ -2,10 +2,10 @@
 
 from heapq import heappop, heappush
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .demand_queue import Entry, arrival_key
+from .parts.demand_queue import Entry, arrival_key
 
 
 class Fifo:
@@ -17,7 +17,9 @@ class Fifo:
     source = Source(
         authors="D. G. Feitelson, L. Rudolph, U. Schwiegelshohn, K. C. Sevcik, P. Wong",
         title="Theory and practice in parallel job scheduling",
-        venue="JSSPP", year=1997, link="doi:10.1007/3-540-63574-2_14",
+        venue="JSSPP",
+        year=1997,
+        link="doi:10.1007/3-540-63574-2_14",
         sureness="derived",
         derived="Strict order of arrival on nodes: the head of the queue blocks all behind it",
     )

@@ -3,23 +3,23 @@
 from bisect import insort
 
 from optsched.errors import InputError
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .demand_queue import Entry, arrival_key
-from .pair_sharing import Singles, joins
+from .parts.demand_queue import Entry, arrival_key
+from .parts.pair_sharing import Singles, joins
 
 ATTEMPTS = "3"
 """Starts beside other jobs that may run out of memory before the job waits for GPUs of its own."""
 
 
 class FifoCorun:
-    """Strict order of priority, then submission: the first job takes free GPUs, else those of the first running job
-    with as many that it may share, whether or not their memory holds both. While it can do neither, nobody behind it
-    starts.
+    """Strict order of priority, then submission: the first job takes free GPUs, else those of the
+    first running job with as many that it may share, whether or not their memory holds both. While
+    it can do neither, nobody behind it starts.
 
-    A job that comes back from shared GPUs, out of memory or for whatever reason, goes to the end of the queue, as if
-    it were submitted again. After a number of times it only takes GPUs of its own.
+    A job that comes back from shared GPUs, out of memory or for whatever reason, goes to the end of
+    the queue, as if it were submitted again. After a number of times it only takes GPUs of its own.
 
     Options: `attempts`, that number (default 3).
     """
@@ -30,20 +30,28 @@ class FifoCorun:
     source = Source(
         authors="C. Shin, G. Yang, Y. Yoo, J. Lee, C. Yoo",
         title="Xonar: Profiling-based Job Orderer for Distributed Deep Learning",
-        venue="IEEE CLOUD", year=2022, link="doi:10.1109/CLOUD55607.2022.00030",
+        venue="IEEE CLOUD",
+        year=2022,
+        link="doi:10.1109/CLOUD55607.2022.00030",
         needs=("profile.sharing", "profile.gpu_memory_gib", "node.gpu_memory_gib"),
         sureness="reconstructed",
-        reconstructed="the abstract names only what it compares with: jobs co-run in a queue that ignores GPU "
-        "execution time and memory, run out of memory and restart from scratch; order, partner and attempts are ours",
+        reconstructed="the abstract names only what it compares with: jobs co-run in a queue "
+        "that ignores GPU "
+        "execution time and memory, run out of memory and restart from scratch; order, partner "
+        "and attempts are ours",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         given = dict(options or {})
         text = given.pop("attempts", ATTEMPTS)
         if given:
-            raise InputError(f"policy {self.name} has no option {', '.join(given)}; it has attempts")
+            raise InputError(
+                f"policy {self.name} has no option {', '.join(given)}; it has attempts"
+            )
         if not text.isdigit():
-            raise InputError(f"option attempts of policy {self.name}: {text!r}; expected a whole number")
+            raise InputError(
+                f"option attempts of policy {self.name}: {text!r}; expected a whole number"
+            )
         self.attempts = int(text)
         self._queue: list[Entry] = []
         self._singles = Singles()

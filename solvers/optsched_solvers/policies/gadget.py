@@ -6,19 +6,19 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.job import Elastic
-from optsched.modes import Option
+from optsched.model.instance import Placement
+from optsched.model.job import Elastic
 from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, uplinks
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
-from .reallocation import arrival, held
-from .ring import Ring, ring_of
-from .ring_choice import Choice, most_utility
-from .seating import Seat, Seating, is_seated
-from .seats import Seats
+from .parts.reallocation import arrival, held
+from .parts.ring import Ring, ring_of
+from .parts.ring_choice import Choice, most_utility
+from .parts.seating import Seat, Seating, is_seated
+from .parts.seats import Seats
 
 CHOICES = ("greedy", "exact")
 UTILITIES = ("log", "linear")
@@ -27,40 +27,54 @@ Sizes = dict[tuple[str | None, int], tuple[Option, ...]]
 
 
 class Gadget(Seating):
-    """In each slot, workers go step by step to the ring that gains most utility by them for each worker.
+    """In each slot, workers go step by step to the ring that gains most utility by them for each
+    worker.
 
-    The utility of a job is weight x log(1 + share of its work that is done), and its gain in a slot is what the model
-    of ring-all-reduce expects it to do there: step = compute + 2 m (w - 1) / (w B) with the B of the slowest link,
-    crowded by the others of the slot. No more is counted than the job has left to do. A ring that starts, moves or
-    changes its size loses its set-up from the slot, up to half of it. A step may lead to any larger size; each ring is
-    placed at once, where it is if it can stay, else best fit. Priority comes before gain. Rigid jobs have one size,
+    The utility of a job is weight x log(1 + share of its work that is done), and its gain in a slot
+    is what the model of ring-all-reduce expects it to do there: step = compute + 2 m (w - 1) / (w
+    B) with the B of the slowest link, crowded by the others of the slot. No more is counted than
+    the job has left to do. A ring that starts, moves or changes its size loses its set-up from the
+    slot, up to half of it. A step may lead to any larger size; each ring is placed at once, where
+    it is if it can stay, else best fit. Priority comes before gain. Rigid jobs have one size,
     CPU-only jobs take the cores that are left.
 
-    Options: `choice`, `greedy` (default) or `exact`: the sizes with the largest sum of gains by GPU type, as if every
-    ring found its best place, then places in order of gain. `utility`, `log` (default) or `linear`, the share done
-    itself. `interval`, the slot (default 300 s).
+    Options: `choice`, `greedy` (default) or `exact`: the sizes with the largest sum of gains by GPU
+    type, as if every ring found its best place, then places in order of gain. `utility`, `log`
+    (default) or `linear`, the share done itself. `interval`, the slot (default 300 s).
 
-    Source: M. Yu et al., GADGET: Online resource optimization for scheduling ring-all-reduce learning jobs, INFOCOM
-    2022.
+    Source: M. Yu et al., GADGET: Online resource optimization for scheduling ring-all-reduce
+    learning jobs, INFOCOM 2022.
     """
 
     name = "gadget"
-    title = "rings of workers by marginal utility in each slot, with the time of ring-all-reduce on the topology"
+    title = "rings of workers by marginal utility in each slot, with the time of ring-all-reduce on the topology"  # noqa: E501
     interval = "300s"
     own_options = ("choice", "utility")
 
     source = Source(
         authors="M. Yu, Y. Tian, B. Ji, C. Wu, H. Rajan, J. Liu",
         title="GADGET: Online resource optimization for scheduling ring-all-reduce learning jobs",
-        venue="INFOCOM", year=2022, link="arXiv:2202.01158",
-        needs=("job.gpus", "profile.gpus", "profile.network_gbps", "profile.network_duty", "profile.locality",
-               "node.rack", "cluster.rack_uplink_gbps"),
+        venue="INFOCOM",
+        year=2022,
+        link="arXiv:2202.01158",
+        needs=(
+            "job.gpus",
+            "profile.gpus",
+            "profile.network_gbps",
+            "profile.network_duty",
+            "profile.locality",
+            "node.rack",
+            "cluster.rack_uplink_gbps",
+        ),
         sureness="reconstructed",
-        derived="gradient and bandwidths are those with which the model agrees with the profile; measured rates by GPU"
+        derived="gradient and bandwidths are those with which the model agrees with the profile; "
+        "measured rates by GPU"
         " count take the place of the model's",
-        reconstructed="the greedy steps, the utility and what a change costs; the abstract has the model, a greedy"
+        reconstructed="the greedy steps, the utility and what a change costs; the abstract has "
+        "the model, a greedy"
         " embedding of rings and its guarantee",
-        published="better than the state of the art in trace-driven experiments, within a proven factor of the optimum",
+        published="better than the state of the art in trace-driven experiments, within a proven "
+        "factor of the optimum",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -73,8 +87,12 @@ class Gadget(Seating):
         self._ratio = 0.0
 
     def facts(self) -> dict[str, float]:
-        """How the rates that the model expected of rings that started compare with what they were, in the mean."""
-        return {"expected_over_actual_rate_mean": self._ratio / max(1, self._started), "rings_started": self._started}
+        """How the rates that the model expected of rings that started compare with what they were,
+        in the mean."""
+        return {
+            "expected_over_actual_rate_mean": self._ratio / max(1, self._started),
+            "rings_started": self._started,
+        }
 
     def start(self, world: World, job_id: str, seat: Seat) -> None:
         """Start the ring, and note what was expected of it."""
@@ -89,7 +107,8 @@ class Gadget(Seating):
                 self._ratio += self.rate(world, job_id, option, placement, crowding) / actual
         super().start(world, job_id, seat)
 
-    # -------------------------------------------------------------------------------------------- the slot
+    # --------------------------------------------------------------------------------------------
+    # the slot
 
     def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
         """Rings by marginal utility, then whoever fits beside them."""
@@ -105,7 +124,9 @@ class Gadget(Seating):
         else:
             self._seat_greedily(world, seats, sizes)
         refused: set[int] = set()
-        for job_id in sorted(movable, key=lambda one: one not in world.running):  # stable: else in order
+        for job_id in sorted(
+            movable, key=lambda one: one not in world.running
+        ):  # stable: else in order
             if job_id in seats.of or world.demand(job_id).number in refused:
                 continue
             if not seats.give(job_id, world.options(job_id)):
@@ -123,7 +144,9 @@ class Gadget(Seating):
             kind = seats.of[job_id][0].mode.gpu_type if had else None
             for (gpu_type, workers), options in sizes[job_id].items():
                 if workers > had and (not had or gpu_type == kind):
-                    more = (self._hoped(world, job_id, options[0]) - gained[job_id]) / (workers - had)
+                    more = (self._hoped(world, job_id, options[0]) - gained[job_id]) / (
+                        workers - had
+                    )
                     if more > 0 or not had:
                         key = (-world.job(job_id).priority, -more, arrival(world, job_id))
                         heappush(heap, (*key, job_id, had, (gpu_type, workers)))
@@ -144,13 +167,17 @@ class Gadget(Seating):
                 option, placement = seats.of[job_id]
                 gain = self._gain(world, job_id, option, placement)
                 more = (gain - gained[job_id]) / (size[1] - had)
-                if (more > 0 or own is None) and (not heap or more >= -heap[0][1] or more >= -less * 0.999):
+                if (more > 0 or own is None) and (
+                    not heap or more >= -heap[0][1] or more >= -less * 0.999
+                ):
                     at[job_id], gained[job_id] = size[1], gain
                     self._load(world, job_id, placement, 1)
                     push(job_id)
                     continue
                 seats.take_back(job_id)
-                if more > 0 or own is None:  # the place is worse than hoped for: once more in its turn
+                if (
+                    more > 0 or own is None
+                ):  # the place is worse than hoped for: once more in its turn
                     key = (-world.job(job_id).priority, -max(more, 1e-300), arrival(world, job_id))
                     heappush(heap, (*key, job_id, had, size))
             if own is not None:
@@ -162,13 +189,22 @@ class Gadget(Seating):
         for node in world.cluster.nodes:
             gpus[node.gpu_type] += seats.room.gpus_on(node.name)
         for priority in sorted({world.job(job_id).priority for job_id in sizes}, reverse=True):
-            own = {job_id: found for job_id, found in sizes.items() if world.job(job_id).priority == priority}
+            own = {
+                job_id: found
+                for job_id, found in sizes.items()
+                if world.job(job_id).priority == priority
+            }
             choices: list[list[Choice]] = [
-                [(kind, workers, self._hoped(world, job_id, options[0])) for (kind, workers), options in found.items()]
+                [
+                    (kind, workers, self._hoped(world, job_id, options[0]))
+                    for (kind, workers), options in found.items()
+                ]
                 for job_id, found in own.items()
             ]
             picked = []
-            for job_id, choice, k in zip(own, choices, most_utility(choices, dict(gpus)), strict=True):
+            for job_id, choice, k in zip(
+                own, choices, most_utility(choices, dict(gpus)), strict=True
+            ):
                 if k is not None:
                     picked.append((-choice[k][2], job_id, choice[k]))
             for _, job_id, (kind, workers, _) in sorted(picked):
@@ -176,11 +212,16 @@ class Gadget(Seating):
                     gpus[kind] -= workers
                     self._load(world, job_id, seats.of[job_id][1], 1)
 
-    # -------------------------------------------------------------------------------------------- the model
+    # --------------------------------------------------------------------------------------------
+    # the model
 
     def _hoped(self, world: World, job_id: str, option: Option) -> float:
-        """The gain in a slot at the best place, without set-up for a job that runs with as many workers."""
-        stays = job_id in world.running and held(world, job_id) == (option.mode.gpu_type, option.mode.gpus)
+        """The gain in a slot at the best place, without set-up for a job that runs with as many
+        workers."""
+        stays = job_id in world.running and held(world, job_id) == (
+            option.mode.gpu_type,
+            option.mode.gpus,
+        )
         speed = self._rate_at(world, job_id, option, option.spread, 1.0)
         return self._utility(world, job_id, speed, 0.0 if stays else self._lost_s(world, job_id))
 
@@ -191,16 +232,24 @@ class Gadget(Seating):
         speed = self.rate(world, job_id, option, placement, crowding)
         return self._utility(world, job_id, speed, 0.0 if stays else self._lost_s(world, job_id))
 
-    def rate(self, world: World, job_id: str, option: Option, placement: Placement, crowding: float) -> float:
+    def rate(
+        self, world: World, job_id: str, option: Option, placement: Placement, crowding: float
+    ) -> float:
         """Reference work per second of the ring, by the model."""
         return self._rate_at(world, job_id, option, span(world.cluster, placement), crowding)
 
-    def _rate_at(self, world: World, job_id: str, option: Option, spread: Span, crowding: float) -> float:
+    def _rate_at(
+        self, world: World, job_id: str, option: Option, spread: Span, crowding: float
+    ) -> float:
         job, workers = world.job(job_id), option.mode.gpus
         if job_id not in self._rings:
             self._rings[job_id] = ring_of(job)
         ring = self._rings[job_id]
-        measured = job.profile.gpus or option.mode.duration_s is not None or not isinstance(job.gpus, Elastic)
+        measured = (
+            job.profile.gpus
+            or option.mode.duration_s is not None
+            or not isinstance(job.gpus, Elastic)
+        )
         reference = workers if measured or not isinstance(job.gpus, Elastic) else job.gpus.max
         alone = ring.step_s(reference, option.spread)  # what the option's own rate has in it
         step_s = ring.step_s(workers, spread, crowding)
@@ -219,11 +268,16 @@ class Gadget(Seating):
     def _lost_s(self, world: World, job_id: str) -> float:
         """What starting anew takes from a slot."""
         job, running = world.job(job_id), job_id in world.running
-        lost_s = setup_s(job, world.entry(job_id) is not None) + (hold_to_save_s(job) if running else 0.0)
+        lost_s = setup_s(job, world.entry(job_id) is not None) + (
+            hold_to_save_s(job) if running else 0.0
+        )
         return min(lost_s, self.interval_s / 2)
 
-    def _crowding(self, world: World, job_id: str, placement: Placement, load_gbps: Callable[[str], float]) -> float:
-        """By how much the most crowded uplink of the ring would exceed its capacity, beside a load; at least 1."""
+    def _crowding(
+        self, world: World, job_id: str, placement: Placement, load_gbps: Callable[[str], float]
+    ) -> float:
+        """By how much the most crowded uplink of the ring would exceed its capacity, beside a load;
+        at least 1."""
         found = 1.0
         if world.cluster.uplinks == "shared":
             for rack, gbps in uplinks(world.cluster, world.job(job_id), placement).items():
@@ -237,7 +291,9 @@ class Gadget(Seating):
     def _one_of(self, option: str, known: tuple[str, str]) -> str:
         text = self.given.get(option, known[0])
         if text not in known:
-            raise InputError(f"option {option} of policy {self.name}: {text!r}; expected {' or '.join(known)}")
+            raise InputError(
+                f"option {option} of policy {self.name}: {text!r}; expected {' or '.join(known)}"
+            )
         return text
 
 

@@ -3,44 +3,51 @@
 import math
 
 from optsched.errors import InputError
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .demand_queue import DemandQueue
-from .preemptive import Preemptive
-from .running_order import RunningOrder
-from .service_distribution import ServiceDistribution
+from .parts.demand_queue import DemandQueue
+from .parts.preemptive import Preemptive
+from .parts.running_order import RunningOrder
+from .parts.service_distribution import ServiceDistribution
 
 STEP_GPU_S = "3250"
 """The service step of the public simulator."""
 FIRST_COMPLETIONS = 10
-"""Jobs that must have completed before anything is known of their service; it is looked at again at each doubling."""
+"""Jobs that must have completed before anything is known of their service; it is looked at again at
+each doubling."""
 MOST_STEPS = 100_000
 """Beyond so many steps the index counts as 0."""
 ROUNDING_GPU_S = 1e-3
 
 
 class Gittins(Preemptive):
-    """Highest Gittins index of GPU service first, with preemption; of a job's own length nothing is known.
+    """Highest Gittins index of GPU service first, with preemption; of a job's own length nothing is
+    known.
 
-    The index of a job that has had service a is P(S - a <= step | S > a) / E[min(S - a, step) | S > a], with S drawn
-    from the service of the jobs that have completed in the simulation. It is looked at whenever a job has had another
-    `step` of service. Jobs of equal index, and all jobs until ten have completed, are served in order of arrival.
+    The index of a job that has had service a is P(S - a <= step | S > a) / E[min(S - a, step) | S >
+    a], with S drawn from the service of the jobs that have completed in the simulation. It is
+    looked at whenever a job has had another `step` of service. Jobs of equal index, and all jobs
+    until ten have completed, are served in order of arrival.
 
     Options: `step`, GPU-seconds (default 3250).
     """
 
     name = "gittins"
-    title = "highest Gittins index first (likely to complete soon by what completed jobs took), with preemption"
+    title = "highest Gittins index first (likely to complete soon by what completed jobs took), with preemption"  # noqa: E501
     source = Source(
         authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
         title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
+        venue="NSDI",
+        year=2019,
+        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
         sureness="verified",
-        verified="The index and its step in the public simulator, but that it adds up S where the definition has "
-                 "S - a, and serves the lowest index first; here it is as defined",
+        verified="The index and its step in the public simulator, but that it adds up S where "
+        "the definition has "
+        "S - a, and serves the lowest index first; here it is as defined",
         derived="The distribution is learned from what completes in the simulation",
-        published="Average JCT up to 5.5 times better than under a production resource manager based on YARN",
+        published="Average JCT up to 5.5 times better than under a production resource manager "
+        "based on YARN",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -68,7 +75,8 @@ class Gittins(Preemptive):
         return math.inf
 
     def given_back(self, world: World, released: list[str]) -> None:
-        """Note the service of jobs that are done; at each doubling of their number look at all indices anew."""
+        """Note the service of jobs that are done; at each doubling of their number look at all
+        indices anew."""
         for job_id in dict.fromkeys(released):
             if job_id in world.instance.job and not (
                 job_id in world.waiting or job_id in world.running or job_id in world.saving

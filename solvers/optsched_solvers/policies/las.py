@@ -2,10 +2,10 @@
 
 import math
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .preemptive import Preemptive
+from .parts.preemptive import Preemptive
 
 FIRST_LEVEL_GPU_S = 3600.0
 """Service below which a job is on the lowest level: one GPU-hour."""
@@ -16,9 +16,10 @@ LEVEL_TOLERANCE_GPU_S = 1e-3
 class Las(Preemptive):
     """Least attained GPU service first, with preemption and without knowing any run time.
 
-    Service is discretised as in Tiresias (Gu et al., NSDI 2019), here in levels that double from one
-    GPU-hour; within a level jobs run in order of arrival and do not preempt each other. A stay on GPUs thus
-    lasts at least as long as all before it together, so that jobs do not take turns for ever.
+    Service is discretised as in Tiresias (Gu et al., NSDI 2019), here in levels that double from
+    one GPU-hour; within a level jobs run in order of arrival and do not preempt each other. A stay
+    on GPUs thus lasts at least as long as all before it together, so that jobs do not take turns
+    for ever.
     """
 
     name = "las"
@@ -27,9 +28,12 @@ class Las(Preemptive):
     source = Source(
         authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
         title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
+        venue="NSDI",
+        year=2019,
+        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
         sureness="derived",
-        derived="Levels that double from one GPU-hour instead of thresholds that are set; a place is kept for a gang "
+        derived="Levels that double from one GPU-hour instead of thresholds that are set; a "
+        "place is kept for a gang "
         "that waits too long",
     )
 

@@ -1,16 +1,17 @@
-"""One scheduler for each rack; a job goes to the one where it is predicted to be slowed down least."""
+"""One scheduler for each rack; a job goes to the one where it is predicted to be slowed down
+least."""
 
 from collections.abc import Iterator
 
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
-from optsched.policy import Source
+from optsched.model.instance import Placement
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .interference_model import InterferenceModel, features
-from .list_scheduling import ListScheduling
-from .spread_choices import spread_choices
+from .parts.interference_model import InterferenceModel, features
+from .parts.list_scheduling import ListScheduling
+from .parts.spread_choices import spread_choices
 
 DEFAULTS = {"interval": "300", "history": "2000"}
 ALIKE = 1e-9
@@ -18,37 +19,55 @@ ALIKE = 1e-9
 
 
 class MarlPartition(ListScheduling):
-    """First come first served, skipping; each rack has a scheduler of its own, nodes without a rack have one together.
+    """First come first served, skipping; each rack has a scheduler of its own, nodes without a rack
+    have one together.
 
-    Each scheduler offers the best of all places in its part that differ in what they share; the job is forwarded to
-    the one with the lowest predicted slow-down, of equal ones with the fewest nodes, then with the most GPUs left. A
-    gang that fits into no part is placed over several by best fit. The prediction is a linear regression on what
-    running jobs were seen to lose, fitted again at most every `interval` seconds on the last `history` observations.
+    Each scheduler offers the best of all places in its part that differ in what they share; the job
+    is forwarded to the one with the lowest predicted slow-down, of equal ones with the fewest
+    nodes, then with the most GPUs left. A gang that fits into no part is placed over several by
+    best fit. The prediction is a linear regression on what running jobs were seen to lose, fitted
+    again at most every `interval` seconds on the last `history` observations.
     """
 
     name = "marl-partition"
-    title = "one scheduler a rack, each job to that with the lowest slow-down predicted from what was seen"
+    title = "one scheduler a rack, each job to that with the lowest slow-down predicted from what was seen"  # noqa: E501
     source = Source(
         authors="X. Zhao, C. Wu",
-        title="Large-scale machine learning cluster scheduling via multi-agent graph reinforcement learning",
-        venue="IEEE TNSM", year=2021, link="doi:10.1109/TNSM.2021.3139607",
-        needs=("node.rack", "node.memory_gbps", "cluster.uplinks", "profile.network_gbps", "profile.memory_gbps"),
+        title="Large-scale machine learning cluster scheduling via multi-agent graph "
+        "reinforcement learning",
+        venue="IEEE TNSM",
+        year=2021,
+        link="doi:10.1109/TNSM.2021.3139607",
+        needs=(
+            "node.rack",
+            "node.memory_gbps",
+            "cluster.uplinks",
+            "profile.network_gbps",
+            "profile.memory_gbps",
+        ),
         sureness="reconstructed",
-        verified="The abstract: several schedulers cooperate, jobs may be forwarded between them, and an interference "
-                 "model predicts slow-downs",
-        reconstructed="In place of learned agents each scheduler takes the best of its places under the fitted model; "
-                      "the features, the regression and the order of jobs",
+        verified="The abstract: several schedulers cooperate, jobs may be forwarded between "
+        "them, and an interference "
+        "model predicts slow-downs",
+        reconstructed="In place of learned agents each scheduler takes the best of its places "
+        "under the fitted model; "
+        "the features, the regression and the order of jobs",
         published="Average JCT more than 20 % lower than representative schemes",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         given = {**DEFAULTS, **(options or {})}
         if unknown := given.keys() - DEFAULTS.keys():
-            raise InputError(f"policy marl-partition has no option {', '.join(sorted(unknown))}; it has "
-                             f"{', '.join(DEFAULTS)}")
+            raise InputError(
+                f"policy marl-partition has no option {', '.join(sorted(unknown))}; it has "
+                f"{', '.join(DEFAULTS)}"
+            )
         for name, text in given.items():
             if not text.isdecimal() or int(text) < 1:
-                raise InputError(f"option {name} of policy marl-partition: {text!r}; expected a whole number above 0")
+                raise InputError(
+                    f"option {name} of policy marl-partition: {text!r}; expected a whole number "
+                    "above 0"
+                )
         super().__init__()
         self._interval_s = int(given["interval"])
         self._model = InterferenceModel(int(given["history"]))
@@ -84,13 +103,20 @@ class MarlPartition(ListScheduling):
             self._known[job_id] = own, predicted
 
     def facts(self) -> dict[str, float]:
-        """Observations, the mean absolute error of predictions when first checked, and where jobs went."""
+        """Observations, the mean absolute error of predictions when first checked, and where jobs
+        went."""
         error = round(self._errors / self._checked, 6) if self._checked else 0.0
-        return {"partitions": len(self._parts), "observations": self._model.observations, "prediction_error": error,
-                "forwarded": self._forwarded, "over_partitions": self._over_parts}
+        return {
+            "partitions": len(self._parts),
+            "observations": self._model.observations,
+            "prediction_error": error,
+            "forwarded": self._forwarded,
+            "over_partitions": self._over_parts,
+        }
 
     def _look(self, world: World) -> None:
-        """Observe all running jobs, and how good the predictions for those were that are seen first."""
+        """Observe all running jobs, and how good the predictions for those were that are seen
+        first."""
         for job_id in list(self._known):
             if job_id not in world.running:
                 del self._known[job_id]
@@ -117,7 +143,9 @@ class MarlPartition(ListScheduling):
         for part in self._parts:
             left = sum(world.free.gpus_on(name) for name in part)
             for option, placement in _offers(world, job_id, part, left):
-                predicted = self._model.predict(features(world, job_id, option.mode, placement, holds=False))
+                predicted = self._model.predict(
+                    features(world, job_id, option.mode, placement, holds=False)
+                )
                 times = predicted * fastest / option.rate
                 key = round(times / ALIKE) * ALIKE, len(placement), -left
                 if best is None or key < best[0]:
@@ -125,14 +153,18 @@ class MarlPartition(ListScheduling):
         if best is None:
             self._over_parts += 1
             option, placement = fitted
-            return option, placement, self._model.predict(
-                features(world, job_id, option.mode, placement, holds=False)
+            return (
+                option,
+                placement,
+                self._model.predict(features(world, job_id, option.mode, placement, holds=False)),
             )
         self._forwarded += 1
         return best[1], best[2], best[3]
 
 
-def _offers(world: World, job_id: str, part: list[str], left: int) -> Iterator[tuple[Option, Placement]]:
+def _offers(
+    world: World, job_id: str, part: list[str], left: int
+) -> Iterator[tuple[Option, Placement]]:
     for option in world.options(job_id):
         if option.mode.gpus <= left:
             for placement in spread_choices(world, job_id, option, part):

@@ -6,33 +6,36 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
+from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.layout import Need
 from optsched.simulate.world import World
 
-from .by_score import ByScore
-from .duration_model import MODELS, DurationModel, Floats
-from .seating import Seat
+from .parts.by_score import ByScore
+from .parts.duration_model import MODELS, DurationModel, Floats
+from .parts.seating import Seat
 
 MOST_PLACES = 100
-"""Places that are looked at, the least loaded; Kubernetes too scores a sample of a large cluster."""
+"""Places that are looked at, the least loaded; Kubernetes too scores a sample of a large
+cluster."""
 FEATURES = 10
 SAME = 1e-6
 """Run times that differ by a smaller share are the same."""
 
 
 class NetAware(ByScore):
-    """A regressor predicts from telemetry how long the job would run at each place, and the shortest is taken.
+    """A regressor predicts from telemetry how long the job would run at each place, and the
+    shortest is taken.
 
-    Telemetry of a place: load of the memory bandwidth and of the rack uplinks with the job there, share of GPUs and
-    cores in use, how far the gang is spread, and how much longer than their work earlier jobs ran there, and those of
-    the job's category (profile, else command, else user) on that GPU type. The regressor learns from each job that
-    completes; until there are ten, and of equal predictions, the least loaded place is taken. It never sees the rates
-    in the profiles. Jobs are taken in order of priority and arrival; what does not fit is skipped. The places of a gang
-    that fits on no node are one in each rack and the one that best fit finds.
+    Telemetry of a place: load of the memory bandwidth and of the rack uplinks with the job there,
+    share of GPUs and cores in use, how far the gang is spread, and how much longer than their work
+    earlier jobs ran there, and those of the job's category (profile, else command, else user) on
+    that GPU type. The regressor learns from each job that completes; until there are ten, and of
+    equal predictions, the least loaded place is taken. It never sees the rates in the profiles.
+    Jobs are taken in order of priority and arrival; what does not fit is skipped. The places of a
+    gang that fits on no node are one in each rack and the one that best fit finds.
 
     Option: `model`, `ridge` (default) or `forest`, which needs scikit-learn.
 
@@ -44,14 +47,24 @@ class NetAware(ByScore):
 
     source = Source(
         authors="S. Timilsina, S. Shannigrahi",
-        title="Learning to schedule: A supervised learning framework for network-aware scheduling of data-intensive"
+        title="Learning to schedule: A supervised learning framework for network-aware "
+        "scheduling of data-intensive"
         " workloads",
-        venue="arXiv", year=2025, link="arXiv:2510.21419",
-        needs=("profile.network_gbps", "profile.memory_gbps", "cluster.rack_uplink_gbps", "node.memory_gbps"),
+        venue="arXiv",
+        year=2025,
+        link="arXiv:2510.21419",
+        needs=(
+            "profile.network_gbps",
+            "profile.memory_gbps",
+            "cluster.rack_uplink_gbps",
+            "node.memory_gbps",
+        ),
         sureness="reconstructed",
-        derived="telemetry is what the simulator's physics has of it; the regressor learns while jobs complete, not"
+        derived="telemetry is what the simulator's physics has of it; the regressor learns while "
+        "jobs complete, not"
         " from a campaign before",
-        reconstructed="which regressor and which features; the abstract has telemetry, a supervised model, a ranking",
+        reconstructed="which regressor and which features; the abstract has telemetry, a "
+        "supervised model, a ranking",
         published="34-54 % higher accuracy than the Kubernetes default in choosing the best node",
     )
 
@@ -62,7 +75,9 @@ class NetAware(ByScore):
         if given:
             raise InputError(f"policy netaware has no option {', '.join(given)}; it has model")
         if kind not in MODELS:
-            raise InputError(f"option model of policy netaware: {kind!r}; expected {' or '.join(MODELS)}")
+            raise InputError(
+                f"option model of policy netaware: {kind!r}; expected {' or '.join(MODELS)}"
+            )
         self.model = DurationModel(kind, FEATURES)
         self._by_node: defaultdict[str, list[float]] = defaultdict(_nothing)
         self._by_type: defaultdict[tuple[str, str | None], list[float]] = defaultdict(_nothing)
@@ -78,8 +93,8 @@ class NetAware(ByScore):
         return {**super().__getstate__(), "_within": {}}
 
     def facts(self) -> dict[str, float]:
-        """How often the place taken was the fastest, of the placements where places differed, beside how often the
-        least loaded would have been."""
+        """How often the place taken was the fastest, of the placements where places differed,
+        beside how often the least loaded would have been."""
         made = max(1, self._choices_made)
         return {
             "placements_with_a_difference": self._choices_made,
@@ -88,7 +103,8 @@ class NetAware(ByScore):
             "jobs_learned_from": self.model.samples,
         }
 
-    # -------------------------------------------------------------------------------------------- places
+    # --------------------------------------------------------------------------------------------
+    # places
 
     def alike(self, world: World, job_id: str, fitted: Option) -> tuple[Option, ...]:
         """For each GPU type and spread the fastest option with as many GPUs."""
@@ -107,10 +123,14 @@ class NetAware(ByScore):
         for option in self.alike(world, job_id, fitted):
             need = world.need(job_id, option)
             for nodes in (*world.free.layout.racks, -1):
-                placement = world.free.place(self._kept(need, nodes)) if need.nodes & nodes else None
+                placement = (
+                    world.free.place(self._kept(need, nodes)) if need.nodes & nodes else None
+                )
                 if placement:
                     placements.setdefault(placement, option)
-        return _least_loaded(world, [(option, placement) for placement, option in placements.items()])
+        return _least_loaded(
+            world, [(option, placement) for placement, option in placements.items()]
+        )
 
     def _kept(self, need: Need, nodes: int) -> Need:
         if nodes == -1:
@@ -121,7 +141,8 @@ class NetAware(ByScore):
             self._within[need, nodes] = replace(need, nodes=need.nodes & nodes)
         return self._within[need, nodes]
 
-    # -------------------------------------------------------------------------------------------- choices
+    # --------------------------------------------------------------------------------------------
+    # choices
 
     def choose(self, world: World, job_id: str, places: list[Seat], fitted: Seat) -> Seat:
         """The place with the shortest prediction; the first is the least loaded."""
@@ -137,7 +158,9 @@ class NetAware(ByScore):
         """Start the job there, and note what was known."""
         work_s = world.remaining_work_s(job_id)
         if self._features is None and seat[1]:
-            self._features = np.array(self._telemetry(world, job_id, _category(world, job_id), seat))
+            self._features = np.array(
+                self._telemetry(world, job_id, _category(world, job_id), seat)
+            )
         super().start(world, job_id, seat)
         if self._features is not None and work_s > 0:
             self._runs[job_id] = world.now_s, work_s, self._features, seat
@@ -146,7 +169,12 @@ class NetAware(ByScore):
     def leaves(self, world: World, job_id: str) -> None:
         """Learn from a job that is done."""
         run = self._runs.pop(job_id, None)
-        if run is None or job_id in world.waiting or job_id in world.running or job_id in world.saving:
+        if (
+            run is None
+            or job_id in world.waiting
+            or job_id in world.running
+            or job_id in world.saving
+        ):
             return  # it failed, or its node was lost
         started_s, work_s, features, (option, placement) = run
         ratio = (world.now_s - started_s) / work_s
@@ -175,9 +203,16 @@ class NetAware(ByScore):
         sums = [self._by_node[slot.node] for slot in placement]
         own_sum = self._by_type[category, option.mode.gpu_type]
         return [
-            1.0, own_sum[0] / (own_sum[1] + 1), max((total / (count + 1) for total, count in sums), default=0.0),
-            memory, max(0.0, memory - 1), uplink, max(0.0, uplink - 1), float(spread == "rack"),
-            float(spread == "cluster"), _load(world, seat),
+            1.0,
+            own_sum[0] / (own_sum[1] + 1),
+            max((total / (count + 1) for total, count in sums), default=0.0),
+            memory,
+            max(0.0, memory - 1),
+            uplink,
+            max(0.0, uplink - 1),
+            float(spread == "rack"),
+            float(spread == "cluster"),
+            _load(world, seat),
         ]
 
     def _judge(self, world: World, job_id: str, places: list[Seat], k: int) -> None:
@@ -203,13 +238,17 @@ def _category(world: World, job_id: str) -> str:
 
 
 def _least_loaded(world: World, places: list[Seat]) -> list[Seat]:
-    """The least loaded places; of equal ones that on the first nodes in the cluster, however fast."""
+    """The least loaded places; of equal ones that on the first nodes in the cluster, however
+    fast."""
     order = world.cluster.node_order
-    return sorted(places, key=lambda seat: (_load(world, seat), *(order[slot.node] for slot in seat[1])))[:MOST_PLACES]
+    return sorted(
+        places, key=lambda seat: (_load(world, seat), *(order[slot.node] for slot in seat[1]))
+    )[:MOST_PLACES]
 
 
 def _load(world: World, seat: Seat) -> float:
-    """The mean share of GPUs and cores in use on the nodes of a place, as the Kubernetes default weighs them."""
+    """The mean share of GPUs and cores in use on the nodes of a place, as the Kubernetes default
+    weighs them."""
     shares = []
     for slot in seat[1]:
         node = world.cluster.node[slot.node]

@@ -2,36 +2,38 @@
 
 from heapq import heapify, heappop, heappush
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .gang_counts import CountsOf, GangCounts
-from .gpu_pool import GpuPool
-from .reallocation import Grant, Reallocation, held
+from .parts.gang_counts import CountsOf, GangCounts
+from .parts.gpu_pool import GpuPool
+from .parts.reallocation import Grant, Reallocation, held
 
 Gain = tuple[float, int, str]
 """Seconds saved for each GPU, negated; place in order of arrival; job."""
 
 
 class Optimus(Reallocation):
-    """At each interval every job gets its fewest GPUs, in order of arrival; what is left goes one step at a time to the
-    job that saves the most seconds by it for each GPU.
+    """At each interval every job gets its fewest GPUs, in order of arrival; what is left goes one
+    step at a time to the job that saves the most seconds by it for each GPU.
 
-    A step leads from one GPU count of an elastic job to its next and saves remaining work x (1 / rate - 1 / next
-    rate), with the rates of the best spread. A job whose next step saves nothing takes no more. Rigid jobs have one
-    count, so that they run in order of arrival, with what does not fit skipped. A running job whose count has changed
-    is preempted and placed anew. Small gangs are placed first; one that finds no place for its count takes the
-    largest smaller one that has a place. Of several GPU types a job goes to the one on which its fewest GPUs are
-    fastest, of those with as many left; one that runs keeps its type while it can. Jobs that may not be preempted,
+    A step leads from one GPU count of an elastic job to its next and saves remaining work x (1 /
+    rate - 1 / next rate), with the rates of the best spread. A job whose next step saves nothing
+    takes no more. Rigid jobs have one count, so that they run in order of arrival, with what does
+    not fit skipped. A running job whose count has changed is preempted and placed anew. Small gangs
+    are placed first; one that finds no place for its count takes the largest smaller one that has a
+    place. Of several GPU types a job goes to the one on which its fewest GPUs are fastest, of those
+    with as many left; one that runs keeps its type while it can. Jobs that may not be preempted,
     and those with periodic checkpoints before the first of their stay, keep what they have.
 
     Between two allocations only jobs start that were given GPUs at the last.
 
-    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed` (default) puts a
-    gang on the fewest nodes, best fit; `emptiest` fills the emptiest nodes first.
+    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed`
+    (default) puts a gang on the fewest nodes, best fit; `emptiest` fills the emptiest nodes first.
 
-    Source: Y. Peng et al., Optimus: An efficient dynamic resource scheduler for deep learning clusters, EuroSys 2018,
-    section 4.1, as Pollux's public simulator has it for jobs without parameter servers.
+    Source: Y. Peng et al., Optimus: An efficient dynamic resource scheduler for deep learning
+    clusters, EuroSys 2018, section 4.1, as Pollux's public simulator has it for jobs without
+    parameter servers.
     """
 
     name = "optimus"
@@ -40,10 +42,13 @@ class Optimus(Reallocation):
     source = Source(
         authors="Y. Peng, Y. Bao, Y. Chen, C. Wu, C. Guo",
         title="Optimus: An efficient dynamic resource scheduler for deep learning clusters",
-        venue="EuroSys", year=2018, link="doi:10.1145/3190508.3190517",
+        venue="EuroSys",
+        year=2018,
+        link="doi:10.1145/3190508.3190517",
         needs=("job.gpus", "profile.gpus", "profile.rate"),
         sureness="verified",
-        verified="the marginal-gain rule, with one GPU type, reproduces Pollux's public simulator to 1 % in mean JCT",
+        verified="the marginal-gain rule, with one GPU type, reproduces Pollux's public "
+        "simulator to 1 % in mean JCT",
         derived="several GPU types, quotas and jobs that may not be preempted",
         published="mean JCT 139 % and makespan 63 % better than DRF on 7 CPU and 6 GPU servers",
     )
@@ -65,7 +70,11 @@ class Optimus(Reallocation):
                     given[job_id] = counts, 0
                     break
         order = {job_id: i for i, job_id in enumerate(given)}
-        heap = [gain for job_id in given if (gain := self._gain(world, job_id, order, *given[job_id])) is not None]
+        heap = [
+            gain
+            for job_id in given
+            if (gain := self._gain(world, job_id, order, *given[job_id])) is not None
+        ]
         heapify(heap)
         while heap:
             job_id = heappop(heap)[2]
@@ -80,11 +89,15 @@ class Optimus(Reallocation):
             for job_id, (counts, step) in given.items()
         }
 
-    def _gain(self, world: World, job_id: str, order: dict[str, int], counts: GangCounts, step: int) -> Gain | None:
+    def _gain(
+        self, world: World, job_id: str, order: dict[str, int], counts: GangCounts, step: int
+    ) -> Gain | None:
         """What the next step is worth; None where there is none or it saves nothing."""
         if step + 1 == len(counts.options):
             return None
-        saved_s = self.remaining_work_s(world, job_id) * (1 / counts.rate(step) - 1 / counts.rate(step + 1))
+        saved_s = self.remaining_work_s(world, job_id) * (
+            1 / counts.rate(step) - 1 / counts.rate(step + 1)
+        )
         if saved_s <= 0:
             return None
         return -saved_s / (counts.gpus(step + 1) - counts.gpus(step)), order[job_id], job_id

@@ -1,26 +1,29 @@
-"""The round as a policy: at every decision the active jobs are weighed against each other as one problem."""
+"""The round as a policy: at every decision the active jobs are weighed against each other as one
+problem."""
 
 import math
 from dataclasses import dataclass, replace
 
-from optsched import registry
+from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
 from optsched.errors import InputError
-from optsched.instance import Instance, Placement, Slot
-from optsched.job import Job, Mode
-from optsched.modes import Option
+from optsched.model.instance import Instance, Placement, Slot
+from optsched.model.job import Job, Mode
 from optsched.objectives import Objective, parse
+from optsched.physics.modes import Option
+from optsched.plugins import registry
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
-from optsched.simulate.reservation import Claimed, Reservation, Reservations, earliest
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
-from .gang_weights import GangWeights
+from .parts.gang_weights import GangWeights
 
 ROUND_S = 300.0
-"""Length of the round over which options are valued. Only the cap on finishing jobs depends on it."""
+"""Length of the round over which options are valued. Only the cap on finishing jobs depends on
+it."""
 NO_LIMIT_S = 3600.0
-"""Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the clock."""
+"""Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
+clock."""
 CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
 GAP = 0.01
@@ -46,32 +49,40 @@ class RoundRecord:
 
 
 class Optsched:
-    """Decides by `optsched.round.decide` at every event, or while nobody waits every `MOVES_S`. Under wct large gangs
-    weigh more than they say (see `gang_weights`), also in the values of `rounds`.
+    """Decides by `optsched.round.decide` at every event, or while nobody waits every `MOVES_S`.
+    Under wct large gangs weigh more than they say (see `gang_weights`), also in the values of
+    `rounds`.
 
-    A job whose place is still held by jobs that are being saved waits for it; that place is kept for it (`_claims`).
+    A job whose place is still held by jobs that are being saved waits for it; that place is kept
+    for it (`_claims`).
 
-    No job starves: for one that has waited too long a place is kept (see `optsched.simulate.reservation`), and once it
-    has started there it is not preempted any more. For a gang that the round values most of all waiting jobs its place
-    is kept in the same way if that comes free within `SOON_S`: it is not worth preempting for, yet would be delayed by
-    what starts now.
+    No job starves: for one that has waited too long a place is kept (see
+    `optsched.driver.reservation`), and once it has started there it is not preempted any more. For
+    a gang that the round values most of all waiting jobs its place is kept in the same way if that
+    comes free within `SOON_S`: it is not worth preempting for, yet would be delayed by what starts
+    now.
 
-    Options: `solver` (a round solver, default price), `round` (seconds), `pace` (default 0): a round is decided once a
-    share `pace` of the time simulated so far has passed since the last. What comes free before goes to waiting jobs by
-    weight per GPU and second. So a long time is seen roughly, but quickly, and its beginning as it is.
+    Options: `solver` (a round solver, default price), `round` (seconds), `pace` (default 0): a
+    round is decided once a share `pace` of the time simulated so far has passed since the last.
+    What comes free before goes to waiting jobs by weight per GPU and second. So a long time is seen
+    roughly, but quickly, and its beginning as it is.
     """
 
     name = "optsched"
     title = "each round as one optimization problem, with a proven gap"
 
-    def __init__(self, objective: Objective | None = None, options: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, objective: Objective | None = None, options: dict[str, str] | None = None
+    ) -> None:
         self.objective = objective or parse("wct")
         given = dict(options or {})
         self.solver = given.pop("solver", "price")
         self.round_s = _seconds(given.pop("round", str(ROUND_S)))
         self.pace = _pace(given.pop("pace", "0"))
         if given:
-            raise InputError(f"policy optsched has no option {', '.join(given)}; it has solver, round and pace")
+            raise InputError(
+                f"policy optsched has no option {', '.join(given)}; it has solver, round and pace"
+            )
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         self._options = {"core": str(CORE_OPTIONS)} if self.solver == "price" else {}
         self.rounds: list[RoundRecord] = []
@@ -83,8 +94,12 @@ class Optsched:
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights()
         self._moves_s = self._paced_s = -math.inf
-        self._weighs = all(term.name == "wct" for level in self.objective.levels for _, term in level)
-        self._changing = any(term.name in CHANGING for level in self.objective.levels for _, term in level)
+        self._weighs = all(
+            term.name == "wct" for level in self.objective.levels for _, term in level
+        )
+        self._changing = any(
+            term.name in CHANGING for level in self.objective.levels for _, term in level
+        )
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
@@ -109,25 +124,44 @@ class Optsched:
         now = snapshot(world, jobs=waiting, known=self._known)
         posed = self._gangs.raised(world, now.instance) if self._weighs else now.instance
         found = decide(
-            posed, self.objective, round_s=self.round_s, solver=self.solver, budget_s=NO_LIMIT_S, gap=GAP,
-            blocked=self._blocked(world, now), reserved=self._reserved(world),
-            keep=self._kept(world), last=self._last, options=self._options,
+            posed,
+            self.objective,
+            round_s=self.round_s,
+            solver=self.solver,
+            budget_s=NO_LIMIT_S,
+            gap=GAP,
+            blocked=self._blocked(world, now),
+            reserved=self._reserved(world),
+            keep=self._kept(world),
+            last=self._last,
+            options=self._options,
         )
         self._last = found
-        self.rounds.append(RoundRecord(world.now_s, len(found.jobs), found.value, found.bound, found.gap,
-                                       found.wall_s or 0.0))
+        self.rounds.append(
+            RoundRecord(
+                world.now_s,
+                len(found.jobs),
+                found.value,
+                found.bound,
+                found.gap,
+                found.wall_s or 0.0,
+            )
+        )
         self._carry_out(world, posed, found)
         self._keep_places(world)
         if world.waiting and self._changing:
             world.wake_at(world.now_s + self.round_s)
 
     def _fill(self, world: World, waiting: list[str]) -> None:
-        """Start whatever fits beside what is claimed and reserved, the most weight per GPU and second first."""
+        """Start whatever fits beside what is claimed and reserved, the most weight per GPU and
+        second first."""
         room = world.free.copy()
         for node in {slot.node for _, placement in self._claims.values() for slot in placement}:
             room.lose(node)
         full: set[int] = set()
-        for job_id in sorted(waiting, key=lambda one: (-self._density(world, one), world.order(one))):
+        for job_id in sorted(
+            waiting, key=lambda one: (-self._density(world, one), world.order(one))
+        ):
             demand = world.demand(job_id)
             if id(demand) in full:
                 continue
@@ -142,7 +176,9 @@ class Optsched:
         """Running jobs that may not be preempted now, or must not be."""
         if self._unripe is None:
             self._unripe = set(world.running)
-        self._unripe = {one for one in self._unripe if one in world.running and not world.may_preempt(one)}
+        self._unripe = {
+            one for one in self._unripe if one in world.running and not world.may_preempt(one)
+        }
         return self._unripe | self._reservations.protected.intersection(world.running)
 
     def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
@@ -151,7 +187,8 @@ class Optsched:
             self._unripe.add(job_id)
 
     def _keep_places(self, world: World) -> None:
-        """Keep a place for who has waited too long, else for the gang that is worth most if its place is near."""
+        """Keep a place for who has waited too long, else for the gang that is worth most if its
+        place is near."""
         self._soon = None
         self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
         kept = self._reservations.current
@@ -159,7 +196,9 @@ class Optsched:
             waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
             if not waiting:
                 return
-            best = min(waiting, key=lambda job_id: (-self._density(world, job_id), *world.order(job_id)))
+            best = min(
+                waiting, key=lambda job_id: (-self._density(world, job_id), *world.order(job_id))
+            )
             if world.service_gpus(best) > 1:
                 kept = earliest(world, best)
                 if kept is not None and kept.due_s <= world.now_s + SOON_S:
@@ -168,7 +207,9 @@ class Optsched:
             world.wake_at(kept.due_s)
 
     def _density(self, world: World, job_id: str) -> float:
-        return world.job(job_id).weight / (world.service_gpus(job_id) * world.fastest_finish_s(job_id))
+        return world.job(job_id).weight / (
+            world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+        )
 
     def _claimed(self, world: World) -> list[Claimed]:
         """The places of claims, and until when their jobs will hold them."""
@@ -184,7 +225,8 @@ class Optsched:
         return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
 
     def _start_reserved(self, world: World) -> None:
-        """Start those for whom a place is kept, as soon as there is room that nobody has claimed."""
+        """Start those for whom a place is kept, as soon as there is room that nobody has
+        claimed."""
         while True:
             self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
             kept = self._reservations.current or self._soon
@@ -237,11 +279,13 @@ class Optsched:
                 self._start(world, job_id, option, placement)
                 del self._claims[job_id]
             elif not any(slot.node in saving for slot in placement):
-                del self._claims[job_id]  # what it lacks (a budget, a licence) will not come with its place
+                del self._claims[
+                    job_id
+                ]  # what it lacks (a budget, a licence) will not come with its place
 
     def _blocked(self, world: World, now: Snapshot) -> tuple[Placement, ...]:
-        """What is not there to be given away: of what is being saved and what is claimed, on each node the more, as
-        claims are mostly on what is being saved."""
+        """What is not there to be given away: of what is being saved and what is claimed, on each
+        node the more, as claims are mostly on what is being saved."""
         saving: dict[str, tuple[int, int]] = {}
         claimed: dict[str, tuple[int, int]] = {}
         for into, placements in (
@@ -259,8 +303,13 @@ class Optsched:
         nodes = sorted({**saving, **claimed}, key=order.__getitem__)
         none = (0, 0)
         return tuple(
-            (Slot(node=name, gpus=max(saving.get(name, none)[0], claimed.get(name, none)[0]),
-                  cpus=max(saving.get(name, none)[1], claimed.get(name, none)[1])),)
+            (
+                Slot(
+                    node=name,
+                    gpus=max(saving.get(name, none)[0], claimed.get(name, none)[0]),
+                    cpus=max(saving.get(name, none)[1], claimed.get(name, none)[1]),
+                ),
+            )
             for name in nodes
         )
 
@@ -286,8 +335,8 @@ def _pace(text: str) -> float:
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:
-    """The option of a mode that the round chose for a job as it is `known`: its listed modes are as long as it is
-    believed to be."""
+    """The option of a mode that the round chose for a job as it is `known`: its listed modes are as
+    long as it is believed to be."""
     options = world.options(job_id)
     if mode.duration_s is None:
         return next(one for one in options if one.mode == mode)

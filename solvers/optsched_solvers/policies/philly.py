@@ -1,4 +1,5 @@
-"""The scheduler of the Philly clusters: quotas with borrowing, gangs, locality relaxed by waiting."""
+"""The scheduler of the Philly clusters: quotas with borrowing, gangs, locality relaxed by
+waiting."""
 
 import math
 from collections import Counter
@@ -6,17 +7,17 @@ from heapq import heappop, heappush
 
 from optsched.duration import parse_duration
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
+from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.demand import Demand
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.world import World
 
-from .demand_queue import DemandQueue, arrival_key
-from .locality_gate import LocalityGate, Patience
-from .queueing_delay import QueueingDelay
+from .parts.demand_queue import DemandQueue, arrival_key
+from .parts.locality_gate import LocalityGate, Patience
+from .parts.queueing_delay import QueueingDelay
 
 TAU = "150s"
 """Between the two and three minutes of the paper."""
@@ -29,11 +30,12 @@ Found = tuple[Option, Placement]
 class Philly:
     """First in, first out within each tenant's GPU quota; who does not fit is overtaken.
 
-    A gang insists on one node until it has waited `tau`, on one rack for `tau` more, and then goes anywhere. Idle quota
-    may be borrowed as far as the instance allows (`tenant.borrow_gpus`), after all who are within their quota have been
-    served. If a job within its tenant's quota finds no place while more than `reclaim` of all GPUs are in use, jobs of
-    tenants above their quota are preempted for it, the latest arrivals first, and none of a tenant that is down to its
-    quota; until it has started nobody borrows.
+    A gang insists on one node until it has waited `tau`, on one rack for `tau` more, and then goes
+    anywhere. Idle quota may be borrowed as far as the instance allows (`tenant.borrow_gpus`), after
+    all who are within their quota have been served. If a job within its tenant's quota finds no
+    place while more than `reclaim` of all GPUs are in use, jobs of tenants above their quota are
+    preempted for it, the latest arrivals first, and none of a tenant that is down to its quota;
+    until it has started nobody borrows.
 
     A job that has failed more than `retries` times comes after all others.
 
@@ -41,18 +43,22 @@ class Philly:
     """
 
     name = "philly"
-    title = "quotas with borrowing and reclaim, gangs whose locality is relaxed by waiting, out-of-order starts"
+    title = "quotas with borrowing and reclaim, gangs whose locality is relaxed by waiting, out-of-order starts"  # noqa: E501
     source = Source(
         authors="M. Jeon, S. Venkataraman, A. Phanishayee, J. Qian, W. Xiao, F. Yang",
         title="Analysis of large-scale multi-tenant GPU clusters for DNN training workloads",
-        venue="USENIX ATC", year=2019, link="arXiv:1901.05758",
+        venue="USENIX ATC",
+        year=2019,
+        link="arXiv:1901.05758",
         needs=("tenant.gpu_quota", "tenant.borrow_gpus", "profile.locality", "node.rack"),
         sureness="reconstructed",
         verified="The kinds of delay, and that locality is relaxed after two to three minutes",
         derived=None,
-        reconstructed="The levels node, rack and anywhere by equal waits; reclaiming above 90 % use from the latest "
-                      "arrivals; the number of retries, after which a job comes last as it cannot be given up",
-        published="Fragmentation causes about 80 % of the waiting time; of gangs over 8 GPUs nearly all of it",
+        reconstructed="The levels node, rack and anywhere by equal waits; reclaiming above 90 % "
+        "use from the latest "
+        "arrivals; the number of retries, after which a job comes last as it cannot be given up",
+        published="Fragmentation causes about 80 % of the waiting time; of gangs over 8 GPUs "
+        "nearly all of it",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -61,7 +67,9 @@ class Philly:
         self.reclaim_above = _fraction(given.pop("reclaim", RECLAIM_ABOVE))
         self.retries = _count(given.pop("retries", RETRIES))
         if given:
-            raise InputError(f"policy philly has no option {', '.join(given)}; it has tau, reclaim and retries")
+            raise InputError(
+                f"policy philly has no option {', '.join(given)}; it has tau, reclaim and retries"
+            )
         self._patience = Patience(rack_s=self.tau_s, cluster_s=2 * self.tau_s)
         self._gate = LocalityGate()
         self._queue = DemandQueue()
@@ -89,16 +97,20 @@ class Philly:
         if self._reclaims is None and self._over:
             self._over = False
             self._serve(world, borrow=True)
-            self._reclaim_and_serve(world)  # what has just been borrowed may have made the cluster busy
+            self._reclaim_and_serve(
+                world
+            )  # what has just been borrowed may have made the cluster busy
         if self._opens:
             world.wake_at(max(self._opens[0][0], math.nextafter(world.now_s, math.inf)))
 
     def facts(self) -> dict[str, float]:
-        """Fair-share and fragmentation delay, in total and by gang size class, and jobs preempted to reclaim GPUs."""
+        """Fair-share and fragmentation delay, in total and by gang size class, and jobs preempted
+        to reclaim GPUs."""
         delays = {} if self._delay is None else self._delay.facts()
         return {**delays, "reclaimed_jobs": self._reclaimed}
 
-    # ---------------------------------------------------------------------------------------- who waits
+    # ---------------------------------------------------------------------------------------- who
+    # waits
 
     def _note(self, world: World) -> None:
         if self._delay is None:
@@ -134,14 +146,23 @@ class Philly:
     def _enqueue(self, world: World, job_id: str) -> None:
         """Into the queue of its demand and level, and when the next level opens."""
         wait_s = world.now_s - self._since_s[job_id]
-        demand, opens_s = world.demand(job_id), self._gate.opens_s(world, job_id, self._patience, wait_s)
-        level = min(2, math.floor((wait_s + TIME_TOLERANCE_S) / self.tau_s)) if opens_s < math.inf else math.inf
+        demand, opens_s = (
+            world.demand(job_id),
+            self._gate.opens_s(world, job_id, self._patience, wait_s),
+        )
+        level = (
+            min(2, math.floor((wait_s + TIME_TOLERANCE_S) / self.tau_s))
+            if opens_s < math.inf
+            else math.inf
+        )
         key = demand.number, level
         if key not in self._groups:
             self._groups[key] = Demand(len(self._groups), demand.needs)
         self._group[job_id] = self._groups[key]
         last = float(self._failures[job_id] > self.retries)
-        self._queue.push(arrival_key(world, job_id, last), job_id, self._groups[key], reconsider=True)
+        self._queue.push(
+            arrival_key(world, job_id, last), job_id, self._groups[key], reconsider=True
+        )
         if opens_s < math.inf:
             heappush(self._opens, (opens_s, job_id))
 
@@ -150,7 +171,8 @@ class Philly:
         self._holds[job_id] = held
         self._held[held[0]] += held[1]
 
-    # ---------------------------------------------------------------------------------------- who starts
+    # ---------------------------------------------------------------------------------------- who
+    # starts
 
     def _serve(self, world: World, *, borrow: bool) -> None:
         """Start whoever fits, in order."""
@@ -179,7 +201,9 @@ class Philly:
 
     def _find(self, world: World, job_id: str, room: Outlook | None = None) -> Found | None:
         wait_s = world.now_s - self._since_s[job_id]
-        return self._gate.find(world, job_id, self._patience, wait_s, None if room is None else room.room)
+        return self._gate.find(
+            world, job_id, self._patience, wait_s, None if room is None else room.room
+        )
 
     def _start(self, world: World, job_id: str, found: Found) -> None:
         assert self._delay is not None
@@ -193,24 +217,39 @@ class Philly:
         quota = _quotas(world).get(tenant) if tenant is not None else None
         return quota is None or self._held[tenant] + gpus <= quota
 
-    # ---------------------------------------------------------------------------------------- reclaim
+    # ----------------------------------------------------------------------------------------
+    # reclaim
 
     def _reclaim_and_serve(self, world: World) -> None:
         if self._reclaims is None and self._reclaim(world):
             self._serve(world, borrow=False)
 
     def _reclaim(self, world: World) -> bool:
-        """Preempt borrowers for the first job within its quota for which that makes room; whether there was one."""
+        """Preempt borrowers for the first job within its quota for which that makes room; whether
+        there was one."""
         quotas = _quotas(world)
-        over = {name: self._held[name] - quota for name, quota in quotas.items() if self._held[name] > quota}
+        over = {
+            name: self._held[name] - quota
+            for name, quota in quotas.items()
+            if self._held[name] > quota
+        }
         if not over or not world.waiting or not self._is_busy(world):
             return False
         lenders = sorted(
-            (job_id for job_id in world.running if _tenant(world, job_id) in over and world.may_preempt(job_id)),
-            key=world.order, reverse=True,
+            (
+                job_id
+                for job_id in world.running
+                if _tenant(world, job_id) in over and world.may_preempt(job_id)
+            ),
+            key=world.order,
+            reverse=True,
         )
         for job_id in sorted(self._refused.values(), key=world.order) if lenders else ():
-            if job_id not in world.waiting or _tenant(world, job_id) not in quotas or not self._within(world, job_id):
+            if (
+                job_id not in world.waiting
+                or _tenant(world, job_id) not in quotas
+                or not self._within(world, job_id)
+            ):
                 continue
             victims = self._victims(world, job_id, lenders, dict(over))
             if victims:
@@ -223,8 +262,11 @@ class Philly:
                 return True
         return False
 
-    def _victims(self, world: World, job_id: str, lenders: list[str], over: dict[str, int]) -> list[str]:
-        """The latest borrowers with whose GPUs the job fits; none where their borrowing does not suffice."""
+    def _victims(
+        self, world: World, job_id: str, lenders: list[str], over: dict[str, int]
+    ) -> list[str]:
+        """The latest borrowers with whose GPUs the job fits; none where their borrowing does not
+        suffice."""
         outlook = Outlook(world)
         for one in world.saving:
             outlook.release(one)
@@ -265,7 +307,11 @@ def _group(world: World, job_id: str) -> tuple[str | None, int]:
 
 
 def _quotas(world: World) -> dict[str, int]:
-    return {tenant.name: tenant.gpu_quota for tenant in world.instance.tenants if tenant.gpu_quota is not None}
+    return {
+        tenant.name: tenant.gpu_quota
+        for tenant in world.instance.tenants
+        if tenant.gpu_quota is not None
+    }
 
 
 def _seconds(text: str) -> float:
@@ -274,7 +320,9 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not seconds >= TIME_TOLERANCE_S:
-        raise InputError(f"option tau of policy philly: {text!r}; expected a length of time, as 150s or 3m")
+        raise InputError(
+            f"option tau of policy philly: {text!r}; expected a length of time, as 150s or 3m"
+        )
     return seconds
 
 
@@ -284,11 +332,15 @@ def _fraction(text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found <= 1:
-        raise InputError(f"option reclaim of policy philly: {text!r}; expected a share of all GPUs from 0 to 1")
+        raise InputError(
+            f"option reclaim of policy philly: {text!r}; expected a share of all GPUs from 0 to 1"
+        )
     return found
 
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise InputError(f"option retries of policy philly: {text!r}; expected a whole number, 0 or more")
+        raise InputError(
+            f"option retries of policy philly: {text!r}; expected a whole number, 0 or more"
+        )
     return int(text)

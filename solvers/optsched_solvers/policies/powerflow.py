@@ -4,19 +4,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optsched.cluster import POWER_CAP
 from optsched.errors import InputError
-from optsched.instance import Running
-from optsched.modes import Option
+from optsched.model.cluster import POWER_CAP
+from optsched.model.instance import Running
 from optsched.physics import power_w
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .configuration_choice import Choice, Configuration, choose
-from .gpu_pool import GpuPool
-from .left_alone import is_left_alone
-from .reallocation import Grant, Reallocation, held
-from .tenant_quotas import quotas
+from .parts.configuration_choice import Choice, Configuration, choose
+from .parts.gpu_pool import GpuPool
+from .parts.left_alone import is_left_alone
+from .parts.reallocation import Grant, Reallocation, held
+from .parts.tenant_quotas import quotas
 
 WATT_PARTS = 1000
 """Limits are counted in thousandths, so that they are whole numbers."""
@@ -25,8 +25,9 @@ SOLVERS = ("exact", "greedy")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A configuration of a job: the seconds that it then still needs, GPU type, GPUs and clock (by rank, the slowest
-    0), what it takes of the limit (`drawn`), and of all rows (`use`: GPUs by type, quota, limit)."""
+    """A configuration of a job: the seconds that it then still needs, GPU type, GPUs and clock (by
+    rank, the slowest 0), what it takes of the limit (`drawn`), and of all rows (`use`: GPUs by
+    type, quota, limit)."""
 
     run_s: float
     gpu_type: int
@@ -37,7 +38,8 @@ class Way:
 
 
 def exact(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> Choice:
-    """The ways of the least sum of run times, of as many jobs as can run; the position after the last way is none.
+    """The ways of the least sum of run times, of as many jobs as can run; the position after the
+    last way is none.
 
     Of jobs alike in this the one that is done first runs.
     """
@@ -46,7 +48,10 @@ def exact(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> Choice:
     later = {j: (len(jobs) - rank) / len(jobs) for rank, j in enumerate(order)}
     return choose(
         [
-            [*(Configuration(way.run_s, way.use) for way in ways), Configuration(slowest_s * (1 + 0.001 * later[j]))]
+            [
+                *(Configuration(way.run_s, way.use) for way in ways),
+                Configuration(slowest_s * (1 + 0.001 * later[j])),
+            ]
             for j, ways in enumerate(jobs)
         ],
         room,
@@ -54,8 +59,8 @@ def exact(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> Choice:
 
 
 def greedy(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> tuple[int, ...]:
-    """Every job, the shortest first, gets its most efficient way; then one step at a time, more GPUs or a higher clock,
-    goes to whoever saves the most seconds for what it draws more."""
+    """Every job, the shortest first, gets its most efficient way; then one step at a time, more
+    GPUs or a higher clock, goes to whoever saves the most seconds for what it draws more."""
     left = list(room)
     chosen = [len(ways) for ways in jobs]
     order = sorted(range(len(jobs)), key=lambda j: min((way.run_s for way in jobs[j]), default=0.0))
@@ -91,7 +96,8 @@ def _efficiency(way: Way) -> tuple[float, int, float]:
 
 
 def _steps(ways: Sequence[Way], now: Way) -> list[int]:
-    """The next larger GPU count at the same clock, and the next higher clock on as many GPUs, on the same GPU type."""
+    """The next larger GPU count at the same clock, and the next higher clock on as many GPUs, on
+    the same GPU type."""
     same = [i for i, way in enumerate(ways) if way.gpu_type == now.gpu_type]
     larger = [i for i in same if ways[i].clock == now.clock and ways[i].gpus > now.gpus]
     faster = [i for i in same if ways[i].gpus == now.gpus and ways[i].clock > now.clock]
@@ -99,12 +105,16 @@ def _steps(ways: Sequence[Way], now: Way) -> list[int]:
     return found + ([min(faster, key=lambda i: ways[i].clock)] if faster else [])
 
 
-def _fits(use: tuple[tuple[int, int], ...], instead: tuple[tuple[int, int], ...], left: list[int]) -> bool:
+def _fits(
+    use: tuple[tuple[int, int], ...], instead: tuple[tuple[int, int], ...], left: list[int]
+) -> bool:
     given_up = dict(instead)
     return all(amount <= left[row] + given_up.get(row, 0) for row, amount in use)
 
 
-def _move(use: tuple[tuple[int, int], ...], instead: tuple[tuple[int, int], ...], left: list[int]) -> None:
+def _move(
+    use: tuple[tuple[int, int], ...], instead: tuple[tuple[int, int], ...], left: list[int]
+) -> None:
     for row, amount in use:
         left[row] -= amount
     for row, amount in instead:
@@ -112,31 +122,43 @@ def _move(use: tuple[tuple[int, int], ...], instead: tuple[tuple[int, int], ...]
 
 
 class PowerFlow(Reallocation):
-    """At each interval every job gets a GPU count and a clock, for the least sum of the times that the jobs still need
-    within the GPUs and a limit on power, or on the energy of what is left of them.
+    """At each interval every job gets a GPU count and a clock, for the least sum of the times that
+    the jobs still need within the GPUs and a limit on power, or on the energy of what is left of
+    them.
 
-    Counts of elastic jobs are powers of two and their fewest, so that best fit places them as a buddy system would.
-    The limit is the cluster's resource `power_w`, or the option; without one only the GPUs limit.
+    Counts of elastic jobs are powers of two and their fewest, so that best fit places them as a
+    buddy system would. The limit is the cluster's resource `power_w`, or the option; without one
+    only the GPUs limit.
 
-    Options: `solve`: `exact` (default), a multiple-choice knapsack solved to the optimum, as many jobs as possible
-    running; `greedy`, the published way: each job at its most efficient configuration, then step by step. `power`, in
-    watts. `energy`, in kWh: what the rest of the running jobs may use together. `interval` (default 60 s), `place`.
+    Options: `solve`: `exact` (default), a multiple-choice knapsack solved to the optimum, as many
+    jobs as possible running; `greedy`, the published way: each job at its most efficient
+    configuration, then step by step. `power`, in watts. `energy`, in kWh: what the rest of the
+    running jobs may use together. `interval` (default 60 s), `place`.
 
-    Source: D. Gu et al., PowerFlow: Energy-efficient GPU clusters scheduling for deep learning, arXiv 2304.06381; the
-    order of the greedy steps is reconstructed.
+    Source: D. Gu et al., PowerFlow: Energy-efficient GPU clusters scheduling for deep learning,
+    arXiv 2304.06381; the order of the greedy steps is reconstructed.
     """
 
     name = "powerflow"
-    title = "GPU counts and clocks of elastic jobs for the least waiting under a limit on power or energy"
+    title = "GPU counts and clocks of elastic jobs for the least waiting under a limit on power or energy"  # noqa: E501
     own_options = ("solve", "power", "energy")
 
     source = Source(
         authors="D. Gu, X. Xie, G. Huang, X. Jin, X. Liu",
         title="Energy-efficient GPU clusters scheduling for deep learning",
-        venue="arXiv", year=2023, link="arXiv:2304.06381",
-        needs=("job.gpus", "profile.gpus", "profile.clocks", "profile.power_w", "cluster.resources"),
+        venue="arXiv",
+        year=2023,
+        link="arXiv:2304.06381",
+        needs=(
+            "job.gpus",
+            "profile.gpus",
+            "profile.clocks",
+            "profile.power_w",
+            "cluster.resources",
+        ),
         sureness="reconstructed",
-        verified="the problem: GPU counts and frequencies from models of throughput and energy, buddy placement",
+        verified="the problem: GPU counts and frequencies from models of throughput and energy, "
+        "buddy placement",
         derived="the multiple-choice knapsack that replaces the greedy",
         reconstructed="the order of the greedy's steps, and the interval",
         published="mean JCT 1.57 to 3.39 times better at the same energy",
@@ -146,7 +168,9 @@ class PowerFlow(Reallocation):
         super().__init__(options)
         self.solve = self.given.get("solve", "exact")
         if self.solve not in SOLVERS:
-            raise InputError(f"policy powerflow: option solve={self.solve}: expected {' or '.join(SOLVERS)}")
+            raise InputError(
+                f"policy powerflow: option solve={self.solve}: expected {' or '.join(SOLVERS)}"
+            )
         if "power" in self.given and "energy" in self.given:
             raise InputError("policy powerflow: options power and energy: give one of them")
         self.power_w = self._amount("power")
@@ -167,7 +191,9 @@ class PowerFlow(Reallocation):
 
     def facts(self) -> dict[str, float | str]:
         """How many rounds there were, and how many were solved to the optimum."""
-        return {"rounds": self._rounds, "proven_rounds": self._proven} if self.solve == "exact" else {}
+        return (
+            {"rounds": self._rounds, "proven_rounds": self._proven} if self.solve == "exact" else {}
+        )
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Choose a way for each job."""
@@ -190,7 +216,9 @@ class PowerFlow(Reallocation):
         if limit is not None:
             room.append(limit)
         ways = [
-            self._ways(world, job_id, types, row_of.get(i), None if limit is None else len(room) - 1)
+            self._ways(
+                world, job_id, types, row_of.get(i), None if limit is None else len(room) - 1
+            )
             for i, job_id in enumerate(jobs)
         ]
         bare = [[way for way, _ in own] for own in ways]
@@ -212,16 +240,21 @@ class PowerFlow(Reallocation):
             return True
         entry = world.entry(job_id)
         grant = self._grants.get(job_id)
-        same_clock = isinstance(entry, Running) and grant is not None and (
-            entry.mode.clock_mhz == grant[0].mode.clock_mhz
+        same_clock = (
+            isinstance(entry, Running)
+            and grant is not None
+            and (entry.mode.clock_mhz == grant[0].mode.clock_mhz)
         )
         return same_clock and super().stays(world, job_id)
 
     def _limit(self, world: World, jobs: list[str]) -> int | None:
-        """What `jobs` may draw, in thousandths of a watt or of a watt-hour; None without a limit."""
+        """What `jobs` may draw, in thousandths of a watt or of a watt-hour; None without a
+        limit."""
         if self.energy_kwh is not None:
             return int(self.energy_kwh * 1000 * WATT_PARTS)
-        most_w = self.power_w if self.power_w is not None else world.cluster.resources.get(POWER_CAP)
+        most_w = (
+            self.power_w if self.power_w is not None else world.cluster.resources.get(POWER_CAP)
+        )
         if most_w is None:
             return None
         listed = set(jobs)
@@ -233,17 +266,26 @@ class PowerFlow(Reallocation):
         return max(0, int(most_w * WATT_PARTS))
 
     def _ways(
-        self, world: World, job_id: str, types: list[str | None], quota: int | None, limit: int | None
+        self,
+        world: World,
+        job_id: str,
+        types: list[str | None],
+        quota: int | None,
+        limit: int | None,
     ) -> list[tuple[Way, Grant]]:
         """The configurations of a job, with what each grants."""
         job, work_s = world.job(job_id), world.remaining_work_s(job_id)
-        options = [option for option in world.options(job_id) if option.mode.gpus and option.rate > 0]
+        options = [
+            option for option in world.options(job_id) if option.mode.gpus and option.rate > 0
+        ]
         fewest = min(option.mode.gpus for option in options)
         alike: dict[tuple[str | None, int, int | None], list[Option]] = {}
         for option in options:
             gpus = option.mode.gpus
             if gpus == fewest or gpus & (gpus - 1) == 0:
-                alike.setdefault((option.mode.gpu_type, gpus, option.mode.clock_mhz), []).append(option)
+                alike.setdefault((option.mode.gpu_type, gpus, option.mode.clock_mhz), []).append(
+                    option
+                )
         clocks = sorted({mhz for _, _, mhz in alike if mhz is not None})
         found = []
         for (gpu_type, gpus, mhz), same in alike.items():

@@ -5,15 +5,15 @@ from heapq import heappop, heappush
 from importlib.util import find_spec
 
 from optsched.errors import InputError
-from optsched.policy import Source
-from optsched.simulate.estimates.history import gang
-from optsched.simulate.estimates.learned import Learned
-from optsched.simulate.estimates.unknown import FIRST_GUESS_S
+from optsched.estimates.history import gang
+from optsched.estimates.learned import Learned
+from optsched.estimates.unknown import FIRST_GUESS_S
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .demand_queue import Entry, arrival_key
-from .locality_gate import LocalityGate, Patience
-from .rolling_gpu_time import RollingGpuTime
+from .parts.demand_queue import Entry, arrival_key
+from .parts.locality_gate import LocalityGate, Patience
+from .parts.rolling_gpu_time import RollingGpuTime
 
 ALPHA = "0.1"
 """The weight of the rolling estimate in the public code."""
@@ -21,31 +21,38 @@ CONSOLIDATED = Patience(rack_s=math.inf, cluster_s=math.inf)
 
 
 class Qssf:
-    """The job with the least expected GPU time first, in one queue for each tenant; while the first of a queue does not
-    fit, nobody behind it starts. Jobs are never preempted, and gangs never spread further than they must.
+    """The job with the least expected GPU time first, in one queue for each tenant; while the first
+    of a queue does not fit, nobody behind it starts. Jobs are never preempted, and gangs never
+    spread further than they must.
 
-    The expected GPU time is alpha x the rolling estimate + (1 - alpha) x the model's predicted run time x GPUs, fixed
-    when the job arrives. Both learn from jobs that complete in the simulation only: what they held their GPUs for. The
-    model is that of the estimates `learned` (trained after 500, 1,000, 2,000... completions); before that, and where
-    scikit-learn is not installed, the rolling estimate counts alone. Until any job has completed, the smallest gang
-    comes first.
+    The expected GPU time is alpha x the rolling estimate + (1 - alpha) x the model's predicted run
+    time x GPUs, fixed when the job arrives. Both learn from jobs that complete in the simulation
+    only: what they held their GPUs for. The model is that of the estimates `learned` (trained after
+    500, 1,000, 2,000... completions); before that, and where scikit-learn is not installed, the
+    rolling estimate counts alone. Until any job has completed, the smallest gang comes first.
 
     Options: `alpha` (default 0.1).
     """
 
     name = "qssf"
-    title = "least predicted GPU time first, from the user's history and a learned model, without preemption"
+    title = "least predicted GPU time first, from the user's history and a learned model, without preemption"  # noqa: E501
     source = Source(
         authors="Q. Hu, P. Sun, S. Yan, Y. Wen, T. Zhang",
-        title="Characterization and prediction of deep learning workloads in large-scale GPU datacenters",
-        venue="SC", year=2021, link="arXiv:2109.01313",
+        title="Characterization and prediction of deep learning workloads in large-scale GPU "
+        "datacenters",
+        venue="SC",
+        year=2021,
+        link="arXiv:2109.01313",
         needs=("job.user", "job.command", "job.tenant"),
         sureness="verified",
-        verified="The priority, the rolling estimate with its fallbacks, alpha, and that the queue stops at the first "
-                 "job that does not fit, in the public code",
-        derived="The model learns from what completes in the simulation, with scikit-learn instead of LightGBM, and "
-                "names are compared with the latest 1,000",
-        reconstructed="Virtual clusters with nodes of their own are queues of tenants on shared nodes",
+        verified="The priority, the rolling estimate with its fallbacks, alpha, and that the "
+        "queue stops at the first "
+        "job that does not fit, in the public code",
+        derived="The model learns from what completes in the simulation, with scikit-learn "
+        "instead of LightGBM, and "
+        "names are compared with the latest 1,000",
+        reconstructed="Virtual clusters with nodes of their own are queues of tenants on shared "
+        "nodes",
         published="Average JCT up to 6.5 times better than FIFO",
     )
 
@@ -92,7 +99,8 @@ class Qssf:
                 heads.sort()
 
     def facts(self) -> dict[str, float]:
-        """How good the predictions were: the mean absolute error of the logarithm of the GPU time."""
+        """How good the predictions were: the mean absolute error of the logarithm of the GPU
+        time."""
         return {
             "predicted_jobs": self._completed,
             "mean_absolute_log_error": self._error / self._completed if self._completed else 0.0,

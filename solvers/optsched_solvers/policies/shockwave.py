@@ -1,4 +1,5 @@
-"""Shockwave's market: shares of a window of rounds by Nash social welfare, with finish-time fairness and makespan."""
+"""Shockwave's market: shares of a window of rounds by Nash social welfare, with finish-time
+fairness and makespan."""
 
 import math
 from collections.abc import Sequence
@@ -7,13 +8,13 @@ from typing import Any
 
 from optsched.duration import parse_duration
 from optsched.errors import InputError
-from optsched.modes import Option
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .gpu_pool import GpuPool
-from .left_alone import is_left_alone
-from .reallocation import Grant, Reallocation, held
+from .parts.gpu_pool import GpuPool
+from .parts.left_alone import is_left_alone
+from .parts.reallocation import Grant, Reallocation, held
 
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Progress at which the logarithm is exact; between them it is a line."""
@@ -30,8 +31,8 @@ ROUNDING = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Bidder:
-    """A job in the market: GPUs, progress (0 to 1), progress of one round, seconds that it has left when it runs, and
-    the weight of its utility."""
+    """A job in the market: GPUs, progress (0 to 1), progress of one round, seconds that it has left
+    when it runs, and the weight of its utility."""
 
     gpus: int
     progress: float
@@ -41,8 +42,13 @@ class Bidder:
 
 
 def gang(options: tuple[Option, ...]) -> Option:
-    """The way that counts for a job: the fewest GPUs that reach its reference rate of 1, else its fastest."""
-    return min((one for one in options if one.rate >= 1 - ROUNDING), key=lambda one: one.mode.gpus, default=options[0])
+    """The way that counts for a job: the fewest GPUs that reach its reference rate of 1, else its
+    fastest."""
+    return min(
+        (one for one in options if one.rate >= 1 - ROUNDING),
+        key=lambda one: one.mode.gpus,
+        default=options[0],
+    )
 
 
 def log_progress(progress: float) -> float:
@@ -55,19 +61,27 @@ def log_progress(progress: float) -> float:
 
 
 def welfare(jobs: Sequence[Bidder], rounds: Sequence[int], window: int, round_s: float) -> float:
-    """The objective: mean weighted logarithm of the progress by the end of the window, less the longest rest."""
+    """The objective: mean weighted logarithm of the progress by the end of the window, less the
+    longest rest."""
     utility = sum(
-        job.weight * log_progress(job.progress + job.gain * count) for job, count in zip(jobs, rounds, strict=True)
+        job.weight * log_progress(job.progress + job.gain * count)
+        for job, count in zip(jobs, rounds, strict=True)
     )
-    rest_s = max(max(0.0, job.left_s - round_s * count) for job, count in zip(jobs, rounds, strict=True))
+    rest_s = max(
+        max(0.0, job.left_s - round_s * count) for job, count in zip(jobs, rounds, strict=True)
+    )
     return utility / (len(jobs) * window) - MAKESPAN * rest_s
 
 
 def plan(
-    jobs: Sequence[Bidder], gpus: int, window: int, round_s: float, fewest: Sequence[int] | None = None
+    jobs: Sequence[Bidder],
+    gpus: int,
+    window: int,
+    round_s: float,
+    fewest: Sequence[int] | None = None,
 ) -> list[int] | None:
-    """Rounds of the window for each job at the best welfare, with the GPUs of all rounds together as the limit; None
-    where not all can have their `fewest`."""
+    """Rounds of the window for each job at the best welfare, with the GPUs of all rounds together
+    as the limit; None where not all can have their `fewest`."""
     from ortools.sat.python import cp_model
 
     model: Any = cp_model.CpModel()
@@ -80,8 +94,13 @@ def plan(
             return None
         whole = min(window, math.ceil(max(0.0, 1 - job.progress) / job.gain)) if job.gain > 0 else 0
         count = model.NewIntVar(least, max(whole, least), "")
-        value = [round(job.weight * log_progress(job.progress + job.gain * n) * per_job) for n in range(whole + 1)]
-        utility = model.NewIntVar(min(value) - 2 * window, max(value), "")  # lines of rounded values may lie lower
+        value = [
+            round(job.weight * log_progress(job.progress + job.gain * n) * per_job)
+            for n in range(whole + 1)
+        ]
+        utility = model.NewIntVar(
+            min(value) - 2 * window, max(value), ""
+        )  # lines of rounded values may lie lower
         for n in range(whole):
             model.Add(utility <= value[n] + (value[n + 1] - value[n]) * (count - n))
         if not whole:
@@ -102,7 +121,8 @@ def plan(
 
 @dataclass(slots=True)
 class Fair:
-    """The finish times that a job would have had with its fair share so far: weighted sum, weight, and the last."""
+    """The finish times that a job would have had with its fair share so far: weighted sum, weight,
+    and the last."""
 
     total_s: float = 0.0
     weight_s: float = 0.0
@@ -122,23 +142,26 @@ class Fair:
 
 
 class Shockwave(Reallocation):
-    """Every round a window of rounds is divided among the jobs for the best mean logarithm of their progress by its
-    end, less 0.001 for each second of the longest rest; each job should be done, after the window at its fair share,
-    by the time that a fair share from the start would have taken.
+    """Every round a window of rounds is divided among the jobs for the best mean logarithm of their
+    progress by its end, less 0.001 for each second of the longest rest; each job should be done,
+    after the window at its fair share, by the time that a fair share from the start would have
+    taken.
 
-    Where that cannot be, jobs that would be late by a factor r count r^12 times, those in their last round r^100 times.
-    The fair share of a job is GPUs / jobs, at most 1. The logarithm is piecewise linear at progress 0, 0.2, ... 1. The
-    program is a mixed-integer one over the rounds of each job; the round at hand goes to those with rounds, the most
-    urgent for each round first, then to those that run; what is left goes to the longest others.
+    Where that cannot be, jobs that would be late by a factor r count r^12 times, those in their
+    last round r^100 times. The fair share of a job is GPUs / jobs, at most 1. The logarithm is
+    piecewise linear at progress 0, 0.2, ... 1. The program is a mixed-integer one over the rounds
+    of each job; the round at hand goes to those with rounds, the most urgent for each round first,
+    then to those that run; what is left goes to the longest others.
 
-    The published program says in which rounds each job runs; here only in how many. Future progress is what the profile
-    says: the batch sizes that its predictor foresees are in the work of a job. Elastic jobs run on the fewest GPUs that
-    reach the rate of their reference work.
+    The published program says in which rounds each job runs; here only in how many. Future progress
+    is what the profile says: the batch sizes that its predictor foresees are in the work of a job.
+    Elastic jobs run on the fewest GPUs that reach the rate of their reference work.
 
-    Options: `round` (default 120 s), `window`, in rounds (default 20). `place`: `packed` (default) or `emptiest`.
+    Options: `round` (default 120 s), `window`, in rounds (default 20). `place`: `packed` (default)
+    or `emptiest`.
 
-    Source: P. Zheng et al., Shockwave: Fair and efficient cluster scheduling for dynamic adaptation in machine
-    learning, NSDI'23, and its public simulator for the constants.
+    Source: P. Zheng et al., Shockwave: Fair and efficient cluster scheduling for dynamic adaptation
+    in machine learning, NSDI'23, and its public simulator for the constants.
     """
 
     name = "shockwave-style"
@@ -148,14 +171,19 @@ class Shockwave(Reallocation):
 
     source = Source(
         authors="P. Zheng, R. Pan, T. Khan, S. Venkataraman, A. Akella",
-        title="Shockwave: Fair and efficient cluster scheduling for dynamic adaptation in machine learning",
-        venue="NSDI", year=2023, link="arXiv:2210.00093",
+        title="Shockwave: Fair and efficient cluster scheduling for dynamic adaptation in "
+        "machine learning",
+        venue="NSDI",
+        year=2023,
+        link="arXiv:2210.00093",
         needs=(),
         sureness="reconstructed",
-        verified="welfare, piecewise logarithm, makespan term, fairness constraint, priorities and constants are those "
-                 "of the public simulator",
-        reconstructed="rounds are counted for each job instead of placed in the window; there is no predictor of batch "
-                      "sizes",
+        verified="welfare, piecewise logarithm, makespan term, fairness constraint, priorities "
+        "and constants are those "
+        "of the public simulator",
+        reconstructed="rounds are counted for each job instead of placed in the window; there is "
+        "no predictor of batch "
+        "sizes",
         published="makespan 1.3 times and fairness 2 times better than existing fair schedulers",
     )
 
@@ -167,10 +195,14 @@ class Shockwave(Reallocation):
             except ValueError as error:
                 raise InputError(f"policy {self.name}: option round: {error}") from None
             if self.interval_s < 1:
-                raise InputError(f"policy {self.name}: option round={self.given['round']}: expected at least 1s")
+                raise InputError(
+                    f"policy {self.name}: option round={self.given['round']}: expected at least 1s"
+                )
         text = self.given.get("window", "20")
         if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 1000:
-            raise InputError(f"policy {self.name}: option window={text}: expected a whole number from 1 to 1000")
+            raise InputError(
+                f"policy {self.name}: option window={text}: expected a whole number from 1 to 1000"
+            )
         self.window = int(text)
         self._fair: dict[str, Fair] = {}
 
@@ -198,8 +230,14 @@ class Shockwave(Reallocation):
                     grants[job_id] = options
                 continue
             most = gang(options).mode.gpus
-            usable = [one for one in options if pool.room(job_id, one.mode.gpu_type) >= one.mode.gpus and one.mode.gpus]
-            usable = sorted((one for one in usable if one.mode.gpus <= most), key=lambda one: -one.rate)
+            usable = [
+                one
+                for one in options
+                if pool.room(job_id, one.mode.gpu_type) >= one.mode.gpus and one.mode.gpus
+            ]
+            usable = sorted(
+                (one for one in usable if one.mode.gpus <= most), key=lambda one: -one.rate
+            )
             if usable:
                 pool.take(job_id, usable[0].mode.gpu_type, usable[0].mode.gpus)
                 grants[job_id] = tuple(usable)
@@ -217,7 +255,10 @@ class Shockwave(Reallocation):
         bidders, fewest, late = [], [], []
         for job_id in jobs:
             best = gang(world.options(job_id))
-            work_s, left_s = world.believed_work_s(job_id), world.remaining_work_s(job_id) / best.rate
+            work_s, left_s = (
+                world.believed_work_s(job_id),
+                world.remaining_work_s(job_id) / best.rate,
+            )
             fair = self._fair[job_id]
             submit_s = world.job(job_id).submit_s
             fair.note(now_s, submit_s + work_s / best.rate / share)
@@ -226,12 +267,17 @@ class Shockwave(Reallocation):
             gain = round_s * best.rate / work_s if work_s > 0 else 1.0
             bidders.append(Bidder(best.mode.gpus, min(max(progress, 0.0), 1.0), gain, left_s))
             spare_s = (due_s - now_s - self.window * round_s) * share
-            fewest.append(max(0, math.ceil((left_s - spare_s) / round_s)) if spare_s >= 0 else self.window + 1)
+            fewest.append(
+                max(0, math.ceil((left_s - spare_s) / round_s)) if spare_s >= 0 else self.window + 1
+            )
             late.append((now_s - submit_s + left_s / share) / max(due_s - submit_s, 1e-9))
         rounds = plan(bidders, gpus, self.window, round_s, fewest)
         priority = [1.0] * len(jobs)
         if rounds is None:
-            priority = [_priority(ratio, job.left_s, round_s) for ratio, job in zip(late, bidders, strict=True)]
+            priority = [
+                _priority(ratio, job.left_s, round_s)
+                for ratio, job in zip(late, bidders, strict=True)
+            ]
             weighed = [
                 Bidder(job.gpus, job.progress, job.gain, job.left_s, weight)
                 for job, weight in zip(bidders, priority, strict=True)
@@ -239,7 +285,9 @@ class Shockwave(Reallocation):
             rounds = plan(weighed, gpus, self.window, round_s) or [0] * len(jobs)
         chosen = [i for i in range(len(jobs)) if rounds[i]]
         chosen.sort(key=lambda i: (-priority[i] / rounds[i], jobs[i] not in world.running))
-        others = sorted((i for i in range(len(jobs)) if not rounds[i]), key=lambda i: -bidders[i].left_s)
+        others = sorted(
+            (i for i in range(len(jobs)) if not rounds[i]), key=lambda i: -bidders[i].left_s
+        )
         return [jobs[i] for i in (*chosen, *others)]
 
 
@@ -247,4 +295,7 @@ def _priority(late: float, left_s: float, round_s: float) -> float:
     """The weight of a job that would be late by a factor, at most 1e4."""
     if late <= 1:
         return 1.0
-    return min(1e4, math.exp(min(50.0, math.log(late) * (PRIORITY_AT_END if left_s < round_s else PRIORITY))))
+    return min(
+        1e4,
+        math.exp(min(50.0, math.log(late) * (PRIORITY_AT_END if left_s < round_s else PRIORITY))),
+    )

@@ -1,16 +1,16 @@
 """Sia's allocation of adaptive jobs on several GPU types."""
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .configuration_choice import Configuration, choose
-from .gang_counts import GangCounts, by_type
-from .gpu_pool import GpuPool
-from .growth import Growth
-from .left_alone import is_left_alone
-from .reallocation import Grant, Reallocation, held
-from .restart_factor import restart_factor
-from .tenant_quotas import quotas
+from .parts.configuration_choice import Configuration, choose
+from .parts.gang_counts import GangCounts, by_type
+from .parts.gpu_pool import GpuPool
+from .parts.growth import Growth
+from .parts.left_alone import is_left_alone
+from .parts.reallocation import Grant, Reallocation, held
+from .parts.restart_factor import restart_factor
+from .parts.tenant_quotas import quotas
 
 POWER = -0.5
 NO_ALLOCATION = 1.1
@@ -18,37 +18,52 @@ DELAY_S = 30.0
 
 
 class Sia(Reallocation):
-    """At each interval every job gets one configuration, a GPU type and a count, or nothing, at the least sum of
-    (normalised goodput)^-0.5 for the jobs that get one and of 1.1 for each of the others.
+    """At each interval every job gets one configuration, a GPU type and a count, or nothing, at the
+    least sum of (normalised goodput)^-0.5 for the jobs that get one and of 1.1 for each of the
+    others.
 
-    Counts are powers of two within a node, then whole nodes; a job that can run on none of these has its fewest. The
-    goodput of an elastic job is its rate relative to its lowest one, that of a rigid job the same times its GPUs. What
-    differs from what a job holds counts by the restart factor max(age - restarts x delay, 0) / (age + delay), with
-    what its own start and restore take as delay (30 s if that is nothing), from this age on. A job grows to at most
-    twice the most GPUs that it has had. Rigid jobs choose a type only.
+    Counts are powers of two within a node, then whole nodes; a job that can run on none of these
+    has its fewest. The goodput of an elastic job is its rate relative to its lowest one, that of a
+    rigid job the same times its GPUs. What differs from what a job holds counts by the restart
+    factor max(age - restarts x delay, 0) / (age + delay), with what its own start and restore take
+    as delay (30 s if that is nothing), from this age on. A job grows to at most twice the most GPUs
+    that it has had. Rigid jobs choose a type only.
 
-    The integer program is solved to the optimum; `facts` counts the rounds that hit the limit on effort.
+    The integer program is solved to the optimum; `facts` counts the rounds that hit the limit on
+    effort.
 
-    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed` (default) or
-    `emptiest`.
+    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed`
+    (default) or `emptiest`.
 
-    Source: S. Jayaram Subramanya et al., Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling, SOSP'23,
-    section 3.3, and its public simulator for the constants.
+    Source: S. Jayaram Subramanya et al., Sia: Heterogeneity-aware, goodput-optimized ML-cluster
+    scheduling, SOSP'23, section 3.3, and its public simulator for the constants.
     """
 
     name = "sia"
-    title = "one GPU type and count for each elastic job by an integer program over normalised goodput"
+    title = (
+        "one GPU type and count for each elastic job by an integer program over normalised goodput"
+    )
 
     source = Source(
         authors="S. Jayaram Subramanya, D. Arfeen, S. Lin, A. Qiao, Z. Jia, G. R. Ganger",
         title="Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling",
-        venue="SOSP", year=2023, link="doi:10.1145/3600006.3613175",
-        needs=("job.gpus", "profile.rate", "profile.gpus", "profile.startup_s", "profile.restore_s"),
+        venue="SOSP",
+        year=2023,
+        link="doi:10.1145/3600006.3613175",
+        needs=(
+            "job.gpus",
+            "profile.rate",
+            "profile.gpus",
+            "profile.startup_s",
+            "profile.restore_s",
+        ),
         sureness="verified",
-        verified="objective, exponent, penalty, configurations, restart factor and normalisation are those of the "
-                 "public simulator",
+        verified="objective, exponent, penalty, configurations, restart factor and normalisation "
+        "are those of the "
+        "public simulator",
         derived="quotas, jobs that may not be preempted, and goodput known before a job has run",
-        published="mean JCT 30 to 93 % below heterogeneity- or adaptivity-aware schedulers on 64 GPUs of three types",
+        published="mean JCT 30 to 93 % below heterogeneity- or adaptivity-aware schedulers on 64 "
+        "GPUs of three types",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -89,7 +104,8 @@ class Sia(Reallocation):
         return grants
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps its GPU type and count, or is none of this policy's business."""
+        """Whether a running job keeps its GPU type and count, or is none of this policy's
+        business."""
         return is_left_alone(world, job_id) or super().stays(world, job_id)
 
     def _ways(
@@ -104,7 +120,9 @@ class Sia(Reallocation):
         delay_s = profile.startup_s + profile.restore_s + profile.checkpoint_s or DELAY_S
         age_s = world.now_s - world.job(job_id).submit_s
         now = held(world, job_id) if job_id in world.running else None
-        factor = restart_factor(world, job_id, delay_s) if now is not None and age_s >= delay_s else 1.0
+        factor = (
+            restart_factor(world, job_id, delay_s) if now is not None and age_s >= delay_s else 1.0
+        )
         found: list[tuple[Configuration, Grant]] = []
         for one in counts:
             most = self._growth.limit(job_id, one.gpus(0))
@@ -117,14 +135,18 @@ class Sia(Reallocation):
                 if quota is not None:
                     use.append((quota, gpus))
                 grant = tuple(option for k in range(step, -1, -1) for option in one.options[k])
-                found.append((Configuration(goodput ** POWER, tuple(use)), grant))
+                found.append((Configuration(goodput**POWER, tuple(use)), grant))
         found.append((Configuration(NO_ALLOCATION), ()))
         return found
 
     def _steps(self, world: World, counts: GangCounts) -> list[int]:
         """The counts that are configurations, as positions."""
         largest = max(node.gpus for node in world.cluster.nodes if node.gpu_type == counts.gpu_type)
-        found = [step for step in range(len(counts.options)) if _is_configuration(counts.gpus(step), largest)]
+        found = [
+            step
+            for step in range(len(counts.options))
+            if _is_configuration(counts.gpus(step), largest)
+        ]
         return found or [0]
 
 

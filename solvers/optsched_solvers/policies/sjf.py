@@ -1,9 +1,9 @@
 """Shortest job first."""
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .list_scheduling import ListScheduling
+from .parts.list_scheduling import ListScheduling
 
 
 class Sjf(ListScheduling):
@@ -14,9 +14,12 @@ class Sjf(ListScheduling):
     source = Source(
         authors="R. L. Graham",
         title="Bounds on multiprocessing timing anomalies",
-        venue="SIAM J. Appl. Math. 17", year=1969, link="doi:10.1137/0117039",
+        venue="SIAM J. Appl. Math. 17",
+        year=1969,
+        link="doi:10.1137/0117039",
         sureness="derived",
-        derived="List scheduling in the order of run times, with start-up; what does not fit is skipped",
+        derived="List scheduling in the order of run times, with start-up; what does not fit is "
+        "skipped",
     )
 
     def rank(self, world: World, job_id: str) -> float:

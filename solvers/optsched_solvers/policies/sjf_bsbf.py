@@ -1,17 +1,20 @@
 """SJF-BSBF: share GPUs where that lowers the mean finish of the pair."""
 
-from optsched.modes import Option
 from optsched.physics import placed_rate
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .demand_queue import arrival_key
-from .pair_sharing import KindQueue, Singles, fits_memory, slowdowns, way_beside
+from .parts.demand_queue import arrival_key
+from .parts.pair_sharing import KindQueue, Singles, fits_memory, slowdowns, way_beside
 
 
-def mean_finish_shared_s(new_s: float, running_s: float, new_slowdown: float, running_slowdown: float) -> float:
-    """Mean of the finish times of two jobs that share GPUs until one of them is done: `new_s` and `running_s` are
-    their run times alone, the slowdowns how many times as long each takes beside the other."""
+def mean_finish_shared_s(
+    new_s: float, running_s: float, new_slowdown: float, running_slowdown: float
+) -> float:
+    """Mean of the finish times of two jobs that share GPUs until one of them is done: `new_s` and
+    `running_s` are their run times alone, the slowdowns how many times as long each takes beside
+    the other."""
     new_shared_s, running_shared_s = new_slowdown * new_s, running_slowdown * running_s
     if new_shared_s >= running_shared_s:
         return 0.5 * new_s + (1 - 1 / (2 * new_slowdown)) * running_shared_s
@@ -24,12 +27,14 @@ def mean_finish_in_turn_s(new_s: float, running_s: float) -> float:
 
 
 class SjfBsbf:
-    """Shortest remaining time first, without preemption; what finds no free GPUs joins the running job beside which
-    the two finish earliest on average, if that is earlier than one after the other, and the GPU memory holds both.
+    """Shortest remaining time first, without preemption; what finds no free GPUs joins the running
+    job beside which the two finish earliest on average, if that is earlier than one after the
+    other, and the GPU memory holds both.
 
-    With A and B the remaining times of the new and the running job alone and xi the slowdown of each beside the
-    other, the pair finishes at A/2 + (1 - 1/(2 xi_A)) xi_B B on average where xi_A A >= xi_B B, and with the roles
-    exchanged where not; one after the other at B + A/2. A job that can do neither is skipped.
+    With A and B the remaining times of the new and the running job alone and xi the slowdown of
+    each beside the other, the pair finishes at A/2 + (1 - 1/(2 xi_A)) xi_B B on average where xi_A
+    A >= xi_B B, and with the roles exchanged where not; one after the other at B + A/2. A job that
+    can do neither is skipped.
     """
 
     name = "sjf-bsbf"
@@ -37,15 +42,21 @@ class SjfBsbf:
 
     source = Source(
         authors="Y. Luo, Q. Wang, S. Shi, J. Lai, S. Qi, J. Zhang, X. Wang",
-        title="Scheduling Deep Learning Jobs in Multi-Tenant GPU Clusters via Wise Resource Sharing",
-        venue="IWQoS", year=2024, link="arXiv:2407.13088",
+        title="Scheduling Deep Learning Jobs in Multi-Tenant GPU Clusters via Wise Resource "
+        "Sharing",
+        venue="IWQoS",
+        year=2024,
+        link="arXiv:2407.13088",
         needs=("profile.sharing", "profile.gpu_memory_gib", "node.gpu_memory_gib"),
         sureness="verified",
-        verified="order, free GPUs first, pair condition, partners in ascending mean finish and at most two jobs to a "
+        verified="order, free GPUs first, pair condition, partners in ascending mean finish and "
+        "at most two jobs to a "
         "GPU, as in the public code",
         derived="slowdowns are 1 / sharing rate, and start-up and restore count as run time",
-        reconstructed="a job joins all GPUs of one running job with as many; the code may put it on some GPUs of "
-        "several partners and on free ones at once, and the paper's smaller batches where memory is short are left out",
+        reconstructed="a job joins all GPUs of one running job with as many; the code may put it "
+        "on some GPUs of "
+        "several partners and on free ones at once, and the paper's smaller batches where memory "
+        "is short are left out",
         published="mean JCT 27 to 33 % shorter than with the preemptive state of the art",
     )
 
@@ -58,7 +69,9 @@ class SjfBsbf:
     def decide(self, world: World) -> None:
         """Every waiting job in order: free GPUs, else the best partner."""
         for job_id in world.take_arrived():
-            self._queue.push(world, arrival_key(world, job_id, world.fastest_finish_s(job_id)), job_id)
+            self._queue.push(
+                world, arrival_key(world, job_id, world.fastest_finish_s(job_id)), job_id
+            )
         self._singles.catch_up(world, world.take_released())
         self._queue.serve(lambda job_id: self._start(world, job_id))
 
@@ -80,16 +93,21 @@ class SjfBsbf:
         return False
 
     def _partners(self, world: World, job_id: str) -> list[tuple[float, str]]:
-        """Running jobs beside which it is better to run than after them, with the mean finish of the pair, ascending.
+        """Running jobs beside which it is better to run than after them, with the mean finish of
+        the pair, ascending.
 
-        The less a running job has left, the better it is to wait for it: one that was not good enough is not looked at
-        again, unless it may be believed to be longer later.
+        The less a running job has left, the better it is to wait for it: one that was not good
+        enough is not looked at again, unless it may be believed to be longer later.
         """
         sizes: dict[int, Option] = {}
         for option in world.options(job_id):
             sizes.setdefault(option.mode.gpus, option)
         seen = self._seen.get(job_id, 0) if world.estimates is None else 0
-        again = [(partner, gpus) for partner, gpus in self._good.get(job_id, ()) if self._singles.has(partner)]
+        again = [
+            (partner, gpus)
+            for partner, gpus in self._good.get(job_id, ())
+            if self._singles.has(partner)
+        ]
         new = [(partner, gpus) for gpus in sizes for partner in self._singles.newer(gpus, seen)]
         found = []
         for partner, gpus in dict.fromkeys((*again, *new)):

@@ -1,14 +1,14 @@
 """Shortest remaining service first."""
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .preemptive import Preemptive
+from .parts.preemptive import Preemptive
 
 
 class Srsf(Preemptive):
-    """Shortest remaining service (GPUs x remaining time) first, with preemption; what does not fit is
-    skipped.
+    """Shortest remaining service (GPUs x remaining time) first, with preemption; what does not fit
+    is skipped.
 
     The rule that Tiresias uses when run times are known (Gu et al., NSDI 2019).
     """
@@ -19,9 +19,12 @@ class Srsf(Preemptive):
     source = Source(
         authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
         title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
+        venue="NSDI",
+        year=2019,
+        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
         sureness="derived",
-        derived="The rule that the paper compares with where run times are known: remaining time x GPUs; a place is "
+        derived="The rule that the paper compares with where run times are known: remaining time "
+        "x GPUs; a place is "
         "kept for a gang that waits too long",
     )
 

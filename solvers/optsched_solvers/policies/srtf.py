@@ -1,16 +1,16 @@
 """Shortest remaining time first."""
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .preemptive import Preemptive
+from .parts.preemptive import Preemptive
 
 
 class Srtf(Preemptive):
     """Shortest remaining time first, with preemption; what does not fit is skipped.
 
-    On one GPU without overheads this is the optimal rule for total completion time (Schrage, Operations
-    Research 16, 1968).
+    On one GPU without overheads this is the optimal rule for total completion time (Schrage,
+    Operations Research 16, 1968).
     """
 
     name = "srtf"
@@ -19,9 +19,12 @@ class Srtf(Preemptive):
     source = Source(
         authors="L. Schrage",
         title="A proof of the optimality of the shortest remaining processing time discipline",
-        venue="Operations Research 16", year=1968, link="doi:10.1287/opre.16.3.687",
+        venue="Operations Research 16",
+        year=1968,
+        link="doi:10.1287/opre.16.3.687",
         sureness="derived",
-        derived="Many GPUs and gangs: the last in order give way until the job fits; optimal on one GPU as published; "
+        derived="Many GPUs and gangs: the last in order give way until the job fits; optimal on "
+        "one GPU as published; "
         "a place is kept for a gang that waits too long",
     )
 

@@ -5,12 +5,12 @@ from collections import Counter
 
 import numpy as np
 
-from optsched.modes import Option
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 
-from .core_packing import pack
-from .core_share import CoreWays
-from .seats import Seats
+from .parts.core_packing import pack
+from .parts.core_share import CoreWays
+from .parts.seats import Seats
 from .synergy_tune import Chosen, SynergyTune
 
 MOST_TO_PACK = 4000
@@ -18,38 +18,46 @@ MOST_TO_PACK = 4000
 
 
 class SynergyOpt(SynergyTune):
-    """Every 300 s the jobs are taken in order, and whoever fits into the GPUs that are left runs for the round. Their
-    cores are those with the largest sum of rates, each relative to that with the proportional share and not below it,
-    as if all nodes were one.
+    """Every 300 s the jobs are taken in order, and whoever fits into the GPUs that are left runs
+    for the round. Their cores are those with the largest sum of rates, each relative to that with
+    the proportional share and not below it, as if all nodes were one.
 
-    This is the integer program 1 of the publication, solved exactly for each GPU type. Then places are sought one by
-    one, the job's own first; where that fails, by an exact packing in which as many as possible keep theirs; whoever
-    still finds none gets its share, by cutting others back as `synergy-tune` does. CPU-only jobs get the cores that GPU
-    jobs leave. Host memory is a fixed demand here, not a choice. To give a running job other cores it is preempted and
-    resumed, which costs what the profile says.
+    This is the integer program 1 of the publication, solved exactly for each GPU type. Then places
+    are sought one by one, the job's own first; where that fails, by an exact packing in which as
+    many as possible keep theirs; whoever still finds none gets its share, by cutting others back as
+    `synergy-tune` does. CPU-only jobs get the cores that GPU jobs leave. Host memory is a fixed
+    demand here, not a choice. To give a running job other cores it is preempted and resumed, which
+    costs what the profile says.
 
-    Options: `order`, `fifo` (default), `srtf` (least time left first) or `las` (least GPU service attained first).
-    `interval`, default 300 s.
+    Options: `order`, `fifo` (default), `srtf` (least time left first) or `las` (least GPU service
+    attained first). `interval`, default 300 s.
 
-    Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant clusters, OSDI'22, section 4.1;
-    simulator/opt_algo/synergy_opt.py of the public simulator.
+    Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant clusters,
+    OSDI'22, section 4.1; simulator/opt_algo/synergy_opt.py of the public simulator.
     """
 
     name = "synergy-opt"
-    title = "cores by an integer program for the most throughput, nobody below the proportional share"
+    title = (
+        "cores by an integer program for the most throughput, nobody below the proportional share"
+    )
     own_options = ("order",)
 
     source = Source(
         authors="J. Mohan, A. Phanishayee, J. Kulkarni, V. Chidambaram",
         title="Looking beyond GPUs for DNN scheduling on multi-tenant clusters",
-        venue="OSDI", year=2022, link="https://www.usenix.org/conference/osdi22/presentation/mohan",
+        venue="OSDI",
+        year=2022,
+        link="https://www.usenix.org/conference/osdi22/presentation/mohan",
         needs=("profile.cpus_per_gpu", "profile.memory_gib_per_gpu", "node.cpus"),
         sureness="verified",
-        verified="the first program, its floor and who runs in a round were read in the public simulator, which counts"
+        verified="the first program, its floor and who runs in a round were read in the public "
+        "simulator, which counts"
         " progress from it whether or not the second program, the placement, has a whole solution",
-        derived="an exact packing in place of the second linear program and its rounding; memory is a fixed demand, not"
+        derived="an exact packing in place of the second linear program and its rounding; memory "
+        "is a fixed demand, not"
         " a second choice, and new cores cost a preemption, which there is free",
-        published="average JCT up to 3.4x better than with GPU-proportional shares; the upper bound of synergy-tune",
+        published="average JCT up to 3.4x better than with GPU-proportional shares; the upper "
+        "bound of synergy-tune",
     )
 
     def seat_chosen(self, seats: Seats, chosen: Chosen) -> None:
@@ -78,17 +86,21 @@ class SynergyOpt(SynergyTune):
 
 
 def most_throughput(jobs: list[CoreWays], cores: int) -> list[int]:
-    """Cores per GPU of each job, with the largest sum of rates relative to the proportional share and none below it.
+    """Cores per GPU of each job, with the largest sum of rates relative to the proportional share
+    and none below it.
 
-    Exact, by dynamic programming over the cores in all: O(jobs x core counts x cores). Of equal sums the one with fewer
-    cores for the later jobs. Where not even the shares are within `cores`, everybody gets its share.
+    Exact, by dynamic programming over the cores in all: O(jobs x core counts x cores). Of equal
+    sums the one with fewer cores for the later jobs. Where not even the shares are within `cores`,
+    everybody gets its share.
     """
     choices = [_choices(ways) for ways in jobs]
     least = [min(cost for cost, _, _ in choice) for choice in choices]
     spare = cores - sum(least)
     if spare < 0:
         return [ways.fair[0].mode.cpus_per_gpu for ways in jobs]
-    beyond = [[cost - low for cost, _, _ in choice] for choice, low in zip(choices, least, strict=True)]
+    beyond = [
+        [cost - low for cost, _, _ in choice] for choice, low in zip(choices, least, strict=True)
+    ]
     spare = min(spare, sum(map(max, beyond)))
     unit = math.gcd(*(more for own in beyond for more in own)) or 1
     size = spare // unit + 1
@@ -99,7 +111,7 @@ def most_throughput(jobs: list[CoreWays], cores: int) -> list[int]:
             more = (cost - low) // unit
             if more < size:
                 with_it = np.full(size, -math.inf)
-                with_it[more:] = value[:size - more] + gain
+                with_it[more:] = value[: size - more] + gain
                 better = with_it > best + 1e-12
                 best, pick = np.where(better, with_it, best), np.where(better, i, pick)
         value = best
@@ -113,9 +125,14 @@ def most_throughput(jobs: list[CoreWays], cores: int) -> list[int]:
 
 
 def _choices(ways: CoreWays) -> list[tuple[int, float, int]]:
-    """(cores in all, relative rate, cores per GPU) of the counts that are not below the share, the fewest first."""
+    """(cores in all, relative rate, cores per GPU) of the counts that are not below the share, the
+    fewest first."""
     rates: dict[int, float] = {}
     for option in ways.every:
         rates[option.mode.cpus_per_gpu] = max(option.rate, rates.get(option.mode.cpus_per_gpu, 0.0))
     fair = ways.fair_rate
-    return [(ways.gpus * cpus, rates[cpus] / fair, cpus) for cpus in sorted(rates) if rates[cpus] >= fair]
+    return [
+        (ways.gpus * cpus, rates[cpus] / fair, cpus)
+        for cpus in sorted(rates)
+        if rates[cpus] >= fair
+    ]

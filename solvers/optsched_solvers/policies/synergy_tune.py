@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 
 from optsched.errors import InputError
-from optsched.modes import Option
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
-from .core_share import CoreWays, core_shares, core_ways
-from .gpu_pool import GpuPool
-from .reallocation import arrival, held
-from .seating import Seat, Seating, resized
-from .seats import Seats
+from .parts.core_share import CoreWays, core_shares, core_ways
+from .parts.gpu_pool import GpuPool
+from .parts.reallocation import arrival, held
+from .parts.seating import Seat, Seating, resized
+from .parts.seats import Seats
 
 ORDERS = ("fifo", "srtf", "las")
 Chosen = dict[str, CoreWays]
@@ -20,20 +20,24 @@ Chosen = dict[str, CoreWays]
 
 
 class SynergyTune(Seating):
-    """Every 300 s the jobs are taken in order, and whoever fits into the GPUs that are left runs for the round. A job
-    gets the cores with which it is fastest if there is a place with as many, else its proportional share of a node's;
-    where even that is taken, jobs on the node with just enough GPUs that have more than theirs are cut back to it.
+    """Every 300 s the jobs are taken in order, and whoever fits into the GPUs that are left runs
+    for the round. A job gets the cores with which it is fastest if there is a place with as many,
+    else its proportional share of a node's; where even that is taken, jobs on the node with just
+    enough GPUs that have more than theirs are cut back to it.
 
-    Those cut back first are on the fewest nodes, then those with the most cores for each GPU. A job's own place is
-    preferred, then one that no other running job holds. Cores are chosen from those measured: the share is the largest
-    measured count within it. CPU-only jobs get the cores that GPU jobs leave. Host memory is a fixed demand here, not a
-    choice. To give a running job other cores it is preempted and resumed, which costs what the profile says.
+    Those cut back first are on the fewest nodes, then those with the most cores for each GPU. A
+    job's own place is preferred, then one that no other running job holds. Cores are chosen from
+    those measured: the share is the largest measured count within it. CPU-only jobs get the cores
+    that GPU jobs leave. Host memory is a fixed demand here, not a choice. To give a running job
+    other cores it is preempted and resumed, which costs what the profile says.
 
-    Options: `order`, `fifo` (default), `srtf` (least time left first) or `las` (least GPU service attained first).
-    `share`: `tuned` (default), or `proportional`, which gives all their share and no more. `interval`, default 300 s.
+    Options: `order`, `fifo` (default), `srtf` (least time left first) or `las` (least GPU service
+    attained first). `share`: `tuned` (default), or `proportional`, which gives all their share and
+    no more. `interval`, default 300 s.
 
-    Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant clusters, OSDI'22, section 4.2;
-    simulator/resources/cluster.py and simulator/schedulers/ of the public simulator.
+    Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant clusters,
+    OSDI'22, section 4.2; simulator/resources/cluster.py and simulator/schedulers/ of the public
+    simulator.
     """
 
     name = "synergy-tune"
@@ -44,12 +48,16 @@ class SynergyTune(Seating):
     source = Source(
         authors="J. Mohan, A. Phanishayee, J. Kulkarni, V. Chidambaram",
         title="Looking beyond GPUs for DNN scheduling on multi-tenant clusters",
-        venue="OSDI", year=2022, link="https://www.usenix.org/conference/osdi22/presentation/mohan",
+        venue="OSDI",
+        year=2022,
+        link="https://www.usenix.org/conference/osdi22/presentation/mohan",
         needs=("profile.cpus_per_gpu", "profile.memory_gib_per_gpu", "node.cpus"),
         sureness="verified",
-        verified="who runs in a round, the cut to the share and the order in which peers are cut back were read in the"
+        verified="who runs in a round, the cut to the share and the order in which peers are cut "
+        "back were read in the"
         " public simulator",
-        derived="jobs that keep their places, GPU types, CPU-only jobs; memory is a fixed demand, not a second choice,"
+        derived="jobs that keep their places, GPU types, CPU-only jobs; memory is a fixed "
+        "demand, not a second choice,"
         " and new cores cost a preemption, which there is free",
         published="average JCT up to 3.4x better than with GPU-proportional shares",
     )
@@ -60,7 +68,9 @@ class SynergyTune(Seating):
         self.proportional = False
         if "share" in self.own_options:
             shares = ("tuned", "proportional")
-            self.proportional = _one_of(self.name, "share", self.given.get("share", shares[0]), shares) == shares[1]
+            self.proportional = (
+                _one_of(self.name, "share", self.given.get("share", shares[0]), shares) == shares[1]
+            )
         self._ways: dict[int, tuple[tuple[Option, ...], tuple[CoreWays, ...]]] = {}
         self._shares: dict[str | None, float] | None = None
 
@@ -74,13 +84,19 @@ class SynergyTune(Seating):
         seats = Seats(world, room, [job_id for job_id in chosen if job_id in world.running])
         self.seat_chosen(seats, chosen)
         refused: set[int] = set()
-        for job_id in sorted(movable, key=lambda one: one not in world.running):  # stable: else in order
+        for job_id in sorted(
+            movable, key=lambda one: one not in world.running
+        ):  # stable: else in order
             demand = world.demand(job_id).number
             if job_id in seats.of or demand in refused:
                 continue
-            if not any(seats.give(job_id, ways.fair) for ways in self.ways(world, job_id)) and not seats.give(
-                job_id, (option for option in world.options(job_id) if not option.mode.gpus)
-            ) and job_id not in world.running:
+            if (
+                not any(seats.give(job_id, ways.fair) for ways in self.ways(world, job_id))
+                and not seats.give(
+                    job_id, (option for option in world.options(job_id) if not option.mode.gpus)
+                )
+                and job_id not in world.running
+            ):
                 refused.add(demand)
         return seats.of
 
@@ -91,7 +107,8 @@ class SynergyTune(Seating):
                 self.give_share(seats, job_id, chosen)
 
     def give_share(self, seats: Seats, job_id: str, chosen: Chosen) -> bool:
-        """Seat the job with its proportional share of cores, if need be by cutting others back to theirs."""
+        """Seat the job with its proportional share of cores, if need be by cutting others back to
+        theirs."""
         fair = chosen[job_id].fair
         if seats.give(job_id, fair):
             return True
@@ -112,11 +129,15 @@ class SynergyTune(Seating):
             self._shares = core_shares(world.cluster)
         options = world.options(job_id)
         if id(options) not in self._ways:
-            self._ways[id(options)] = options, core_ways(options, self._shares)  # keeping the options keeps their id
+            self._ways[id(options)] = (
+                options,
+                core_ways(options, self._shares),
+            )  # keeping the options keeps their id
         return self._ways[id(options)][1]
 
     def _chosen(self, world: World, movable: list[str]) -> Chosen:
-        """In order, whoever fits into the GPUs that are left: on the type it runs on, or the fastest with as many."""
+        """In order, whoever fits into the GPUs that are left: on the type it runs on, or the
+        fastest with as many."""
         pool = GpuPool(world)
         free = set(movable)
         counted: set[str | None] = set()
@@ -129,7 +150,9 @@ class SynergyTune(Seating):
             if not any(count > 0 for count in pool.gpus.values()):
                 break
             own = held(world, job_id) if job_id in world.running else None
-            for ways in sorted(self.ways(world, job_id), key=lambda one: (one.gpu_type, one.gpus) != own):
+            for ways in sorted(
+                self.ways(world, job_id), key=lambda one: (one.gpu_type, one.gpus) != own
+            ):
                 if pool.take(job_id, ways.gpu_type, ways.gpus):
                     found[job_id] = ways
                     break
@@ -139,16 +162,23 @@ class SynergyTune(Seating):
         if self.order == "fifo":
             return movable
         rank = world.fastest_finish_s if self.order == "srtf" else world.attained_gpu_s
-        return sorted(movable, key=lambda one: (-world.job(one).priority, rank(one), arrival(world, one)))
+        return sorted(
+            movable, key=lambda one: (-world.job(one).priority, rank(one), arrival(world, one))
+        )
 
 
-def _under_used(seats: Seats, job_id: str, fair: tuple[Option, ...]) -> Iterable[list[tuple[str, int]]]:
-    """Nodes, with how many GPUs of the job each would hold: the one with the fewest free GPUs that are enough, then the
-    others that have enough, then all with free GPUs, the fewest first."""
+def _under_used(
+    seats: Seats, job_id: str, fair: tuple[Option, ...]
+) -> Iterable[list[tuple[str, int]]]:
+    """Nodes, with how many GPUs of the job each would hold: the one with the fewest free GPUs that
+    are enough, then the others that have enough, then all with free GPUs, the fewest first."""
     world, room = seats.world, seats.room
     need = world.need(job_id, fair[0])
     names = [node.name for i, node in enumerate(world.cluster.nodes) if need.nodes >> i & 1]
-    free = sorted(((room.gpus_on(name), name) for name in names if room.gpus_on(name)), key=lambda entry: entry[0])
+    free = sorted(
+        ((room.gpus_on(name), name) for name in names if room.gpus_on(name)),
+        key=lambda entry: entry[0],
+    )
     for gpus, name in free:
         if gpus >= need.gpus:
             yield [(name, need.gpus)]
@@ -164,10 +194,12 @@ def _under_used(seats: Seats, job_id: str, fair: tuple[Option, ...]) -> Iterable
 
 
 def _cut_back(seats: Seats, node: str, cores: int, chosen: Chosen, before: dict[str, Seat]) -> None:
-    """Cut seated jobs on a node back to their share until so many cores are free; `before` notes what they had."""
+    """Cut seated jobs on a node back to their share until so many cores are free; `before` notes
+    what they had."""
     missing = cores - seats.room.cpus_on(node)
     peers = [
-        (len(placement), -option.mode.cpus_per_gpu, job_id) for job_id, (option, placement) in seats.of.items()
+        (len(placement), -option.mode.cpus_per_gpu, job_id)
+        for job_id, (option, placement) in seats.of.items()
         if any(slot.node == node for slot in placement)
     ]
     position = {job_id: i for i, job_id in enumerate(seats.of)}

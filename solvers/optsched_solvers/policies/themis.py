@@ -4,15 +4,15 @@ import math
 
 from optsched.duration import parse_duration
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
+from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.world import World
 
-from .partial_allocation import Bid, allocate
-from .reallocation import may_move
+from .parts.partial_allocation import Bid, allocate
+from .parts.reallocation import may_move
 
 LEASE = "20m"
 FAIRNESS = "0.8"
@@ -23,15 +23,17 @@ PARTS = 4
 
 
 class Themis:
-    """GPUs are leased. When leases end, the share 1 - `fairness` of the jobs whose finish-time fairness is worst bids
-    for the GPUs that have come free.
+    """GPUs are leased. When leases end, the share 1 - `fairness` of the jobs whose finish-time
+    fairness is worst bids for the GPUs that have come free.
 
-    The fairness of a job is rho = time from its submission to its end if it gets its GPUs now, over the time that it
-    would take alone on its share of the cluster (all GPUs / jobs seen there on average while it is active, at most its
-    own). Its valuation is 1 / rho with its GPUs, and 1 / rho a lease later without. The winners maximise the product of
-    valuations (`allocate`), the worst rho always among them, so that nobody is passed for ever. What is left goes to
-    other jobs: first those that run go on, then the worst rho starts. In between, GPUs that come free go to the worst
-    rho. All leases end together, every `lease`; that of a winner ends earlier by what its hidden payment takes.
+    The fairness of a job is rho = time from its submission to its end if it gets its GPUs now, over
+    the time that it would take alone on its share of the cluster (all GPUs / jobs seen there on
+    average while it is active, at most its own). Its valuation is 1 / rho with its GPUs, and 1 /
+    rho a lease later without. The winners maximise the product of valuations (`allocate`), the
+    worst rho always among them, so that nobody is passed for ever. What is left goes to other jobs:
+    first those that run go on, then the worst rho starts. In between, GPUs that come free go to the
+    worst rho. All leases end together, every `lease`; that of a winner ends earlier by what its
+    hidden payment takes.
 
     Jobs that may not be preempted, or have no checkpoint of their stay yet, keep what they hold.
 
@@ -39,18 +41,23 @@ class Themis:
     """
 
     name = "themis"
-    title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"
+    title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"  # noqa: E501
     source = Source(
-        authors="K. Mahajan, A. Balasubramanian, A. Singhvi, S. Venkataraman, A. Akella, A. Phanishayee, S. Chawla",
+        authors="K. Mahajan, A. Balasubramanian, A. Singhvi, S. Venkataraman, A. Akella, A. "
+        "Phanishayee, S. Chawla",
         title="Themis: Fair and efficient GPU cluster scheduling",
-        venue="NSDI", year=2020, link="arXiv:1907.01484",
+        venue="NSDI",
+        year=2020,
+        link="arXiv:1907.01484",
         sureness="derived",
         verified="The finish-time fairness of a job, in public simulators of the rule",
-        derived="A gang gets all of its GPUs or none, so that a hidden payment cuts its lease instead, to whole "
-                "quarters; jobs bid for themselves, and the worst one always wins",
+        derived="A gang gets all of its GPUs or none, so that a hidden payment cuts its lease "
+        "instead, to whole "
+        "quarters; jobs bid for themselves, and the worst one always wins",
         reconstructed="The order in which GPUs that nobody won are given out",
-        published="Fairness better by more than 2.25 times, and clusters up to 5 % to 250 % more efficient than under "
-                  "earlier schedulers",
+        published="Fairness better by more than 2.25 times, and clusters up to 5 % to 250 % more "
+        "efficient than under "
+        "earlier schedulers",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -58,7 +65,9 @@ class Themis:
         self.lease_s = _seconds(given.pop("lease", LEASE))
         self.fairness = _fraction(given.pop("fairness", FAIRNESS))
         if given:
-            raise InputError(f"policy themis has no option {', '.join(given)}; it has lease and fairness")
+            raise InputError(
+                f"policy themis has no option {', '.join(given)}; it has lease and fairness"
+            )
         self._begin_s: float | None = None
         self._round_s = 0.0
         self._ends_s: dict[str, float] = {}
@@ -86,7 +95,8 @@ class Themis:
             world.wake_at(max(self._round_s, math.nextafter(world.now_s, math.inf)))
 
     def facts(self) -> dict[str, float]:
-        """Auctions, the share of leases that winners kept on average, and the finish-time fairness of jobs."""
+        """Auctions, the share of leases that winners kept on average, and the finish-time fairness
+        of jobs."""
         return {
             "auctions": self._auctions,
             "mean_kept_share": self._kept / self._won if self._won else 1.0,
@@ -94,7 +104,8 @@ class Themis:
             "mean_rho": self._sum / self._done if self._done else 0.0,
         }
 
-    # ------------------------------------------------------------------------------------------- fairness
+    # -------------------------------------------------------------------------------------------
+    # fairness
 
     def _note(self, world: World) -> None:
         """Who has come, how many there are, and how those fared who are done."""
@@ -103,7 +114,11 @@ class Themis:
                 job_id in world.waiting or job_id in world.running or job_id in world.saving
             ):
                 rho = (world.now_s - world.order(job_id)[0]) / self._ideal_s.pop(job_id)
-                self._worst, self._sum, self._done = max(self._worst, rho), self._sum + rho, self._done + 1
+                self._worst, self._sum, self._done = (
+                    max(self._worst, rho),
+                    self._sum + rho,
+                    self._done + 1,
+                )
                 del self._seen[job_id]
                 self._ends_s.pop(job_id, None)
         active = [*world.waiting, *world.running]
@@ -126,24 +141,35 @@ class Themis:
         return shared_s / self._ideal_s[job_id]
 
     def _worst_first(self, world: World, jobs: list[str]) -> list[str]:
-        return sorted(jobs, key=lambda one: (-world.job(one).priority, -self.rho(world, one), world.order(one)))
+        return sorted(
+            jobs,
+            key=lambda one: (-world.job(one).priority, -self.rho(world, one), world.order(one)),
+        )
 
-    # ------------------------------------------------------------------------------------------- auction
+    # -------------------------------------------------------------------------------------------
+    # auction
 
     def _auction(self, world: World) -> None:
         """Lease out anew what the jobs hold whose leases have ended, and what is free."""
         ended = [
-            one for one in world.running
-            if self._ends_s.get(one, -math.inf) <= world.now_s + TIME_TOLERANCE_S and may_move(world, one)
+            one
+            for one in world.running
+            if self._ends_s.get(one, -math.inf) <= world.now_s + TIME_TOLERANCE_S
+            and may_move(world, one)
         ]
         outlook = Outlook(world)
         for one in (*world.saving, *ended):
             outlook.release(one)
         order = self._worst_first(world, [*world.waiting, *ended])
-        offered = order[:max(1, math.ceil((1 - self.fairness) * len(order)))]
+        offered = order[: max(1, math.ceil((1 - self.fairness) * len(order)))]
         bids = [
-            Bid(one, _gpus(world, one), max(0.0, math.log(self.rho(world, one, self.lease_s) / self.rho(world, one))))
-            for one in offered if self.rho(world, one) > 0
+            Bid(
+                one,
+                _gpus(world, one),
+                max(0.0, math.log(self.rho(world, one, self.lease_s) / self.rho(world, one))),
+            )
+            for one in offered
+            if self.rho(world, one) > 0
         ]
         if bids:
             bids[0] = Bid(bids[0].job, bids[0].gpus, bids[0].gain + ALWAYS)
@@ -183,13 +209,18 @@ class Themis:
         leases = math.floor((world.now_s - self._begin_s + TIME_TOLERANCE_S) / self.lease_s) + 1
         end_s = self._begin_s + leases * self.lease_s
         parts = math.ceil(self._winners.get(job_id, 1.0) * PARTS - 1e-9)
-        self._ends_s[job_id] = min(end_s, max(world.now_s + part_s, end_s - (PARTS - parts) * part_s))
+        self._ends_s[job_id] = min(
+            end_s, max(world.now_s + part_s, end_s - (PARTS - parts) * part_s)
+        )
 
     def _start(self, world: World) -> None:
-        """Start winners whose GPUs have come free, then others, unless GPUs for winners are still to come."""
+        """Start winners whose GPUs have come free, then others, unless GPUs for winners are still
+        to come."""
         waiting = [one for one in self._winners if one in world.waiting]
         if not (waiting and world.saving):
-            waiting += self._worst_first(world, [one for one in world.waiting if one not in self._winners])
+            waiting += self._worst_first(
+                world, [one for one in world.waiting if one not in self._winners]
+            )
         refused: set[int] = set()
         for one in waiting:
             demand = world.demand(one).number
@@ -215,7 +246,9 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not seconds >= 1:
-        raise InputError(f"option lease of policy themis: {text!r}; expected a length of time from 1s, as 20m")
+        raise InputError(
+            f"option lease of policy themis: {text!r}; expected a length of time from 1s, as 20m"
+        )
     return seconds
 
 
@@ -225,5 +258,7 @@ def _fraction(text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found <= 1:
-        raise InputError(f"option fairness of policy themis: {text!r}; expected a share of jobs from 0 to 1")
+        raise InputError(
+            f"option fairness of policy themis: {text!r}; expected a share of jobs from 0 to 1"
+        )
     return found

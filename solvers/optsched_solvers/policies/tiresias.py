@@ -5,27 +5,29 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
+from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.world import World
 
-from .emptiest import Emptiest, wants_emptiest
+from .parts.emptiest import Emptiest, wants_emptiest
 
 THRESHOLDS_GPU_S = "57600"
 """One threshold at 16 GPU-hours, as in Pollux's simulator."""
 SERVICE_TOLERANCE_GPU_S = 1e-3
 """Service this close below a threshold has reached it."""
 EARLY_S = 1e-6
-"""A threshold is looked at so long before it is reached: rounding must not put it past the round that it falls on."""
+"""A threshold is looked at so long before it is reached: rounding must not put it past the round
+that it falls on."""
 
 
 @dataclass(slots=True)
 class _Standing:
-    """A job's queue and when it joined it; `forgiven_gpu_s` is the service up to its last promotion, `waited_s` how
-    long it has waited since then with service behind it, not counting the wait since `waits_since_s`."""
+    """A job's queue and when it joined it; `forgiven_gpu_s` is the service up to its last
+    promotion, `waited_s` how long it has waited since then with service behind it, not counting the
+    wait since `waits_since_s`."""
 
     queue: int
     joined: int
@@ -35,22 +37,25 @@ class _Standing:
 
 
 class Tiresias:
-    """Queues by attained GPU service, first come first served within each, with preemption; no run time is known.
+    """Queues by attained GPU service, first come first served within each, with preemption; no run
+    time is known.
 
-    A job begins in the first queue and goes to the end of the next once the service it has attained reaches that
-    queue's threshold. Jobs are served queue by queue, within a queue in the order in which they joined it. One that
-    does not fit is skipped. A running job gives way to a waiting one that comes before it, in the same queue too,
-    the last ones first, and only where this makes room; whoever can stay in place beside it does.
+    A job begins in the first queue and goes to the end of the next once the service it has attained
+    reaches that queue's threshold. Jobs are served queue by queue, within a queue in the order in
+    which they joined it. One that does not fit is skipped. A running job gives way to a waiting one
+    that comes before it, in the same queue too, the last ones first, and only where this makes
+    room; whoever can stay in place beside it does.
 
-    Options: `thresholds`, ascending GPU-seconds separated by commas (default one at 16 GPU-hours). `promote`: a job
-    that has run goes back to the end of the first queue, its service forgiven, once it has waited this many times as
-    long as it ran in all (default 0, never); counting all that it ran lets stays grow, so that jobs that lose work when
-    they are preempted do not take turns for ever. `place`: `packed` (default) puts a gang on the fewest nodes, best
-    fit; `emptiest` fills the emptiest nodes first.
+    Options: `thresholds`, ascending GPU-seconds separated by commas (default one at 16 GPU-hours).
+    `promote`: a job that has run goes back to the end of the first queue, its service forgiven,
+    once it has waited this many times as long as it ran in all (default 0, never); counting all
+    that it ran lets stays grow, so that jobs that lose work when they are preempted do not take
+    turns for ever. `place`: `packed` (default) puts a gang on the fewest nodes, best fit;
+    `emptiest` fills the emptiest nodes first.
 
-    Source: J. Gu et al., Tiresias: A GPU cluster manager for distributed deep learning, NSDI 2019, section 4
-    (discretised 2D-LAS, PROMOTEKNOB), with the defaults of Pollux's public simulator, where the threshold is
-    16 GPU-hours and no job is promoted.
+    Source: J. Gu et al., Tiresias: A GPU cluster manager for distributed deep learning, NSDI 2019,
+    section 4 (discretised 2D-LAS, PROMOTEKNOB), with the defaults of Pollux's public simulator,
+    where the threshold is 16 GPU-hours and no job is promoted.
     """
 
     name = "tiresias"
@@ -58,11 +63,15 @@ class Tiresias:
     source = Source(
         authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
         title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI", year=2019, link="https://www.usenix.org/conference/nsdi19/presentation/gu",
+        venue="NSDI",
+        year=2019,
+        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
         sureness="verified",
-        verified="Queues, thresholds and PROMOTEKNOB against the public code, and completion times against those that "
-                 "Pollux published",
-        published="Average JCT up to 5.5 times better than under a production resource manager based on YARN",
+        verified="Queues, thresholds and PROMOTEKNOB against the public code, and completion "
+        "times against those that "
+        "Pollux published",
+        published="Average JCT up to 5.5 times better than under a production resource manager "
+        "based on YARN",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -71,7 +80,10 @@ class Tiresias:
         self.promote = _promote(given.pop("promote", "0"))
         self.emptiest = wants_emptiest(self.name, given.pop("place", "packed"))
         if given:
-            raise InputError(f"policy tiresias has no option {', '.join(given)}; it has thresholds, promote and place")
+            raise InputError(
+                f"policy tiresias has no option {', '.join(given)}; it has thresholds, promote "
+                "and place"
+            )
         self._standing: dict[str, _Standing] = {}
         self._reaches_s: dict[str, float] = {}
         self._joined = 0
@@ -88,7 +100,8 @@ class Tiresias:
         self._count_waits(world)
         self._wake(world, moment.recheck_s)
 
-    # -------------------------------------------------------------------------------------------- queues
+    # --------------------------------------------------------------------------------------------
+    # queues
 
     def _update(self, world: World) -> None:
         """Move the jobs whose service or wait has grown to the queue where they belong."""
@@ -103,7 +116,10 @@ class Tiresias:
             own = self._standing.setdefault(job_id, _Standing(0, self._joined + 1))
             self._joined = max(self._joined, own.joined)
             served = self._served_gpu_s(world, job_id) + SERVICE_TOLERANCE_GPU_S
-            while own.queue < len(self.thresholds_gpu_s) and served >= self.thresholds_gpu_s[own.queue]:
+            while (
+                own.queue < len(self.thresholds_gpu_s)
+                and served >= self.thresholds_gpu_s[own.queue]
+            ):
                 own.queue, own.joined = own.queue + 1, self._next()
             self._reaches_s.pop(job_id, None)
         for job_id in world.waiting if self.promote else ():
@@ -111,7 +127,8 @@ class Tiresias:
                 self._standing[job_id] = _Standing(0, self._next(), world.attained_gpu_s(job_id))
 
     def _count_waits(self, world: World) -> None:
-        """Note which waits have begun, of jobs with service behind them, and count those that have ended."""
+        """Note which waits have begun, of jobs with service behind them, and count those that have
+        ended."""
         for job_id, own in self._standing.items() if self.promote else ():
             if job_id not in world.waiting:
                 own.waited_s += max(0.0, world.now_s - own.waits_since_s)
@@ -123,7 +140,8 @@ class Tiresias:
         return world.attained_gpu_s(job_id) - self._standing[job_id].forgiven_gpu_s
 
     def _promoted_s(self, world: World, job_id: str) -> float:
-        """When a job will have waited long enough; infinite for one that does not wait or is in the first queue."""
+        """When a job will have waited long enough; infinite for one that does not wait or is in the
+        first queue."""
         own = self._standing[job_id]
         if own.queue == 0 or own.waits_since_s == math.inf:
             return math.inf
@@ -139,13 +157,19 @@ class Tiresias:
         return sorted(
             (*world.waiting, *world.running),
             key=lambda job_id: (
-                -world.job(job_id).priority, self._standing[job_id].queue, self._standing[job_id].joined,
+                -world.job(job_id).priority,
+                self._standing[job_id].queue,
+                self._standing[job_id].joined,
             ),
         )
 
     def _wake(self, world: World, recheck_s: float) -> None:
-        """Ask for a decision when a running job reaches its threshold or a waiting one is promoted."""
-        times = [recheck_s, *(self._promoted_s(world, job_id) for job_id in world.waiting if self.promote)]
+        """Ask for a decision when a running job reaches its threshold or a waiting one is
+        promoted."""
+        times = [
+            recheck_s,
+            *(self._promoted_s(world, job_id) for job_id in world.waiting if self.promote),
+        ]
         for job_id in world.running:
             if job_id not in self._reaches_s:
                 self._reaches_s[job_id] = self._reach_s(world, job_id)
@@ -159,13 +183,16 @@ class Tiresias:
         queue = self._standing[job_id].queue
         if queue == len(self.thresholds_gpu_s):
             return math.inf
-        to_go, gpus = self.thresholds_gpu_s[queue] - self._served_gpu_s(world, job_id), world.held_gpus(job_id)
+        to_go, gpus = (
+            self.thresholds_gpu_s[queue] - self._served_gpu_s(world, job_id),
+            world.held_gpus(job_id),
+        )
         return world.now_s + to_go / gpus - min(EARLY_S, SERVICE_TOLERANCE_GPU_S / 2 / gpus)
 
 
 class _Moment:
-    """One pass over the jobs in order. `soon` is what is free once saving jobs are gone, less what has been given to
-    waiting jobs in this pass."""
+    """One pass over the jobs in order. `soon` is what is free once saving jobs are gone, less what
+    has been given to waiting jobs in this pass."""
 
     def __init__(self, world: World, order: list[str], emptiest: bool) -> None:
         self._world = world
@@ -205,9 +232,12 @@ class _Moment:
             self._hopeless.add(demand)
 
     def _give(self, job_id: str, emptiest: Emptiest | None = None) -> bool:
-        """Take a place for the job, one that is free already before one that is still being left."""
+        """Take a place for the job, one that is free already before one that is still being
+        left."""
         room = self._soon.room
-        found = self._world.fit(job_id, self._world.free.overlap(room)) if self._world.saving else None
+        found = (
+            self._world.fit(job_id, self._world.free.overlap(room)) if self._world.saving else None
+        )
         found = found or self._world.fit(job_id, room)
         if found is None:
             return False
@@ -220,8 +250,8 @@ class _Moment:
         return True
 
     def _give_anew(self, *, staying: str | None = None, emptiest: Emptiest | None = None) -> bool:
-        """Place all over again those who were given a place, after letting the evicted job `staying` have its own
-        back; whether that could be done, else nothing changes."""
+        """Place all over again those who were given a place, after letting the evicted job
+        `staying` have its own back; whether that could be done, else nothing changes."""
         before, self._given = self._given, {}
         self._change_room(before, give_back=True)
         back = staying is not None and self._is_left(staying)
@@ -252,7 +282,7 @@ class _Moment:
     def _evict_for(self, i: int, job_id: str) -> bool:
         world, victims = self._world, []
         fits = False
-        for other in reversed(self._order[i + 1:]):
+        for other in reversed(self._order[i + 1 :]):
             if other in world.waiting or other in self._evicted:
                 continue
             if not world.may_preempt(other):
@@ -274,7 +304,8 @@ class _Moment:
         return fits and self._give(job_id)
 
     def _let_stay(self, job_id: str) -> None:
-        """Let an evicted job stay after all if its place is left, or can be by placing others elsewhere."""
+        """Let an evicted job stay after all if its place is left, or can be by placing others
+        elsewhere."""
         if self._is_left(job_id):
             self._soon.put_back(job_id)
         elif not self._give_anew(staying=job_id):
@@ -289,7 +320,8 @@ def _thresholds(text: str) -> tuple[float, ...]:
         found = ()
     if not found or not all(low < high for low, high in pairwise((0.0, *found, math.inf))):
         raise InputError(
-            f"option thresholds of policy tiresias: {text!r}; expected ascending GPU-seconds, as 3600,57600"
+            f"option thresholds of policy tiresias: {text!r}; expected ascending GPU-seconds, as "
+            "3600,57600"
         )
     return found
 
@@ -300,5 +332,8 @@ def _promote(text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found < math.inf:
-        raise InputError(f"option promote of policy tiresias: {text!r}; expected a number >= 0; 0 promotes nobody")
+        raise InputError(
+            f"option promote of policy tiresias: {text!r}; expected a number >= 0; 0 promotes "
+            "nobody"
+        )
     return found

@@ -1,23 +1,25 @@
-"""vClos: every job has its uplinks for itself, so that none is ever slowed down by another's traffic."""
+"""vClos: every job has its uplinks for itself, so that none is ever slowed down by another's
+traffic."""
 
 from optsched.errors import InputError
-from optsched.instance import Placement, Slot
-from optsched.modes import Option
+from optsched.model.instance import Placement, Slot
 from optsched.physics import crossed_uplinks
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.layout import Need
 from optsched.simulate.world import World
 
-from .list_scheduling import ListScheduling
-from .locality_gate import LocalityGate, Patience
+from .parts.list_scheduling import ListScheduling
+from .parts.locality_gate import LocalityGate, Patience
 
 UP_TO_A_RACK = Patience(rack_s=0.0, cluster_s=float("inf"))
 ROUNDING = 1e-9
 
 
 def fewest_racks(free: list[int], gpus: int) -> list[int] | None:
-    """Racks (by position) that together have `gpus`: as few as possible, of these with the fewest GPUs left over, of
-    equals the first; None where all together have too few. Exact, by the sums that so many racks can have."""
+    """Racks (by position) that together have `gpus`: as few as possible, of these with the fewest
+    GPUs left over, of equals the first; None where all together have too few. Exact, by the sums
+    that so many racks can have."""
     reached: list[dict[int, tuple[int, ...]]] = [{0: ()}]
     for r, count in enumerate(free):
         if count <= 0:
@@ -35,29 +37,36 @@ def fewest_racks(free: list[int], gpus: int) -> list[int] | None:
 
 
 class Vclos(ListScheduling):
-    """First come first served, skipping what does not fit; no uplink is ever given to more traffic than it carries.
+    """First come first served, skipping what does not fit; no uplink is ever given to more traffic
+    than it carries.
 
-    Stage 0 looks for one node, stage 1 for one rack, stage 2 for a virtual sub-network: racks whose uplinks have room
-    for the whole traffic of the gang, as few as possible and with the fewest GPUs left over in them. A gang for which
-    there are none waits.
+    Stage 0 looks for one node, stage 1 for one rack, stage 2 for a virtual sub-network: racks whose
+    uplinks have room for the whole traffic of the gang, as few as possible and with the fewest GPUs
+    left over in them. A gang for which there are none waits.
     """
 
     name = "vclos"
-    title = "exclusive uplinks for every job: one node, one rack, else the fewest racks with uplinks left"
+    title = "exclusive uplinks for every job: one node, one rack, else the fewest racks with uplinks left"  # noqa: E501
     source = Source(
         authors="X. Han, W. Jiang, P. Cao, Q. Yang, Y. Liu, S. Qi, S. Lin, S. Zhao",
         title="Isolated scheduling for distributed training tasks in GPU clusters",
-        venue="arXiv", year=2023, link="arXiv:2308.05692",
+        venue="arXiv",
+        year=2023,
+        link="arXiv:2308.05692",
         needs=("node.rack", "cluster.rack_uplink_gbps", "profile.network_gbps"),
         sureness="derived",
-        verified="The abstract: contention is avoided by giving each job network resources of its own, chosen together "
-                 "with its GPUs",
-        derived="The choice of racks is an exact optimum of the integer program over racks, solved by enumeration of "
-                "reachable sums",
-        reconstructed="Stages 0 and 1 (one server, one leaf) from a secondary text; one uplink a rack stands for the "
-                      "links to the spines, so there is no choice of spines; the order of jobs",
-        published="Average waiting time 65.65 % lower with optical switches in large simulations; average JCT within "
-                  "3.38 % of the bound without contention",
+        verified="The abstract: contention is avoided by giving each job network resources of "
+        "its own, chosen together "
+        "with its GPUs",
+        derived="The choice of racks is an exact optimum of the integer program over racks, "
+        "solved by enumeration of "
+        "reachable sums",
+        reconstructed="Stages 0 and 1 (one server, one leaf) from a secondary text; one uplink a "
+        "rack stands for the "
+        "links to the spines, so there is no choice of spines; the order of jobs",
+        published="Average waiting time 65.65 % lower with optical switches in large "
+        "simulations; average JCT within "
+        "3.38 % of the bound without contention",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -85,7 +94,13 @@ class Vclos(ListScheduling):
 
     def facts(self) -> dict[str, float]:
         """How many jobs started in each stage."""
-        return dict(zip(("starts_one_node", "starts_one_rack", "starts_over_racks"), self._stages, strict=True))
+        return dict(
+            zip(
+                ("starts_one_node", "starts_one_rack", "starts_over_racks"),
+                self._stages,
+                strict=True,
+            )
+        )
 
     def _isolated(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
         found = self._gate.find(world, job_id, UP_TO_A_RACK, 0.0)
@@ -109,7 +124,9 @@ class Vclos(ListScheduling):
 def _has_uplinks(world: World, job_id: str, placement: Placement) -> bool:
     """Whether the uplinks of a place have room for the job's traffic."""
     gbps = world.job(job_id).profile.network_gbps
-    return not gbps or all(_has_room(world, rack, gbps) for rack in crossed_uplinks(world.cluster, placement))
+    return not gbps or all(
+        _has_room(world, rack, gbps) for rack in crossed_uplinks(world.cluster, placement)
+    )
 
 
 def _has_room(world: World, rack: str | None, gbps: float) -> bool:
@@ -120,7 +137,8 @@ def _has_room(world: World, rack: str | None, gbps: float) -> bool:
 
 
 def over_racks(world: World, job_id: str, need: Need) -> Placement | None:
-    """A place over the fewest racks whose uplinks have room; a node without a rack counts as one of its own."""
+    """A place over the fewest racks whose uplinks have room; a node without a rack counts as one of
+    its own."""
     gbps = world.job(job_id).profile.network_gbps
     groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for node in world.cluster.nodes:
@@ -133,7 +151,9 @@ def over_racks(world: World, job_id: str, need: Need) -> Placement | None:
     if chosen is None:
         return None
     left, taken = need.gpus, {}
-    for usable, name in sorted((one for r in chosen for one in members[r]), key=lambda one: -one[0]):
+    for usable, name in sorted(
+        (one for r in chosen for one in members[r]), key=lambda one: -one[0]
+    ):
         if left and usable:
             taken[name] = min(usable, left)
             left -= taken[name]

@@ -2,10 +2,10 @@
 
 import math
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .list_scheduling import ListScheduling
+from .parts.list_scheduling import ListScheduling
 
 
 class Wspt(ListScheduling):
@@ -19,9 +19,12 @@ class Wspt(ListScheduling):
     source = Source(
         authors="W. E. Smith",
         title="Various optimizers for single-stage production",
-        venue="Naval Research Logistics Quarterly 3", year=1956, link="doi:10.1002/nav.3800030106",
+        venue="Naval Research Logistics Quarterly 3",
+        year=1956,
+        link="doi:10.1002/nav.3800030106",
         sureness="derived",
-        derived="Run time counts times GPUs, and what does not fit is skipped; optimal on one GPU as published",
+        derived="Run time counts times GPUs, and what does not fit is skipped; optimal on one "
+        "GPU as published",
     )
 
     def rank(self, world: World, job_id: str) -> float:

@@ -3,51 +3,59 @@
 from dataclasses import replace
 
 from optsched.errors import InputError
-from optsched.instance import Running
+from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .cheapest_victims import Victim, at_least_s, cheapest, cost_s, fewest
-from .demand_queue import Entry, arrival_key
-from .preemptive import Moment, Preemptive, gives_way
+from .parts.cheapest_victims import Victim, at_least_s, cheapest, cost_s, fewest
+from .parts.demand_queue import Entry, arrival_key
+from .parts.preemptive import Moment, Preemptive, gives_way
 
 
 class Xion(Preemptive):
-    """Shortest remaining time first, but a running job is only preempted where the sum of completion times falls by
-    it.
+    """Shortest remaining time first, but a running job is only preempted where the sum of
+    completion times falls by it.
 
-    Let a waiting job w (work W, set-up L_w) start now on the GPUs of a running job r (R to go), which pauses for P_r
-    and needs L_r to load again. w gains R - P_r, r loses P_r + L_w + W + L_r, so that it pays if and only if
+    Let a waiting job w (work W, set-up L_w) start now on the GPUs of a running job r (R to go),
+    which pauses for P_r and needs L_r to load again. w gains R - P_r, r loses P_r + L_w + W + L_r,
+    so that it pays if and only if
 
         R - W > 2 P_r + L_w + L_r.
 
-    Only running jobs of which this is true may give way. Where one of them is not enough, a set S of them pays if and
-    only if, with P the longest pause in S and T when w would fit if nobody were preempted,
+    Only running jobs of which this is true may give way. Where one of them is not enough, a set S
+    of them pays if and only if, with P the longest pause in S and T when w would fit if nobody were
+    preempted,
 
         T - P > sum over S of (P + L_w + W + L_r);
 
-    T is looked at for a single victim too, as other jobs may end before it. The set with the smallest sum + P is taken.
-    Without overheads nothing is lost by a swap: then victims are chosen as by SRTF, and the plan is the same.
+    T is looked at for a single victim too, as other jobs may end before it. The set with the
+    smallest sum + P is taken. Without overheads nothing is lost by a swap: then victims are chosen
+    as by SRTF, and the plan is the same.
 
-    A lower priority gives way without having to pay. T comes from the expected ends of running jobs. Of a job with
-    periodic checkpoints L_r has the work that it would do again.
+    A lower priority gives way without having to pay. T comes from the expected ends of running
+    jobs. Of a job with periodic checkpoints L_r has the work that it would do again.
     """
 
     name = "xion"
-    title = "shortest remaining time first, preempting only where pausing and loading again are worth it"
+    title = "shortest remaining time first, preempting only where pausing and loading again are worth it"  # noqa: E501
     source = Source(
         authors="Y. Go, C. Shin, J. Lee, Y. Yoo, G. Yang, C. Yoo",
         title="Selective preemption of distributed deep learning training",
-        venue="IEEE CLOUD", year=2023, link="doi:10.1109/CLOUD60044.2023.00028",
+        venue="IEEE CLOUD",
+        year=2023,
+        link="doi:10.1109/CLOUD60044.2023.00028",
         needs=("profile.checkpoint_s", "profile.restore_s", "profile.startup_s"),
         sureness="derived",
-        verified="The abstract: remaining time and the overheads of pausing and loading decide, and a job is only "
-                 "preempted when that is beneficial",
-        derived="The inequality: the condition under which a swap lowers the sum of completion times, for one victim "
-                "and for a set of them",
-        published="Average JCT 19 % lower and waiting time 1.64 times better than the baselines, among them SRTF and "
-                  "FIFO",
+        verified="The abstract: remaining time and the overheads of pausing and loading decide, "
+        "and a job is only "
+        "preempted when that is beneficial",
+        derived="The inequality: the condition under which a swap lowers the sum of completion "
+        "times, for one victim "
+        "and for a set of them",
+        published="Average JCT 19 % lower and waiting time 1.64 times better than the baselines, "
+        "among them SRTF and "
+        "FIFO",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -83,7 +91,8 @@ class _Moment(Moment):
         victims = {
             other[1]: victim if other[0][0] == key[0] else replace(victim, delayed=False)
             for other, victim in self._preemptible()
-            if gives_way(other[0], key) and (other[0][0] != key[0] or pays(other[0][1], finish_s, victim))
+            if gives_way(other[0], key)
+            and (other[0][0] != key[0] or pays(other[0][1], finish_s, victim))
         }
         if not victims or self._starts_sooner_anyway(job_id, list(victims.values()), finish_s):
             return False
@@ -100,12 +109,15 @@ class _Moment(Moment):
             return False
         for one in chosen:
             world.preempt(one)
-        self._known = [(other, victim) for other, victim in self._preemptible() if other[1] in world.running]
+        self._known = [
+            (other, victim) for other, victim in self._preemptible() if other[1] in world.running
+        ]
         self.evicted(chosen)
         return True
 
     def _starts_sooner_anyway(self, job_id: str, victims: list[Victim], finish_s: float) -> bool:
-        """Whether the job would start by itself before even the cheapest thinkable set of victims paid."""
+        """Whether the job would start by itself before even the cheapest thinkable set of victims
+        paid."""
         if not all(one.delayed and one.costs for one in victims):
             return False
         count = fewest(self.world, job_id, self.look_ahead(), victims)
@@ -142,7 +154,12 @@ class _Moment(Moment):
             found = []
             for one in world.running:
                 if world.may_preempt(one):
-                    found.append(((arrival_key(world, one, self.rule.rank(world, one)), one), _victim(world, one)))
+                    found.append(
+                        (
+                            (arrival_key(world, one, self.rule.rank(world, one)), one),
+                            _victim(world, one),
+                        )
+                    )
                 elif world.now_s < (at_s := world.preemptible_at_s(one)):
                     self.recheck_s = min(self.recheck_s, at_s)
             self._known = sorted(found, key=lambda entry: entry[0], reverse=True)
@@ -150,7 +167,8 @@ class _Moment(Moment):
 
 
 def pays(left_s: float, finish_s: float, victim: Victim) -> bool:
-    """The swap rule for a running job with `left_s` to go and a waiting one that takes `finish_s`, set-up included."""
+    """The swap rule for a running job with `left_s` to go and a waiting one that takes `finish_s`,
+    set-up included."""
     return left_s - finish_s > 2 * victim.pause_s + victim.load_s
 
 
@@ -159,5 +177,8 @@ def _victim(world: World, job_id: str) -> Victim:
     job, entry = world.job(job_id), world.entry(job_id)
     assert isinstance(entry, Running)
     return Victim(
-        job_id, hold_to_save_s(job), setup_s(job, ran_before=True) + lost_s(job, unsaved_s(entry, world.now_s)), True
+        job_id,
+        hold_to_save_s(job),
+        setup_s(job, ran_before=True) + lost_s(job, unsaved_s(entry, world.now_s)),
+        True,
     )

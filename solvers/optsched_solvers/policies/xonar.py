@@ -1,44 +1,50 @@
-"""Xonar's co-run sets: jobs whose GPU-active times complement each other, within the memory of the GPUs."""
+"""Xonar's co-run sets: jobs whose GPU-active times complement each other, within the memory of the
+GPUs."""
 
 import math
 
 from optsched.errors import InputError
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .demand_queue import arrival_key
-from .pair_sharing import KindQueue, Singles, duty, way_beside
+from .parts.demand_queue import arrival_key
+from .parts.pair_sharing import KindQueue, Singles, duty, way_beside
 
 FULL = 1.0 + 1e-9
 """GPU-active shares of a step that add up to no more than the whole step."""
 
 
 class XonarStyle:
-    """The job with the least GPU execution time first; then on the GPUs of each job that runs alone the waiting one
-    that fills them best.
+    """The job with the least GPU execution time first; then on the GPUs of each job that runs alone
+    the waiting one that fills them best.
 
-    GPU execution time is the remaining run time x the share of a step in which the GPU is active. A pair fills its
-    GPUs by the sum of both shares: the waiting job with the largest sum of at most 1 joins, of equals the one with
-    the least GPU execution time, and only where the memory of the GPUs, less a reserve, holds both. A job that does not
-    fit is skipped.
+    GPU execution time is the remaining run time x the share of a step in which the GPU is active. A
+    pair fills its GPUs by the sum of both shares: the waiting job with the largest sum of at most 1
+    joins, of equals the one with the least GPU execution time, and only where the memory of the
+    GPUs, less a reserve, holds both. A job that does not fit is skipped.
 
     Options: `reserve_gib`, memory of each GPU that pairs leave free (default 0).
     """
 
     name = "xonar-style"
-    title = "least GPU time first; pairs whose GPU-active times complement each other, within GPU memory"
+    title = "least GPU time first; pairs whose GPU-active times complement each other, within GPU memory"  # noqa: E501
 
     source = Source(
         authors="C. Shin, G. Yang, Y. Yoo, J. Lee, C. Yoo",
         title="Xonar: Profiling-based Job Orderer for Distributed Deep Learning",
-        venue="IEEE CLOUD", year=2022, link="doi:10.1109/CLOUD55607.2022.00030",
+        venue="IEEE CLOUD",
+        year=2022,
+        link="doi:10.1109/CLOUD55607.2022.00030",
         needs=("profile.sharing.duty", "profile.gpu_memory_gib", "node.gpu_memory_gib"),
         sureness="reconstructed",
-        verified="what is profiled (GPU-active and idle time, GPU memory), and that it selects jobs to run "
+        verified="what is profiled (GPU-active and idle time, GPU memory), and that it selects "
+        "jobs to run "
         "concurrently (abstract, and patent US 2024/0169200)",
-        derived="the time-sliced step of a set, max(own step, sum of active times), for steps of equal length: "
+        derived="the time-sliced step of a set, max(own step, sum of active times), for steps of "
+        "equal length: "
         "profiles have the active share, not the seconds",
-        reconstructed="the rule itself: the order, the fill and the reserve; sets are pairs, and a job joins one set",
+        reconstructed="the rule itself: the order, the fill and the reserve; sets are pairs, and "
+        "a job joins one set",
         published="tail JCT 44 % shorter and no job out of memory, with TensorFlow 1.6",
     )
 
@@ -46,7 +52,9 @@ class XonarStyle:
         given = dict(options or {})
         text = given.pop("reserve_gib", "0")
         if given:
-            raise InputError(f"policy {self.name} has no option {', '.join(given)}; it has reserve_gib")
+            raise InputError(
+                f"policy {self.name} has no option {', '.join(given)}; it has reserve_gib"
+            )
         self.reserve_gib = _gib(self.name, text)
         self._queue = KindQueue()
         self._singles = Singles()
@@ -54,7 +62,9 @@ class XonarStyle:
     def decide(self, world: World) -> None:
         """Free GPUs first, then those of the jobs that run alone."""
         for job_id in world.take_arrived():
-            self._queue.push(world, arrival_key(world, job_id, self._gpu_time_s(world, job_id)), job_id)
+            self._queue.push(
+                world, arrival_key(world, job_id, self._gpu_time_s(world, job_id)), job_id
+            )
         self._singles.catch_up(world, world.take_released())
         self._queue.serve(lambda job_id: self._start(world, job_id))
         self._fill(world)
@@ -85,18 +95,26 @@ class XonarStyle:
                     waiting = self._waiting(world, gpus)
 
     def _waiting(self, world: World, gpus: int) -> list[tuple[float, str]]:
-        """GPU-active share of the first waiting jobs of each kind that may run on so many GPUs, in order."""
+        """GPU-active share of the first waiting jobs of each kind that may run on so many GPUs, in
+        order."""
         return [
-            (active, job_id) for job_id in self._queue.first()
+            (active, job_id)
+            for job_id in self._queue.first()
             if (active := duty(world, job_id)) is not None
             and any(option.mode.gpus == gpus for option in world.options(job_id))
         ]
 
-    def _best(self, world: World, partner: str, own: float, waiting: list[tuple[float, str]]) -> str | None:
-        """Start the waiting job that fills the partner's GPUs best, `waiting` being in order; which it was."""
+    def _best(
+        self, world: World, partner: str, own: float, waiting: list[tuple[float, str]]
+    ) -> str | None:
+        """Start the waiting job that fills the partner's GPUs best, `waiting` being in order; which
+        it was."""
         ranked = sorted(
-            ((-world.job(job_id).priority, -active, i) for i, (active, job_id) in enumerate(waiting)
-             if own + active <= FULL and self._leaves_reserve(world, job_id, partner)),
+            (
+                (-world.job(job_id).priority, -active, i)
+                for i, (active, job_id) in enumerate(waiting)
+                if own + active <= FULL and self._leaves_reserve(world, job_id, partner)
+            )
         )
         for _, _, i in ranked:
             job_id = waiting[i][1]
@@ -110,10 +128,13 @@ class XonarStyle:
     def _leaves_reserve(self, world: World, job_id: str, partner: str) -> bool:
         if not self.reserve_gib:
             return True
-        both_gib = world.job(job_id).profile.gpu_memory_gib + world.job(partner).profile.gpu_memory_gib
+        both_gib = (
+            world.job(job_id).profile.gpu_memory_gib + world.job(partner).profile.gpu_memory_gib
+        )
         nodes = [world.cluster.node[slot.node] for slot in world.hold(partner).placement]
         return all(
-            node.gpu_memory_gib is None or both_gib + self.reserve_gib <= node.gpu_memory_gib for node in nodes
+            node.gpu_memory_gib is None or both_gib + self.reserve_gib <= node.gpu_memory_gib
+            for node in nodes
         )
 
 
@@ -123,5 +144,7 @@ def _gib(policy: str, text: str) -> float:
     except ValueError:
         gib = math.nan
     if not 0 <= gib < math.inf:
-        raise InputError(f"option reserve_gib of policy {policy}: {text!r}; expected a number of GiB, at least 0")
+        raise InputError(
+            f"option reserve_gib of policy {policy}: {text!r}; expected a number of GiB, at least 0"
+        )
     return gib

@@ -1,57 +1,67 @@
-"""Smallest service first, until a limit on makespan or finish-time fairness leaves a job no time to lose."""
+"""Smallest service first, until a limit on makespan or finish-time fairness leaves a job no time to
+lose."""
 
 import math
 
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.physics import TIME_TOLERANCE_S, setup_s
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .demand_queue import DemandQueue
-from .preemptive import Preemptive
-from .running_order import RunningOrder
+from .parts.demand_queue import DemandQueue
+from .parts.preemptive import Preemptive
+from .parts.running_order import RunningOrder
 
 MAKESPAN = "1.02"
 FAIRNESS = "1.2"
 MARGIN = "2m"
 NONE = "none"
 URGENT = 1e9
-"""Taken off the laxity of urgent jobs, in seconds, so that they rank before all others: 30 years."""
+"""Taken off the laxity of urgent jobs, in seconds, so that they rank before all others: 30
+years."""
 
 
 class ZeroLaxity(Preemptive):
-    """The jobs that are cheapest to finish run first, as long as everybody can still be done in time.
+    """The jobs that are cheapest to finish run first, as long as everybody can still be done in
+    time.
 
-    The laxity of a job is the time until its due date less what it still has to run. Jobs with at most `margin` of it
-    are urgent: they come first, the least laxity first. The others follow in order of the GPU time that they have left
-    for each unit of weight. A running job counts as nearer to its end, or shorter of time, by what a preemption would
-    cost it. Two limits make due dates, the earlier one counts:
+    The laxity of a job is the time until its due date less what it still has to run. Jobs with at
+    most `margin` of it are urgent: they come first, the least laxity first. The others follow in
+    order of the GPU time that they have left for each unit of weight. A running job counts as
+    nearer to its end, or shorter of time, by what a preemption would cost it. Two limits make due
+    dates, the earlier one counts:
 
-    - All are to be done within `makespan` times what the jobs need at least. Whenever jobs come, the longest one, and
-      the GPU time that all have left over the number of GPUs, bound the end of the jobs there are.
-    - A job is to take at most `fairness` times as long as with its fair share: its run time alone, times the number of
-      jobs that have come so far for each GPU, at least 1. That is how Shockwave's simulator measures finish-time
-      fairness; of a gang it asks as much as of one GPU.
+    - All are to be done within `makespan` times what the jobs need at least. Whenever jobs come,
+      the longest one, and the GPU time that all have left over the number of GPUs, bound the end of
+      the jobs there are.
+    - A job is to take at most `fairness` times as long as with its fair share: its run time alone,
+      times the number of jobs that have come so far for each GPU, at least 1. That is how
+      Shockwave's simulator measures finish-time fairness; of a gang it asks as much as of one GPU.
 
-    So a job that is nearly as long as everything together takes starts at once, and one that would be done in time
-    anyway never hinders a shorter one. Nothing is known of jobs to come. A job that cannot be in time any more stays
-    urgent. It is decided at every event, when the next waiting job becomes urgent, and every `margin` while an urgent
-    job waits; where decisions come in rounds, `margin` should be no shorter than a round.
+    So a job that is nearly as long as everything together takes starts at once, and one that would
+    be done in time anyway never hinders a shorter one. Nothing is known of jobs to come. A job that
+    cannot be in time any more stays urgent. It is decided at every event, when the next waiting job
+    becomes urgent, and every `margin` while an urgent job waits; where decisions come in rounds,
+    `margin` should be no shorter than a round.
 
-    Options: `makespan`, a factor of at least 1, and `fairness`, one above 0; each may be none, for no such limit.
-    `margin`, a length of time.
+    Options: `makespan`, a factor of at least 1, and `fairness`, one above 0; each may be none, for
+    no such limit. `margin`, a length of time.
     """
 
     name = "zero-laxity"
-    title = "least GPU time left first, until a limit on makespan or fairness leaves a job no time to lose"
+    title = "least GPU time left first, until a limit on makespan or fairness leaves a job no time to lose"  # noqa: E501
     source = Source(
         authors="S. Cho, S.-K. Lee, A. Han, K.-J. Lin",
         title="Efficient real-time scheduling algorithms for multiprocessor systems",
-        venue="IEICE Transactions on Communications E85-B", year=2002, link=None,
+        venue="IEICE Transactions on Communications E85-B",
+        year=2002,
+        link=None,
         sureness="derived",
-        derived="A rule of this project: its gate at zero laxity is that publication's, which has earliest deadlines "
-                "behind it; due dates from bounds on makespan and fairness, and smallest service as the order, are not",
+        derived="A rule of this project: its gate at zero laxity is that publication's, which "
+        "has earliest deadlines "
+        "behind it; due dates from bounds on makespan and fairness, and smallest service as the "
+        "order, are not",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -65,7 +75,8 @@ class ZeroLaxity(Preemptive):
             raise InputError(f"policy zero-laxity: option margin: {error}") from None
         if given:
             raise InputError(
-                f"policy zero-laxity has no option {', '.join(given)}; it has makespan, fairness and margin"
+                f"policy zero-laxity has no option {', '.join(given)}; it has makespan, fairness "
+                "and margin"
             )
         self._come: dict[str, None] = {}
         self._end_s = -math.inf
@@ -96,12 +107,20 @@ class ZeroLaxity(Preemptive):
         laxity_s = self.due_s(world, job_id) - world.now_s - left_s
         if laxity_s <= self.margin_s + TIME_TOLERANCE_S:
             return laxity_s - pause_s - URGENT
-        return world.service_gpus(job_id) * max(0.0, left_s - pause_s) / job.weight if job.weight > 0 else math.inf
+        return (
+            world.service_gpus(job_id) * max(0.0, left_s - pause_s) / job.weight
+            if job.weight > 0
+            else math.inf
+        )
 
     def due_s(self, world: World, job_id: str) -> float:
         """When the job is to be done; infinite without a limit."""
         start_s = world.instance.now_s
-        due_s = start_s + self.makespan * max(0.0, self._end_s - start_s) if self.makespan < math.inf else math.inf
+        due_s = (
+            start_s + self.makespan * max(0.0, self._end_s - start_s)
+            if self.makespan < math.inf
+            else math.inf
+        )
         if self.fairness < math.inf and world.options(job_id):
             jobs = max(1.0, len(self._come) / max(1, world.cluster.total_gpus))
             alone_s = world.believed_work_s(job_id) / world.fastest(job_id).rate
@@ -109,8 +128,11 @@ class ZeroLaxity(Preemptive):
         return due_s
 
     def _next_s(self, world: World, job_id: str) -> float:
-        """When a waiting job will become urgent; if it is, when to see whether it has become more so than others."""
-        spare_s = self.due_s(world, job_id) - world.now_s - world.fastest_finish_s(job_id) - self.margin_s
+        """When a waiting job will become urgent; if it is, when to see whether it has become more
+        so than others."""
+        spare_s = (
+            self.due_s(world, job_id) - world.now_s - world.fastest_finish_s(job_id) - self.margin_s
+        )
         return world.now_s + (spare_s if spare_s > TIME_TOLERANCE_S else max(1.0, self.margin_s))
 
     def _note(self, world: World, jobs: list[str]) -> None:
@@ -125,7 +147,9 @@ class ZeroLaxity(Preemptive):
                 left_s = _left_s(world, job_id)
                 longest_s = max(longest_s, left_s)
                 gpu_s += left_s * world.fastest(job_id).mode.gpus
-        self._end_s = max(self._end_s, world.now_s + max(longest_s, gpu_s / max(1, world.cluster.total_gpus)))
+        self._end_s = max(
+            self._end_s, world.now_s + max(longest_s, gpu_s / max(1, world.cluster.total_gpus))
+        )
 
 
 def _left_s(world: World, job_id: str) -> float:

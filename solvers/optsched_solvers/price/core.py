@@ -14,7 +14,8 @@ MOST_HALVINGS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Core:
-    """What is left to decide: `fixed` has the option of each decided job, `open_jobs` counts the others."""
+    """What is left to decide: `fixed` has the option of each decided job, `open_jobs` counts the
+    others."""
 
     fixed: Ints
     options: Ints
@@ -26,8 +27,9 @@ class Core:
 
 
 def core(model: RoundModel, reduced: Floats, difference: float) -> Core:
-    """Reduced-cost fixing: an option whose reduced value is further from its job's best than `difference` (bound less
-    the value in hand) is in no better solution, and a job whose best reduced value is above it must run."""
+    """Reduced-cost fixing: an option whose reduced value is further from its job's best than
+    `difference` (bound less the value in hand) is in no better solution, and a job whose best
+    reduced value is above it must run."""
     best = np.maximum.reduceat(reduced, model.first[:-1])
     floor = np.where(model.must, best, np.maximum(best, 0.0))
     margin = difference + SLACK * max(1.0, abs(difference))
@@ -39,14 +41,18 @@ def core(model: RoundModel, reduced: Floats, difference: float) -> Core:
     only = np.flatnonzero(alive & decided[model.job])
     fixed[model.job[only]] = only
     options = np.flatnonzero(alive & ~decided[model.job])
-    return Core(fixed, options, np.flatnonzero(runs & ~decided), int((left > 0).sum() - decided.sum()))
+    return Core(
+        fixed, options, np.flatnonzero(runs & ~decided), int((left > 0).sum() - decided.sum())
+    )
 
 
 def near_core(model: RoundModel, reduced: Floats, most: int) -> Core:
-    """The core of the largest difference, of those that are halves of each other, that leaves at most so many options
-    open. No bound comes of it."""
+    """The core of the largest difference, of those that are halves of each other, that leaves at
+    most so many options open. No bound comes of it."""
     best = np.maximum.reduceat(reduced, model.first[:-1])
-    difference = float((best[model.job] - reduced).max(initial=0.0)) + float(np.abs(best).max(initial=0.0))
+    difference = float((best[model.job] - reduced).max(initial=0.0)) + float(
+        np.abs(best).max(initial=0.0)
+    )
     for _ in range(MOST_HALVINGS):
         difference /= 2
         found = core(model, reduced, difference)

@@ -1,4 +1,5 @@
-"""Prices of capacity by a cutting-plane method: the smallest Lagrangian bound of a round, and what it says of jobs."""
+"""Prices of capacity by a cutting-plane method: the smallest Lagrangian bound of a round, and what
+it says of jobs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +9,8 @@ import numpy as np
 from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 
 TOLERANCE = 1e-5
-"""Relative distance between the bound and what any prices could still reach at which the search ends."""
+"""Relative distance between the bound and what any prices could still reach at which the search
+ends."""
 MOST_CUTS = 400
 WIDENINGS = 3
 """How often the trust region grows tenfold before the search believes that no cut can be beaten."""
@@ -23,13 +25,14 @@ FIRST_PACE, MOST_PACE, LAST_PACE = 0.3, 2.0, 1e-4
 MISSES, AHEAD = 10, 0.05
 """Steps in a row without success before the pace slows, and how far below the bound they aim."""
 MOST_SHARE, LEAST_SHARE = 0.1, 1e-4
-"""Most that a slope counts in the average, which falls as progress does, and the least that this most becomes."""
+"""Most that a slope counts in the average, which falls as progress does, and the least that this
+most becomes."""
 
 
 @dataclass(slots=True)
 class Prices:
-    """Prices of the rows, the bound they prove, and for each option how much of it the relaxation takes (convex
-    weights of the relaxed solutions whose cuts support the bound)."""
+    """Prices of the rows, the bound they prove, and for each option how much of it the relaxation
+    takes (convex weights of the relaxed solutions whose cuts support the bound)."""
 
     prices: Floats
     bound: float
@@ -47,7 +50,8 @@ class _Cut:
 
 
 def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:
-    """Lagrangian bound at `prices`, its slope (capacity less usage) and the option each job takes."""
+    """Lagrangian bound at `prices`, its slope (capacity less usage) and the option each job
+    takes."""
     reduced = model.reduced_values(prices)
     chosen = best_options(model, reduced)
     taken = chosen[chosen >= 0]
@@ -56,7 +60,8 @@ def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:
 
 
 def best_options(model: RoundModel, reduced: Floats) -> Ints:
-    """The option of largest reduced value of each job, the first of equals; -1 where none is above 0."""
+    """The option of largest reduced value of each job, the first of equals; -1 where none is above
+    0."""
     best = np.maximum.reduceat(reduced, model.first[:-1])
     at_best = np.flatnonzero(reduced == best[model.job])
     option = np.empty(len(model.jobs), dtype=np.int64)
@@ -65,10 +70,13 @@ def best_options(model: RoundModel, reduced: Floats) -> Ints:
 
 
 def first_prices(model: RoundModel) -> Floats:
-    """Prices to start from: what a GPU earns at the margin if jobs are served by value for each GPU, the same for
-    all GPU rows, and nothing for the other rows."""
+    """Prices to start from: what a GPU earns at the margin if jobs are served by value for each
+    GPU, the same for all GPU rows, and nothing for the other rows."""
     prices = np.zeros(len(model.rows))
-    is_gpu = np.array([row.what == "GPUs" and row.classes & (row.classes - 1) == 0 for row in model.rows], dtype=bool)
+    is_gpu = np.array(
+        [row.what == "GPUs" and row.classes & (row.classes - 1) == 0 for row in model.rows],
+        dtype=bool,
+    )
     if not is_gpu.any():
         return prices
     gpus = np.maximum(model.pattern_gpus[model.pattern], 1.0)
@@ -86,14 +94,17 @@ def first_prices(model: RoundModel) -> Floats:
 
 
 def optimise(
-    model: RoundModel, start: Floats | None, out_of_time: Callable[[], bool], tolerance: float = TOLERANCE,
+    model: RoundModel,
+    start: Floats | None,
+    out_of_time: Callable[[], bool],
+    tolerance: float = TOLERANCE,
     floor: float = 0.0,
 ) -> Prices:
-    """Minimise the Lagrangian bound over prices >= 0, from `start`; `floor` is a value that is in hand. Deterministic,
-    but for when it is `out_of_time`.
+    """Minimise the Lagrangian bound over prices >= 0, from `start`; `floor` is a value that is in
+    hand. Deterministic, but for when it is `out_of_time`.
 
-    Cutting planes converge fast with few rows, but their linear program grows with the rows; steps along an averaged
-    slope cost a pass over the options whatever the rows.
+    Cutting planes converge fast with few rows, but their linear program grows with the rows; steps
+    along an averaged slope cost a pass over the options whatever the rows.
     """
     prices = first_prices(model) if start is None else start
     if len(model.rows) <= MANY_ROWS:
@@ -104,10 +115,15 @@ def optimise(
 
 
 def _volume(
-    model: RoundModel, prices: Floats, out_of_time: Callable[[], bool], tolerance: float, floor: float
+    model: RoundModel,
+    prices: Floats,
+    out_of_time: Callable[[], bool],
+    tolerance: float,
+    floor: float,
 ) -> Prices:
-    """Subgradient steps along an average of slopes (the volume algorithm of Barahona and Anbil, Mathematical
-    Programming 87, 2000). The same average of the relaxed solutions tends to the solution of the linear relaxation."""
+    """Subgradient steps along an average of slopes (the volume algorithm of Barahona and Anbil,
+    Mathematical Programming 87, 2000). The same average of the relaxed solutions tends to the
+    solution of the linear relaxation."""
     unit = 1.0 / np.sqrt(np.maximum(model.capacity, 1.0))
     bound, slope, chosen = relaxed(model, prices)
     mean = slope * unit
@@ -150,9 +166,10 @@ def _volume(
 def _cutting_planes(
     model: RoundModel, prices: Floats, out_of_time: Callable[[], bool], tolerance: float
 ) -> Prices | None:
-    """Kelley's cutting planes in a trust region: each relaxed solution gives a cut; a small linear program over the
-    prices finds where all cuts are lowest within the region; the region grows where the cuts were right and shrinks
-    where they were not. None where that program cannot be solved."""
+    """Kelley's cutting planes in a trust region: each relaxed solution gives a cut; a small linear
+    program over the prices finds where all cuts are lowest within the region; the region grows
+    where the cuts were right and shrinks where they were not. None where that program cannot be
+    solved."""
     from ortools.linear_solver import pywraplp
 
     count = len(model.rows)
@@ -216,7 +233,8 @@ def _cutting_planes(
 
 
 def _weights(model: RoundModel, duals: Floats, cuts: list[_Cut]) -> Floats:
-    """Convex weights of the cuts that support the lowest point, spread over the options they take."""
+    """Convex weights of the cuts that support the lowest point, spread over the options they
+    take."""
     total = np.zeros(len(model.value))
     if duals.sum() <= 0:
         duals = np.zeros(len(cuts))

@@ -1,4 +1,5 @@
-"""From prices to a choice that respects every row: who has most to lose for each GPU chooses first."""
+"""From prices to a choice that respects every row: who has most to lose for each GPU chooses
+first."""
 
 import numpy as np
 
@@ -9,8 +10,8 @@ from optsched.round.place import regret
 def round_choice(model: RoundModel, best: Ints, reduced: Floats) -> Ints:
     """The option of each job, or -1. `best` is each job's option of largest reduced value, or -1.
 
-    Jobs come in the order of regret for each GPU; one whose best option no longer fits the rows takes its next, as
-    long as that is worth its price. Jobs that must be kept come first.
+    Jobs come in the order of regret for each GPU; one whose best option no longer fits the rows
+    takes its next, as long as that is worth its price. Jobs that must be kept come first.
     """
     chosen = np.where(model.must, model.first[:-1], NO_OPTION)
     left = model.capacity - model.usage(chosen[chosen >= 0])
@@ -56,8 +57,9 @@ def _guests(model: RoundModel, wish: Ints) -> dict[int, int]:
 
 
 def one_guest_each(model: RoundModel, wish: Ints, reduced: Floats) -> Ints:
-    """The same choice, but of several jobs that wish to share the GPUs of one, only the one that would lose most
-    elsewhere does; the others take their next option, on GPUs of their own or beside somebody else."""
+    """The same choice, but of several jobs that wish to share the GPUs of one, only the one that
+    would lose most elsewhere does; the others take their next option, on GPUs of their own or
+    beside somebody else."""
     wish = wish.copy()
     options = wish[wish >= 0]
     options = options[(model.host[options] >= 0) & (model.kind[options] != Kind.KEEP)]
@@ -99,21 +101,28 @@ class _Entries:
 
     def __init__(self, model: RoundModel) -> None:
         self._order = np.argsort(model.entry_pattern, kind="stable")
-        self._first = np.searchsorted(model.entry_pattern[self._order], np.arange(len(model.pattern_gpus) + 1))
+        self._first = np.searchsorted(
+            model.entry_pattern[self._order], np.arange(len(model.pattern_gpus) + 1)
+        )
         self._model = model
         self._known: dict[int, list[tuple[int, float]]] = {}
 
     def __call__(self, pattern: int) -> list[tuple[int, float]]:
         if pattern not in self._known:
-            which = self._order[self._first[pattern]:self._first[pattern + 1]]
+            which = self._order[self._first[pattern] : self._first[pattern + 1]]
             self._known[pattern] = list(
-                zip(self._model.entry_row[which].tolist(), self._model.entry_amount[which].tolist(), strict=True)
+                zip(
+                    self._model.entry_row[which].tolist(),
+                    self._model.entry_amount[which].tolist(),
+                    strict=True,
+                )
             )
         return self._known[pattern]
 
 
 def heaviest(model: RoundModel, weights: Floats) -> Ints:
-    """The option that relaxed solutions take most often, where that is at least half of the time."""
+    """The option that relaxed solutions take most often, where that is at least half of the
+    time."""
     best = np.maximum.reduceat(weights, model.first[:-1])
     at_best = np.flatnonzero(weights == best[model.job])
     option = np.empty(len(model.jobs), dtype=np.int64)

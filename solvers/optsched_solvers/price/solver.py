@@ -1,16 +1,17 @@
-"""`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is left."""
+"""`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is
+left."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
 from optsched.errors import InputError
+from optsched.plugins.solver import only_options
 from optsched.round.model import Floats, Ints, RoundModel
 from optsched.round.realise import keep_all, realise, realise_losers_first
 from optsched.round.solver import RoundRequest
-from optsched.solver import only_options
 
-from ..within import within
+from ..native.within import within
 from .core import Core, core, near_core
 from .dual import Prices, best_options, first_prices, optimise
 from .guests import with_guest_rows
@@ -27,15 +28,18 @@ PRICES_SHARE = 0.6
 CORE_OPTIONS = 60_000
 """Most options of an exact program."""
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
-"""Above so many options a choice by prices is put on nodes in one order only, else in up to three."""
+"""Above so many options a choice by prices is put on nodes in one order only, else in up to
+three."""
 CORES = 8
 """Most exact programs one after the other."""
 HAND_OVER_S = 4e-6
-"""Seconds that it takes to hand over one entry of a program, during which nothing can be interrupted."""
+"""Seconds that it takes to hand over one entry of a program, during which nothing can be
+interrupted."""
 CORE_LEAST_S = 0.02
 """No core is tried in less time."""
 SPARE_S = 0.005
-"""What threads may wake up late, kept free before the deadline besides the time that packing takes."""
+"""What threads may wake up late, kept free before the deadline besides the time that packing
+takes."""
 
 
 class PriceSolver:
@@ -55,8 +59,8 @@ class PriceSolver:
         _core_options(options)
 
     def solve(self, request: RoundRequest) -> None:
-        """Anytime: a bound and the plan that keeps all come first, and both only get better until the gap is the one
-        that was asked for."""
+        """Anytime: a bound and the plan that keeps all come first, and both only get better until
+        the gap is the one that was asked for."""
         _Search(request, _core_options(request.options)).run()
 
 
@@ -72,8 +76,9 @@ class _Search:
         self._packing_s = 0.0
 
     def run(self) -> None:
-        """First prices that are good enough for the gap, then exact ones, then exact programs. Prices are sought, and
-        what they say is tried once, even where the plan that keeps all would be enough."""
+        """First prices that are good enough for the gap, then exact ones, then exact programs.
+        Prices are sought, and what they say is tried once, even where the plan that keeps all would
+        be enough."""
         request, options = self._request, len(self._model.value)
         prices = _start(self._priced, request.prices)
         if prices is None:
@@ -104,21 +109,26 @@ class _Search:
     def _prices(self, start: Floats, tolerance: float) -> Prices:
         left_s = self._request.left_s
         enough_s = max((1 - PRICES_SHARE) * left_s(), 3 * self._packing_s)
-        found = optimise(self._priced, start, lambda: left_s() < enough_s, tolerance, max(0.0, self._value))
+        found = optimise(
+            self._priced, start, lambda: left_s() < enough_s, tolerance, max(0.0, self._value)
+        )
         if found.bound <= self._bound:
             self._request.report_prices(found.prices[: len(self._model.rows)])
         self._prove(found.bound, "prices")
         return found
 
     def _round(self, found: Prices) -> None:
-        """Put on nodes what prices say of each job, and what the relaxed solutions take most often."""
+        """Put on nodes what prices say of each job, and what the relaxed solutions take most
+        often."""
         model, request = self._model, self._request
         reduced = self._priced.reduced_values(found.prices)
         for by_prices in (True, False):
             if (not by_prices and self._is_done()) or request.left_s() < 1.5 * self._packing_s:
                 return
             if by_prices:
-                wish = round_choice(model, one_guest_each(model, best_options(model, reduced), reduced), reduced)
+                wish = round_choice(
+                    model, one_guest_each(model, best_options(model, reduced), reduced), reduced
+                )
             else:
                 wish = heaviest(model, found.weights)
             tries = FEW_TRIES if len(model.value) > FEW_OPTIONS else MORE_TRIES
@@ -131,8 +141,14 @@ class _Search:
         value = realise(request, wish, reduced, enough=enough, tries=tries)
         self._packing_s = max(self._packing_s, (left_s - request.left_s()) / tries)
         self._value = max(self._value, value)
-        if not self._is_done() and value < self._model.worth(wish) and request.left_s() > 3 * self._packing_s:
-            self._value = max(self._value, realise_losers_first(request, wish, reduced, enough=enough))
+        if (
+            not self._is_done()
+            and value < self._model.worth(wish)
+            and request.left_s() > 3 * self._packing_s
+        ):
+            self._value = max(
+                self._value, realise_losers_first(request, wish, reduced, enough=enough)
+            )
 
     def _prove(self, bound: float, source: str) -> None:
         self._request.report_bound(bound, source)
@@ -142,8 +158,9 @@ class _Search:
         return self._bound - self._value <= self._request.gap * abs(self._value)
 
     def _cores(self, reduced: Floats, proved: float) -> None:
-        """Exact programs over what the prices leave open, which prove a bound; where that is too much, over what is
-        nearest to the margin, which only finds better plans, and so leaves less open."""
+        """Exact programs over what the prices leave open, which prove a bound; where that is too
+        much, over what is nearest to the margin, which only finds better plans, and so leaves less
+        open."""
         for _ in range(CORES):
             part = core(self._model, reduced, proved - self._value)
             whole = len(part.options) <= self._core_options
@@ -156,8 +173,9 @@ class _Search:
                 return
 
     def _core(self, part: Core, reduced: Floats, *, whole: bool) -> bool:
-        """Solve one program in the time that is left but for putting its solution on nodes; False without one."""
-        from ..highs import maximise
+        """Solve one program in the time that is left but for putting its solution on nodes; False
+        without one."""
+        from ..native.highs import maximise
 
         model, request = self._model, self._request
         spare_s = SPARE_S + self._packing_s
@@ -167,7 +185,9 @@ class _Search:
         left_s = request.left_s() - spare_s
         if left_s < CORE_LEAST_S + HAND_OVER_S * len(program.row):
             return False
-        outcome = within(left_s, lambda: maximise(program, 0.9 * left_s, relative_gap=request.gap * 0.5))
+        outcome = within(
+            left_s, lambda: maximise(program, 0.9 * left_s, relative_gap=request.gap * 0.5)
+        )
         if outcome is None:
             return False
         if whole and outcome.infeasible:  # no better solution exists than the one in hand

@@ -1,4 +1,5 @@
-"""A controller that turns in real time, on an executor whose jobs need no processes, and its API."""
+"""A controller that turns in real time, on an executor whose jobs need no processes, and its
+API."""
 
 import http.client
 import json
@@ -10,20 +11,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from optsched.control.journal.journal.journal import Journal
+
 from optsched import Node
 from optsched.control.api.client import Client
 from optsched.control.api.place import SOCKET
 from optsched.control.api.server import Server, serve
 from optsched.control.clock import SteadyClock
 from optsched.control.controller import Controller
-from optsched.control.journal import Journal
 from optsched.control.loop import Loop
 from optsched.control.settings import NodeSettings, Settings
 from optsched.executors.base import Order, Refused
 
 from ..virtual import VirtualExecutor
 
-NODES = (Node(name="n0", gpu_type="a", gpus=4, cpus=8), Node(name="n1", gpu_type="a", gpus=4, cpus=8))
+NODES = (
+    Node(name="n0", gpu_type="a", gpus=4, cpus=8),
+    Node(name="n1", gpu_type="a", gpus=4, cpus=8),
+)
 PATIENCE_S = 60.0
 
 
@@ -50,13 +55,19 @@ class PassingExecutor(VirtualExecutor):
         time.sleep(min(timeout_s, 0.02))
 
     def observe(self) -> Any:
-        return tuple(replace(one, output=self.outputs.get(one.key.job)) for one in super().observe())
+        return tuple(
+            replace(one, output=self.outputs.get(one.key.job)) for one in super().observe()
+        )
 
 
 def settings_of(folder: Path, **more: Any) -> Settings:
     return Settings(
-        format="optsched-cluster/1", every=60.0, budget=5.0, state=folder,
-        nodes=(NodeSettings(name="n[0-1]", gpu_type="a", gpus=4),), **more,
+        format="optsched-cluster/1",
+        every=60.0,
+        budget=5.0,
+        state=folder,
+        nodes=(NodeSettings(name="n[0-1]", gpu_type="a", gpus=4),),
+        **more,
     )
 
 
@@ -96,13 +107,20 @@ class Live:
         self.journal.close()
 
     def ask(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, port: bool = False
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        port: bool = False,
     ) -> tuple[int, Any]:
         """One request by plain means: status, and the JSON of the answer."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         if port:
             assert self.server.url is not None
-            connection = http.client.HTTPConnection(self.server.url.removeprefix("http://"), timeout=PATIENCE_S)
+            connection = http.client.HTTPConnection(
+                self.server.url.removeprefix("http://"), timeout=PATIENCE_S
+            )
         else:
             connection = http.client.HTTPConnection("localhost", timeout=PATIENCE_S)
             connection.sock = connect(self.path)
@@ -129,8 +147,15 @@ class Live:
         return found
 
 
-def work(seconds: float = 0.0, *, status: int = 0, saves_s: float = 0.0, **more: Any) -> dict[str, Any]:
-    return {"argv": ["work", str(seconds), str(saves_s), str(status)], "directory": "/", "duration_s": 10.0, **more}
+def work(
+    seconds: float = 0.0, *, status: int = 0, saves_s: float = 0.0, **more: Any
+) -> dict[str, Any]:
+    return {
+        "argv": ["work", str(seconds), str(saves_s), str(status)],
+        "directory": "/",
+        "duration_s": 10.0,
+        **more,
+    }
 
 
 def connect(path: Path) -> socket.socket:

@@ -1,4 +1,5 @@
-"""Who sees and changes what: other users' processes over the socket, and the port with and without its token."""
+"""Who sees and changes what: other users' processes over the socket, and the port with and without
+its token."""
 
 import json
 import os
@@ -34,8 +35,11 @@ def shared() -> Iterator[Live]:
     with tempfile.TemporaryDirectory(prefix="api") as name:
         Path(name).chmod(0o711)
         found = Live(
-            Path(name), api=ApiSettings(port=0, administrators=("daemon",)), tenants=(
-                TenantSettings(name="open"), TenantSettings(name="theirs", users=("nobody",), gpu_quota=2),
+            Path(name),
+            api=ApiSettings(port=0, administrators=("daemon",)),
+            tenants=(
+                TenantSettings(name="open"),
+                TenantSettings(name="theirs", users=("nobody",), gpu_quota=2),
                 TenantSettings(name="closed", users=("someone",)),
             ),
         )
@@ -49,11 +53,13 @@ def test_weight_and_priority_are_limited_but_for_operators() -> None:
         Path(name).chmod(0o711)
         daemon = pwd.getpwnam("daemon").pw_uid
         live = Live(
-            Path(name), api=ApiSettings(administrators=("daemon",)),
+            Path(name),
+            api=ApiSettings(administrators=("daemon",)),
             tenants=(TenantSettings(name="rich", max_weight=7.0, max_priority=2),),
             limits=LimitSettings(max_weight=2.0, users={"bin": UserLimits(max_weight=1e6)}),
         )
         try:
+
             def submitted(uid: int, **more: Any) -> tuple[int, str]:
                 status, answer = as_user(uid, lambda: live.submit(hold=True, **more))
                 return status, answer.get("error", "")
@@ -61,7 +67,10 @@ def test_weight_and_priority_are_limited_but_for_operators() -> None:
             for more, sentence in (
                 ({"weight": 2.1}, "weight 2.1 is above 2, the most that jobs of nobody may have"),
                 ({"weight": 1e9}, "ask an administrator, or give less"),
-                ({"weight": 7.1, "tenant": "rich"}, "above 7, the most that jobs of nobody in tenant rich may have"),
+                (
+                    {"weight": 7.1, "tenant": "rich"},
+                    "above 7, the most that jobs of nobody in tenant rich may have",
+                ),
                 ({"priority": 1}, "priority 1 is above 0"),
                 ({"priority": 3, "tenant": "rich"}, "no round looks at it"),
             ):
@@ -86,21 +95,42 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
     assert mine[0] == 201 and mine[1]["user"] == "nobody"
     made = shared.loop.ask(lambda controller: controller.state.jobs["of-nobody"].submission)
     assert made.user_id == NOBODY
-    assert shared.loop.ask(lambda controller: controller.state.jobs["of-root"].submission).user_id is None
-    asked = [("GET", ""), ("POST", "/cancel"), ("POST", "/hold"), ("POST", "/release"), ("GET", "/output")]
+    assert (
+        shared.loop.ask(lambda controller: controller.state.jobs["of-root"].submission).user_id
+        is None
+    )
+    asked = [
+        ("GET", ""),
+        ("POST", "/cancel"),
+        ("POST", "/hold"),
+        ("POST", "/release"),
+        ("GET", "/output"),
+    ]
     for uid in (NOBODY, OTHER):
-        absent, *foreign, everything, behind, listed, nodes = as_user(uid, lambda: [
-            shared.ask("GET", "/v1/jobs/absent"),
-            *(shared.ask(method, f"/v1/jobs/of-root{path}") for method, path in asked),
-            shared.ask("GET", "/v1/jobs?all"), shared.submit(after=["of-root"]), shared.ask("GET", "/v1/jobs"),
-            shared.ask("GET", "/v1/nodes"),
-        ])
+        absent, *foreign, everything, behind, listed, nodes = as_user(
+            uid,
+            lambda: [
+                shared.ask("GET", "/v1/jobs/absent"),
+                *(shared.ask(method, f"/v1/jobs/of-root{path}") for method, path in asked),
+                shared.ask("GET", "/v1/jobs?all"),
+                shared.submit(after=["of-root"]),
+                shared.ask("GET", "/v1/jobs"),
+                shared.ask("GET", "/v1/nodes"),
+            ],
+        )
         assert absent[0] == 404
-        assert foreign == [[404, {"error": absent[1]["error"].replace("absent", "of-root")}]] * len(asked)
+        assert foreign == [[404, {"error": absent[1]["error"].replace("absent", "of-root")}]] * len(
+            asked
+        )
         assert (everything[0], behind[0]) == (403, 422)
         assert [job["id"] for job in listed[1]["jobs"]] == (["of-nobody"] if uid == NOBODY else [])
-        assert "of-root" not in json.dumps(nodes) and any(node["gpus_in_use"] for node in nodes[1]["nodes"])
-    assert {job["id"] for job in shared.ask("GET", "/v1/jobs?all")[1]["jobs"]} == {"of-root", "of-nobody"}
+        assert "of-root" not in json.dumps(nodes) and any(
+            node["gpus_in_use"] for node in nodes[1]["nodes"]
+        )
+    assert {job["id"] for job in shared.ask("GET", "/v1/jobs?all")[1]["jobs"]} == {
+        "of-root",
+        "of-nobody",
+    }
     assert [job["id"] for job in shared.ask("GET", "/v1/jobs")[1]["jobs"]] == ["of-root"]
     assert as_user(NOBODY, lambda: shared.ask("POST", "/v1/jobs/of-nobody/cancel"))[0] == 200
     shared.ask("POST", "/v1/jobs/of-root/cancel")
@@ -121,6 +151,7 @@ def test_administrators_change_everything_but_read_no_output(shared: Live) -> No
 @as_root
 def test_who_may_vouch_that_an_attempt_is_over(shared: Live) -> None:
     """Its owner where nobody has a record of it; administrators also where it may go on."""
+
     def clear(name: str, uid: int | None = None) -> Any:
         def ask() -> Any:
             return shared.ask("POST", f"/v1/jobs/{name}/clear")
@@ -185,7 +216,10 @@ def test_output_is_read_only_where_it_is_the_owners_file(shared: Live, folder: P
 
     status, tail = read("?tail=1")
     assert status == 200 and tail["ended"] and tail["size"] == tail["next"] == path.stat().st_size
-    assert tail["text"].encode() == path.read_bytes()[tail["start"]:] and 1020 <= len(tail["text"].encode()) <= 1024
+    assert (
+        tail["text"].encode() == path.read_bytes()[tail["start"] :]
+        and 1020 <= len(tail["text"].encode()) <= 1024
+    )
     parts, at = b"", 0
     while True:
         part = read(f"?start={at}")[1]
@@ -208,11 +242,17 @@ def test_output_is_read_only_where_it_is_the_owners_file(shared: Live, folder: P
     assert read()[0] == 404
 
 
-def test_whoever_is_not_root_starts_nothing_as_another_user(shared: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_is_not_root_starts_nothing_as_another_user(
+    shared: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: OTHER)
     access = Access(shared.settings, None)
     monkeypatch.undo()
-    assert (access.own_uid, access.of_user(OTHER).all_jobs, access.of_user(NOBODY).all_jobs) == (OTHER, True, False)
+    assert (access.own_uid, access.of_user(OTHER).all_jobs, access.of_user(NOBODY).all_jobs) == (
+        OTHER,
+        True,
+        False,
+    )
     service = Service(shared.loop, access)
     body = SubmitBody(argv=("x",), directory="/", hold=True)
     with pytest.raises(Refusal, match="does not run as root") as refused:
@@ -227,11 +267,20 @@ def test_the_port_needs_the_token(shared: Live) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and len(token) >= 40
     right = {"Authorization": f"Bearer {token}"}
     assert shared.ask("GET", "/v1/jobs?all", headers=right, port=True)[0] == 200
-    status, job = shared.ask("POST", "/v1/jobs", {"argv": ["x"], "directory": "/", "hold": True}, right, port=True)
+    status, job = shared.ask(
+        "POST", "/v1/jobs", {"argv": ["x"], "directory": "/", "hold": True}, right, port=True
+    )
     assert status == 201 and job["user"] == pwd.getpwuid(os.geteuid()).pw_name
-    for headers in ({}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"Authorization": f"Bearer {token}x"},
-                    {"Authorization": f"Bearer {token[:-1]}"}, {"Authorization": f"Basic {token}"},
-                    {"Authorization": token}, {"Authorization": "Bearer \xfc"}):
+    for headers in (
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Bearer {token}x"},
+        {"Authorization": f"Bearer {token[:-1]}"},
+        {"Authorization": f"Basic {token}"},
+        {"Authorization": token},
+        {"Authorization": "Bearer \xfc"},
+    ):
         for target in ("/v1/state", "/v1/jobs", "/v1/openapi.json"):
             assert shared.ask("GET", target, headers=headers, port=True)[0] == 401
     assert shared.ask("POST", "/v1/jobs", {"argv": ["x"], "directory": "/"}, port=True)[0] == 401
@@ -245,17 +294,32 @@ def test_the_token_of_the_metrics_opens_nothing_else(shared: Live) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     with urlopen(Request(f"{shared.server.url}/metrics", headers=headers), timeout=30) as answer:
         assert answer.status == 200 and b"optsched_" in answer.read()
-    assert shared.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}x"}, port=True)[0] == 401
+    assert (
+        shared.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}x"}, port=True)[0]
+        == 401
+    )
     assert shared.ask("GET", "/metrics", port=True)[0] == 401
-    for method, target, body in (("GET", "/v1/state", None), ("GET", "/v1/jobs?all", None),
-                                 ("GET", "/v1/history", None), ("POST", "/v1/jobs", {"argv": ["x"], "directory": "/"})):
+    for method, target, body in (
+        ("GET", "/v1/state", None),
+        ("GET", "/v1/jobs?all", None),
+        ("GET", "/v1/history", None),
+        ("POST", "/v1/jobs", {"argv": ["x"], "directory": "/"}),
+    ):
         assert shared.ask(method, target, body, headers, port=True)[0] == 401
 
 
-@pytest.mark.parametrize(("host", "status"), [
-    ("localhost", 200), ("127.0.0.1:80", 200), ("[::1]:9", 200), ("evil.example", 403), ("evil.example:80", 403),
-    ("127.0.0.1.evil.example", 403), ("", 403),
-])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:9", 200),
+        ("evil.example", 403),
+        ("evil.example:80", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("", 403),
+    ],
+)
 def test_the_port_answers_to_its_own_names_only(shared: Live, host: str, status: int) -> None:
     token = (shared.settings.state / "token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}", "Host": host}
@@ -278,7 +342,9 @@ def test_the_token_is_kept_and_must_be_secret(folder: Path) -> None:
 
 
 @as_root
-def test_one_user_cannot_take_all_connections(shared: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_user_cannot_take_all_connections(
+    shared: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "MOST_OF_ONE_USER", 5)
     request = b"GET /v1/state HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -33,44 +33,100 @@ def run(live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     return running
 
 
-def test_submit_prints_the_name_and_carries_every_option(live: Live, run: Run, tmp_path: Path) -> None:
+def test_submit_prints_the_name_and_carries_every_option(
+    live: Live, run: Run, tmp_path: Path
+) -> None:
     profile = tmp_path / "profile.json"
     profile.write_text(json.dumps({"profile": {"checkpoint_s": 7, "rate": {"a": 0.5}}}))
     status, out, err = run(
-        "submit", "--name", "full", "--gpus", "1-4", "--gpu-type", "a", "--cpus", "2", "--memory", "3", "--time",
-        "1h30m", "--steps", "100", "--weight", "2", "--priority", "5", "--deadline", "2d", "--retries", "1", "--grace",
-        "90s", "--no-preempt", "--hold", "--profile", str(profile), "--env", "A=1", "--env", "HOME", "--", "train",
-        "--gpus", "9",
+        "submit",
+        "--name",
+        "full",
+        "--gpus",
+        "1-4",
+        "--gpu-type",
+        "a",
+        "--cpus",
+        "2",
+        "--memory",
+        "3",
+        "--time",
+        "1h30m",
+        "--steps",
+        "100",
+        "--weight",
+        "2",
+        "--priority",
+        "5",
+        "--deadline",
+        "2d",
+        "--retries",
+        "1",
+        "--grace",
+        "90s",
+        "--no-preempt",
+        "--hold",
+        "--profile",
+        str(profile),
+        "--env",
+        "A=1",
+        "--env",
+        "HOME",
+        "--",
+        "train",
+        "--gpus",
+        "9",
     )
-    assert (status, out, err) == (0, "full\n", "optsched: no round looks at --priority; what counts is --weight\n")
+    assert (status, out, err) == (
+        0,
+        "full\n",
+        "optsched: no round looks at --priority; what counts is --weight\n",
+    )
     made = live.loop.ask(lambda controller: controller.state.jobs["full"].submission)
     job = made.job
     assert made.argv == ("train", "--gpus", "9") and made.directory == os.getcwd()
     assert made.environment == {"A": "1", "HOME": os.environ["HOME"]}
-    assert (job.gpus.min, job.gpus.max, job.duration_s, job.weight, job.priority) == (1, 4, 5400.0, 2.0, 5)
-    assert (made.total_steps, made.retries, made.grace_s, made.hold, job.preemptible) == (100, 1, 90.0, True, False)
+    assert (job.gpus.min, job.gpus.max, job.duration_s, job.weight, job.priority) == (
+        1,
+        4,
+        5400.0,
+        2.0,
+        5,
+    )
+    assert (made.total_steps, made.retries, made.grace_s, made.hold, job.preemptible) == (
+        100,
+        1,
+        90.0,
+        True,
+        False,
+    )
     assert job.profile.cpus_per_gpu == {2: 1.0} and job.profile.memory_gib_per_gpu == 3.0
     assert (job.profile.checkpoint_s, job.profile.rate) == (7.0, {"a": 0.5})
     assert 2 * 86400 - 600 < job.deadline_s - live.clock.now_s() <= 2 * 86400
-    status, out, _ = run("submit", "--hold", "--json", "--gpus", "0", "--cpus", "2", "--after", "full", "--", "x")
+    status, out, _ = run(
+        "submit", "--hold", "--json", "--gpus", "0", "--cpus", "2", "--after", "full", "--", "x"
+    )
     assert status == 0 and json.loads(out)["after"] == ["full"] and json.loads(out)["cpus"] == 2
 
 
-@pytest.mark.parametrize(("words", "sentence"), [
-    (("--gpus", "x", "--", "y"), "'x' is no count of GPUs"),
-    (("--nodes", "0", "--", "y"), "'0' is no count of nodes"),
-    (("--gpus", "8", "--", "y"), "add --nodes 2"),
-    (("--time", "soon", "--", "y"), "no duration"),
-    (("--deadline", "soon", "--", "y"), "neither a time from now"),
-    (("--env", "NOT_THERE_AT_ALL", "--", "y"), "this shell has no such variable"),
-    (("--profile", "/none", "--", "y"), "/none: cannot be read"),
-    (("--resource", "licence", "--", "y"), "has no amount"),
-    (("--gpus", "9", "--", "y"), "it can never run here: it needs 9 GPUs"),
-    (("--name", "a/b", "--", "y"), "name takes letters"),
-    (("--after", "none", "--", "y"), "after: there is no job 'none'"),
-    (("--", "\udcff"), "is no UTF-8 text"),
-    ((), "Missing argument"),
-])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--gpus", "x", "--", "y"), "'x' is no count of GPUs"),
+        (("--nodes", "0", "--", "y"), "'0' is no count of nodes"),
+        (("--gpus", "8", "--", "y"), "add --nodes 2"),
+        (("--time", "soon", "--", "y"), "no duration"),
+        (("--deadline", "soon", "--", "y"), "neither a time from now"),
+        (("--env", "NOT_THERE_AT_ALL", "--", "y"), "this shell has no such variable"),
+        (("--profile", "/none", "--", "y"), "/none: cannot be read"),
+        (("--resource", "licence", "--", "y"), "has no amount"),
+        (("--gpus", "9", "--", "y"), "it can never run here: it needs 9 GPUs"),
+        (("--name", "a/b", "--", "y"), "name takes letters"),
+        (("--after", "none", "--", "y"), "after: there is no job 'none'"),
+        (("--", "\udcff"), "is no UTF-8 text"),
+        ((), "Missing argument"),
+    ],
+)
 def test_submit_refuses_with_one_sentence(run: Run, words: tuple[str, ...], sentence: str) -> None:
     status, out, err = run("submit", *words)
     assert (status, out) == (2, "") and sentence in err and "Traceback" not in err
@@ -120,14 +176,21 @@ def test_top_once(live: Live, run: Run) -> None:
     live.submit(1000.0, name="seen", gpus=3)
     live.wait("seen", "running")
     status, out, _ = run("top")
-    assert status == 0 and "3 of 8 in use" in out and "seen (3)" in out and "2 of 2 nodes usable" in out
+    assert (
+        status == 0
+        and "3 of 8 in use" in out
+        and "seen (3)" in out
+        and "2 of 2 nodes usable" in out
+    )
     found = json.loads(run("top", "--json")[1])
     assert found["state"]["gpus_in_use"] == 3 and "seen" in [job["id"] for job in found["jobs"]]
     run("cancel", "seen")
     live.wait("seen", "cancelled")
 
 
-def test_no_controller_is_told_in_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_controller_is_told_in_one_sentence(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("OPTSCHED_URL", f"unix:{tmp_path}/api.sock")
     status, out, err = run("queue")
     assert (status, out) == (1, "") and err.count("\n") == 1 and "no controller answers at" in err
@@ -144,7 +207,9 @@ def test_no_controller_is_told_in_one_sentence(run: Run, monkeypatch: pytest.Mon
     assert status == 1 and f"no controller answers at {tmp_path}/here/api.sock" in err
 
 
-def test_over_the_port_with_the_token(live: Live, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_the_port_with_the_token(
+    live: Live, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert live.server.url is not None
     monkeypatch.setenv("OPTSCHED_URL", live.server.url)
     status, _, err = run("queue")
@@ -153,7 +218,8 @@ def test_over_the_port_with_the_token(live: Live, run: Run, monkeypatch: pytest.
     assert run("queue", "--json")[0] == 0
 
 
-# ------------------------------------------------------------------------------------- with real processes
+# ------------------------------------------------------------------------------------- with real
+# processes
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +235,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("c")
     config = folder / "cluster.toml"
     config.write_text(
-        'format = "optsched-cluster/1"\nbudget = 5\n[[nodes]]\nname = "here"\ngpu_type = "a"\ngpus = 4\ncpus = 2\n'
+        'format = "optsched-cluster/1"\nbudget = 5\n[[nodes]]\nname = "here"\ngpu_type = '
+        '"a"\ngpus = 4\ncpus = 2\n'
         "emulate = true\n"
     )
     settings = read_settings(config)
@@ -190,13 +257,29 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def optsched(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OPTSCHED_CONFIG": str(config)}
     environment.pop("OPTSCHED_URL", None)
-    return subprocess.run([sys.executable, "-m", "optsched", *words], env=environment, text=True, timeout=120,
-                          capture_output=True)
+    return subprocess.run(
+        [sys.executable, "-m", "optsched", *words],
+        env=environment,
+        text=True,
+        timeout=120,
+        capture_output=True,
+    )
 
 
 def test_submit_wait_shows_what_is_printed_and_exits_alike(cluster: Path) -> None:
-    done = optsched(cluster, "submit", "--wait", "--time", "1s", "--name", "talks", "--", "sh", "-c",
-                    "echo begun; sleep 0.3; echo aside >&2; printf ünde; exit 7")
+    done = optsched(
+        cluster,
+        "submit",
+        "--wait",
+        "--time",
+        "1s",
+        "--name",
+        "talks",
+        "--",
+        "sh",
+        "-c",
+        "echo begun; sleep 0.3; echo aside >&2; printf ünde; exit 7",
+    )
     assert done.returncode == 7
     assert done.stdout == "begun\nünde"
     assert "talks\n" in done.stderr and "aside\n" in done.stderr

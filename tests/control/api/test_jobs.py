@@ -4,16 +4,21 @@ import threading
 from pathlib import Path
 
 import pytest
-
-from optsched.control.journal import Journal
-from optsched.control.state import State
+from optsched.control.journal.journal.journal import Journal
+from optsched.control.journal.journal.state import State
 
 from .live import Live, until, work
 
 
 def test_a_job_runs_and_is_listed_among_the_finished(live: Live) -> None:
     status, job = live.submit(0.2, name="short", gpus=2)
-    assert (status, job["id"], job["min_gpus"], job["max_gpus"], job["attempts"]) == (201, "short", 2, 2, 0)
+    assert (status, job["id"], job["min_gpus"], job["max_gpus"], job["attempts"]) == (
+        201,
+        "short",
+        2,
+        2,
+        0,
+    )
     done = live.wait("short", "completed")
     assert done["exit_status"] == 0 and done["ran_s"] >= 0.2 and done["remaining_s"] is None
     assert sum(slot["gpus"] for slot in done["placement"]) == 2
@@ -24,7 +29,15 @@ def test_a_job_runs_and_is_listed_among_the_finished(live: Live) -> None:
 
 
 def test_what_was_answered_is_in_the_journal(live: Live) -> None:
-    live.submit(name="written", hold=True, environment={"A": "ü"}, retries=2, grace_s=5, total_steps=7, weight=2.5)
+    live.submit(
+        name="written",
+        hold=True,
+        environment={"A": "ü"},
+        retries=2,
+        grace_s=5,
+        total_steps=7,
+        weight=2.5,
+    )
     reader = Journal(live.settings.state / "journal", read_only=True)
     state = State()
     for entry in reader.entries():
@@ -37,22 +50,32 @@ def test_what_was_answered_is_in_the_journal(live: Live) -> None:
 
 def test_names_are_made_from_commands_and_never_twice(live: Live) -> None:
     def named(*argv: str) -> str:
-        return str(live.ask("POST", "/v1/jobs", {"argv": argv, "directory": "/", "hold": True})[1]["id"])
+        return str(
+            live.ask("POST", "/v1/jobs", {"argv": argv, "directory": "/", "hold": True})[1]["id"]
+        )
 
-    assert [named("/usr/bin/python3.11", "runs/train net.py") for _ in range(2)] == ["train-net-1", "train-net-2"]
+    assert [named("/usr/bin/python3.11", "runs/train net.py") for _ in range(2)] == [
+        "train-net-1",
+        "train-net-2",
+    ]
     assert named("python", "-m", "x") == "python-1"
     assert named("./../!!!") == "job-1"
     assert live.submit(name="sweep-1", hold=True)[0] == 201
     assert named("sweep") == "sweep-2"
     status, answer = live.submit(name="sweep-1", hold=True)
-    assert (status, answer) == (409, {"error": "there is, or was, a job named 'sweep-1'; choose another name"})
+    assert (status, answer) == (
+        409,
+        {"error": "there is, or was, a job named 'sweep-1'; choose another name"},
+    )
 
 
 def test_the_same_request_again_makes_no_second_job(live: Live) -> None:
     first = live.submit(hold=True, request_id="r-1")
     again = live.submit(hold=True, request_id="r-1")
     assert (first[0], again[0]) == (201, 200) and first[1]["id"] == again[1]["id"]
-    other = live.ask("POST", "/v1/jobs", {**work(hold=True), "argv": ["other"], "request_id": "r-1"})
+    other = live.ask(
+        "POST", "/v1/jobs", {**work(hold=True), "argv": ["other"], "request_id": "r-1"}
+    )
     assert other[0] == 409 and first[1]["id"] in other[1]["error"]
 
 
@@ -95,8 +118,12 @@ def test_after_waits_and_says_so(live: Live) -> None:
     assert status == 201 and job["reason"] == "it comes after before"
     assert live.submit(after=["nothing"])[1] == {"error": "after: there is no job 'nothing'"}
     live.ask("POST", "/v1/jobs/before/cancel")
-    assert live.wait("behind", "cancelled")["reason"] == "before, which it comes after, was cancelled"
-    assert live.submit(after=["before"])[1] == {"error": "after: before was cancelled, so this would never start"}
+    assert (
+        live.wait("behind", "cancelled")["reason"] == "before, which it comes after, was cancelled"
+    )
+    assert live.submit(after=["before"])[1] == {
+        "error": "after: before was cancelled, so this would never start"
+    }
 
 
 def test_pages_show_every_job_once(live: Live) -> None:
@@ -122,18 +149,30 @@ def test_pages_show_every_job_once(live: Live) -> None:
 
 
 def test_sizes_types_and_profiles_reach_the_round(live: Live) -> None:
-    live.submit(name="elastic", gpus={"min": 2, "max": 4}, gpu_types=["a"], cpus_per_gpu=2, memory_gib_per_gpu=3,
-                gpu_memory_gib=0, hold=True, profile={"checkpoint_s": 4, "rate": {"a": 0.5, "b": 1}})
+    live.submit(
+        name="elastic",
+        gpus={"min": 2, "max": 4},
+        gpu_types=["a"],
+        cpus_per_gpu=2,
+        memory_gib_per_gpu=3,
+        gpu_memory_gib=0,
+        hold=True,
+        profile={"checkpoint_s": 4, "rate": {"a": 0.5, "b": 1}},
+    )
     live.submit(name="cores", gpus=0, cpus=3, memory_gib=2, hold=True)
     live.submit(name="bare", gpus=0, hold=True, argv=["true"])
-    jobs = live.loop.ask(lambda controller: {name: job.submission for name, job in controller.state.jobs.items()})
+    jobs = live.loop.ask(
+        lambda controller: {name: job.submission for name, job in controller.state.jobs.items()}
+    )
     elastic, cores = jobs["elastic"].job, jobs["cores"].job
     assert elastic.profile.rate == {"a": 0.5} and elastic.profile.cpus_per_gpu == {2: 1.0}
     assert (elastic.profile.memory_gib_per_gpu, elastic.profile.checkpoint_s) == (3.0, 4.0)
     assert (elastic.gpus.min, elastic.gpus.max) == (2, 4)
     assert (cores.gpus, cores.cpus, cores.memory_gib) == (0, 3, 2.0)
     assert jobs["bare"].job.cpus == 1
-    unstated = live.ask("POST", "/v1/jobs", {"argv": ["x"], "directory": "/", "hold": True})[1]["id"]
+    unstated = live.ask("POST", "/v1/jobs", {"argv": ["x"], "directory": "/", "hold": True})[1][
+        "id"
+    ]
     made = live.loop.ask(lambda controller: controller.state.jobs[unstated].submission)
     assert made.job.duration_s == 3600.0 and made.estimate == "nobody stated how long it runs"
 
@@ -142,9 +181,17 @@ def test_nodes_rounds_and_state_agree(live: Live) -> None:
     live.submit(1000.0, name="holder", gpus=3)
     live.wait("holder", "running")
     nodes = live.ask("GET", "/v1/nodes")[1]["nodes"]
-    held = [(node["name"], one["gpus"]) for node in nodes for one in node["holders"] if one["job"] == "holder"]
+    held = [
+        (node["name"], one["gpus"])
+        for node in nodes
+        for one in node["holders"]
+        if one["job"] == "holder"
+    ]
     assert sum(gpus for _, gpus in held) == 3
-    assert all(node["gpus_in_use"] == sum(one["gpus"] for one in node["holders"]) <= node["gpus"] for node in nodes)
+    assert all(
+        node["gpus_in_use"] == sum(one["gpus"] for one in node["holders"]) <= node["gpus"]
+        for node in nodes
+    )
     state = live.ask("GET", "/v1/state")[1]
     assert (state["nodes"], state["gpus"], state["gpus_usable"]) == (2, 8, 8)
     rounds = live.ask("GET", "/v1/rounds?limit=2")[1]["rounds"]
@@ -165,9 +212,14 @@ def test_where_nothing_can_be_written_nothing_is_done(folder: Path, stop: bool) 
         if stop:
             live.loop.stop()
         else:
-            live.loop.ask(lambda controller: controller.journal._file.execute("PRAGMA query_only=ON"))
+            live.loop.ask(
+                lambda controller: controller.journal._file.execute("PRAGMA query_only=ON")
+            )
         status, answer = live.submit(name="unwritten", hold=True)
-        assert status == 503 and ("stopping" if stop else "could not be written down") in answer["error"]
+        assert (
+            status == 503
+            and ("stopping" if stop else "could not be written down") in answer["error"]
+        )
         live.thread.join(30.0)
         assert live.ask("GET", "/v1/state")[0] == 503
     finally:
@@ -177,12 +229,16 @@ def test_where_nothing_can_be_written_nothing_is_done(folder: Path, stop: bool) 
     reader.close()
 
 
-def test_what_a_busy_controller_did_not_get_to_is_not_done_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_busy_controller_did_not_get_to_is_not_done_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live = Live(folder)
     try:
         live.submit(name="warm", hold=True)
         go = threading.Event()
-        threading.Thread(target=lambda: live.loop.ask(lambda controller: go.wait(30.0)), daemon=True).start()
+        threading.Thread(
+            target=lambda: live.loop.ask(lambda controller: go.wait(30.0)), daemon=True
+        ).start()
         ask = live.loop.ask
         monkeypatch.setattr(live.loop, "ask", lambda call: ask(call, 0.3))
         status, answer = live.submit(name="late", hold=True)
@@ -195,7 +251,8 @@ def test_what_a_busy_controller_did_not_get_to_is_not_done_later(folder: Path, m
 
 
 def test_a_gang_is_on_one_node_unless_asked_otherwise(folder: Path) -> None:
-    """One GPU is free on each of two nodes of four: two of them are no place for a command that runs once."""
+    """One GPU is free on each of two nodes of four: two of them are no place for a command that
+    runs once."""
     live = Live(folder)
     try:
         for name in ("left", "right"):
@@ -205,14 +262,20 @@ def test_a_gang_is_on_one_node_unless_asked_otherwise(folder: Path) -> None:
         live.submit(10.0, name="range", gpus={"min": 2, "max": 4})
         live.submit(1.0, name="split", gpus=2, min_nodes=2)
         split = live.wait("split", "running", "completed")
-        assert [(slot["node"], slot["gpus"]) for slot in split["placement"]] == [("n0", 1), ("n1", 1)]
+        assert [(slot["node"], slot["gpus"]) for slot in split["placement"]] == [
+            ("n0", 1),
+            ("n1", 1),
+        ]
         live.submit(1.0, name="either", gpus=2, min_nodes=1, max_nodes=2)
         assert len(live.wait("either", "completed")["placement"]) == 2
         for name in ("whole", "range"):
             found = live.ask("GET", f"/v1/jobs/{name}")[1]["job"]
             assert (found["status"], found["placement"]) == ("waiting", [])
             said = " ".join(live.ask("GET", f"/v1/jobs/{name}/explain")[1]["sentences"])
-            assert "It needs 2 GPUs on one node; 2 of the 8 a GPUs are free, but scattered over 2 nodes" in said
+            assert (
+                "It needs 2 GPUs on one node; 2 of the 8 a GPUs are free, but scattered over 2 "
+                "nodes" in said
+            )
         live.ask("POST", "/v1/jobs/left/cancel")
         assert len(live.wait("whole", "running")["placement"]) == 1
         assert len(live.wait("range", "running", "completed")["placement"]) == 1

@@ -1,4 +1,5 @@
-"""Many at once, slow ones, and ones that go away: all others are answered, and nothing is left open."""
+"""Many at once, slow ones, and ones that go away: all others are answered, and nothing is left
+open."""
 
 import contextlib
 import json
@@ -52,7 +53,11 @@ def test_a_hundred_clients_at_once_all_are_served_once(live: Live, each: int) ->
         try:
             begin.wait(PATIENCE_S)
             for i in range(each):
-                names.append(client.post("/v1/jobs", work(hold=True, request_id=f"many-{each}-{number}-{i}"))["id"])
+                names.append(
+                    client.post(
+                        "/v1/jobs", work(hold=True, request_id=f"many-{each}-{number}-{i}")
+                    )["id"]
+                )
         except BaseException as error:
             faults.append(error)
 
@@ -97,7 +102,9 @@ def test_a_thousand_connections_at_once_are_answered_or_told_to_come_again(live:
     assert live.ask("GET", "/v1/state")[0] == 200
 
 
-def test_connections_that_say_nothing_are_bounded_and_closed(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_say_nothing_are_bounded_and_closed(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "REQUEST_S", 1.0)
     monkeypatch.setattr(connection, "MOST_CONNECTIONS", 20)
     before = open_files()
@@ -107,7 +114,9 @@ def test_connections_that_say_nothing_are_bounded_and_closed(live: Live, monkeyp
     one.sendall(REQUEST)
     answer = received(one)
     assert answer.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in answer
-    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"error": "too many connections at once; try again"}
+    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {
+        "error": "too many connections at once; try again"
+    }
     one.close()
     for one in idle:
         assert received(one).startswith(b"HTTP/1.1 408")
@@ -116,11 +125,14 @@ def test_connections_that_say_nothing_are_bounded_and_closed(live: Live, monkeyp
     assert live.ask("GET", "/v1/state")[0] == 200
 
 
-@pytest.mark.parametrize("parts", [
-    [REQUEST[:10]] + [b"x"] * 30,
-    [b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"] + [b"x"] * 30,
-    [REQUEST, REQUEST[:20]] + [b"x"] * 30,
-])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [REQUEST[:10]] + [b"x"] * 30,
+        [b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"] + [b"x"] * 30,
+        [REQUEST, REQUEST[:20]] + [b"x"] * 30,
+    ],
+)
 def test_a_slow_request_is_ended_while_others_are_answered(
     live: Live, monkeypatch: pytest.MonkeyPatch, parts: list[bytes]
 ) -> None:
@@ -166,13 +178,20 @@ def test_who_goes_away_leaves_nothing_behind(live: Live) -> None:
     assert live.ask("GET", "/v1/state")[0] == 200 and live.failed is None
 
 
-@pytest.mark.parametrize("sent", [
-    b"\r\n\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01", b"GET /\x00 HTTP/1.1\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"A: " + b"b" * 100_000 + b"\r\n\r\n",
-    b"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
-    b"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\r\n\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01",
+        b"GET /\x00 HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: " + b"b" * 100_000 + b"\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\nzz\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
 def test_what_is_no_http_gets_one_answer(live: Live, sent: bytes) -> None:
     one = connect(live.path)
     one.sendall(sent)
@@ -196,7 +215,9 @@ def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(folder: Path) ->
     short.rename(long / "api.sock")
     live = Live(long)
     try:
-        assert Client(path=long / "api.sock").get("/v1/state")["gpus"] == 8  # a path too long for a socket's address
+        assert (
+            Client(path=long / "api.sock").get("/v1/state")["gpus"] == 8
+        )  # a path too long for a socket's address
         with pytest.raises(InputError, match="another controller answers there"):
             serve(live.loop, live.settings)
     finally:

@@ -16,7 +16,9 @@ from .live import Live
 SELDOM = (("GET", "/v1/openapi.json"), ("POST", "/v1/what-if"))
 """What takes long, or no arguments."""
 OPERATIONS = [(route.method, route.path) for route in ROUTES]
-JSON_OPERATIONS = [(route.method, route.path) for route in ROUTES if route.media_type == "application/json"]
+JSON_OPERATIONS = [
+    (route.method, route.path) for route in ROUTES if route.media_type == "application/json"
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +42,14 @@ def check(document: Any, method: str, path: str, status: int, answer: Any) -> No
 
 def test_it_is_sound_and_names_every_route(published: Any) -> None:
     assert published["openapi"] == "3.1.0"
-    assert {(method.upper(), path) for path, item in published["paths"].items() for method in item} == set(OPERATIONS)
-    names = [operation["operationId"] for item in published["paths"].values() for operation in item.values()]
+    assert {
+        (method.upper(), path) for path, item in published["paths"].items() for method in item
+    } == set(OPERATIONS)
+    names = [
+        operation["operationId"]
+        for item in published["paths"].values()
+        for operation in item.values()
+    ]
     assert len(set(names)) == len(names)
     text = json.dumps(published)
     for reference in re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text):
@@ -78,7 +86,9 @@ def test_every_answer_is_as_described(live: Live, published: Any) -> None:
 def values(document: Any, schema: Any) -> st.SearchStrategy[Any]:
     """Values of a schema, as far as the description uses it; now and then of another type."""
     if "$ref" in schema:
-        return values(document, document["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
+        return values(
+            document, document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        )
     for many in ("anyOf", "oneOf"):
         if many in schema:
             return st.one_of(*(values(document, one) for one in schema[many]))
@@ -101,9 +111,13 @@ def values(document: Any, schema: Any) -> st.SearchStrategy[Any]:
             return st.from_regex(schema["pattern"].removesuffix("$") + r"\Z").filter(
                 lambda text: len(text) <= schema.get("maxLength", 100)
             )
-        return st.text(min_size=schema.get("minLength", 0), max_size=min(20, schema.get("maxLength", 20)))
+        return st.text(
+            min_size=schema.get("minLength", 0), max_size=min(20, schema.get("maxLength", 20))
+        )
     if kind == "array":
-        return st.lists(values(document, schema["items"]), min_size=schema.get("minItems", 0), max_size=3)
+        return st.lists(
+            values(document, schema["items"]), min_size=schema.get("minItems", 0), max_size=3
+        )
     if "properties" in schema:
         needed = set(schema.get("required", ()))
         parts = {name: values(document, one) for name, one in schema["properties"].items()}
@@ -111,7 +125,9 @@ def values(document: Any, schema: Any) -> st.SearchStrategy[Any]:
             {name: one for name, one in parts.items() if name in needed},
             optional={name: one for name, one in parts.items() if name not in needed},
         )
-    inner = schema.get("additionalProperties") or next(iter(schema.get("patternProperties", {}).values()), {})
+    inner = schema.get("additionalProperties") or next(
+        iter(schema.get("patternProperties", {}).values()), {}
+    )
     names = schema.get("propertyNames") or {"type": "string"}
     keys = next(iter(schema.get("patternProperties", {})), None)
     names = {"type": "string", "pattern": keys} if keys else {"type": "string", **names}
@@ -122,7 +138,9 @@ def values(document: Any, schema: Any) -> st.SearchStrategy[Any]:
 
 @given(data=st.data())
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-def test_what_the_description_allows_is_answered_as_it_says(live: Live, published: Any, data: st.DataObject) -> None:
+def test_what_the_description_allows_is_answered_as_it_says(
+    live: Live, published: Any, data: st.DataObject
+) -> None:
     method, path = data.draw(st.sampled_from([one for one in JSON_OPERATIONS if one not in SELDOM]))
     operation = published["paths"][path][method.lower()]
     at, pairs = path, []

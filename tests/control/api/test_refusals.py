@@ -24,7 +24,10 @@ FAULTY: list[tuple[dict[str, Any], str]] = [
     ({"directory": "/a/../b"}, "directory must be written without .."),
     ({"directory": "/a\0"}, "directory must be an absolute path"),
     ({"directory": "/" + "a" * 5000}, "directory is longer"),
-    *(({"name": name}, "name takes letters") for name in ("..", "../x", "/", "a/b", "a b", "ü", "-a", "a-", "", "a\n")),
+    *(
+        ({"name": name}, "name takes letters")
+        for name in ("..", "../x", "/", "a/b", "a b", "ü", "-a", "a-", "", "a\n")
+    ),
     ({"name": "a" * 64}, "name is longer than 63"),
     ({"name": 7}, "name should be a text"),
     ({"environment": {"A=B": "x"}}, "environment.A=B takes variable names"),
@@ -43,15 +46,31 @@ FAULTY: list[tuple[dict[str, Any], str]] = [
     ({"gpus": {"min": 3, "max": 2}}, "gpus min 3 is above max 2; swap them"),
     ({"gpus": {"min": 0, "max": 2}}, "gpus.min should be at least 1"),
     ({"gpus": 9}, "it can never run here: it needs 9 GPUs of one type, the cluster has at most 8"),
-    ({"gpus": 6}, "it can never run here: it needs 6 GPUs on one node, one node has room for at most 4; if its command "
-                  "is to run on each of 2 nodes, add --nodes 2 (min_nodes in a request)"),
-    ({"gpus": 5, "min_nodes": 2}, "it can never run here: 5 GPUs cannot be split equally over 2 nodes"),
-    ({"gpus": 8, "min_nodes": 1, "max_nodes": 1}, "it needs 8 GPUs on one node, one node has room for at most 4"),
+    (
+        {"gpus": 6},
+        "it can never run here: it needs 6 GPUs on one node, one node has room for at most 4; if "
+        "its command "
+        "is to run on each of 2 nodes, add --nodes 2 (min_nodes in a request)",
+    ),
+    (
+        {"gpus": 5, "min_nodes": 2},
+        "it can never run here: 5 GPUs cannot be split equally over 2 nodes",
+    ),
+    (
+        {"gpus": 8, "min_nodes": 1, "max_nodes": 1},
+        "it needs 8 GPUs on one node, one node has room for at most 4",
+    ),
     ({"gpus": 4, "min_nodes": 3, "max_nodes": 2}, "max_nodes 2 is below min_nodes 3; swap them"),
     ({"gpus": 4, "min_nodes": 0}, "min_nodes should be at least 1"),
     ({"gpus": 0, "max_nodes": 2}, "min_nodes and max_nodes are for jobs with GPUs"),
-    ({"gpus": 0, "cpus": 9}, "it can never run here: it needs 9 cores on one node, the most are the 8 of n0"),
-    ({"gpu_types": ["h100"]}, "it can never run here: its profile has rates for h100, the cluster has a"),
+    (
+        {"gpus": 0, "cpus": 9},
+        "it can never run here: it needs 9 cores on one node, the most are the 8 of n0",
+    ),
+    (
+        {"gpu_types": ["h100"]},
+        "it can never run here: its profile has rates for h100, the cluster has a",
+    ),
     ({"gpu_types": ["a"], "profile": {"rate": {"b": 1}}}, "gpu_types names none of the GPU types"),
     ({"gpus": 1, "cpus": 1}, "cpus is for jobs without GPUs; give cpus_per_gpu"),
     ({"gpus": 0, "cpus_per_gpu": 1}, "cpus_per_gpu is for jobs with GPUs; give cpus"),
@@ -71,29 +90,52 @@ FAULTY: list[tuple[dict[str, Any], str]] = [
     ({"grace_s": 1e6}, "grace_s should be at most 86400"),
     ({"hold": "yes"}, "hold should be true or false"),
     ({"profile": {"rat": {}}}, "profile.rat is not a known field"),
-    ({"profile": {"locality": {"node": 0.5, "rack": 1}}}, "profile.locality a wider spread has a higher rate"),
+    (
+        {"profile": {"locality": {"node": 0.5, "rack": 1}}},
+        "profile.locality a wider spread has a higher rate",
+    ),
     ({"request_id": "a b"}, "request_id holds characters"),
     ({"unknown": 1}, "unknown is not a known field"),
     ({"unknown" * 1000: 1}, "is not a known field"),
 ]
 
 
-@pytest.mark.parametrize(("fields", "sentence"), FAULTY, ids=[sentence[:40] for _, sentence in FAULTY])
-def test_faulty_fields_are_refused_with_a_sentence(live: Live, fields: dict[str, Any], sentence: str) -> None:
+@pytest.mark.parametrize(
+    ("fields", "sentence"), FAULTY, ids=[sentence[:40] for _, sentence in FAULTY]
+)
+def test_faulty_fields_are_refused_with_a_sentence(
+    live: Live, fields: dict[str, Any], sentence: str
+) -> None:
     before = live.journal.last
     status, answer = live.ask("POST", "/v1/jobs", {**GOOD, **fields})
     assert status == 422 and list(answer) == ["error"]
     assert sentence in answer["error"] and len(answer["error"]) < 600
     assert "\n" not in answer["error"] and "Traceback" not in answer["error"]
-    submitted = [entry for entry in live.journal.entries(before) if type(entry.event).__name__ == "Submitted"]
+    submitted = [
+        entry for entry in live.journal.entries(before) if type(entry.event).__name__ == "Submitted"
+    ]
     assert not submitted
 
 
-@pytest.mark.parametrize("body", [
-    b"", b"{", b"nothing", b"\xff\xfe", b'"\\ud800"', b"[" * 100_000, b'{"argv": ["\\ud800"], "directory": "/"}',
-    b'{"argv": ["x"], "directory": "/", "weight": NaN}', b'{"argv":["x"],"directory":"/","gpus":' + b"1" * 5000 + b"}",
-    b"null", b"[]", b"1", b'{"argv":["x"],"directory":"/","argv":["y"]}', b"\x00",
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"nothing",
+        b"\xff\xfe",
+        b'"\\ud800"',
+        b"[" * 100_000,
+        b'{"argv": ["\\ud800"], "directory": "/"}',
+        b'{"argv": ["x"], "directory": "/", "weight": NaN}',
+        b'{"argv":["x"],"directory":"/","gpus":' + b"1" * 5000 + b"}",
+        b"null",
+        b"[]",
+        b"1",
+        b'{"argv":["x"],"directory":"/","argv":["y"]}',
+        b"\x00",
+    ],
+)
 def test_what_is_no_request_is_refused(live: Live, body: bytes) -> None:
     status, answer = live.ask("POST", "/v1/jobs", body)
     assert status in (400, 422) and answer["error"]
@@ -108,15 +150,33 @@ def test_a_model_has_one_size(live: Live) -> None:
     assert live.submit(hold=True, profile=model)[0] == 201
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [
-    ("GET", "/index.html", 404), ("GET", "/v1", 404), ("GET", "/v1/jobs/", 404), ("GET", "/v1/jobs/none", 404),
-    ("GET", "/v1/jobs/../../etc/passwd", 404), ("GET", "/v1/jobs/%2e%2e%2fetc", 404), ("GET", "/v1/jobs/%00", 404),
-    ("GET", "/v1/jobs/a%0ab", 404), ("GET", "/v1/jobs/%FF/output", 404), ("GET", "/v1/jobs/" + "a" * 5000, 404),
-    ("DELETE", "/v1/jobs", 405), ("PUT", "/v1/state", 405), ("POST", "/v1/jobs/none/cancel", 404),
-    ("GET", "/v1/jobs?limit=0", 422), ("GET", "/v1/jobs?limit=x", 422), ("GET", "/v1/jobs?nothing=1", 422),
-    ("GET", "/v1/jobs?all=1&all=1", 422), ("GET", "/v1/jobs?page=x", 422), ("GET", "/v1/jobs?page=nan,a", 422),
-    ("GET", "/v1/state?x", 422), ("GET", "/v1/rounds?before=0", 422), ("GET", "/v1/rounds?limit=" + "9" * 5000, 422),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/index.html", 404),
+        ("GET", "/v1", 404),
+        ("GET", "/v1/jobs/", 404),
+        ("GET", "/v1/jobs/none", 404),
+        ("GET", "/v1/jobs/../../etc/passwd", 404),
+        ("GET", "/v1/jobs/%2e%2e%2fetc", 404),
+        ("GET", "/v1/jobs/%00", 404),
+        ("GET", "/v1/jobs/a%0ab", 404),
+        ("GET", "/v1/jobs/%FF/output", 404),
+        ("GET", "/v1/jobs/" + "a" * 5000, 404),
+        ("DELETE", "/v1/jobs", 405),
+        ("PUT", "/v1/state", 405),
+        ("POST", "/v1/jobs/none/cancel", 404),
+        ("GET", "/v1/jobs?limit=0", 422),
+        ("GET", "/v1/jobs?limit=x", 422),
+        ("GET", "/v1/jobs?nothing=1", 422),
+        ("GET", "/v1/jobs?all=1&all=1", 422),
+        ("GET", "/v1/jobs?page=x", 422),
+        ("GET", "/v1/jobs?page=nan,a", 422),
+        ("GET", "/v1/state?x", 422),
+        ("GET", "/v1/rounds?before=0", 422),
+        ("GET", "/v1/rounds?limit=" + "9" * 5000, 422),
+    ],
+)
 def test_other_addresses_and_queries(live: Live, method: str, path: str, status: int) -> None:
     found, answer = live.ask(method, path)
     assert (found, list(answer)) == (status, ["error"])
@@ -127,7 +187,11 @@ def test_a_method_that_is_not_there_is_told_those_that_are(live: Live) -> None:
     connection.sock = connect(live.path)
     connection.request("OPTIONS", "/v1/jobs")
     answer = connection.getresponse()
-    assert answer.status == 405 and set((answer.getheader("allow") or "").split(", ")) == {"GET", "HEAD", "POST"}
+    assert answer.status == 405 and set((answer.getheader("allow") or "").split(", ")) == {
+        "GET",
+        "HEAD",
+        "POST",
+    }
     answer.read()
     connection.request("HEAD", "/v1/state")
     answer = connection.getresponse()
@@ -138,7 +202,10 @@ def test_a_method_that_is_not_there_is_told_those_that_are(live: Live) -> None:
 def test_other_types_of_body(live: Live) -> None:
     body = json.dumps(work(hold=True)).encode()
     assert live.ask("POST", "/v1/jobs", body, {"Content-Type": "text/plain"})[0] == 415
-    assert live.ask("POST", "/v1/jobs", body, {"Content-Type": "application/json; charset=utf-8"})[0] == 201
+    assert (
+        live.ask("POST", "/v1/jobs", body, {"Content-Type": "application/json; charset=utf-8"})[0]
+        == 201
+    )
     assert live.ask("GET", "/v1/state", b'{"a": 1}')[0] == 422
 
 
@@ -162,16 +229,46 @@ def test_what_could_not_be_written_down_is_refused(live: Live) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4), max_leaves=8,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=8,
 )
-FIELDS = ("argv", "directory", "name", "environment", "gpus", "cpus_per_gpu", "cpus", "memory_gib_per_gpu",
-          "memory_gib", "gpu_memory_gib", "gpu_types", "duration_s", "total_steps", "weight", "priority", "tenant",
-          "deadline_s", "after", "resources", "preemptible", "retries", "grace_s", "profile", "request_id")
+FIELDS = (
+    "argv",
+    "directory",
+    "name",
+    "environment",
+    "gpus",
+    "cpus_per_gpu",
+    "cpus",
+    "memory_gib_per_gpu",
+    "memory_gib",
+    "gpu_memory_gib",
+    "gpu_types",
+    "duration_s",
+    "total_steps",
+    "weight",
+    "priority",
+    "tenant",
+    "deadline_s",
+    "after",
+    "resources",
+    "preemptible",
+    "retries",
+    "grace_s",
+    "profile",
+    "request_id",
+)
 
 
 @given(fields=st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), JSON, max_size=4))
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_sent_the_answer_is_a_job_or_a_sentence(live: Live, fields: dict[str, Any]) -> None:
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whatever_is_sent_the_answer_is_a_job_or_a_sentence(
+    live: Live, fields: dict[str, Any]
+) -> None:
     status, answer = live.ask("POST", "/v1/jobs", {**GOOD, **fields, "hold": True})
     assert status in (201, 200, 400, 409, 422), answer
     assert answer["status"] == "held" if status in (200, 201) else answer["error"]

@@ -27,7 +27,8 @@ class KubernetesPlace(Place):
         return KubernetesApi(self.cluster.kubeconfig, None, NAMESPACE, 20.0)
 
     def agent(self, node: str) -> int:
-        """The process that stands for the node's kubelet; what it runs goes on while it is stopped."""
+        """The process that stands for the node's kubelet; what it runs goes on while it is
+        stopped."""
         return self.cluster._running[node].pid
 
     def lose_node(self, node: str) -> None:

@@ -1,4 +1,5 @@
-"""Every answer that an API server, or what stands before it, can give; from a server that says what a test tells it."""
+"""Every answer that an API server, or what stands before it, can give; from a server that says what
+a test tells it."""
 
 import json
 import threading
@@ -26,7 +27,8 @@ BINDING = {"metadata": {"name": "p"}, "target": {"name": "n1"}}
 
 
 class Server:
-    """Answers each request with the next of `answers`, the last one again and again; `asked` is what was asked."""
+    """Answers each request with the next of `answers`, the last one again and again; `asked` is
+    what was asked."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, Any]] = [(200, {})]
@@ -41,7 +43,9 @@ class Server:
                 body = json.loads(self.rfile.read(length)) if length else None
                 headers = {name.lower(): text for name, text in self.headers.items()}
                 server.asked.append((self.command, self.path, body, headers))
-                status, said = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+                status, said = (
+                    server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+                )
                 if callable(said):
                     said(self)
                     return
@@ -75,12 +79,18 @@ def server() -> Iterator[Server]:
 
 def kubeconfig(folder: Path, address: str, user: Any = None) -> Path:
     path = folder / "kubeconfig"
-    path.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": address}}],
-        "users": [{"name": "u", "user": user or {"token": "secret-token"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    }))
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": address}}],
+                "users": [{"name": "u", "user": user or {"token": "secret-token"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )
     return path
 
 
@@ -90,7 +100,13 @@ def api(server: Server, tmp_path: Path) -> KubernetesApi:
 
 
 def status(code: int, reason: str, message: str) -> tuple[int, dict[str, Any]]:
-    return code, {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
+    return code, {
+        "kind": "Status",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+    }
 
 
 def listing(*items: Any) -> tuple[int, dict[str, Any]]:
@@ -102,18 +118,29 @@ def test_what_is_asked(server: Server, api: KubernetesApi) -> None:
     assert api.pods("optsched.io/tag=x") == ([POD], "5")
     method, path, _, headers = server.asked[0]
     assert method == "GET" and headers["authorization"] == "Bearer secret-token"
-    assert path == "/api/v1/namespaces/optsched/pods?resourceVersion=0&labelSelector=optsched.io%2Ftag%3Dx"
+    assert (
+        path
+        == "/api/v1/namespaces/optsched/pods?resourceVersion=0&labelSelector=optsched.io%2Ftag%3Dx"
+    )
     api.nodes(None)
     api.bound_pods()
-    assert [path.partition("?")[0] for _, path, _, _ in server.asked[1:]] == ["/api/v1/nodes", "/api/v1/pods"]
-    assert "labelSelector" not in server.asked[1][1] and "fieldSelector=spec.nodeName%21%3D" in server.asked[2][1]
+    assert [path.partition("?")[0] for _, path, _, _ in server.asked[1:]] == [
+        "/api/v1/nodes",
+        "/api/v1/pods",
+    ]
+    assert (
+        "labelSelector" not in server.asked[1][1]
+        and "fieldSelector=spec.nodeName%21%3D" in server.asked[2][1]
+    )
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (status(403, "Forbidden", 'nodes is forbidden: User "x" cannot list resource "nodes"'),
-         'does not list nodes: nodes is forbidden: User "x" cannot list resource "nodes"'),
+        (
+            status(403, "Forbidden", 'nodes is forbidden: User "x" cannot list resource "nodes"'),
+            'does not list nodes: nodes is forbidden: User "x" cannot list resource "nodes"',
+        ),
         (status(401, "Unauthorized", "Unauthorized"), "answered with status 401: Unauthorized"),
         (status(429, "TooManyRequests", "wait"), "answered with status 429: wait"),
         ((503, b"<html>no\nbackend</html>"), "answered with status 503: <html>no backend</html>"),
@@ -123,7 +150,9 @@ def test_what_is_asked(server: Server, api: KubernetesApi) -> None:
         ((200, {}), "is no API server of Kubernetes"),
     ],
 )
-def test_lists_that_fail(server: Server, api: KubernetesApi, answer: tuple[int, Any], words: str) -> None:
+def test_lists_that_fail(
+    server: Server, api: KubernetesApi, answer: tuple[int, Any], words: str
+) -> None:
     server.answers = [answer]
     with pytest.raises(NoAnswer) as found:
         api.nodes(None)
@@ -149,7 +178,9 @@ def hang_up(handler: Any) -> None:
 
 
 @pytest.mark.parametrize("way", [drip, hang, hang_up])
-def test_calls_are_bounded_in_time(server: Server, api: KubernetesApi, tmp_path: Path, way: Any) -> None:
+def test_calls_are_bounded_in_time(
+    server: Server, api: KubernetesApi, tmp_path: Path, way: Any
+) -> None:
     hasty = KubernetesApi(kubeconfig(tmp_path, server.address), None, "optsched", 0.7)
     server.answers = [(200, way)]
     began_s = time.monotonic()
@@ -177,8 +208,12 @@ def test_a_pod_that_is_there_already(server: Server, api: KubernetesApi) -> None
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [(403, 'pods "p" is forbidden: exceeded quota: gpus'), (422, 'Pod "p" is invalid'), (404, "namespaces not found"),
-     (400, 'strict decoding error: unknown field "spec.hostNet"')],
+    [
+        (403, 'pods "p" is forbidden: exceeded quota: gpus'),
+        (422, 'Pod "p" is invalid'),
+        (404, "namespaces not found"),
+        (400, 'strict decoding error: unknown field "spec.hostNet"'),
+    ],
 )
 def test_a_pod_that_is_refused(server: Server, api: KubernetesApi, code: int, message: str) -> None:
     server.answers = [status(code, "Whatever", message)]
@@ -208,12 +243,17 @@ def test_a_binding_that_is_there_already(
 
 
 @pytest.mark.parametrize("code", [404, 409])
-def test_a_pod_that_is_gone_or_another_by_now(server: Server, api: KubernetesApi, code: int) -> None:
+def test_a_pod_that_is_gone_or_another_by_now(
+    server: Server, api: KubernetesApi, code: int
+) -> None:
     server.answers = [status(code, "Whatever", "it is not that one")]
     api.delete("p", {"gracePeriodSeconds": 5, "preconditions": {"uid": "u"}})
     method, path, body, _ = server.asked[0]
     assert (method, path) == ("DELETE", "/api/v1/namespaces/optsched/pods/p")
-    assert body == {"gracePeriodSeconds": 5, "preconditions": {"uid": "u"}}  # those of the query would not be heeded
+    assert body == {
+        "gracePeriodSeconds": 5,
+        "preconditions": {"uid": "u"},
+    }  # those of the query would not be heeded
 
 
 def test_changes(server: Server, api: KubernetesApi) -> None:
@@ -234,7 +274,10 @@ def test_a_watch_that_is_too_old_begins_anew(server: Server, api: KubernetesApi)
     gone = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
     event = {"type": "ADDED", "object": {"metadata": {"resourceVersion": "9"}}}
     server.answers = [
-        listing(), (200, json.dumps(gone).encode() + b"\n"), listing(), (200, json.dumps(event).encode() + b"\n"),
+        listing(),
+        (200, json.dumps(gone).encode() + b"\n"),
+        listing(),
+        (200, json.dumps(event).encode() + b"\n"),
         (200, hang),
     ]
     told: list[float] = []
@@ -244,23 +287,33 @@ def test_a_watch_that_is_too_old_begins_anew(server: Server, api: KubernetesApi)
         until(lambda: len(server.asked) >= 5)
     finally:
         watcher.close()
-    assert [f"{path.partition('?')[2]}&".find("watch=true") >= 0 for _, path, _, _ in server.asked[:5]] == [
-        False, True, False, True, True
-    ]
+    assert [
+        f"{path.partition('?')[2]}&".find("watch=true") >= 0 for _, path, _, _ in server.asked[:5]
+    ] == [False, True, False, True, True]
     assert "resourceVersion=9&" in server.asked[4][1]  # from the last change on
     assert len(told) == 3  # two lists and an event
 
 
-# ------------------------------------------------------------------------------------------------ how it is reached
+# ------------------------------------------------------------------------------------------------
+# how it is reached
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "a: [", "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\n", "- 1\n"],
+    "text",
+    [
+        "",
+        "{",
+        "a: [",
+        "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\n",
+        "- 1\n",
+    ],
 )
 def test_no_kubeconfig(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     for path in (tmp_path / "config", tmp_path / "absent"):
-        with pytest.raises(InputError, match=r"kubernetes.kubeconfig: nothing says how to reach the cluster"):
+        with pytest.raises(
+            InputError, match=r"kubernetes.kubeconfig: nothing says how to reach the cluster"
+        ):
             KubernetesApi(path, None, "optsched", 2.0)
 
 
@@ -279,8 +332,13 @@ echo '{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential
   {{"token": "t'$n'", "expirationTimestamp": "2020-01-01T00:00:00Z"}}}}'
 """)
     program.chmod(0o755)
-    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program),
-                     "interactiveMode": "Never"}}
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": str(program),
+            "interactiveMode": "Never",
+        }
+    }
     api = KubernetesApi(kubeconfig(tmp_path, server.address, user), None, "optsched", 2.0)
     server.answers = [listing()]
     for _ in range(2):

@@ -1,4 +1,5 @@
-"""What an attempt is seen to be, for each thing that its files, its pods and their nodes can say."""
+"""What an attempt is seen to be, for each thing that its files, its pods and their nodes can
+say."""
 
 import json
 import time
@@ -8,17 +9,25 @@ from typing import Any
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.executors.base import AttemptKey, AttemptState, NodeStatus, Observation
 from optsched.executors.kubernetes import attempt as module
-from optsched.executors.kubernetes.attempt import FENCE_S, HOPELESS_S, LOST_GRACE_S, SETTLE_S, KubernetesAttempt
+from optsched.executors.kubernetes.attempt import (
+    FENCE_S,
+    HOPELESS_S,
+    LOST_GRACE_S,
+    SETTLE_S,
+    KubernetesAttempt,
+)
 from optsched.executors.kubernetes.nodes import KubernetesNode
 from optsched.executors.kubernetes.view import Seen
+from optsched.model.cluster import Node
 
 RUNS, DONE = {"running": {}}, {"terminated": {"exitCode": 0, "reason": "Completed"}}
 KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
 SILENT = KubernetesNode(
-    status=NodeStatus(node=Node(name="n1"), usable=False, reason="does not answer"), ready=False, lost=None,
+    status=NodeStatus(node=Node(name="n1"), usable=False, reason="does not answer"),
+    ready=False,
+    lost=None,
 )
 LOST = KubernetesNode(status=SILENT.status, ready=False, lost="its node does not answer any more")
 
@@ -29,11 +38,20 @@ class Case:
     def __init__(self, folder: Path, nodes: int = 1, memory_gib: float = 2.0) -> None:
         self.attempt = KubernetesAttempt(folder, AttemptKey("job", 1), "tag")
         self.names = [f"n{i + 1}" for i in range(nodes)]
-        self.attempt.folder.prepare({
-            "key": "optsched:job:1", "made_s": time.time(), "user": None, "checkpoint_directory": "", "grace_s": 60.0,
-            "start_timeout_s": 600.0,
-            "nodes": [{"name": name, "gpus": 1, "memory_gib": memory_gib} for name in self.names],
-        }, 0o700)
+        self.attempt.folder.prepare(
+            {
+                "key": "optsched:job:1",
+                "made_s": time.time(),
+                "user": None,
+                "checkpoint_directory": "",
+                "grace_s": 60.0,
+                "start_timeout_s": 600.0,
+                "nodes": [
+                    {"name": name, "gpus": 1, "memory_gib": memory_gib} for name in self.names
+                ],
+            },
+            0o700,
+        )
         self.at_s = 0.0
 
     def write(self, name: str, record: Mapping[str, Any], node: str = "n1") -> None:
@@ -44,15 +62,23 @@ class Case:
         self.write("pid.json", {"started_s": 5.0}, node)
 
     def ended(self, status: int | None, node: str = "n1", started_s: float | None = 5.0) -> None:
-        self.write("exit.json", {"status": status, "reason": None, "started_s": started_s, "ended_s": 9.0}, node)
+        self.write(
+            "exit.json",
+            {"status": status, "reason": None, "started_s": started_s, "ended_s": 9.0},
+            node,
+        )
 
     def look(
-        self, *pods: Mapping[str, Any] | None, node: KubernetesNode | None = None, after_s: float = 0.0,
+        self,
+        *pods: Mapping[str, Any] | None,
+        node: KubernetesNode | None = None,
+        after_s: float = 0.0,
         gone: bool = False,
     ) -> Observation:
         self.at_s += after_s
         well = {
-            name: KubernetesNode(status=NodeStatus(node=Node(name=name)), ready=True, lost=None) for name in self.names
+            name: KubernetesNode(status=NodeStatus(node=Node(name=name)), ready=True, lost=None)
+            for name in self.names
         }
         nodes = {**well, **({"n1": node} if node else {})}
         if gone:
@@ -66,11 +92,19 @@ class Case:
         return self.attempt.folder.stop_record() or {}
 
 
-def pod(phase: str = "Running", state: Any = RUNS, deleted_s: float | None = None, **status: Any) -> dict[str, Any]:
+def pod(
+    phase: str = "Running", state: Any = RUNS, deleted_s: float | None = None, **status: Any
+) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": "p", "uid": "u"}
     if deleted_s is not None:
-        metadata["deletionTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + deleted_s))
-    made = {"phase": phase, "containerStatuses": [{"name": "job", "state": state}] if state else [], **status}
+        metadata["deletionTimestamp"] = time.strftime(
+            "%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + deleted_s)
+        )
+    made = {
+        "phase": phase,
+        "containerStatuses": [{"name": "job", "state": state}] if state else [],
+        **status,
+    }
     return {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": made}
 
 
@@ -87,11 +121,20 @@ def test_from_its_beginning_to_its_end(case: Case) -> None:
     assert case.attempt.soon
     case.begun()
     seen = case.look(pod())
-    assert (seen.state, seen.started_s, dict(seen.gpu_ids)) == (AttemptState.RUNNING, 5.0, {"n1": ("GPU-1",)})
+    assert (seen.state, seen.started_s, dict(seen.gpu_ids)) == (
+        AttemptState.RUNNING,
+        5.0,
+        {"n1": ("GPU-1",)},
+    )
     case.ended(0)
     assert case.look(pod()).state is AttemptState.RUNNING  # its pod has the GPUs yet
     seen = case.look(pod("Succeeded", DONE))
-    assert (seen.state, seen.exit_status, seen.reason, seen.ended_s) == (AttemptState.ENDED, 0, None, 9.0)
+    assert (seen.state, seen.exit_status, seen.reason, seen.ended_s) == (
+        AttemptState.ENDED,
+        0,
+        None,
+        9.0,
+    )
 
 
 def test_a_container_that_others_add_runs_on(case: Case) -> None:
@@ -163,7 +206,11 @@ def test_what_is_lost_is_fenced_first(case: Case, how: str) -> None:
     assert case.stop["grace_s"] == LOST_GRACE_S
     assert look(FENCE_S - 0.1).state is AttemptState.UNREACHABLE
     seen = look(0.2)
-    assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, None, case.stop["lost"])
+    assert (seen.state, seen.exit_status, seen.reason) == (
+        AttemptState.ENDED,
+        None,
+        case.stop["lost"],
+    )
 
 
 def test_a_lost_node_of_an_attempt_that_was_to_save(case: Case) -> None:
@@ -172,7 +219,10 @@ def test_a_lost_node_of_an_attempt_that_was_to_save(case: Case) -> None:
     case.attempt.write_stop(7200.0, "late", 0o700)
     case.look(pod(), node=LOST)
     case.look(pod(), node=LOST, after_s=SETTLE_S)
-    assert (case.stop["grace_s"], case.stop["lost"]) == (LOST_GRACE_S, "its node does not answer any more")
+    assert (case.stop["grace_s"], case.stop["lost"]) == (
+        LOST_GRACE_S,
+        "its node does not answer any more",
+    )
     case.ended(85)  # it could after all
     seen = case.look(pod(), node=LOST)
     assert (seen.state, seen.exit_status) == (AttemptState.ENDED, 85)
@@ -183,7 +233,9 @@ def test_a_lost_node_is_why_the_rest_of_a_gang_failed(tmp_path: Path) -> None:
     case.begun("n1")
     case.begun("n2")
     case.ended(1, "n2")  # its collective operation has failed
-    (tmp_path / "job" / "1" / "progress" / "failed.json").write_text(json.dumps({"node": "n2", "status": 1}))
+    (tmp_path / "job" / "1" / "progress" / "failed.json").write_text(
+        json.dumps({"node": "n2", "status": 1})
+    )
     for after_s in (0, SETTLE_S, FENCE_S):
         seen = case.look(pod(), pod("Failed", DONE), node=LOST, after_s=after_s)
     assert (seen.state, seen.exit_status) == (AttemptState.ENDED, None)
@@ -193,19 +245,30 @@ def test_a_lost_node_is_why_the_rest_of_a_gang_failed(tmp_path: Path) -> None:
 def test_a_pod_that_never_began_on_a_lost_node(case: Case) -> None:
     seen = case.look(pod("Pending", None), node=LOST)
     assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, None, LOST.lost)
-    assert json.loads((case.attempt.folder.path / "n1" / "claim.json").read_text())["by"] == "executor"
+    assert (
+        json.loads((case.attempt.folder.path / "n1" / "claim.json").read_text())["by"] == "executor"
+    )
 
 
 def test_a_deletion_by_somebody_else(case: Case) -> None:
     case.begun()
-    disruption = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drained"}
+    disruption = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "drained",
+    }
     assert case.look(pod(deleted_s=60, conditions=[disruption])).state is AttemptState.RUNNING
     assert (case.stop["grace_s"], case.stop["lost"]) == (
-        60.0, "Kubernetes removed its pod: EvictionByEvictionAPI: drained"
+        60.0,
+        "Kubernetes removed its pod: EvictionByEvictionAPI: drained",
     )
     case.ended(-15)
     seen = case.look(pod("Failed", DONE))
-    assert (seen.exit_status, seen.reason) == (None, "Kubernetes removed its pod: EvictionByEvictionAPI: drained")
+    assert (seen.exit_status, seen.reason) == (
+        None,
+        "Kubernetes removed its pod: EvictionByEvictionAPI: drained",
+    )
 
 
 def test_a_start_that_takes_too_long(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,8 +276,12 @@ def test_a_start_that_takes_too_long(case: Case, monkeypatch: pytest.MonkeyPatch
     assert case.look(creating).state is AttemptState.STARTING
     later_s = time.time() + 601
     monkeypatch.setattr(module.time, "time", lambda: later_s)
-    assert case.look(creating).state is AttemptState.STARTING  # until the pod has let go of its GPUs
-    assert case.stop["lost"] == "it did not begin within 600 s: its container waits: ContainerCreating"
+    assert (
+        case.look(creating).state is AttemptState.STARTING
+    )  # until the pod has let go of its GPUs
+    assert (
+        case.stop["lost"] == "it did not begin within 600 s: its container waits: ContainerCreating"
+    )
     assert case.look(None).reason == case.stop["lost"]
 
 
@@ -223,7 +290,9 @@ def test_an_image_that_a_registry_has_after_all(case: Case) -> None:
         return pod("Pending", {"waiting": {"reason": reason, "message": "no such host"}})
 
     case.look(waits("ErrImagePull"))
-    assert case.look(waits("ImagePullBackOff"), after_s=HOPELESS_S - 1).state is AttemptState.STARTING
+    assert (
+        case.look(waits("ImagePullBackOff"), after_s=HOPELESS_S - 1).state is AttemptState.STARTING
+    )
     case.look(waits("ContainerCreating"), after_s=1)
     case.look(waits("ErrImagePull"), after_s=1)
     case.look(waits("ImagePullBackOff"), after_s=HOPELESS_S - 1)
@@ -239,6 +308,13 @@ def test_an_image_that_there_can_never_be(case: Case) -> None:
 
 def test_what_a_user_writes_is_believed_with_care(case: Case) -> None:
     case.begun()
-    case.write("exit.json", {"status": "0", "reason": 7, "started_s": "soon", "ended_s": -1, "cpu_s": True})
+    case.write(
+        "exit.json", {"status": "0", "reason": 7, "started_s": "soon", "ended_s": -1, "cpu_s": True}
+    )
     seen = case.look(pod("Succeeded", DONE))
-    assert (seen.state, seen.exit_status, seen.ended_s, seen.cpu_s) == (AttemptState.ENDED, None, None, None)
+    assert (seen.state, seen.exit_status, seen.ended_s, seen.cpu_s) == (
+        AttemptState.ENDED,
+        None,
+        None,
+        None,
+    )

@@ -52,12 +52,27 @@ class Others:
     def run(self, name: str, node: str, gpus: int) -> None:
         self.made.append(name)
         resources = {"limits": {GPU: str(gpus), "cpu": "500m"}}
-        container = {"name": "main", "image": "host", "command": ["sleep", "1000"], "resources": resources}
-        self.cluster.api.create("/api/v1/namespaces/default/pods", {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-            "spec": {"containers": [container], "nodeName": node},
-        })
-        until(lambda: self.cluster.api.get(f"/api/v1/namespaces/default/pods/{name}")["status"]["phase"] == "Running")
+        container = {
+            "name": "main",
+            "image": "host",
+            "command": ["sleep", "1000"],
+            "resources": resources,
+        }
+        self.cluster.api.create(
+            "/api/v1/namespaces/default/pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name},
+                "spec": {"containers": [container], "nodeName": node},
+            },
+        )
+        until(
+            lambda: (
+                self.cluster.api.get(f"/api/v1/namespaces/default/pods/{name}")["status"]["phase"]
+                == "Running"
+            )
+        )
 
     def clear(self) -> None:
         for name in self.made:
@@ -67,7 +82,9 @@ class Others:
 
 def pods_of(place: KubernetesPlace, key: AttemptKey) -> list[dict[str, Any]]:
     found = place.cluster.api.items(PODS, labelSelector=f"optsched.io/tag={place.executor._tag}")  # type: ignore
-    return [pod for pod in found if pod["metadata"]["annotations"].get("optsched.io/key") == str(key)]
+    return [
+        pod for pod in found if pod["metadata"]["annotations"].get("optsched.io/key") == str(key)
+    ]
 
 
 def pod_of(place: KubernetesPlace, key: AttemptKey, rank: int = 0) -> str:
@@ -78,7 +95,8 @@ def ready(place: KubernetesPlace, *nodes: str) -> None:
     until(lambda: all((place.folder / f"ready-{node}").exists() for node in nodes))
 
 
-# ------------------------------------------------------------------------------------------------ other users
+# ------------------------------------------------------------------------------------------------
+# other users
 
 
 def test_gpus_of_others_are_not_given(place: KubernetesPlace, others: Others) -> None:
@@ -98,7 +116,9 @@ def test_a_gang_of_which_a_node_was_taken_meanwhile(place: KubernetesPlace, othe
     key = place.shell("gang", "touch ran", nodes=("n1", "n2"), gpus=2)
     seen = place.end(key)
     assert seen.exit_status is None
-    assert seen.reason is not None and seen.reason.startswith(f"its node has too little left (OutOf{GPU})"), seen
+    assert seen.reason is not None and seen.reason.startswith(
+        f"its node has too little left (OutOf{GPU})"
+    ), seen
     assert not (place.folder / "ran").exists()
     until(lambda: place.see(key) and not pods_of(place, key))
 
@@ -114,11 +134,14 @@ def test_a_pod_that_somebody_binds_elsewhere(place: KubernetesPlace) -> None:
     key = place.shell("job", "touch ran", nodes=("n2",))
     seen = place.end(key)
     assert seen.exit_status is None
-    assert seen.reason is not None and seen.reason.startswith("Kubernetes did not bind its pod to n2"), seen
+    assert seen.reason is not None and seen.reason.startswith(
+        "Kubernetes did not bind its pod to n2"
+    ), seen
     assert not (place.folder / "ran").exists()
 
 
-# ------------------------------------------------------------------------------------------------ pods that must go
+# ------------------------------------------------------------------------------------------------
+# pods that must go
 
 
 def test_evicted_while_it_can_save(place: KubernetesPlace) -> None:
@@ -127,7 +150,10 @@ def test_evicted_while_it_can_save(place: KubernetesPlace) -> None:
     place.cluster.evict(pod_of(place, key))
     seen = place.end(key)
     assert seen.exit_status == 85
-    assert seen.reason in ("its pod was deleted by somebody else", "its pod was deleted or evicted by somebody else")
+    assert seen.reason in (
+        "its pod was deleted by somebody else",
+        "its pod was deleted or evicted by somebody else",
+    )
 
 
 def test_a_gang_is_asked_to_save_when_one_pod_is_evicted(place: KubernetesPlace) -> None:
@@ -149,7 +175,10 @@ def test_deleted_while_nobody_looks(place: KubernetesPlace) -> None:
     finally:
         place.executor = place.open()
     seen = place.end(key)
-    assert (seen.exit_status, seen.reason) == (85, "its pod was deleted or evicted by somebody else")
+    assert (seen.exit_status, seen.reason) == (
+        85,
+        "its pod was deleted or evicted by somebody else",
+    )
 
 
 def test_evicted_and_nothing_saved(place: KubernetesPlace) -> None:
@@ -171,12 +200,17 @@ def test_removed_by_force(place: KubernetesPlace) -> None:
 
 
 def test_its_supervisor_is_killed(place: KubernetesPlace) -> None:
-    key = place.shell("job", "touch ready-$OPTSCHED_NODE; sleep 600", environment={"PLACE": str(place.folder)})
+    key = place.shell(
+        "job", "touch ready-$OPTSCHED_NODE; sleep 600", environment={"PLACE": str(place.folder)}
+    )
     ready(place, "n1")
     folder = f"{place.folder}/state/attempts/job/1/n1".encode()
     [supervisor] = [
-        pid for pid in processes.every()
-        if _words(pid)[-1:] == [folder] and b"python" in _words(pid)[0] and b"unshare" not in _words(pid)[0]
+        pid
+        for pid in processes.every()
+        if _words(pid)[-1:] == [folder]
+        and b"python" in _words(pid)[0]
+        and b"unshare" not in _words(pid)[0]
     ]
     os.kill(supervisor, signal.SIGKILL)
     seen = place.end(key)
@@ -191,7 +225,8 @@ def _words(pid: int) -> list[bytes]:
     return [b""]
 
 
-# ------------------------------------------------------------------------------------------------ nodes
+# ------------------------------------------------------------------------------------------------
+# nodes
 
 
 def test_a_cordoned_node_takes_nothing_new(place: KubernetesPlace) -> None:
@@ -199,7 +234,12 @@ def test_a_cordoned_node_takes_nothing_new(place: KubernetesPlace) -> None:
     place.reach(key, AttemptState.RUNNING)
     place.cluster.set_unschedulable("n1", True)
     try:
-        until(lambda: [one.reason for one in place.executor.inventory() if not one.usable] == ["is cordoned"])
+        until(
+            lambda: (
+                [one.reason for one in place.executor.inventory() if not one.usable]
+                == ["is cordoned"]
+            )
+        )
         with pytest.raises(Refused, match="node n1 is cordoned"):
             place.shell("other", "true")
         assert place.see(key).state is AttemptState.RUNNING
@@ -209,7 +249,8 @@ def test_a_cordoned_node_takes_nothing_new(place: KubernetesPlace) -> None:
 
 
 def test_a_silent_node_that_still_runs_its_command(place: KubernetesPlace) -> None:
-    """Its kubelet is cut off, but not its file system: what runs there has ended before another attempt may start."""
+    """Its kubelet is cut off, but not its file system: what runs there has ended before another
+    attempt may start."""
     script = "trap '' TERM; while :; do date +%s.%N >> counted; sleep 0.05; done"
     key = place.shell("job", script, nodes=("n4",), environment={"PLACE": str(place.folder)})
     counted = place.folder / "counted"
@@ -218,7 +259,9 @@ def test_a_silent_node_that_still_runs_its_command(place: KubernetesPlace) -> No
     os.kill(agent, signal.SIGSTOP)
     try:
         place.cluster.give_up_node("n4")
-        assert place.reach(key, AttemptState.UNREACHABLE).reason == "its node does not answer any more"
+        assert (
+            place.reach(key, AttemptState.UNREACHABLE).reason == "its node does not answer any more"
+        )
         seen = place.end(key)
         assert (seen.exit_status, seen.reason) == (None, "its node does not answer any more")
         assert not place.processes(key)
@@ -247,14 +290,17 @@ def test_a_node_that_is_gone_before_its_pod_began(place: KubernetesPlace) -> Non
     until(lambda: all(one.usable for one in place.executor.inventory()))
 
 
-# ------------------------------------------------------------------------------------------------ starting
+# ------------------------------------------------------------------------------------------------
+# starting
 
 
 def test_an_image_that_cannot_be_had(place: KubernetesPlace) -> None:
     key = place.shell("job", "true", image="registry.invalid/nothing:1")
     seen = place.end(key)
     assert seen.exit_status is None
-    assert seen.reason is not None and seen.reason.startswith("its container cannot begin: ImagePullBackOff"), seen
+    assert seen.reason is not None and seen.reason.startswith(
+        "its container cannot begin: ImagePullBackOff"
+    ), seen
     until(lambda: place.see(key) and not pods_of(place, key))
 
 
@@ -264,7 +310,9 @@ def test_a_state_folder_that_pods_do_not_have(place: KubernetesPlace) -> None:
     place.reopen()
     seen = place.end(place.shell("job", "true"))
     assert seen.exit_status is None
-    assert seen.reason is not None and "'no-such-python': executable file not found" in seen.reason, seen
+    assert (
+        seen.reason is not None and "'no-such-python': executable file not found" in seen.reason
+    ), seen
 
 
 def test_a_pod_that_does_not_begin_in_time(place: KubernetesPlace) -> None:
@@ -275,9 +323,14 @@ def test_a_pod_that_does_not_begin_in_time(place: KubernetesPlace) -> None:
     try:
         key = place.shell("gang", "touch ran", nodes=("n3", "n4"))
         until(lambda: place.see(key).state is AttemptState.STARTING)
-        until(lambda: place.executor.observe() and all(  # it is told to end, which its node would have to confirm
-            pod["metadata"].get("deletionTimestamp") for pod in pods_of(place, key)
-        ))
+        until(
+            lambda: (
+                place.executor.observe()
+                and all(  # it is told to end, which its node would have to confirm
+                    pod["metadata"].get("deletionTimestamp") for pod in pods_of(place, key)
+                )
+            )
+        )
     finally:
         os.kill(agent, signal.SIGCONT)
     seen = place.end(key)
@@ -321,16 +374,21 @@ def test_killed_between_pod_and_binding(place: KubernetesPlace) -> None:
     assert not (place.folder / "ran").exists() and not pods_of(place, order.key)
 
 
-# ------------------------------------------------------------------------------------------------ the server
+# ------------------------------------------------------------------------------------------------
+# the server
 
 
 def test_without_a_server_jobs_go_on_and_can_be_ended(place: KubernetesPlace) -> None:
     mine = {"PLACE": str(place.folder)}
-    stays, goes = (place.shell(name, SAVES.replace("$OPT", f"{name}-$OPT"), environment=mine) for name in "ab")
+    stays, goes = (
+        place.shell(name, SAVES.replace("$OPT", f"{name}-$OPT"), environment=mine) for name in "ab"
+    )
     ready(place, "a-n1", "b-n1")
     place.cluster.stop_apiserver()
     try:
-        with pytest.raises(NoAnswer, match=r"the API server at https://127.0.0.1:[0-9]+ does not answer"):
+        with pytest.raises(
+            NoAnswer, match=r"the API server at https://127.0.0.1:[0-9]+ does not answer"
+        ):
             until(lambda: place.executor.observe() is None)
         place.executor.kill(goes)
         until(lambda: not place.processes(goes))

@@ -1,4 +1,5 @@
-"""The controller on a real API server: jobs preempt others, are saved and resumed, whoever is killed meanwhile."""
+"""The controller on a real API server: jobs preempt others, are saved and resumed, whoever is
+killed meanwhile."""
 
 import json
 import os
@@ -62,11 +63,14 @@ def lab(small: KubernetesCluster) -> Iterator[Path]:
 
 def prepare(folder: Path, cluster: KubernetesCluster) -> None:
     set_up(folder)
-    (folder / "cluster.toml").write_text(TOML.format(cluster=cluster, folder=folder, namespace=NAMESPACE))
+    (folder / "cluster.toml").write_text(
+        TOML.format(cluster=cluster, folder=folder, namespace=NAMESPACE)
+    )
 
 
 def campaign(folder: Path, draw: random.Random, times: int) -> int:
-    """Kill controllers at random points until all is done or this has happened so many `times`; how often it did."""
+    """Kill controllers at random points until all is done or this has happened so many `times`; how
+    often it did."""
     killed = 0
     while killed < times:
         done = control(folder, draw.randint(1, 24))
@@ -97,7 +101,8 @@ def test_killed_at_many_points(small: KubernetesCluster) -> None:
 
 @pytest.mark.parametrize("uid", [0, 65534])
 def test_the_commands(lab: Path, small: KubernetesCluster, uid: int) -> None:
-    """`optsched run`, `submit --image`, `queue` and `cancel`, as root or another user types them."""
+    """`optsched run`, `submit --image`, `queue` and `cancel`, as root or another user types
+    them."""
     python = everybodys_python() if uid else sys.executable
     if uid:
         version = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
@@ -111,24 +116,45 @@ def test_the_commands(lab: Path, small: KubernetesCluster, uid: int) -> None:
         text = (lab / "cluster.toml").read_text()
         (lab / "cluster.toml").write_text(text.replace(str(small.kubeconfig), str(own)))
     as_user: dict[str, Any] = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
-    environment = {**os.environ, "OPTSCHED_CONFIG": str(lab / "cluster.toml"), "HOME": str(lab),
-                   "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment = {
+        **os.environ,
+        "OPTSCHED_CONFIG": str(lab / "cluster.toml"),
+        "HOME": str(lab),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
     ours = [str(python), "-m", "optsched"]
 
     def optsched(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*ours, *words], capture_output=True, text=True, cwd=lab, timeout=120, check=False, env=environment,
+            [*ours, *words],
+            capture_output=True,
+            text=True,
+            cwd=lab,
+            timeout=120,
+            check=False,
+            env=environment,
             **as_user,
         )
 
-    running = subprocess.Popen([*ours, "run", "--config", "cluster.toml", "--quiet"], cwd=lab, env=environment,
-                               **as_user)
+    running = subprocess.Popen(
+        [*ours, "run", "--config", "cluster.toml", "--quiet"], cwd=lab, env=environment, **as_user
+    )
     try:
         until(lambda: optsched("queue").returncode == 0)
         done = optsched("submit", "--gpus", "4", "--wait", "--", "id", "-u")
         assert (done.returncode, done.stdout) == (0, f"{uid}\n"), done.stderr
-        done = optsched("submit", "--gpus", "2", "--image", "torch:2", "--wait", "--", "sh", "-c",
-                        "echo $OPTSCHED_NODE $CUDA_VISIBLE_DEVICES")
+        done = optsched(
+            "submit",
+            "--gpus",
+            "2",
+            "--image",
+            "torch:2",
+            "--wait",
+            "--",
+            "sh",
+            "-c",
+            "echo $OPTSCHED_NODE $CUDA_VISIBLE_DEVICES",
+        )
         assert done.returncode == 0, done.stderr
         node, ids = done.stdout.split()
         assert node in ("n1", "n2") and len(ids.split(",")) == 2
@@ -180,7 +206,11 @@ def test_round_trips(kubernetes: KubernetesCluster) -> None:
             reach(order.key, AttemptState.ENDED)
             timed("until it ended", since_s)
             assert place.see(order.key).exit_status == 85
-        print(json.dumps({what: f"{1000 * statistics.median(each):.0f} ms" for what, each in found.items()}))
+        print(
+            json.dumps(
+                {what: f"{1000 * statistics.median(each):.0f} ms" for what, each in found.items()}
+            )
+        )
         place.clear()
 
 
@@ -189,10 +219,15 @@ def test_many_at_once() -> None:
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
-    with kubernetes_cluster(nodes=8, gpus=8) as big, tempfile.TemporaryDirectory(prefix="optsched-lab-") as name:
+    with (
+        kubernetes_cluster(nodes=8, gpus=8) as big,
+        tempfile.TemporaryDirectory(prefix="optsched-lab-") as name,
+    ):
         Path(name).chmod(0o755)
         place = KubernetesPlace(Path(name), big, poll_s=1.0)
-        orders = [place.order(f"job{i}", "sleep", "600", nodes=(big.names[i % 8],)) for i in range(64)]
+        orders = [
+            place.order(f"job{i}", "sleep", "600", nodes=(big.names[i % 8],)) for i in range(64)
+        ]
         since_s = time.monotonic()
         for order in orders:
             place.executor.start(order)
@@ -210,7 +245,8 @@ def test_many_at_once() -> None:
             place.executor.observe()
             looks.append(time.monotonic() - since_s)
         figures: dict[str, Any] = {
-            "all started, s": round(started_s, 1), "all run, s": round(running_s, 1),
+            "all started, s": round(started_s, 1),
+            "all run, s": round(running_s, 1),
             "a look, ms": round(1000 * statistics.median(looks)),
         }
         print(json.dumps(figures))

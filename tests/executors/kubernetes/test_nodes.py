@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.executors.kubernetes.nodes import (
     KubernetesNode,
     held_by_others,
@@ -15,28 +14,50 @@ from optsched.executors.kubernetes.nodes import (
     with_room_for,
 )
 from optsched.executors.kubernetes.site import Site
+from optsched.model.cluster import Node
 
 DEFAULT = Site()
 
 
-def listed(name: str = "gpu-1", *, ready: str = "True", message: str = "kubelet is posting ready status",
-           taints: Any = None, labels: Any = None, unschedulable: bool = False, **amounts: str) -> dict[str, Any]:
-    there = {"cpu": "95920m", "memory": "1056461024Ki", "pods": "110", "nvidia.com/gpu": "8", **amounts}
+def listed(
+    name: str = "gpu-1",
+    *,
+    ready: str = "True",
+    message: str = "kubelet is posting ready status",
+    taints: Any = None,
+    labels: Any = None,
+    unschedulable: bool = False,
+    **amounts: str,
+) -> dict[str, Any]:
+    there = {
+        "cpu": "95920m",
+        "memory": "1056461024Ki",
+        "pods": "110",
+        "nvidia.com/gpu": "8",
+        **amounts,
+    }
     spec: dict[str, Any] = {"providerID": "aws:///eu-1/i-1"}
     if taints is not None:
         spec["taints"] = taints
     if unschedulable:
         spec["unschedulable"] = True
     return {
-        "metadata": {"name": name, "labels": {
-            "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920",
-            "topology.kubernetes.io/rack": "r7", **(labels or {}),
-        }},
+        "metadata": {
+            "name": name,
+            "labels": {
+                "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+                "nvidia.com/gpu.memory": "81920",
+                "topology.kubernetes.io/rack": "r7",
+                **(labels or {}),
+            },
+        },
         "spec": spec,
         "status": {
             "allocatable": {name: text for name, text in there.items() if text},
-            "conditions": [{"type": "MemoryPressure", "status": "False"},
-                           {"type": "Ready", "status": ready, "message": message}],
+            "conditions": [
+                {"type": "MemoryPressure", "status": "False"},
+                {"type": "Ready", "status": ready, "message": message},
+            ],
         },
     }
 
@@ -49,25 +70,41 @@ def bound(name: str, node: str = "gpu-1", phase: str = "Running", **asked: str) 
     }
 
 
-def read(*nodes: dict[str, Any], site: Site = DEFAULT, pods: Any = (), declared: Any = None) -> list[KubernetesNode]:
+def read(
+    *nodes: dict[str, Any], site: Site = DEFAULT, pods: Any = (), declared: Any = None
+) -> list[KubernetesNode]:
     return list(read_nodes(nodes, held_by_others(pods, ()), site, declared or {}).values())
 
 
 def test_what_a_node_has() -> None:
     [found] = read(listed())
     assert found.status.node == Node(
-        name="gpu-1", gpu_type="NVIDIA-A100-SXM4-80GB", gpus=8, gpu_memory_gib=80.0, cpus=95,
-        memory_gib=1056461024 / (1 << 20), rack="r7",
+        name="gpu-1",
+        gpu_type="NVIDIA-A100-SXM4-80GB",
+        gpus=8,
+        gpu_memory_gib=80.0,
+        cpus=95,
+        memory_gib=1056461024 / (1 << 20),
+        rack="r7",
     )
     assert found.status.usable and found.ready and found.lost is None
 
 
 def test_nodes_without_gpus_and_with_others() -> None:
     plain = listed("cpu-1", **{"nvidia.com/gpu": ""})
-    amd = listed("amd-1", labels={"amd.com/gpu.product-name": "AMD_Instinct_MI300X"},
-                 **{"nvidia.com/gpu": "", "amd.com/gpu": "4"})
-    mig = listed("mig-1", labels={"nvidia.com/mig-1g.10gb.product": "A100-MIG-1g.10gb",
-                                  "nvidia.com/mig-1g.10gb.memory": "9728"}, **{"nvidia.com/mig-1g.10gb": "7"})
+    amd = listed(
+        "amd-1",
+        labels={"amd.com/gpu.product-name": "AMD_Instinct_MI300X"},
+        **{"nvidia.com/gpu": "", "amd.com/gpu": "4"},
+    )
+    mig = listed(
+        "mig-1",
+        labels={
+            "nvidia.com/mig-1g.10gb.product": "A100-MIG-1g.10gb",
+            "nvidia.com/mig-1g.10gb.memory": "9728",
+        },
+        **{"nvidia.com/mig-1g.10gb": "7"},
+    )
     node = read(plain)[0].status.node
     assert (node.gpus, node.gpu_type, node.gpu_memory_gib) == (0, None, None)
     node = read(amd, site=Site(gpu="amd.com/gpu"))[0].status.node
@@ -79,15 +116,34 @@ def test_nodes_without_gpus_and_with_others() -> None:
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"ready": "Unknown", "message": "Kubelet stopped posting node status."},
-         "does not answer: Kubelet stopped posting node status"),
-        ({"ready": "False", "message": "container runtime is down"}, "is not ready: container runtime is down"),
-        ({"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]},
-         "is cordoned"),
-        ({"taints": [{"key": "team", "value": "vision", "effect": "NoSchedule"}]},
-         "has the taint team=vision:NoSchedule"),
-        ({"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
-                     {"key": "soft", "effect": "PreferNoSchedule"}]}, None),
+        (
+            {"ready": "Unknown", "message": "Kubelet stopped posting node status."},
+            "does not answer: Kubelet stopped posting node status",
+        ),
+        (
+            {"ready": "False", "message": "container runtime is down"},
+            "is not ready: container runtime is down",
+        ),
+        (
+            {
+                "unschedulable": True,
+                "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
+            },
+            "is cordoned",
+        ),
+        (
+            {"taints": [{"key": "team", "value": "vision", "effect": "NoSchedule"}]},
+            "has the taint team=vision:NoSchedule",
+        ),
+        (
+            {
+                "taints": [
+                    {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+                    {"key": "soft", "effect": "PreferNoSchedule"},
+                ]
+            },
+            None,
+        ),
         ({"name": "gpu.json"}, "its name cannot be that of a folder here"),
     ],
 )
@@ -122,14 +178,28 @@ def test_tolerations(toleration: dict[str, str], matches: bool) -> None:
 def test_when_what_runs_on_a_node_is_given_up() -> None:
     unreachable = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
     not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
-    service = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    service = {
+        "key": "node.kubernetes.io/out-of-service",
+        "value": "nodeshutdown",
+        "effect": "NoExecute",
+    }
     silent = {"ready": "Unknown"}
     given_up = [
-        read(listed(**silent, taints=[unreachable])), read(listed(**silent, taints=[service])),
-        read(listed(**silent)), read(listed(**silent, taints=[{**unreachable, "effect": "NoSchedule"}])),
-        read(listed(ready="False", taints=[not_ready])), read(listed(taints=[unreachable])),
+        read(listed(**silent, taints=[unreachable])),
+        read(listed(**silent, taints=[service])),
+        read(listed(**silent)),
+        read(listed(**silent, taints=[{**unreachable, "effect": "NoSchedule"}])),
+        read(listed(ready="False", taints=[not_ready])),
+        read(listed(taints=[unreachable])),
     ]
-    assert [found[0].lost is not None for found in given_up] == [True, True, False, False, False, False]
+    assert [found[0].lost is not None for found in given_up] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_what_others_hold_is_not_ours_to_give() -> None:
@@ -157,13 +227,18 @@ def test_a_node_keeps_what_its_jobs_hold() -> None:
 
 
 def test_requests_of_pods() -> None:
-    """As the scheduler adds them up (Kubernetes documentation, "Init Containers", "Pod Overhead")."""
+    """As the scheduler adds them up (Kubernetes documentation, "Init Containers", "Pod
+    Overhead")."""
     gpu = "nvidia.com/gpu"
     spec = {
-        "containers": [{"resources": {"limits": {gpu: "1", "cpu": "4"}, "requests": {"cpu": "2"}}},
-                       {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}],
-        "initContainers": [{"resources": {"requests": {"cpu": "5", "memory": "256Mi"}}},
-                           {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+        "containers": [
+            {"resources": {"limits": {gpu: "1", "cpu": "4"}, "requests": {"cpu": "2"}}},
+            {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}},
+        ],
+        "initContainers": [
+            {"resources": {"requests": {"cpu": "5", "memory": "256Mi"}}},
+            {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+        ],
         "overhead": {"cpu": "250m"},
     }
     assert requests(spec) == {gpu: 1.0, "cpu": 5.25, "memory": float(1 << 30)}
@@ -171,16 +246,33 @@ def test_requests_of_pods() -> None:
 
 def test_declared_nodes() -> None:
     declared = {
-        "gpu-2": Node(name="gpu-2", gpu_type="a100", rack="r1"), "gone": Node(name="gone", gpu_type="a100", gpus=8),
+        "gpu-2": Node(name="gpu-2", gpu_type="a100", rack="r1"),
+        "gone": Node(name="gone", gpu_type="a100", gpus=8),
     }
     found = read(listed(), listed("gpu-2"), declared=declared)
     assert [one.status.node.name for one in found] == ["gpu-2", "gone"]
-    assert (found[0].status.node.gpu_type, found[0].status.node.rack, found[0].status.node.gpus) == ("a100", "r1", 8)
+    assert (
+        found[0].status.node.gpu_type,
+        found[0].status.node.rack,
+        found[0].status.node.gpus,
+    ) == ("a100", "r1", 8)
     assert found[1].status.reason == "Kubernetes has no node of this name"
 
 
-@pytest.mark.parametrize(("text", "value"), [("500m", 0.5), ("2", 2.0), ("1Ki", 1024.0), ("3G", 3e9), ("1e3", 1000.0),
-                                             ("1.5Ei", 1.5 * 2**60), ("2E", 2e18), (".5", 0.5), ("100n", 1e-7)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("500m", 0.5),
+        ("2", 2.0),
+        ("1Ki", 1024.0),
+        ("3G", 3e9),
+        ("1e3", 1000.0),
+        ("1.5Ei", 1.5 * 2**60),
+        ("2E", 2e18),
+        (".5", 0.5),
+        ("100n", 1e-7),
+    ],
+)
 def test_quantities(text: str, value: float) -> None:
     assert quantity(text) == pytest.approx(value, rel=1e-12)
 

@@ -11,19 +11,25 @@ from optsched.executors.base import AttemptKey as Key
 from optsched.executors.base import NoAnswer, Order, Refused
 from optsched.executors.kubernetes import KubernetesExecutor
 from optsched.executors.opening import executor_titles, open_executor
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 
 HEAD = 'format = "optsched-cluster/1"\nexecutor = "kubernetes"\n'
 
 
 def opened(folder: Path, text: str, nodes: str = "") -> KubernetesExecutor:
     pytest.importorskip("kubernetes", reason="needs: pip install 'optsched[kubernetes]'")
-    (folder / "kubeconfig").write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    }))
+    (folder / "kubeconfig").write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )
     (folder / "cluster.toml").write_text(
         f'{HEAD}{nodes}[kubernetes]\nkubeconfig = "{folder}/kubeconfig"\ntimeout = "2s"\n{text}\n'
     )
@@ -37,28 +43,57 @@ def volume(folder: Path, more: str = "") -> str:
 
 
 def test_it_is_listed() -> None:
-    assert executor_titles()["kubernetes"] == "Pods of the Kubernetes cluster that `[kubernetes]` names, one a node"
+    assert (
+        executor_titles()["kubernetes"]
+        == "Pods of the Kubernetes cluster that `[kubernetes]` names, one a node"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", r"shared: .*/state is not on one of kubernetes.volumes"),
-        ('volumes = [{mount = "{here}", claim = "shared", read_only = true}]',
-         r"shared: .*/state can only be read on kubernetes.volumes"),
-        ('volumes = [{mount = "{here}"}]', r"kubernetes.volumes: that at '.*' has none of claim, nfs and host"),
-        ('volumes = [{mount = "{here}", claim = "a", nfs = "b:/c"}]', r"that at '.*' has claim and nfs; give one"),
+        (
+            'volumes = [{mount = "{here}", claim = "shared", read_only = true}]',
+            r"shared: .*/state can only be read on kubernetes.volumes",
+        ),
+        (
+            'volumes = [{mount = "{here}"}]',
+            r"kubernetes.volumes: that at '.*' has none of claim, nfs and host",
+        ),
+        (
+            'volumes = [{mount = "{here}", claim = "a", nfs = "b:/c"}]',
+            r"that at '.*' has claim and nfs; give one",
+        ),
         ('volumes = [{mount = "here", claim = "a"}]', r"mount = 'here' is no absolute path"),
-        ('volumes = [{mount = "{here}", nfs = "/export"}]', r"nfs = '/export' is no export; write server:/path"),
+        (
+            'volumes = [{mount = "{here}", nfs = "/export"}]',
+            r"nfs = '/export' is no export; write server:/path",
+        ),
         ('volumes = [{mount = "{here}", host = "data"}]', r"host = 'data' is no absolute path"),
-        ('volumes = [{mount = "{here}", claim = "a"}, {mount = "{here}", claim = "b"}]', r"two have mount = "),
-        ('volumes = [{mount = "{here}", clam = "a"}]', r"kubernetes.volumes.0..clam: is not a known field"),
+        (
+            'volumes = [{mount = "{here}", claim = "a"}, {mount = "{here}", claim = "b"}]',
+            r"two have mount = ",
+        ),
+        (
+            'volumes = [{mount = "{here}", clam = "a"}]',
+            r"kubernetes.volumes.0..clam: is not a known field",
+        ),
         ('{volume}\ngpu = "gpu"', r"kubernetes.gpu: 'gpu' is no name of a resource"),
-        ('{volume}\nnamespace = "My Jobs"', r"kubernetes.namespace: 'My Jobs' is no name of a namespace"),
-        ('{volume}\npoll = 0', r"kubernetes.poll: must be longer than 0 s"),
+        (
+            '{volume}\nnamespace = "My Jobs"',
+            r"kubernetes.namespace: 'My Jobs' is no name of a namespace",
+        ),
+        ("{volume}\npoll = 0", r"kubernetes.poll: must be longer than 0 s"),
         ('{volume}\nstart_timeout = "0s"', r"kubernetes.start_timeout: must be longer than 0 s"),
-        ('{volume}\npod = {nodeName = "n1"}', r"kubernetes.pod: nodeName is set for each job; leave it out"),
-        ('{volume}\ncontainer = {image = "x"}', r"kubernetes.container: image is set for each job; leave it out"),
+        (
+            '{volume}\npod = {nodeName = "n1"}',
+            r"kubernetes.pod: nodeName is set for each job; leave it out",
+        ),
+        (
+            '{volume}\ncontainer = {image = "x"}',
+            r"kubernetes.container: image is set for each job; leave it out",
+        ),
         ('{volume}\nkubeconfig_ = "x"', r"kubernetes.kubeconfig_: is not a known field"),
     ],
 )
@@ -76,7 +111,9 @@ def test_emulated_nodes_are_for_others(tmp_path: Path) -> None:
 
 
 def order(**more: object) -> Order:
-    return Order(key=Key("job", 1), placement=(Slot(node="n1"),), argv=("true",), directory="/", **more)  # type: ignore
+    return Order(
+        key=Key("job", 1), placement=(Slot(node="n1"),), argv=("true",), directory="/", **more
+    )  # type: ignore
 
 
 def test_without_a_server_nothing_starts_and_nothing_is_left(tmp_path: Path) -> None:

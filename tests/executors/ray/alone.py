@@ -1,6 +1,8 @@
-"""`python alone.py COMMAND...`: run it where there is no network but the loopback, if this user may make such a place.
+"""`python alone.py COMMAND...`: run it where there is no network but the loopback, if this user may
+make such a place.
 
-Ray takes the first address of the host that it finds, and nothing of the tests has any business outside it.
+Ray takes the first address of the host that it finds, and nothing of the tests has any business
+outside it.
 """
 
 import ctypes

@@ -1,4 +1,5 @@
-"""A Ray cluster on this host: a head without jobs, and nodes of four cores and four GPUs as far as Ray is told."""
+"""A Ray cluster on this host: a head without jobs, and nodes of four cores and four GPUs as far as
+Ray is told."""
 
 import ctypes
 import os
@@ -19,11 +20,15 @@ import pytest
 from optsched.executors.base import AttemptKey, AttemptState, NoAnswer, Observation, Order
 from optsched.executors.local import processes
 from optsched.executors.ray import JobServer, RayExecutor
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 
 PATIENCE_S = 300.0
 """For what happens within seconds on any machine that is not on its knees."""
-ENVIRONMENT = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "GRPC_ENABLE_FORK_SUPPORT": "0"}
+ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+}
 RAY = Path(sys.executable).parent / "ray"
 
 
@@ -62,16 +67,30 @@ class RayCluster:
         self.port, self.server_port = (one.getsockname()[1] for one in sockets)
         for one in sockets:
             one.close()
-        self.folder = Path(tempfile.mkdtemp(prefix="osr", dir="/tmp"))  # short: names of sockets have 107 characters
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="osr", dir="/tmp")
+        )  # short: names of sockets have 107 characters
         self.raylets: dict[str, subprocess.Popen[bytes]] = {}
         self.server = JobServer(f"http://127.0.0.1:{self.server_port}", {}, None, 20.0)
 
     def start_head(self) -> None:
         """The head, and wait until its job server answers."""
         self._start(
-            "head", self._answers, "--head", "--port", str(self.port), "--dashboard-host", "127.0.0.1",
-            "--dashboard-port", str(self.server_port), "--num-cpus", "0", "--num-gpus", "0",
-            "--temp-dir", str(self.folder / "t"),
+            "head",
+            self._answers,
+            "--head",
+            "--port",
+            str(self.port),
+            "--dashboard-host",
+            "127.0.0.1",
+            "--dashboard-port",
+            str(self.server_port),
+            "--num-cpus",
+            "0",
+            "--num-gpus",
+            "0",
+            "--temp-dir",
+            str(self.folder / "t"),
         )
 
     def _answers(self) -> bool:
@@ -85,15 +104,26 @@ class RayCluster:
 
         def alive() -> bool:
             nodes = self.server.nodes()
-            return [node["state"] for node in nodes if node["labels"].get("optsched-node") == name].count("ALIVE") == 1
+            return [
+                node["state"] for node in nodes if node["labels"].get("optsched-node") == name
+            ].count("ALIVE") == 1
 
         self._start(
-            name, alive, "--address", f"127.0.0.1:{self.port}", "--num-cpus", "4", "--num-gpus", "4",
-            "--labels", f"optsched-node={name}",
+            name,
+            alive,
+            "--address",
+            f"127.0.0.1:{self.port}",
+            "--num-cpus",
+            "4",
+            "--num-gpus",
+            "4",
+            "--labels",
+            f"optsched-node={name}",
         )
 
     def _start(self, name: str, there: Callable[[], bool], *words: str) -> None:
-        """`ray start` gives up after 30 s, which a busy machine may need: then it is tried again."""
+        """`ray start` gives up after 30 s, which a busy machine may need: then it is tried
+        again."""
         log = self.folder / f"{name}.log"
 
         def started() -> bool:
@@ -102,9 +132,20 @@ class RayCluster:
                 assert not said or "timed out during startup" in said, said
                 with log.open("w") as out:
                     self.raylets[name] = subprocess.Popen(
-                        [str(RAY), "start", "--block", "--node-ip-address", "127.0.0.1",
-                         "--object-store-memory", "80000000", *words],
-                        stdout=out, stderr=out, env={**os.environ, **ENVIRONMENT}, start_new_session=True,
+                        [
+                            str(RAY),
+                            "start",
+                            "--block",
+                            "--node-ip-address",
+                            "127.0.0.1",
+                            "--object-store-memory",
+                            "80000000",
+                            *words,
+                        ],
+                        stdout=out,
+                        stderr=out,
+                        env={**os.environ, **ENVIRONMENT},
+                        start_new_session=True,
                         preexec_fn=_ends_with_the_tests,
                     )
             return there()
@@ -120,7 +161,11 @@ class RayCluster:
         """
         head = self.raylets["head"].pid
         os.kill(head, signal.SIGSTOP)
-        found = [pid for pid in processes.descendants(head) if "dashboard/dashboard.py" in " ".join(_words(pid))]
+        found = [
+            pid
+            for pid in processes.descendants(head)
+            if "dashboard/dashboard.py" in " ".join(_words(pid))
+        ]
         assert len(found) == 1
         words, folder = _words(found[0]), os.readlink(f"/proc/{found[0]}/cwd")
         variables = Path(f"/proc/{found[0]}/environ").read_bytes().decode().split("\0")
@@ -128,14 +173,21 @@ class RayCluster:
         processes.send_all([found[0], *processes.descendants(found[0])], signal.SIGKILL)
         with (self.folder / "dashboard.log").open("w") as out:
             self.raylets["dashboard"] = subprocess.Popen(
-                words, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True,
+                words,
+                cwd=folder,
+                env=environment,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
                 preexec_fn=_ends_with_the_tests,
             )
         until(self._answers)
 
     def kill(self, name: str) -> None:
         """SIGKILL to all processes of a node that Ray itself started, as when its power fails."""
-        names = [each for each in (name, "dashboard" if name == "head" else name) if each in self.raylets]
+        names = [
+            each for each in (name, "dashboard" if name == "head" else name) if each in self.raylets
+        ]
         for raylet in [self.raylets.pop(each) for each in dict.fromkeys(names)]:
             processes.send_all([raylet.pid, *processes.descendants(raylet.pid)], signal.SIGKILL)
             raylet.wait(timeout=PATIENCE_S)
@@ -143,7 +195,9 @@ class RayCluster:
     def kill_raylet(self, name: str) -> None:
         """SIGKILL to the raylet alone: its workers find out by themselves."""
         raylet = self.raylets.pop(name)
-        found = [pid for pid in processes.descendants(raylet.pid) if _words(pid)[0].endswith("/raylet")]
+        found = [
+            pid for pid in processes.descendants(raylet.pid) if _words(pid)[0].endswith("/raylet")
+        ]
         assert len(found) == 1
         os.kill(found[0], signal.SIGKILL)
         raylet.wait(timeout=PATIENCE_S)
@@ -181,7 +235,13 @@ class RayHost:
         self.executor = RayExecutor(folder, cluster.server, **self.more)
 
     def order(
-        self, job: str, *argv: str, nodes: tuple[str, ...] = ("n1",), gpus: int = 1, attempt: int = 1, **more: Any
+        self,
+        job: str,
+        *argv: str,
+        nodes: tuple[str, ...] = ("n1",),
+        gpus: int = 1,
+        attempt: int = 1,
+        **more: Any,
     ) -> Order:
         placement = tuple(Slot(node=node, gpus=gpus, cpus=0) for node in nodes)
         more.setdefault("directory", str(self.folder))
@@ -215,9 +275,17 @@ class RayHost:
 
     def running(self, key: AttemptKey) -> list[int]:
         """What the attempt's command has started and has not ended."""
-        progress = self.folder / "attempts" / key.job / str(key.number) / "progress" / "progress.json"
-        found = processes.marked(f"OPTSCHED_KEY={key}".encode(), f"OPTSCHED_PROGRESS={progress}".encode())
-        return [pid for pid in found if processes.identity(pid) is not None and processes.alive(_identity(pid))]
+        progress = (
+            self.folder / "attempts" / key.job / str(key.number) / "progress" / "progress.json"
+        )
+        found = processes.marked(
+            f"OPTSCHED_KEY={key}".encode(), f"OPTSCHED_PROGRESS={progress}".encode()
+        )
+        return [
+            pid
+            for pid in found
+            if processes.identity(pid) is not None and processes.alive(_identity(pid))
+        ]
 
     def clear(self) -> None:
         for seen in self.executor.observe():

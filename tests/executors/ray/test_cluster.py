@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.errors import InputError
 from optsched.executors.base import AttemptState, NoAnswer, Refused
 from optsched.executors.local import processes
 from optsched.executors.ray import JobServer, RayExecutor
+from optsched.model.cluster import Node
 from tests.executors.ray.conftest import PATIENCE_S, RAY, RayCluster, RayHost, until
 
 pytestmark = pytest.mark.slow
@@ -21,35 +21,59 @@ BOTH = ("n2", "n1")
 
 
 def test_the_nodes_are_those_with_labels(host: RayHost) -> None:
-    assert [(one.node.name, one.node.gpus, one.node.cpus, one.usable) for one in host.executor.inventory()] == [
-        ("n1", 4, 4, True), ("n2", 4, 4, True),
-    ]
+    assert [
+        (one.node.name, one.node.gpus, one.node.cpus, one.usable)
+        for one in host.executor.inventory()
+    ] == [("n1", 4, 4, True), ("n2", 4, 4, True)]
 
 
 def test_it_runs_on_the_very_node_it_was_given(host: RayHost) -> None:
     """n1 would do as well for the second and third; Ray says where each was."""
-    ids = {node["labels"].get("optsched-node"): node["node_id"] for node in host.cluster.server.nodes()}
+    ids = {
+        node["labels"].get("optsched-node"): node["node_id"] for node in host.cluster.server.nodes()
+    }
     for i, node in enumerate(BOTH):
         key = host.shell(f"job{i}", "exit 3", nodes=(node,), gpus=4)
         assert host.end(key).exit_status == 3
-        jobs = [job for name, job in host.cluster.server.jobs().items() if name.startswith(f"{key}:0:")]
+        jobs = [
+            job for name, job in host.cluster.server.jobs().items() if name.startswith(f"{key}:0:")
+        ]
         assert ids[node] in [job["driver_node_id"] for job in jobs]
 
 
 def test_gpus_are_handed_out_once(host: RayHost) -> None:
-    first, second = host.shell("first", "sleep 600", gpus=3), host.shell("second", "sleep 600", gpus=1)
-    ids = [gpu for key in (first, second) for gpu in host.reach(key, AttemptState.RUNNING).gpu_ids["n1"]]
+    first, second = (
+        host.shell("first", "sleep 600", gpus=3),
+        host.shell("second", "sleep 600", gpus=1),
+    )
+    ids = [
+        gpu
+        for key in (first, second)
+        for gpu in host.reach(key, AttemptState.RUNNING).gpu_ids["n1"]
+    ]
     assert sorted(ids) == ["0", "1", "2", "3"]
     with pytest.raises(Refused, match="node n1 has 0 of its 4 GPUs free, not 1"):
         host.shell("third", "true")
 
 
 def test_a_gang_begins_whole_or_not_at_all(tmp_path: Path, cluster: RayCluster) -> None:
-    """Another user of the cluster holds n1: nothing of the gang runs, and nothing of it is left on n2."""
-    cluster.server.submit({"submission_id": f"other-{time.time()}", "entrypoint": "exec sleep 600",
-                           "entrypoint_num_gpus": 4, "entrypoint_label_selector": {"optsched-node": "n1"}})
-    other = until(lambda: [name for name, job in cluster.server.jobs().items()
-                           if name.startswith("other-") and job["status"] == "RUNNING"])
+    """Another user of the cluster holds n1: nothing of the gang runs, and nothing of it is left on
+    n2."""
+    cluster.server.submit(
+        {
+            "submission_id": f"other-{time.time()}",
+            "entrypoint": "exec sleep 600",
+            "entrypoint_num_gpus": 4,
+            "entrypoint_label_selector": {"optsched-node": "n1"},
+        }
+    )
+    other = until(
+        lambda: [
+            name
+            for name, job in cluster.server.jobs().items()
+            if name.startswith("other-") and job["status"] == "RUNNING"
+        ]
+    )
     host = RayHost(tmp_path, cluster, start_timeout_s=15.0)
     try:
         key = host.shell("gang", "echo ran", nodes=BOTH)
@@ -61,7 +85,11 @@ def test_a_gang_begins_whole_or_not_at_all(tmp_path: Path, cluster: RayCluster) 
         for name in other:
             cluster.server.stop(name)
         host.clear()
-    until(lambda: all(job["status"] not in ("PENDING", "RUNNING") for job in cluster.server.jobs().values()))
+    until(
+        lambda: all(
+            job["status"] not in ("PENDING", "RUNNING") for job in cluster.server.jobs().values()
+        )
+    )
     assert not host.printed(key, "n1")  # not even when n1 came free
 
 
@@ -78,15 +106,26 @@ def test_a_grace_longer_than_rays(host: RayHost) -> None:
 def test_a_killed_one_that_waits_in_ray_never_runs(host: RayHost) -> None:
     """Its GPUs are held by another user: killed at once, and nothing runs when they come free."""
     name = f"holds-{time.time()}"
-    host.cluster.server.submit({"submission_id": name, "entrypoint": "exec sleep 600", "entrypoint_num_gpus": 4,
-                                "entrypoint_label_selector": {"optsched-node": "n1"}})
+    host.cluster.server.submit(
+        {
+            "submission_id": name,
+            "entrypoint": "exec sleep 600",
+            "entrypoint_num_gpus": 4,
+            "entrypoint_label_selector": {"optsched-node": "n1"},
+        }
+    )
     until(lambda: host.cluster.server.jobs()[name]["status"] == "RUNNING")
     key = host.shell("waits", "touch ran")
     assert host.see(key).state is AttemptState.STARTING
     host.executor.kill(key)
     assert host.end(key).exit_status is None
     host.cluster.server.stop(name)
-    until(lambda: all(job["status"] not in ("PENDING", "RUNNING") for job in host.cluster.server.jobs().values()))
+    until(
+        lambda: all(
+            job["status"] not in ("PENDING", "RUNNING")
+            for job in host.cluster.server.jobs().values()
+        )
+    )
     assert not (host.folder / "ran").exists()
 
 
@@ -113,8 +152,13 @@ def test_rays_own_stop_is_a_request_to_save(host: RayHost) -> None:
     key = host.shell("job", "trap 'exit 85' TERM; touch ready; sleep 600 & wait")
     until((host.folder / "ready").exists)
     name = next(name for name in host.cluster.server.jobs() if name.startswith(f"{key}:"))
-    subprocess.run([RAY, "job", "stop", "--no-wait", "--address", host.cluster.server.address, name], check=True,
-                   timeout=PATIENCE_S, capture_output=True, env={**os.environ, "RAY_AUTH_MODE": "disabled"})
+    subprocess.run(
+        [RAY, "job", "stop", "--no-wait", "--address", host.cluster.server.address, name],
+        check=True,
+        timeout=PATIENCE_S,
+        capture_output=True,
+        env={**os.environ, "RAY_AUTH_MODE": "disabled"},
+    )
     assert host.end(key).exit_status == 85
 
 
@@ -122,7 +166,11 @@ def test_ray_forgets_what_is_forgotten(host: RayHost) -> None:
     key = host.shell("short", "echo printed")
     seen = host.end(key)
     host.executor.forget(key)
-    assert host.executor.observe() == () and seen.output and Path(seen.output).read_text() == "printed\n"
+    assert (
+        host.executor.observe() == ()
+        and seen.output
+        and Path(seen.output).read_text() == "printed\n"
+    )
 
     def forgotten() -> bool:
         host.executor.observe()
@@ -145,10 +193,13 @@ def test_declared_nodes_that_ray_does_not_have(host: RayHost) -> None:
     host.restart()
     reasons = {one.node.name: one.reason for one in host.executor.inventory()}
     assert reasons == {
-        "n1": None, "n7": "no node of Ray has the label optsched-node=n7",
+        "n1": None,
+        "n7": "no node of Ray has the label optsched-node=n7",
         "n2": "Ray knows 4 GPUs of it, 8 are declared",
     }
-    with pytest.raises(Refused, match="node n7 cannot be used: no node of Ray has the label optsched-node=n7"):
+    with pytest.raises(
+        Refused, match="node n7 cannot be used: no node of Ray has the label optsched-node=n7"
+    ):
         host.shell("job", "true", nodes=("n7",))
     with pytest.raises(Refused, match="node n9 is not one of this executor"):
         host.shell("job", "true", nodes=("n9",))
@@ -160,7 +211,8 @@ def test_a_folder_has_one_controller(host: RayHost) -> None:
 
 
 def test_a_raylet_that_dies_takes_its_jobs_with_it(host: RayHost) -> None:
-    """Without a trace on the node, and known: the node is dead, later one of the same name is usable again."""
+    """Without a trace on the node, and known: the node is dead, later one of the same name is
+    usable again."""
     key = host.shell("gang", "trap '' TERM; while :; do sleep 1; done", nodes=BOTH)
     other = host.shell("other", "until test -e go; do sleep 0.05; done; exit 3", nodes=("n1",))
     host.reach(key, AttemptState.RUNNING)
@@ -168,7 +220,11 @@ def test_a_raylet_that_dies_takes_its_jobs_with_it(host: RayHost) -> None:
     host.cluster.kill_raylet("n2")
     try:
         seen = host.end(key)
-        assert seen.exit_status is None and seen.reason is not None and seen.reason.startswith("on n2 Ray ended it")
+        assert (
+            seen.exit_status is None
+            and seen.reason is not None
+            and seen.reason.startswith("on n2 Ray ended it")
+        )
         assert not host.running(key)
         until(lambda: not host.executor.inventory()[1].usable)
         assert "its Ray node is dead" in str(host.executor.inventory()[1].reason)
@@ -200,7 +256,8 @@ def test_a_node_that_is_lost_without_a_word(host: RayHost) -> None:
 
 
 def test_a_head_that_is_started_anew(host: RayHost) -> None:
-    """Without a store of its own Ray's head forgets all, and its nodes end: so do attempts, with a reason."""
+    """Without a store of its own Ray's head forgets all, and its nodes end: so do attempts, with a
+    reason."""
     key = host.shell("job", "sleep 600")
     host.reach(key, AttemptState.RUNNING)
     host.cluster.kill("head")

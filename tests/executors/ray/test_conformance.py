@@ -21,7 +21,9 @@ class RayPlace(Place):
         self.executor = self.open()
 
     def open(self) -> RayExecutor:
-        return RayExecutor(self.folder / "state", self.cluster.server, poll_s=0.3, start_timeout_s=PATIENCE_S)
+        return RayExecutor(
+            self.folder / "state", self.cluster.server, poll_s=0.3, start_timeout_s=PATIENCE_S
+        )
 
     def lose_node(self, node: str) -> None:
         self.cluster.kill(node)

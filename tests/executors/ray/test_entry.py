@@ -12,18 +12,20 @@ from typing import Any
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.executors.base import AttemptKey, NodeStatus, Order
 from optsched.executors.local import processes, records
 from optsched.executors.local.attempt_folder import AttemptFolder
 from optsched.executors.ray.nodes import RayNode
 from optsched.executors.ray.program import lay_down
 from optsched.executors.ray.spec import specification
-from optsched.instance import Slot
+from optsched.model.cluster import Node
+from optsched.model.instance import Slot
 from tests.executors.ray.conftest import until
 
 NODES = {
-    name: RayNode(status=NodeStatus(node=Node(name=name, gpus=4)), ray_id=name * 3, address="10.0.0.1")
+    name: RayNode(
+        status=NodeStatus(node=Node(name=name, gpus=4)), ray_id=name * 3, address="10.0.0.1"
+    )
     for name in ("n1", "n2")
 }
 
@@ -38,13 +40,19 @@ class Attempt:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def prepare(
-        self, script: str, nodes: tuple[str, ...] = ("n1",), gpus: int = 0, grace_s: float = 60.0,
+        self,
+        script: str,
+        nodes: tuple[str, ...] = ("n1",),
+        gpus: int = 0,
+        grace_s: float = 60.0,
         start_timeout_s: float = 120.0,
     ) -> None:
         (self.folder / "attempts").mkdir()
         order = Order(
-            key=self.files.key, placement=tuple(Slot(node=name, gpus=gpus) for name in nodes),
-            argv=("/bin/sh", "-c", script), directory=str(self.folder),
+            key=self.files.key,
+            placement=tuple(Slot(node=name, gpus=gpus) for name in nodes),
+            argv=("/bin/sh", "-c", script),
+            directory=str(self.folder),
         )
         spec = specification(order, NODES, {}, self.files, grace_s, start_timeout_s)
         self.files.prepare(spec, 0o700)
@@ -52,7 +60,9 @@ class Attempt:
     def run(self, name: str = "n1", **environment: str) -> "subprocess.Popen[bytes]":
         """As Ray does: a process group of its own, of which Ray kills all."""
         words = [sys.executable, "-S", "-E", str(self.entry), str(self.files.path / name)]
-        self.started.append(subprocess.Popen(words, env={**os.environ, **environment}, start_new_session=True))
+        self.started.append(
+            subprocess.Popen(words, env={**os.environ, **environment}, start_new_session=True)
+        )
         return self.started[-1]
 
     def ending(self, name: str = "n1") -> dict[str, Any]:
@@ -82,8 +92,14 @@ def test_the_ranks_gpus_and_status_are_handed_on(attempt: Attempt) -> None:
     assert attempt.run(**ray).wait(timeout=60) == 85
     variables = dict(line.split("=", 1) for line in attempt.printed().splitlines())
     assert variables["CUDA_VISIBLE_DEVICES"] == "5,7" and variables["GIVEN"] == "by Ray"
-    assert variables["OPTSCHED_KEY"] == "optsched:job:1" and "RAY_JOB_STOP_WAIT_TIME_S" not in variables
-    assert json.loads((attempt.files.path / "n1" / "ready.json").read_text())["gpu_ids"] == ["5", "7"]
+    assert (
+        variables["OPTSCHED_KEY"] == "optsched:job:1"
+        and "RAY_JOB_STOP_WAIT_TIME_S" not in variables
+    )
+    assert json.loads((attempt.files.path / "n1" / "ready.json").read_text())["gpu_ids"] == [
+        "5",
+        "7",
+    ]
     assert attempt.ending()["status"] == 85
     assert (attempt.files.path / "n1" / "stderr").read_text() == ""
 
@@ -123,7 +139,9 @@ def test_it_ends_when_ray_kills_its_process(attempt: Attempt) -> None:
 
 def test_a_signal_to_all_below_rays_process_reaches_the_command_once(attempt: Attempt) -> None:
     """`ray job stop` signals the process and its descendants."""
-    attempt.prepare("trap 'echo told; sleep 1; exit 85' TERM; touch ready; while :; do sleep 0.1; done")
+    attempt.prepare(
+        "trap 'echo told; sleep 1; exit 85' TERM; touch ready; while :; do sleep 0.1; done"
+    )
     process = attempt.run()
     until((attempt.folder / "ready").exists)
     processes.send_all([process.pid, *processes.descendants(process.pid)], signal.SIGTERM)
@@ -177,18 +195,27 @@ def test_a_gang_of_which_one_never_comes_ends(attempt: Attempt) -> None:
     attempt.prepare("touch ran", nodes=("n2", "n1"), start_timeout_s=1.0)
     assert attempt.run("n2").wait(timeout=60) == 1
     failed = attempt.files.failed()
-    assert failed is not None and (failed["node"], failed["reason"]) == ("n1", "Ray did not start it within 1 s")
+    assert failed is not None and (failed["node"], failed["reason"]) == (
+        "n1",
+        "Ray did not start it within 1 s",
+    )
     assert attempt.run("n1").wait(timeout=60) == 1
     assert not (attempt.folder / "ran").exists()
 
 
 def test_one_of_a_gang_is_lost(attempt: Attempt) -> None:
-    attempt.prepare("trap '' TERM; touch $OPTSCHED_NODE; while :; do sleep 0.1; done", nodes=("n2", "n1"))
+    attempt.prepare(
+        "trap '' TERM; touch $OPTSCHED_NODE; while :; do sleep 0.1; done", nodes=("n2", "n1")
+    )
     lost, other = attempt.run("n2"), attempt.run("n1")
     until(lambda: (attempt.folder / "n1").exists() and (attempt.folder / "n2").exists())
     lost.kill()
     failed = until(attempt.files.failed)
-    assert failed["node"] == "n2" and failed["status"] is None and failed["reason"].startswith("Ray ended it")
+    assert (
+        failed["node"] == "n2"
+        and failed["status"] is None
+        and failed["reason"].startswith("Ray ended it")
+    )
     other.wait(timeout=60)
     assert attempt.ending("n1")["status"] == -9
 
@@ -202,4 +229,7 @@ def test_what_a_killed_supervisor_leaves_is_ended(attempt: Attempt) -> None:
     os.kill(begun["shim"][0], signal.SIGKILL)
     assert process.wait(timeout=60) == 1
     assert not attempt.running()
-    assert (attempt.ending()["status"], attempt.ending()["reason"]) == (None, "its supervisor was killed")
+    assert (attempt.ending()["status"], attempt.ending()["reason"]) == (
+        None,
+        "its supervisor was killed",
+    )

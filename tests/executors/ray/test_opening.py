@@ -10,7 +10,7 @@ from optsched.executors.base import AttemptKey as Key
 from optsched.executors.base import NoAnswer, Order, Refused
 from optsched.executors.opening import open_executor
 from optsched.executors.ray import RayExecutor
-from optsched.instance import Slot
+from optsched.model.instance import Slot
 
 HEAD = 'format = "optsched-cluster/1"\nexecutor = "ray"\n'
 
@@ -25,9 +25,12 @@ def opened(folder: Path, text: str) -> RayExecutor:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('[ray]\naddress = "10.0.0.1:8265"', r"ray.address: '10.0.0.1:8265' is no address of a job server"),
+        (
+            '[ray]\naddress = "10.0.0.1:8265"',
+            r"ray.address: '10.0.0.1:8265' is no address of a job server",
+        ),
         ('[ray]\ntoken_file = "token"', r"ray.token_file: token is no absolute path"),
-        ('[ray]\npoll = 0', r"ray.poll: must be longer than 0 s"),
+        ("[ray]\npoll = 0", r"ray.poll: must be longer than 0 s"),
         ('[ray]\nadress = "http://x:1"', r"ray.adress: is not a known field; .* .perhaps address"),
     ],
 )
@@ -40,7 +43,9 @@ def test_faults(tmp_path: Path, text: str, words: str) -> None:
 def test_without_a_ray_nothing_starts_and_nothing_is_left(tmp_path: Path) -> None:
     executor = opened(tmp_path, '[ray]\naddress = "http://127.0.0.1:9"\ntimeout = "2s"')
     try:
-        order = Order(key=Key("job", 1), placement=(Slot(node="n1"),), argv=("true",), directory="/")
+        order = Order(
+            key=Key("job", 1), placement=(Slot(node="n1"),), argv=("true",), directory="/"
+        )
         for ask in (executor.inventory, executor.observe, lambda: executor.start(order)):
             with pytest.raises(NoAnswer, match=r"http://127.0.0.1:9 does not answer"):
                 ask()

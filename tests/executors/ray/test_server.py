@@ -1,4 +1,5 @@
-"""The client of Ray's head against a server that answers as told: Ray's own words, and what is none of Ray's."""
+"""The client of Ray's head against a server that answers as told: Ray's own words, and what is none
+of Ray's."""
 
 import threading
 import time
@@ -9,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from optsched.cluster import Node
 from optsched.executors.base import NoAnswer
 from optsched.executors.ray import JobServer
 from optsched.executors.ray.nodes import found_nodes
 from optsched.executors.ray.server import Rejected
+from optsched.model.cluster import Node
 
 
 class Told:
@@ -65,11 +66,14 @@ def test_a_name_that_is_taken_is_no_fault(told: Told) -> None:
     """Ray 2.60 answers with status 500 and a traceback that ends in lines of one dot."""
     told.status = 500
     told.text = (
-        "Traceback (most recent call last):\n  raise ValueError(\nValueError: Job with submission_id a:1 already "
+        "Traceback (most recent call last):\n  raise ValueError(\nValueError: Job with "
+        "submission_id a:1 already "
         "exists. Please use a different submission_id.\n.\n.\n"
     )
     client(told).submit({"submission_id": "a:1"})
-    with pytest.raises(NoAnswer, match="status 500: ValueError: Job with submission_id a:1 already exists"):
+    with pytest.raises(
+        NoAnswer, match="status 500: ValueError: Job with submission_id a:1 already exists"
+    ):
         client(told).submit({"submission_id": "a:12"})
 
 
@@ -90,7 +94,8 @@ def test_names_are_quoted(told: Told) -> None:
     client(told).stop("optsched:a/b:1")
     client(told).delete("optsched:a/b:1")
     assert [one[:2] for one in told.asked] == [
-        ("POST", "/api/jobs/optsched%3Aa%2Fb%3A1/stop"), ("DELETE", "/api/jobs/optsched%3Aa%2Fb%3A1"),
+        ("POST", "/api/jobs/optsched%3Aa%2Fb%3A1/stop"),
+        ("DELETE", "/api/jobs/optsched%3Aa%2Fb%3A1"),
     ]
 
 
@@ -111,7 +116,9 @@ def test_the_token_is_read_anew(told: Told, tmp_path: Path) -> None:
         asks.jobs()
 
 
-@pytest.mark.parametrize("text", ["<html>a proxy</html>", "[1]", '{"a": 1}', '"text"', "", "null", "[[]]"])
+@pytest.mark.parametrize(
+    "text", ["<html>a proxy</html>", "[1]", '{"a": 1}', '"text"', "", "null", "[[]]"]
+)
 def test_what_is_no_ray(told: Told, text: str) -> None:
     told.text = text
     for ask in (client(told).jobs, client(told).nodes):
@@ -133,17 +140,33 @@ def test_nobody_is_there() -> None:
 def listed(name: str | None, state: str = "ALIVE", **more: Any) -> dict[str, Any]:
     labels = {} if name is None else {"optsched-node": name}
     resources = {"GPU": 8.0, "CPU": 32.0, "memory": 64.0 * 2**30}
-    return {"node_id": f"id-{name}-{state}", "node_ip": "10.0.0.7", "state": state, "labels": labels,
-            "resources_total": resources, "state_message": None, **more}
+    return {
+        "node_id": f"id-{name}-{state}",
+        "node_ip": "10.0.0.7",
+        "state": state,
+        "labels": labels,
+        "resources_total": resources,
+        "state_message": None,
+        **more,
+    }
 
 
 def test_nodes_without_a_declaration_are_as_ray_says() -> None:
     gpus = {"optsched-node": "b", "ray.io/accelerator-type": "H100"}
-    found = found_nodes([listed("c", "DEAD"), listed("b", labels=gpus), listed(None), listed("a/b")],
-                        "optsched-node", ())
+    found = found_nodes(
+        [listed("c", "DEAD"), listed("b", labels=gpus), listed(None), listed("a/b")],
+        "optsched-node",
+        (),
+    )
     assert list(found) == ["b", "c"]
-    assert found["b"].status.node == Node(name="b", gpu_type="H100", gpus=8, cpus=32, memory_gib=64.0)
-    assert (found["b"].status.usable, found["b"].ray_id, found["b"].address) == (True, "id-b-ALIVE", "10.0.0.7")
+    assert found["b"].status.node == Node(
+        name="b", gpu_type="H100", gpus=8, cpus=32, memory_gib=64.0
+    )
+    assert (found["b"].status.usable, found["b"].ray_id, found["b"].address) == (
+        True,
+        "id-b-ALIVE",
+        "10.0.0.7",
+    )
     assert (found["c"].status.usable, found["c"].status.reason) == (False, "its Ray node is dead")
 
 
@@ -151,9 +174,12 @@ def test_declared_nodes_are_checked() -> None:
     declared = [Node(name=name, gpus=8, gpu_type="a100", cpus=32) for name in ("d", "c", "b", "a")]
     dead = listed("b", "DEAD", state_message="missed too many\nheartbeats.")
     small = listed("c", resources_total={"GPU": 4.0, "CPU": 32.0})
-    found = found_nodes([listed("d"), dead, small, listed("a"), listed("a"), listed("z")], "optsched-node", declared)
+    found = found_nodes(
+        [listed("d"), dead, small, listed("a"), listed("a"), listed("z")], "optsched-node", declared
+    )
     assert {name: one.status.reason for name, one in found.items()} == {
-        "d": None, "c": "Ray knows 4 GPUs of it, 8 are declared",
+        "d": None,
+        "c": "Ray knows 4 GPUs of it, 8 are declared",
         "b": "its Ray node is dead: missed too many heartbeats",
         "a": "2 nodes of Ray have the label optsched-node=a; give each its own",
     }

@@ -1,12 +1,13 @@
-"""The jobs that are in the system, in arrays: one row a job in order of arrival, one column a GPU type."""
+"""The jobs that are in the system, in arrays: one row a job in order of arrival, one column a GPU
+type."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.job import Job
-from optsched.modes import Option
+from optsched.model.job import Job
+from optsched.physics.modes import Option
 from optsched.simulate.layout import Need
 from optsched.simulate.world import World
 
@@ -28,8 +29,8 @@ def weight_of(job: Job) -> float:
 class Kind:
     """Jobs that ask for the same at the same rates with the same weight.
 
-    `ways` has for each column how they can run there, the fastest first: the position among each job's options (which
-    are its own where it lists modes) and what that takes.
+    `ways` has for each column how they can run there, the fastest first: the position among each
+    job's options (which are its own where it lists modes) and what that takes.
     """
 
     number: int
@@ -39,9 +40,9 @@ class Kind:
 class Kinds:
     """Kinds of jobs, numbered in order of appearance, with what a program needs of each in arrays.
 
-    `rate[a, k]` is the work per second of a job of kind a in column k (0 where it cannot run), `gpus[a, k]` the GPUs it
-    takes there. Columns are the GPU types in the order of the cluster; the last is for running without GPUs. `workers`
-    are the GPUs of each column.
+    `rate[a, k]` is the work per second of a job of kind a in column k (0 where it cannot run),
+    `gpus[a, k]` the GPUs it takes there. Columns are the GPU types in the order of the cluster; the
+    last is for running without GPUs. `workers` are the GPUs of each column.
     """
 
     def __init__(self, world: World) -> None:
@@ -81,9 +82,10 @@ class Kinds:
 class Active:
     """What the round mechanism knows of each job in the system, by column and row.
 
-    `share` is the fraction of time that the last computation gave a job in each column, `time_s` the time it has run
-    there since, `deficit_s` what earlier ones still owe it. A job that came after the last computation is not `known`
-    to it. `column` is where it runs. `bound` jobs have rules that may forbid to preempt them.
+    `share` is the fraction of time that the last computation gave a job in each column, `time_s`
+    the time it has run there since, `deficit_s` what earlier ones still owe it. A job that came
+    after the last computation is not `known` to it. `column` is where it runs. `bound` jobs have
+    rules that may forbid to preempt them.
     """
 
     def __init__(self, columns: int) -> None:
@@ -104,13 +106,17 @@ class Active:
         self.column.append(IDLE)
         profile = job.profile
         self.bound.append(
-            not job.preemptible or job.max_preemptions is not None
+            not job.preemptible
+            or job.max_preemptions is not None
             or job.min_run_s + profile.startup_s + profile.restore_s > 0
         )
         self.kind = np.append(self.kind, kind.number)
         self.known = np.append(self.known, False)
         nothing = np.zeros((len(self.share), 1))
-        self.share, self.deficit_s = np.hstack([self.share, nothing]), np.hstack([self.deficit_s, nothing])
+        self.share, self.deficit_s = (
+            np.hstack([self.share, nothing]),
+            np.hstack([self.deficit_s, nothing]),
+        )
         self.time_s = np.hstack([self.time_s, nothing + first_time_s])
 
     def remove(self, gone: list[int]) -> None:
@@ -122,5 +128,6 @@ class Active:
         stay[gone] = False
         self.kind, self.known = self.kind[stay], self.known[stay]
         self.share, self.time_s, self.deficit_s = (
-            np.ascontiguousarray(table[:, stay]) for table in (self.share, self.time_s, self.deficit_s)
+            np.ascontiguousarray(table[:, stay])
+            for table in (self.share, self.time_s, self.deficit_s)
         )

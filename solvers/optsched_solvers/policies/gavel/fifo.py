@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Kinds
@@ -19,23 +19,25 @@ CHOICES = ("published", "fastest")
 class GavelFifo(Rounds):
     """Each job gets all its time on one GPU type, in order of arrival, and is not moved to another.
 
-    `choice=fastest` takes the type on which the job is fastest among those with enough GPUs, and computes all anew each
-    time (their `fifo_perf`). `choice=published` (default) is what the public simulator's `fifo` does, which is neither
-    that nor the random type that its authors meant:
+    `choice=fastest` takes the type on which the job is fastest among those with enough GPUs, and
+    computes all anew each time (their `fifo_perf`). `choice=published` (default) is what the public
+    simulator's `fifo` does, which is neither that nor the random type that its authors meant:
 
-    - the type is the last in alphabetical order (v100 after p100 and k80) that has any GPU left, even where the job
-      needs more than are left: such jobs then take turns, while GPUs of other types may idle;
-    - a job that ends hands its type to the head of the queue while the GPUs of later jobs are not yet counted as used,
-      which overbooks types as well;
-    - a type that has exactly no GPU left is struck out at a random position of the list, not at its own. The random
-      numbers are those of seed 0.
+    - the type is the last in alphabetical order (v100 after p100 and k80) that has any GPU left,
+      even where the job needs more than are left: such jobs then take turns, while GPUs of other
+      types may idle;
+    - a job that ends hands its type to the head of the queue while the GPUs of later jobs are not
+      yet counted as used, which overbooks types as well;
+    - a type that has exactly no GPU left is struck out at a random position of the list, not at its
+      own. The random numbers are those of seed 0.
     """
 
     name = "gavel-fifo"
     title = "Gavel's first in, first out on one GPU type each, in rounds"
     source: Source = replace(
         GAVEL,
-        verified="the public simulator's rule, its random strikes included, gives its mean JCT on 100 jobs to 0.5 %",
+        verified="the public simulator's rule, its random strikes included, gives its mean JCT "
+        "on 100 jobs to 0.5 %",
         derived="`choice=fastest` on clusters of other GPU types; jobs without GPUs",
     )
     own_options = ("choice",)
@@ -65,13 +67,18 @@ class GavelFifo(Rounds):
         return share
 
 
-def _published(draw: random.Random, before: dict[str, int], active: Active, kinds: Kinds) -> dict[str, int]:
-    """The type of each job after jobs have come or gone, given those before in order of arrival; see `GavelFifo`."""
+def _published(
+    draw: random.Random, before: dict[str, int], active: Active, kinds: Kinds
+) -> dict[str, int]:
+    """The type of each job after jobs have come or gone, given those before in order of arrival;
+    see `GavelFifo`."""
     names = sorted(range(len(kinds.gpu_types)), key=lambda k: str(kinds.gpu_types[k]))
     able = kinds.rate[active.kind] > 0
     gang = kinds.gpus[active.kind].max(axis=1)
     free = kinds.workers.tolist()
-    waiting = deque(i for i, job_id in enumerate(active.ids) if job_id not in before and not able[i, -1])
+    waiting = deque(
+        i for i, job_id in enumerate(active.ids) if job_id not in before and not able[i, -1]
+    )
     found: dict[int, int] = {}
     for job_id, k in before.items():
         row = active.row.get(job_id)

@@ -1,13 +1,17 @@
-"""Water filling over GPU types: raise all weighted throughputs together, leave behind whoever can rise no further.
+"""Water filling over GPU types: raise all weighted throughputs together, leave behind whoever can
+rise no further.
 
-Source: Narayanan et al., OSDI'20, section 4.3, and `max_min_fairness_water_filling.py` of the public code: each round
+Source: Narayanan et al., OSDI'20, section 4.3, and `max_min_fairness_water_filling.py` of the
+public code: each round
 
-    max c   level_g + weight_g * c <= value_g(X) for every group g that rises,  value_h(X) >= level_h for the others
+    max c   level_g + weight_g * c <= value_g(X) for every group g that rises,  value_h(X) >=
+    level_h for the others
 
-with value_g(X) the normalised throughput of a job of group g times its GPUs. Then every riser's level goes up by
-weight_g * c, and whoever no allocation can lift beyond (by SLACK of its level) while all keep theirs is saturated. The
-public code finds these by a mixed-integer program that lifts as many as possible; that the mean of two allocations is
-one makes a linear program do: lift all by up to SLACK, as much as possible in sum.
+with value_g(X) the normalised throughput of a job of group g times its GPUs. Then every riser's
+level goes up by weight_g * c, and whoever no allocation can lift beyond (by SLACK of its level)
+while all keep theirs is saturated. The public code finds these by a mixed-integer program that
+lifts as many as possible; that the mean of two allocations is one makes a linear program do: lift
+all by up to SLACK, as much as possible in sum.
 """
 
 from collections.abc import Callable
@@ -36,8 +40,8 @@ LIFTED = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Groups of `count` equal jobs. `worth[g, k]` is what all its time on type k is worth to a job, `gpus[g, k]` what
-    it takes there."""
+    """Groups of `count` equal jobs. `worth[g, k]` is what all its time on type k is worth to a job,
+    `gpus[g, k]` what it takes there."""
 
     count: Floats
     worth: Floats
@@ -55,7 +59,8 @@ class Filled:
 
 
 Weights = Callable[[Bools], Floats]
-"""From which groups are saturated to the weights of the others; 0 for one that does not rise yet."""
+"""From which groups are saturated to the weights of the others; 0 for one that does not rise
+yet."""
 
 
 def fill(groups: Groups, weights: Weights) -> Filled:
@@ -75,7 +80,9 @@ def fill(groups: Groups, weights: Weights) -> Filled:
         weight /= weight.max()
         level = level + weight * levels.raised(level, weight, rising)
         lifted = levels.lifted(level, rising)
-        stuck = rising[lifted <= max(LIFTED, float(lifted.min()))]  # not all can rise: else they would have
+        stuck = rising[
+            lifted <= max(LIFTED, float(lifted.min()))
+        ]  # not all can rise: else they would have
         saturated[stuck] = True
         # Where one cannot leave the ground, none like it ever can: the others only rise.
         grounded = stuck[level[stuck] <= ROUNDING * level.max(initial=1.0)]
@@ -84,8 +91,8 @@ def fill(groups: Groups, weights: Weights) -> Filled:
 
 
 class _Levels:
-    """One program for both questions: variables are shares, the common rise, and each group's lift. It has the groups
-    that have risen so far; the others need nothing."""
+    """One program for both questions: variables are shares, the common rise, and each group's lift.
+    It has the groups that have risen so far; the others need nothing."""
 
     def __init__(self, groups: Groups) -> None:
         from ortools.linear_solver import pywraplp
@@ -110,7 +117,9 @@ class _Levels:
             x = self.x[g][k] = self.lp.NumVar(0.0, self.infinity, "")
             time.SetCoefficient(x, 1.0)
             self.rows[g].SetCoefficient(x, float(groups.worth[g, k]))
-            self.workers[k].SetCoefficient(x, float(groups.count[g] * groups.gpus[g, k] / groups.workers[k]))
+            self.workers[k].SetCoefficient(
+                x, float(groups.count[g] * groups.gpus[g, k] / groups.workers[k])
+            )
 
     def raised(self, level: Floats, weight: Floats, rising: Ints) -> float:
         """By how much, for a weight of 1, all that have one can rise together."""
@@ -125,7 +134,8 @@ class _Levels:
         return float(self.rise.solution_value())
 
     def lifted(self, level: Floats, rising: Ints) -> Floats:
-        """How far those that rise can rise further while all keep their levels, as a share of what counts."""
+        """How far those that rise can rise further while all keep their levels, as a share of what
+        counts."""
         most = np.maximum(SLACK * level, LEAST_SLACK * level.max(initial=1.0))
         for g, row in self.rows.items():
             row.SetLb(float(level[g]) * (1 - ROUNDING))

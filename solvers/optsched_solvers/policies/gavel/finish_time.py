@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .active import Floats
@@ -33,9 +33,10 @@ def fairest(program: Program, age_s: Floats, alone_s: Floats, work_s: Floats) ->
     """Minimise the largest (age + work / throughput) / alone, the time alone being > 0.
 
     The program is not linear, but whether a ratio rho can be had is: every throughput must reach
-    work / (rho * alone - age). Let F(rho) be the largest part of that which all can have. It grows at least as fast as
-    rho, so that no ratio is below rho / max(1, F), and the shares found have one of their own. The search for F = 1
-    goes along the line through the last point on either side in logarithms, or halves where that is slow.
+    work / (rho * alone - age). Let F(rho) be the largest part of that which all can have. It grows
+    at least as fast as rho, so that no ratio is below rho / max(1, F), and the shares found have
+    one of their own. The search for F = 1 goes along the line through the last point on either side
+    in logarithms, or halves where that is slow.
     """
     found = most(program, work_s / alone_s).allocation
     rho = at = _rho(program, found, age_s, alone_s, work_s)
@@ -53,26 +54,31 @@ def fairest(program: Program, age_s: Floats, alone_s: Floats, work_s: Floats) ->
         at = math.sqrt(bound * rho)
         if len(sides) == 2 and rho / bound < wide**HALVED:
             (x, y), (other_x, other_y) = sides[False], sides[True]
-            at = min(max(math.exp(x - y * (other_x - x) / (other_y - y)), bound**0.99 * rho**0.01), rho)
+            at = min(
+                max(math.exp(x - y * (other_x - x) / (other_y - y)), bound**0.99 * rho**0.01), rho
+            )
     return Fairest(found, rho, bound, rounds)
 
 
-def _rho(program: Program, allocation: Allocation, age_s: Floats, alone_s: Floats, work_s: Floats) -> float:
+def _rho(
+    program: Program, allocation: Allocation, age_s: Floats, alone_s: Floats, work_s: Floats
+) -> float:
     throughput = np.maximum(allocation.throughput(program), 1e-300)
     return float(((age_s + work_s / throughput) / alone_s).max())
 
 
 class GavelFinishTimeFairness(LpRounds):
-    """Shares that make the largest rho as small as possible, where rho is a job's time from submission to completion
-    under them over what it would be on an equal part of the cluster.
+    """Shares that make the largest rho as small as possible, where rho is a job's time from
+    submission to completion under them over what it would be on an equal part of the cluster.
 
-    That part is 1 / number of jobs of each GPU type, divided by the job's GPUs and used at most all the time. What the
-    job has done so far counts at the throughput of the part it would have had then, computation by computation.
-    Weights do not count.
+    That part is 1 / number of jobs of each GPU type, divided by the job's GPUs and used at most all
+    the time. What the job has done so far counts at the throughput of the part it would have had
+    then, computation by computation. Weights do not count.
 
     Options: `sharing=pairs` and `heterogeneity=agnostic` as for `gavel-max-min`.
 
-    Source: Narayanan et al., OSDI'20, section 4.2; the public code solves the convex program itself.
+    Source: Narayanan et al., OSDI'20, section 4.2; the public code solves the convex program
+    itself.
     """
 
     name = "gavel-finish-time-fairness"
@@ -80,14 +86,16 @@ class GavelFinishTimeFairness(LpRounds):
     source: Source = replace(
         GAVEL,
         needs=(*GAVEL.needs, PAIRS_NEED),
-        verified="objective, equal part and its accumulation are those of the public code's unpacked policy",
+        verified="objective, equal part and its accumulation are those of the public code's "
+        "unpacked policy",
         derived="solved by a search with linear programs; with pairs weights do not count either",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
         super().__init__(options)
         self._before: dict[str, tuple[float, float, float]] = {}
-        """Seconds on its equal parts so far, remaining work and rate there at the last computation."""
+        """Seconds on its equal parts so far, remaining work and rate there at the last
+        computation."""
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The optimal shares."""

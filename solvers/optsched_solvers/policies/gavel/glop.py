@@ -2,12 +2,16 @@
 
 from typing import Any
 
-ANEW = ("use_preprocessing:true", "use_preprocessing:true use_dual_simplex:true primal_feasibility_tolerance:1e-7")
+ANEW = (
+    "use_preprocessing:true",
+    "use_preprocessing:true use_dual_simplex:true primal_feasibility_tolerance:1e-7",
+)
 """What to try, from scratch, where rounding stops it."""
 
 
 def solve(lp: Any, parameters: str) -> None:
-    """Solve from the last basis, or anew. Raises RuntimeError where GLOP finds no optimum in any way."""
+    """Solve from the last basis, or anew. Raises RuntimeError where GLOP finds no optimum in any
+    way."""
     from ortools.linear_solver import pywraplp
 
     lp.SetSolverSpecificParametersAsString(parameters)

@@ -14,10 +14,12 @@ HETEROGENEITY = ("aware", "agnostic")
 
 
 class LpRounds(PairRounds):
-    """`allocate` gives shares to the jobs that need GPUs and can have some; one that can run without does so always.
+    """`allocate` gives shares to the jobs that need GPUs and can have some; one that can run
+    without does so always.
 
-    With the option `heterogeneity=agnostic` each job seems to be as fast on every GPU type on which it can run as on
-    its fastest, as in the policies of Gavel's simulator that know of no heterogeneity.
+    With the option `heterogeneity=agnostic` each job seems to be as fast on every GPU type on which
+    it can run as on its fastest, as in the policies of Gavel's simulator that know of no
+    heterogeneity.
     """
 
     own_options: tuple[str, ...] = ("sharing", "heterogeneity")
@@ -25,14 +27,18 @@ class LpRounds(PairRounds):
     def __init__(self, options: dict[str, str] | None = None) -> None:
         super().__init__(options)
         self.agnostic = (
-            "heterogeneity" in self.own_options and self._choice("heterogeneity", HETEROGENEITY) == "agnostic"
+            "heterogeneity" in self.own_options
+            and self._choice("heterogeneity", HETEROGENEITY) == "agnostic"
         )
         if self.agnostic and self.paired:
-            raise InputError(f"policy {self.name}: sharing=pairs goes with heterogeneity=aware only")
+            raise InputError(
+                f"policy {self.name}: sharing=pairs goes with heterogeneity=aware only"
+            )
         self._sharers: Sharers | None = None
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """Shares of these jobs, one row of the program each. What it gives where a job cannot run does not count."""
+        """Shares of these jobs, one row of the program each. What it gives where a job cannot run
+        does not count."""
         raise NotImplementedError
 
     def allocation(self, world: World, active: Active, kinds: Kinds) -> Allocation:
@@ -51,12 +57,16 @@ class LpRounds(PairRounds):
         if self.paired:
             self._sharers = self._sharers or Sharers(world, kinds)
             known = self._sharers.among(world, active, kinds, rows.tolist())
-            pairs = PairRates(known.sharer, known.alone[:, used], known.rate[:, :, used], known.gpus)
+            pairs = PairRates(
+                known.sharer, known.alone[:, used], known.rate[:, :, used], known.gpus
+            )
             seen = pairs.alone[pairs.sharer]
         program = Program(active.kind[rows], seen, gpus[block], kinds.workers[used], pairs)
         found = self.allocate(world, [active.ids[i] for i in rows.tolist()], program)
         share[block] = np.where(rate[block] > 0, found.share, 0.0)
-        return Allocation(share, rows[found.first], rows[found.second], used[found.column], found.fraction)
+        return Allocation(
+            share, rows[found.first], rows[found.second], used[found.column], found.fraction
+        )
 
 
 def remaining_s(world: World, jobs: list[str]) -> Floats:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .citation import GAVEL, PAIRS_NEED
@@ -13,12 +13,13 @@ from .program import Allocation, Program, most
 class GavelMakespan(LpRounds):
     """Shares with which the last of the present jobs would be done soonest if they were kept.
 
-    The smallest T with throughput >= remaining work / T for every job: 1 / T is the most that every job's throughput
-    can be of its remaining work, so one program finds it without a search over T.
+    The smallest T with throughput >= remaining work / T for every job: 1 / T is the most that every
+    job's throughput can be of its remaining work, so one program finds it without a search over T.
 
     Options: `sharing=pairs` and `heterogeneity=agnostic` as for `gavel-max-min`.
 
-    Source: Narayanan et al., OSDI'20, section 4.2, and the public code's later form for the single program.
+    Source: Narayanan et al., OSDI'20, section 4.2, and the public code's later form for the single
+    program.
     """
 
     name = "gavel-makespan"
@@ -26,7 +27,8 @@ class GavelMakespan(LpRounds):
     source: Source = replace(
         GAVEL,
         needs=(*GAVEL.needs, PAIRS_NEED),
-        verified="the program, which the public code first solved by a search over T to 5 %, later as one program",
+        verified="the program, which the public code first solved by a search over T to 5 %, "
+        "later as one program",
         derived="steps are counted as reference work",
     )
 

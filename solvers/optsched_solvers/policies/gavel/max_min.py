@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .active import Floats, weight_of
@@ -14,15 +14,17 @@ from .program import Allocation, Program, most, most_alone
 
 
 class GavelMaxMin(LpRounds):
-    """Shares that give the worst-off job the most, each job's throughput counted in units of what it would get if its
-    time were spread over the GPU types as the GPUs are, times its GPUs, over its weight.
+    """Shares that give the worst-off job the most, each job's throughput counted in units of what
+    it would get if its time were spread over the GPU types as the GPUs are, times its GPUs, over
+    its weight.
 
-    Where several shares do that, Gavel's simulator uses what an interior-point solver returns, and so does this policy:
-    shares near the centre of all optimal ones, which spread whatever is not needed for the worst-off. A simplex
-    method's corner instead gives most jobs no share of most types.
+    Where several shares do that, Gavel's simulator uses what an interior-point solver returns, and
+    so does this policy: shares near the centre of all optimal ones, which spread whatever is not
+    needed for the worst-off. A simplex method's corner instead gives most jobs no share of most
+    types.
 
-    Options: `sharing=pairs` also gives shares to pairs of jobs on the same GPUs (column generation, at a corner).
-    `heterogeneity=agnostic` takes all types on which a job can run for equally fast.
+    Options: `sharing=pairs` also gives shares to pairs of jobs on the same GPUs (column generation,
+    at a corner). `heterogeneity=agnostic` takes all types on which a job can run for equally fast.
 
     Source: Narayanan et al., OSDI'20, sections 4.1 and 4.4.
     """
@@ -32,7 +34,8 @@ class GavelMaxMin(LpRounds):
     source: Source = replace(
         GAVEL,
         needs=(*GAVEL.needs, PAIRS_NEED, "job.weight"),
-        verified="program and rounds read in the public code; mean JCT and makespan of its 100-job trace to 0.5 %",
+        verified="program and rounds read in the public code; mean JCT and makespan of its "
+        "100-job trace to 0.5 %",
         derived="jobs without GPUs, and of jobs whose GPU count may vary the fastest on each type",
     )
 
@@ -41,7 +44,9 @@ class GavelMaxMin(LpRounds):
         weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
         if program.pairs is None:
             return most_alone(program, normalised(program, weight)).allocation
-        return most(program, weight * program.equal_rate() / program.pairs.gpus[program.pairs.sharer]).allocation
+        return most(
+            program, weight * program.equal_rate() / program.pairs.gpus[program.pairs.sharer]
+        ).allocation
 
 
 def normalised(program: Program, weight: Floats) -> Floats:

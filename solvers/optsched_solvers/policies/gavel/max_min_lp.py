@@ -18,8 +18,8 @@ plus, least = np.add.reduce, np.minimum.reduce
 
 @dataclass(frozen=True, slots=True)
 class MaxMin:
-    """`share[a, k]` of the time each job of kind a should spend in column k; `value` is the smallest normalised
-    throughput, `bound` what no shares can beat."""
+    """`share[a, k]` of the time each job of kind a should spend in column k; `value` is the
+    smallest normalised throughput, `bound` what no shares can beat."""
 
     share: Floats
     value: float
@@ -28,16 +28,19 @@ class MaxMin:
 
 
 def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats, gap: float = GAP) -> MaxMin:
-    """Maximise min_a sum_k rate[a, k] x[a, k] with sum_k x[a, k] <= 1 for each kind of job, of which there are
-    `count[a]`, and sum_a count[a] gpus[a, k] x[a, k] <= workers[k] > 0 for each column.
+    """Maximise min_a sum_k rate[a, k] x[a, k] with sum_k x[a, k] <= 1 for each kind of job, of
+    which there are `count[a]`, and sum_a count[a] gpus[a, k] x[a, k] <= workers[k] > 0 for each
+    column.
 
-    A primal-dual interior-point method (Mehrotra, SIAM J. Optimization 2, 1992) that starts feasible and stays so.
-    Equal jobs are one kind: they get equal shares. Of several optima it ends near the analytic centre of all of them:
-    whoever can be given more than the least gets it, spread over all columns. Every kind needs a rate above 0
-    somewhere.
+    A primal-dual interior-point method (Mehrotra, SIAM J. Optimization 2, 1992) that starts
+    feasible and stays so. Equal jobs are one kind: they get equal shares. Of several optima it ends
+    near the analytic centre of all of them: whoever can be given more than the least gets it,
+    spread over all columns. Every kind needs a rate above 0 somewhere.
     """
     scale = float(rate.max(axis=1).min())
-    search = _Search(np.ascontiguousarray(rate.T) / scale, np.ascontiguousarray(gpus.T), count, workers)
+    search = _Search(
+        np.ascontiguousarray(rate.T) / scale, np.ascontiguousarray(gpus.T), count, workers
+    )
     with np.errstate(all="ignore"):
         while search.distance > gap * search.t and search.steps < MOST_STEPS and search.step():
             pass
@@ -47,8 +50,9 @@ def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats, gap: float
 class _Point:
     """One vector, and its parts: `x` by column and kind, `s` and `u` by kind, `v` by column.
 
-    Of the primal these are shares, what is left of a job's time, of its throughput beyond the least, and of the GPUs;
-    of the dual the prices of the same in the same order, of a job's for one job.
+    Of the primal these are shares, what is left of a job's time, of its throughput beyond the
+    least, and of the GPUs; of the dual the prices of the same in the same order, of a job's for one
+    job.
     """
 
     __slots__ = ("all", "s", "u", "v", "x")
@@ -58,11 +62,16 @@ class _Point:
         end = columns * kinds
         self.all = vector
         self.x = vector[:end].reshape(columns, kinds)
-        self.s, self.u, self.v = vector[end:end + kinds], vector[end + kinds:end + 2 * kinds], vector[end + 2 * kinds:]
+        self.s, self.u, self.v = (
+            vector[end : end + kinds],
+            vector[end + kinds : end + 2 * kinds],
+            vector[end + 2 * kinds :],
+        )
 
 
 class _Search:
-    """Where the search stands. Arrays are [column, kind]: sums over the few columns are then quick."""
+    """Where the search stands. Arrays are [column, kind]: sums over the few columns are then
+    quick."""
 
     def __init__(self, rate: Floats, gpus: Floats, count: Floats, workers: Floats) -> None:
         self.r, self.g, self.count, self.workers = rate, gpus, count, workers
@@ -71,11 +80,15 @@ class _Search:
         self.diagonal = np.arange(self.columns)
         self.weight = np.concatenate([np.tile(count, self.columns + 2), np.ones(self.columns)])
         self.pairs = float(self.weight.sum())
-        most = np.minimum(0.5 / self.columns, 0.5 * workers / np.maximum(self.load.sum(axis=1), 1e-12))
+        most = np.minimum(
+            0.5 / self.columns, 0.5 * workers / np.maximum(self.load.sum(axis=1), 1e-12)
+        )
         x = np.repeat(most[:, None], kinds, axis=1)
         reached = (rate * x).sum(axis=0)
         self.t = 0.5 * float(reached.min())
-        self.primal = self._point(x, 1.0 - x.sum(axis=0), reached - self.t, workers - (self.load * x).sum(axis=1))
+        self.primal = self._point(
+            x, 1.0 - x.sum(axis=0), reached - self.t, workers - (self.load * x).sum(axis=1)
+        )
         q = np.full(kinds, 1.0 / count.sum())
         w = q[0] / np.maximum(gpus.max(axis=1), 1.0)
         p = q * rate.max(axis=0)
@@ -92,14 +105,15 @@ class _Search:
         return float((self.r * self.primal.x).sum(axis=0).min())
 
     def bound(self) -> float:
-        """What nobody can beat, whatever the prices are: each job's time in the column that is best at them."""
+        """What nobody can beat, whatever the prices are: each job's time in the column that is best
+        at them."""
         q, w = self.dual.u, self.dual.v
         time = np.maximum(0.0, (q * self.r - self.g * w[:, None]).max(axis=0))
         return float(self.count @ time + self.workers @ w) / float(self.count @ q)
 
     def step(self) -> bool:
-        """Predict how far the distance would fall, then aim there and correct for the curve. False where rounding
-        allows no further step; the point then stays."""
+        """Predict how far the distance would fall, then aim there and correct for the curve. False
+        where rounding allows no further step; the point then stays."""
         self.steps += 1
         primal, dual = self.primal.all, self.dual.all
         self._factor()
@@ -119,8 +133,8 @@ class _Search:
         return True
 
     def _factor(self) -> None:
-        """Eliminate each job's own unknowns, all kinds at once: `inverse` is that of the lower factor, `pivot` the
-        diagonal; what is left is a system of the columns and t."""
+        """Eliminate each job's own unknowns, all kinds at once: `inverse` is that of the lower
+        factor, `pivot` the diagonal; what is left is a system of the columns and t."""
         size = self.columns
         self.ratio = _Point(self.dual.all / self.primal.all, size)
         slope = self.ratio.u
@@ -131,8 +145,8 @@ class _Search:
         for i in range(size):
             for j in range(i + 1, size):
                 factor = own[j, i] / own[i, i]
-                own[j, i + 1:] -= factor * own[i, i + 1:]
-                self.inverse[j, :i + 1] -= factor * self.inverse[i, :i + 1]
+                own[j, i + 1 :] -= factor * own[i, i + 1 :]
+                self.inverse[j, : i + 1] -= factor * self.inverse[i, : i + 1]
         self.pivot = own[self.diagonal, self.diagonal]
         self.towards = self._solve(self.r) * slope
         self.lean = self.count * slope
@@ -153,7 +167,8 @@ class _Search:
         return solved
 
     def _direction(self, change: Floats) -> tuple[Floats, Floats, float]:
-        """The moves of primal, dual and t that change the products of primal and dual by so much, to first order."""
+        """The moves of primal, dual and t that change the products of primal and dual by so much,
+        to first order."""
         size = self.columns
         pull = _Point(change / self.primal.all, size)
         y = self._solve(pull.x - pull.s + self.r * pull.u)

@@ -16,7 +16,8 @@ SHARING = ("none", "pairs")
 
 @dataclass(slots=True, eq=False)
 class Together:
-    """What the round mechanism knows of each pair that was given a share, by column and pair: see `Active`."""
+    """What the round mechanism knows of each pair that was given a share, by column and pair: see
+    `Active`."""
 
     pairs: list[tuple[str, str]]
     share: Floats
@@ -25,12 +26,13 @@ class Together:
 
 
 class PairRounds(Rounds):
-    """Base of the policies that have the option `sharing`: with `pairs`, two jobs may run on the same GPUs.
+    """Base of the policies that have the option `sharing`: with `pairs`, two jobs may run on the
+    same GPUs.
 
-    A pair is then a combination like a job alone: it has its share of each GPU type and its time received, and is
-    skipped where one of the two was chosen already. A job that is chosen for the type on which it runs keeps its GPUs,
-    whoever shares them; of two that are to part, and of two that are to come together, the later one moves. Pairs
-    without a share do not fill what is left.
+    A pair is then a combination like a job alone: it has its share of each GPU type and its time
+    received, and is skipped where one of the two was chosen already. A job that is chosen for the
+    type on which it runs keeps its GPUs, whoever shares them; of two that are to part, and of two
+    that are to come together, the later one moves. Pairs without a share do not fill what is left.
     """
 
     own_options: tuple[str, ...] = ("sharing",)
@@ -42,7 +44,8 @@ class PairRounds(Rounds):
         self._together = Together([], nothing, nothing, nothing)
         self._mate: dict[str, str] = {}
         self._lined = 0
-        """Items from this number on are pairs: the jobs when lines were made, to whom others may have come since."""
+        """Items from this number on are pairs: the jobs when lines were made, to whom others may
+        have come since."""
 
     def allocation(self, world: World, active: Active, kinds: Kinds) -> Allocation:
         """Shares of jobs and pairs, by row and column of `active`."""
@@ -58,7 +61,11 @@ class PairRounds(Rounds):
         active, old = self._active, self._together
         owed: dict[tuple[str, str], Floats] = {}
         if self._reset_s is not None:
-            deficit_s = old.deficit_s + old.share * (world.now_s - self._reset_s) - (old.time_s - self.round_s / 2)
+            deficit_s = (
+                old.deficit_s
+                + old.share * (world.now_s - self._reset_s)
+                - (old.time_s - self.round_s / 2)
+            )
             owed = {pair: deficit_s[:, i] for i, pair in enumerate(old.pairs)}
         found = self.allocation(world, active, kinds)
         active.share = np.ascontiguousarray(found.share.T)
@@ -66,13 +73,20 @@ class PairRounds(Rounds):
         for one, two in zip(found.first.tolist(), found.second.tolist(), strict=True):
             number.setdefault((active.ids[one], active.ids[two]), len(number))
         share = np.zeros((kinds.columns, len(number)))
-        listed = zip(found.first.tolist(), found.second.tolist(), found.column.tolist(), found.fraction.tolist(),
-                     strict=True)
+        listed = zip(
+            found.first.tolist(),
+            found.second.tolist(),
+            found.column.tolist(),
+            found.fraction.tolist(),
+            strict=True,
+        )
         for one, two, k, fraction in listed:
             share[k, number[active.ids[one], active.ids[two]]] += fraction
         deficit = [owed.get(pair, np.zeros(kinds.columns)) for pair in number]
         self._together = Together(
-            list(number), share, np.full_like(share, self.round_s / 2),
+            list(number),
+            share,
+            np.full_like(share, self.round_s / 2),
             np.column_stack(deficit) if deficit else np.zeros_like(share),
         )
         return None
@@ -95,7 +109,8 @@ class PairRounds(Rounds):
         self._last_s = now_s
         return None
 
-    # ------------------------------------------------------------------------------------------------ leases
+    # ----------------------------------------------------------------------------------------------
+    # -- leases
 
     def _line_up(self, kinds: Kinds) -> list[Line]:
         """The pairs come after the jobs."""
@@ -104,7 +119,9 @@ class PairRounds(Rounds):
             return lines
         active, together = self._active, self._together
         jobs = self._lined = len(active.ids)
-        here = np.array([one in active.row and two in active.row for one, two in together.pairs], dtype=bool)
+        here = np.array(
+            [one in active.row and two in active.row for one, two in together.pairs], dtype=bool
+        )
         for k, line in enumerate(lines):
             pairs = ((together.share[k] > 0) & here).nonzero()[0]
             items = np.concatenate([line.rows, pairs + jobs])
@@ -117,7 +134,9 @@ class PairRounds(Rounds):
     def _received_s(self, k: int, items: np.ndarray) -> Floats:
         if not self.paired:
             return super()._received_s(k, items)
-        found: Floats = np.concatenate([self._active.time_s[k, :self._lined], self._together.time_s[k]])[items]
+        found: Floats = np.concatenate(
+            [self._active.time_s[k, : self._lined], self._together.time_s[k]]
+        )[items]
         return found
 
     def _choose(
@@ -134,7 +153,10 @@ class PairRounds(Rounds):
                 rows = self._rows(item)
                 waiting = [i for i in rows if chosen[i] == IDLE]
                 taken = [i for i in rows if chosen[i] != IDLE]
-                if not waiting or (taken and not (taken[0] in pinned and chosen[taken[0]] == k and mate[taken[0]] < 0)):
+                if not waiting or (
+                    taken
+                    and not (taken[0] in pinned and chosen[taken[0]] == k and mate[taken[0]] < 0)
+                ):
                     continue
                 if not taken:
                     if need[rows[0]] > free:
@@ -150,18 +172,26 @@ class PairRounds(Rounds):
 
     def _rows(self, item: int) -> list[int]:
         row, jobs = self._active.row, self._lined
-        return [item] if item < jobs else [row[job_id] for job_id in self._together.pairs[item - jobs]]
+        return (
+            [item] if item < jobs else [row[job_id] for job_id in self._together.pairs[item - jobs]]
+        )
 
     def _partner(self, world: World, i: int) -> int:
         """The row of the job that shares GPUs with a running one."""
         partner = world.hold(self._active.ids[i]).partner
-        return IDLE if partner is None or partner not in world.running else self._active.row.get(partner, IDLE)
+        return (
+            IDLE
+            if partner is None or partner not in world.running
+            else self._active.row.get(partner, IDLE)
+        )
 
     def _pin(self, world: World, chosen: list[int], mate: list[int], left: list[float]) -> set[int]:
-        """Jobs that may not be preempted are chosen for where they are, with each other where they share."""
+        """Jobs that may not be preempted are chosen for where they are, with each other where they
+        share."""
         active = self._active
         pinned = {
-            i for i, (bound, column) in enumerate(zip(active.bound, active.column, strict=True))
+            i
+            for i, (bound, column) in enumerate(zip(active.bound, active.column, strict=True))
             if bound and column >= 0 and not world.may_preempt(active.ids[i])
         }
         for i in sorted(pinned):
@@ -179,7 +209,11 @@ class PairRounds(Rounds):
         if not self.paired:
             return leave
         active = self._active
-        stay = {i for i, (new, now) in enumerate(zip(chosen, active.column, strict=True)) if new == now >= 0}
+        stay = {
+            i
+            for i, (new, now) in enumerate(zip(chosen, active.column, strict=True))
+            if new == now >= 0
+        }
         for i in sorted(stay):
             partner = self._partner(world, i)
             mate = active.row.get(self._mate.get(active.ids[i], ""), IDLE)
@@ -199,7 +233,9 @@ class PairRounds(Rounds):
             return super()._start_one(world, i, column)
         for way, need in active.kinds[i].ways[column]:
             option = world.options(active.ids[i])[way]
-            if need.gpus == world.hold(mate).need.gpus and world.may_share(active.ids[i], option, mate):
+            if need.gpus == world.hold(mate).need.gpus and world.may_share(
+                active.ids[i], option, mate
+            ):
                 try:
                     world.start_beside(active.ids[i], option, mate)
                 except PolicyFault:
@@ -211,6 +247,13 @@ class PairRounds(Rounds):
     def _fill(self, world: World, orders: list[list[int]], refused: set[tuple[int, int]]) -> bool:
         """Who could not start beside another may start alone."""
         if self.paired:
-            self._mate = {one: two for one, two in self._mate.items() if one in world.running and two in world.running}
-            orders, refused = [[item for item in order if item < self._lined] for order in orders], set()
+            self._mate = {
+                one: two
+                for one, two in self._mate.items()
+                if one in world.running and two in world.running
+            }
+            orders, refused = (
+                [[item for item in order if item < self._lined] for order in orders],
+                set(),
+            )
         return super()._fill(world, orders, refused)

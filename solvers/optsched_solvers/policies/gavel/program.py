@@ -1,15 +1,17 @@
-"""The jobs to whom a linear program gives shares of GPU types, alone and in pairs, and the max-min program over them.
+"""The jobs to whom a linear program gives shares of GPU types, alone and in pairs, and the max-min
+program over them.
 
-The base constraints are Gavel's: with X[c, k] the fraction of time that a combination c (a job, or two jobs on the same
-GPUs) runs on GPU type k, each job is in one place at a time, and combinations use no more GPUs of a type than exist.
+The base constraints are Gavel's: with X[c, k] the fraction of time that a combination c (a job, or
+two jobs on the same GPUs) runs on GPU type k, each job is in one place at a time, and combinations
+use no more GPUs of a type than exist.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from optsched_solvers.max_min_pairs import SharingProblem
-from optsched_solvers.max_min_pairs import solve as solve_pairs
+from optsched_solvers.policies.gavel.max_min_pairs import SharingProblem
+from optsched_solvers.policies.gavel.max_min_pairs import solve as solve_pairs
 
 from . import max_min_lp
 from .active import Floats, Ints
@@ -20,8 +22,8 @@ PAIRS_GAP = 1e-5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairRates:
-    """Who may share GPUs: job j is of class `sharer[j]`; jobs of class a need `gpus[a]` GPUs and run at `alone[a, k]`,
-    beside one of class b at `rate[a, b, k]` (0 where the two cannot)."""
+    """Who may share GPUs: job j is of class `sharer[j]`; jobs of class a need `gpus[a]` GPUs and
+    run at `alone[a, k]`, beside one of class b at `rate[a, b, k]` (0 where the two cannot)."""
 
     sharer: Ints
     alone: Floats
@@ -31,9 +33,10 @@ class PairRates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """`rate[j, k]` is the work per second of job j on GPU type k (0 where it cannot run), `gpus[j, k]` what it takes
-    there, `workers[k]` > 0 how many GPUs there are. Jobs of one `kind` have equal rates and gpus. With `pairs` two jobs
-    may share GPUs; a job then takes as many GPUs wherever it can run."""
+    """`rate[j, k]` is the work per second of job j on GPU type k (0 where it cannot run), `gpus[j,
+    k]` what it takes there, `workers[k]` > 0 how many GPUs there are. Jobs of one `kind` have equal
+    rates and gpus. With `pairs` two jobs may share GPUs; a job then takes as many GPUs wherever it
+    can run."""
 
     kind: Ints
     rate: Floats
@@ -47,7 +50,8 @@ class Program:
         return found
 
     def isolated_rate(self) -> Floats:
-        """Rate of each job on an equal part of each GPU type, which a job that has more time than all of it wastes."""
+        """Rate of each job on an equal part of each GPU type, which a job that has more time than
+        all of it wastes."""
         part = self.workers / len(self.rate) / np.maximum(self.gpus, 1.0)
         part /= np.maximum(1.0, part.sum(axis=1, keepdims=True))
         found: Floats = (self.rate * part).sum(axis=1)
@@ -56,8 +60,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
-    """`share[j, k]` of job j's time alone on type k; and in pair i `fraction[i]` of the time of jobs `first[i]` and
-    `second[i]` together on type `column[i]`."""
+    """`share[j, k]` of job j's time alone on type k; and in pair i `fraction[i]` of the time of
+    jobs `first[i]` and `second[i]` together on type `column[i]`."""
 
     share: Floats
     first: Ints
@@ -70,8 +74,12 @@ class Allocation:
         found: Floats = (program.rate * self.share).sum(axis=1)
         if program.pairs is not None:
             own, other = program.pairs.sharer[self.first], program.pairs.sharer[self.second]
-            np.add.at(found, self.first, program.pairs.rate[own, other, self.column] * self.fraction)
-            np.add.at(found, self.second, program.pairs.rate[other, own, self.column] * self.fraction)
+            np.add.at(
+                found, self.first, program.pairs.rate[own, other, self.column] * self.fraction
+            )
+            np.add.at(
+                found, self.second, program.pairs.rate[other, own, self.column] * self.fraction
+            )
         return found
 
 
@@ -93,29 +101,39 @@ class Most:
 
 
 def most(program: Program, unit: Floats, gap: float = PAIRS_GAP) -> Most:
-    """Give the worst-off job the most, each job's throughput measured in its `unit` > 0. Every job needs a rate above 0
-    somewhere. With pairs it ends where value and bound are `gap` apart, relatively."""
+    """Give the worst-off job the most, each job's throughput measured in its `unit` > 0. Every job
+    needs a rate above 0 somewhere. With pairs it ends where value and bound are `gap` apart,
+    relatively."""
     if program.pairs is None:
         return most_alone(program, program.rate / unit[:, None])
     pairs = program.pairs
     equal = pairs.alone @ (program.workers / program.workers.sum())
     weight = unit * (pairs.gpus / np.where(equal > 0, equal, 1.0))[pairs.sharer]
     found = solve_pairs(
-        SharingProblem(pairs.alone, pairs.rate, pairs.gpus, program.workers, pairs.sharer, weight), gap
+        SharingProblem(pairs.alone, pairs.rate, pairs.gpus, program.workers, pairs.sharer, weight),
+        gap,
     )
     single = found.partner < 0
     share = np.zeros_like(program.rate)
     np.add.at(share, (found.job[single], found.gpu_type[single]), found.fraction[single])
     both = ~single
-    allocation = Allocation(share, found.job[both], found.partner[both], found.gpu_type[both], found.fraction[both])
+    allocation = Allocation(
+        share, found.job[both], found.partner[both], found.gpu_type[both], found.fraction[both]
+    )
     return Most(allocation, found.value, found.bound)
 
 
 def most_alone(program: Program, worth: Floats) -> Most:
     """The same without pairs, where a job's time is worth `worth[j, k]` in column k."""
     _, first, group, count = np.unique(
-        np.column_stack([program.kind, worth]), axis=0, return_index=True, return_inverse=True, return_counts=True
+        np.column_stack([program.kind, worth]),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
     )
-    found = max_min_lp.solve(worth[first], program.gpus[first], count.astype(np.float64), program.workers)
+    found = max_min_lp.solve(
+        worth[first], program.gpus[first], count.astype(np.float64), program.workers
+    )
     share = np.where(program.rate[first] > 0, found.share, 0.0)
     return Most(alone(share[group.reshape(-1)]), found.value, found.bound)

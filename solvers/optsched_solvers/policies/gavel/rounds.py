@@ -1,4 +1,5 @@
-"""The round mechanism that all Gavel policies share: shares of GPU types, given out as leases of one round."""
+"""The round mechanism that all Gavel policies share: shares of GPU types, given out as leases of
+one round."""
 
 from dataclasses import dataclass
 
@@ -21,7 +22,8 @@ Start = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """Who may run in a column: rows in the order of ties, their shares (negative, to be sorted), and all rows' GPUs."""
+    """Who may run in a column: rows in the order of ties, their shares (negative, to be sorted),
+    and all rows' GPUs."""
 
     rows: Ints
     less_share: Floats
@@ -29,23 +31,26 @@ class Line:
 
 
 class Rounds:
-    """Base of Gavel's policies: `shares` says which fraction of the time each job should run on each GPU type.
+    """Base of Gavel's policies: `shares` says which fraction of the time each job should run on
+    each GPU type.
 
-    At each round the jobs of a GPU type are taken in order of share / time received there since the shares were
-    computed; whoever fits into the GPUs that are left runs for the round, the earlier GPU types of the cluster first.
-    Jobs whose share of a type is 0 come last, so that no GPU idles that somebody could use. Ties go to the job that
-    earlier shares owe more time, then to the larger share, then to the earlier job. A job that runs on a type and is
-    chosen for it again keeps its GPUs; the others are placed, the largest gangs first.
+    At each round the jobs of a GPU type are taken in order of share / time received there since the
+    shares were computed; whoever fits into the GPUs that are left runs for the round, the earlier
+    GPU types of the cluster first. Jobs whose share of a type is 0 come last, so that no GPU idles
+    that somebody could use. Ties go to the job that earlier shares owe more time, then to the
+    larger share, then to the earlier job. A job that runs on a type and is chosen for it again
+    keeps its GPUs; the others are placed, the largest gangs first.
 
-    Shares are computed anew when jobs have come or gone, but at the earliest `reset` seconds after the last time, or
-    when nothing runs; a job that comes in between waits. Time received starts at half a round for all, so that a new
-    job does not come before all others.
+    Shares are computed anew when jobs have come or gone, but at the earliest `reset` seconds after
+    the last time, or when nothing runs; a job that comes in between waits. Time received starts at
+    half a round for all, so that a new job does not come before all others.
 
-    It keeps its own rounds of `round` seconds: simulate without rounds, or with the same. What comes free within a
-    round goes only to jobs that were chosen for it and had to wait for a checkpoint.
+    It keeps its own rounds of `round` seconds: simulate without rounds, or with the same. What
+    comes free within a round goes only to jobs that were chosen for it and had to wait for a
+    checkpoint.
 
-    Source: D. Narayanan et al., Heterogeneity-aware cluster scheduling policies for deep learning workloads, OSDI'20,
-    section 5, and the public simulator for what the paper leaves open.
+    Source: D. Narayanan et al., Heterogeneity-aware cluster scheduling policies for deep learning
+    workloads, OSDI'20, section 5, and the public simulator for what the paper leaves open.
     """
 
     name = ""
@@ -59,7 +64,9 @@ class Rounds:
         known = ("round", "reset", *self.own_options)
         for name in self.given:
             if name not in known:
-                raise InputError(f"policy {self.name} has no option {name}; it has {', '.join(known)}")
+                raise InputError(
+                    f"policy {self.name} has no option {name}; it has {', '.join(known)}"
+                )
         self.round_s = self._seconds("round", ROUND_S)
         self.reset_s = self._seconds("reset", RESET_S)
         self._kinds: Kinds | None = None
@@ -85,14 +92,17 @@ class Rounds:
         """The value of an option, the first choice by default. Raises InputError."""
         given = self.given.get(name, choices[0])
         if given not in choices:
-            raise InputError(f"policy {self.name}: option {name}={given}: choose from {', '.join(choices)}")
+            raise InputError(
+                f"policy {self.name}: option {name}={given}: choose from {', '.join(choices)}"
+            )
         return given
 
     def shares(self, world: World, active: Active, kinds: Kinds) -> Floats:
         """The fraction of time of each job in each column."""
         raise NotImplementedError
 
-    # ------------------------------------------------------------------------------------------------ rounds
+    # ----------------------------------------------------------------------------------------------
+    # -- rounds
 
     def decide(self, world: World) -> None:
         """At a round choose anew who runs; in between start those whose GPUs have come free."""
@@ -113,8 +123,13 @@ class Rounds:
         fresh = self._renew(world, self._kinds)
         started = self._lease(world, self._kinds)
         start_s = world.instance.now_s
-        self._due_s = start_s + (int((world.now_s - start_s + TIME_TOLERANCE_S) // self.round_s) + 1) * self.round_s
-        if started or world.running or world.saving or not fresh:  # else only what comes can change anything
+        self._due_s = (
+            start_s
+            + (int((world.now_s - start_s + TIME_TOLERANCE_S) // self.round_s) + 1) * self.round_s
+        )
+        if (
+            started or world.running or world.saving or not fresh
+        ):  # else only what comes can change anything
             world.wake_at(self._due_s)
 
     def _take_over(self, world: World, job_id: str, kinds: Kinds) -> None:
@@ -122,7 +137,11 @@ class Rounds:
         active = self._active
         active.add(world.job(job_id), kinds.of(world, job_id), self.round_s / 2)
         held = [slot.node for slot in world.hold(job_id).placement if slot.gpus]
-        active.column[-1] = kinds.gpu_types.index(world.cluster.node[held[0]].gpu_type) if held else kinds.columns - 1
+        active.column[-1] = (
+            kinds.gpu_types.index(world.cluster.node[held[0]].gpu_type)
+            if held
+            else kinds.columns - 1
+        )
         self._changed = True
 
     def _note(self, world: World, kinds: Kinds) -> None:
@@ -141,7 +160,9 @@ class Rounds:
             active.remove(gone)
             self._changed, self._lines = True, None
         for job_id in world.take_arrived():
-            if job_id not in active.row and job_id in world.waiting:  # else it has been here, and is done by now
+            if (
+                job_id not in active.row and job_id in world.waiting
+            ):  # else it has been here, and is done by now
                 active.add(world.job(job_id), kinds.of(world, job_id), self.round_s / 2)
                 self._changed = True
 
@@ -161,7 +182,9 @@ class Rounds:
         if self._reset_s is not None:
             if now_s - self._reset_s < self.reset_s and (world.running or world.saving):
                 return False
-            active.deficit_s += active.share * (now_s - self._reset_s) - (active.time_s - self.round_s / 2)
+            active.deficit_s += active.share * (now_s - self._reset_s) - (
+                active.time_s - self.round_s / 2
+            )
         active.time_s[:] = self.round_s / 2
         self._share_out(world, kinds)
         active.known[:] = True
@@ -172,14 +195,18 @@ class Rounds:
     def _share_out(self, world: World, kinds: Kinds) -> None:
         self._active.share = np.ascontiguousarray(self.shares(world, self._active, kinds).T)
 
-    # ------------------------------------------------------------------------------------------------ leases
+    # ----------------------------------------------------------------------------------------------
+    # -- leases
 
     def _lease(self, world: World, kinds: Kinds) -> bool:
-        """Choose who runs in this round, preempt the others, start the new ones; whether any started."""
+        """Choose who runs in this round, preempt the others, start the new ones; whether any
+        started."""
         active, ids = self._active, self._active.ids
         lines = self._lines = self._lines or self._line_up(kinds)
         orders = [
-            line.rows[(line.less_share / self._received_s(k, line.rows)).argsort(kind="stable")].tolist()
+            line.rows[
+                (line.less_share / self._received_s(k, line.rows)).argsort(kind="stable")
+            ].tolist()
             for k, line in enumerate(lines)
         ]
         chosen, picked = self._choose(world, lines, orders, kinds.workers.tolist())
@@ -196,7 +223,11 @@ class Rounds:
         started = self._start(world, starts)
         if self._pending and not world.saving:
             failed, self._pending = self._pending, []
-            started |= self._fill(world, orders, {(active.kinds[active.row[job_id]].number, k) for job_id, k in failed})
+            started |= self._fill(
+                world,
+                orders,
+                {(active.kinds[active.row[job_id]].number, k) for job_id, k in failed},
+            )
         return started
 
     def _received_s(self, k: int, rows: Ints) -> Floats:
@@ -206,7 +237,11 @@ class Rounds:
 
     def _leavers(self, world: World, chosen: list[int]) -> list[int]:
         """Rows that run where they were not chosen for."""
-        return [i for i, (new, now) in enumerate(zip(chosen, self._active.column, strict=True)) if new != now >= 0]
+        return [
+            i
+            for i, (new, now) in enumerate(zip(chosen, self._active.column, strict=True))
+            if new != now >= 0
+        ]
 
     def _line_up(self, kinds: Kinds) -> list[Line]:
         """Who may run where until shares or jobs change."""
@@ -267,8 +302,8 @@ class Rounds:
         return False
 
     def _fill(self, world: World, orders: list[list[int]], refused: set[tuple[int, int]]) -> bool:
-        """Give what some could not use (quotas, cores, fragments) to the next in order; `refused` are the kinds and
-        columns that do not fit."""
+        """Give what some could not use (quotas, cores, fragments) to the next in order; `refused`
+        are the kinds and columns that do not fit."""
         active = self._active
         started = False
         for k, order in enumerate(orders):
@@ -287,6 +322,9 @@ class Rounds:
         if not self._pending:
             return
         row = self._active.row
-        starts, self._pending = [(row[job_id], k) for job_id, k in self._pending if job_id in row], []
+        starts, self._pending = (
+            [(row[job_id], k) for job_id, k in self._pending if job_id in row],
+            [],
+        )
         self._account(world.now_s)
         self._start(world, starts)

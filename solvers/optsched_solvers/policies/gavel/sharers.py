@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from optsched.model.profile import Profile
 from optsched.physics import sharing_rate
-from optsched.profile import Profile
 from optsched.simulate.world import World
 
 from .active import Active, Kinds
@@ -13,18 +13,26 @@ from .program import PairRates
 class Sharers:
     """Classes of jobs that run alike alone and beside others, numbered in order of appearance.
 
-    A pair runs on a GPU type where both take as many GPUs at the same clock, their memory fits every GPU of the type,
-    and it is known how fast both would be. A job whose GPU count depends on the type is known only where it takes as
-    many as where it is fastest.
+    A pair runs on a GPU type where both take as many GPUs at the same clock, their memory fits
+    every GPU of the type, and it is known how fast both would be. A job whose GPU count depends on
+    the type is known only where it takes as many as where it is fastest.
     """
 
     def __init__(self, world: World, kinds: Kinds) -> None:
         nodes = [node for node in world.cluster.nodes if node.gpus]
-        self._memory_gib = np.array([
-            min((node.gpu_memory_gib for node in nodes
-                 if node.gpu_type == gpu_type and node.gpu_memory_gib is not None), default=np.inf)
-            for gpu_type in kinds.gpu_types
-        ])
+        self._memory_gib = np.array(
+            [
+                min(
+                    (
+                        node.gpu_memory_gib
+                        for node in nodes
+                        if node.gpu_type == gpu_type and node.gpu_memory_gib is not None
+                    ),
+                    default=np.inf,
+                )
+                for gpu_type in kinds.gpu_types
+            ]
+        )
         self._number: dict[object, int] = {}
         self._of: dict[str, int] = {}
         self._profiles: list[Profile] = []
@@ -51,14 +59,19 @@ class Sharers:
         options = world.options(job_id)
         clocks = tuple(options[way[0][0]].mode.clock_mhz if way else None for way in kind.ways[:-1])
         key = (
-            kind.number, profile.name, profile.gpu_memory_gib, clocks,
+            kind.number,
+            profile.name,
+            profile.gpu_memory_gib,
+            clocks,
             None if sharing is None else (sharing.duty, tuple(sorted(sharing.partners.items()))),
         )
         if key not in self._number:
             self._number[key] = self._add(profile, clocks, kinds, kind.number)
         return self._number[key]
 
-    def _add(self, profile: Profile, clocks: tuple[int | None, ...], kinds: Kinds, kind: int) -> int:
+    def _add(
+        self, profile: Profile, clocks: tuple[int | None, ...], kinds: Kinds, kind: int
+    ) -> int:
         new = len(self._profiles)
         rate, gpus = kinds.rate[kind, :-1], kinds.gpus[kind, :-1]
         own_gpus = float(gpus[np.where(kinds.workers[:-1] > 0, rate, 0.0).argmax()])
@@ -74,7 +87,9 @@ class Sharers:
                 continue
             able = (self._alone[new] > 0) & (self._alone[old] > 0)
             able &= profile.gpu_memory_gib + other.gpu_memory_gib <= self._memory_gib
-            able &= np.array([one == two for one, two in zip(clocks, self._clocks[old], strict=True)], dtype=bool)
+            able &= np.array(
+                [one == two for one, two in zip(clocks, self._clocks[old], strict=True)], dtype=bool
+            )
             grown[new, old] = np.where(able, mine * self._alone[new], 0.0)
             grown[old, new] = np.where(able, others * self._alone[old], 0.0)
         self._rate = grown

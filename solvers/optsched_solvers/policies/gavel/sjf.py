@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .active import Floats
@@ -14,11 +14,12 @@ from .program import Allocation, Program, alone
 
 
 class GavelSjf(LpRounds):
-    """All time on one GPU type each, in order of the time that is left on it: the smallest remaining work /
-    throughput first, with the fastest type that has enough GPUs left; a job that finds none is passed over.
+    """All time on one GPU type each, in order of the time that is left on it: the smallest
+    remaining work / throughput first, with the fastest type that has enough GPUs left; a job that
+    finds none is passed over.
 
-    The published objective, the smallest of these times over all jobs, fixes the first job only; here the same
-    objective then goes for the others and the GPUs that are left.
+    The published objective, the smallest of these times over all jobs, fixes the first job only;
+    here the same objective then goes for the others and the GPUs that are left.
 
     Option: `heterogeneity=agnostic` as for `gavel-max-min`.
 
@@ -31,8 +32,10 @@ class GavelSjf(LpRounds):
     source: Source = replace(
         GAVEL,
         sureness="reconstructed",
-        derived="the same objective again for the jobs and GPUs left, which the paper's formula leaves open",
-        reconstructed="the public code has no such policy; the objective is the paper's table entry",
+        derived="the same objective again for the jobs and GPUs left, which the paper's formula "
+        "leaves open",
+        reconstructed="the public code has no such policy; the objective is the paper's table "
+        "entry",
     )
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
@@ -41,8 +44,11 @@ class GavelSjf(LpRounds):
 
 
 def shortest_first(program: Program, work_s: Floats) -> Floats:
-    """The shares, for so much work of each job: again and again the job and type with the least time left."""
-    left_s = np.where(program.rate > 0, work_s[:, None] / np.where(program.rate > 0, program.rate, 1.0), np.inf)
+    """The shares, for so much work of each job: again and again the job and type with the least
+    time left."""
+    left_s = np.where(
+        program.rate > 0, work_s[:, None] / np.where(program.rate > 0, program.rate, 1.0), np.inf
+    )
     free = program.workers.copy()
     share = np.zeros_like(program.rate)
     while True:

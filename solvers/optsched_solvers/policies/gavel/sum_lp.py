@@ -1,22 +1,24 @@
-"""The linear program of the largest sum of throughputs, with least throughputs, over jobs and pairs of jobs.
+"""The linear program of the largest sum of throughputs, with least throughputs, over jobs and pairs
+of jobs.
 
-Equal jobs are one group and share what it gets equally. With Y[c, k] the time of all jobs of combination c on type k,
+Equal jobs are one group and share what it gets equally. With Y[c, k] the time of all jobs of
+combination c on type k,
 
     max sum_k sum_c throughput[c, k] / price[k] * Y[c, k]
     time of group g <= count_g              [u_g]
     GPUs of type k in use <= workers_k      [p_k]
     throughput of g >= count_g * need_g     [s_g], only where need_g > 0
 
-Pairs are generated: (g, h) on k is added while its value (1 / price_k + s_g) rate_gh + (1 / price_k + s_h) rate_hg
-exceeds u_g + u_h + gpus p_k. A first phase, whose value is minus what is missing of the needs, finds out whether they
-can be met at all.
+Pairs are generated: (g, h) on k is added while its value (1 / price_k + s_g) rate_gh + (1 / price_k
++ s_h) rate_hg exceeds u_g + u_h + gpus p_k. A first phase, whose value is minus what is missing of
+the needs, finds out whether they can be met at all.
 """
 
 from typing import Any
 
 import numpy as np
 
-from optsched_solvers.max_min_pairs import _spread
+from optsched_solvers.policies.gavel.max_min_pairs import _spread
 
 from .active import Floats, Ints
 from .glop import solve
@@ -42,7 +44,11 @@ class _Master:
         self.program, self.pairs = program, program.pairs
         label = program.kind if self.pairs is None else self.pairs.sharer
         keys, first, group, count = np.unique(
-            np.column_stack([label, need]), axis=0, return_index=True, return_inverse=True, return_counts=True
+            np.column_stack([label, need]),
+            axis=0,
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
         )
         self.group, self.count = group.reshape(-1), count.astype(np.float64)
         self.rate, self.gpus = program.rate[first], program.gpus[first]
@@ -59,7 +65,9 @@ class _Master:
         self.least: dict[int, Any] = {}
         self.missing: list[Any] = []
         self.top = np.where(top > 0, top, 1.0)
-        for g, (n, own) in enumerate(zip(self.count.tolist(), (keys[:, 1] / self.top).tolist(), strict=True)):
+        for g, (n, own) in enumerate(
+            zip(self.count.tolist(), (keys[:, 1] / self.top).tolist(), strict=True)
+        ):
             if own > 0:
                 self.least[g] = self.lp.Constraint(n * own, infinity)
                 self.missing.append(self.lp.NumVar(0.0, infinity, ""))
@@ -159,5 +167,9 @@ class _Master:
                 parts.append((one, two, np.full(len(one), k), amount * part))
         if not parts:
             parts = [(np.zeros(0, dtype=np.int64),) * 3 + (np.zeros(0),)]
-        first, second, column, fraction = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Allocation(share, np.minimum(first, second), np.maximum(first, second), column, fraction)
+        first, second, column, fraction = (
+            np.concatenate(part) for part in zip(*parts, strict=True)
+        )
+        return Allocation(
+            share, np.minimum(first, second), np.maximum(first, second), column, fraction
+        )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .active import Floats
@@ -19,14 +19,15 @@ DEAREST = 1e3
 
 
 class GavelThroughput(LpRounds):
-    """Shares with the largest sum of throughput over what a GPU of the type costs: Gavel's form of the least cost.
+    """Shares with the largest sum of throughput over what a GPU of the type costs: Gavel's form of
+    the least cost.
 
-    As published, a job's GPUs do not count: a gang's throughput is divided by the price of one GPU. Throughput is in
-    reference work per second, so that a job counts as 1 on its requested GPUs of the reference type. The price of a
-    type is the mean over its GPUs.
+    As published, a job's GPUs do not count: a gang's throughput is divided by the price of one GPU.
+    Throughput is in reference work per second, so that a job counts as 1 on its requested GPUs of
+    the reference type. The price of a type is the mean over its GPUs.
 
-    Options: `costs=none` takes all types for equally dear, which is Gavel's largest total throughput.
-    `sharing=pairs` and `heterogeneity=agnostic` as for `gavel-max-min`.
+    Options: `costs=none` takes all types for equally dear, which is Gavel's largest total
+    throughput. `sharing=pairs` and `heterogeneity=agnostic` as for `gavel-max-min`.
 
     Source: Narayanan et al., OSDI'20, section 4.2.
     """
@@ -37,8 +38,10 @@ class GavelThroughput(LpRounds):
     source: Source = replace(
         GAVEL,
         needs=(*GAVEL.needs, PAIRS_NEED, "node.gpu_price_per_h"),
-        verified="objective and constraints read in the public code, which neither normalises nor weighs throughputs",
-        derived="throughput in reference work per second, where the public code has steps per second",
+        verified="objective and constraints read in the public code, which neither normalises "
+        "nor weighs throughputs",
+        derived="throughput in reference work per second, where the public code has steps per "
+        "second",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -48,11 +51,15 @@ class GavelThroughput(LpRounds):
     def price(self, world: World, gpu_types: tuple[str | None, ...]) -> Floats:
         """Of a GPU of each type, > 0."""
         nodes = [node for node in world.cluster.nodes if node.gpus]
-        price = np.array([
-            np.average([node.gpu_price_per_h for node in nodes if node.gpu_type == gpu_type],
-                       weights=[node.gpus for node in nodes if node.gpu_type == gpu_type])
-            for gpu_type in gpu_types
-        ])
+        price = np.array(
+            [
+                np.average(
+                    [node.gpu_price_per_h for node in nodes if node.gpu_type == gpu_type],
+                    weights=[node.gpus for node in nodes if node.gpu_type == gpu_type],
+                )
+                for gpu_type in gpu_types
+            ]
+        )
         if not self.priced or not (price > 0).any():
             return np.ones(len(gpu_types))
         found: Floats = np.maximum(price, price[price > 0].min() / DEAREST)
@@ -68,14 +75,17 @@ class GavelThroughput(LpRounds):
 class GavelSlo(GavelThroughput):
     """The same among the shares with which every job would meet its deadline if they were kept.
 
-    A job with a deadline to come gets at least remaining work / time to the deadline. Where that cannot be had for all,
-    deadlines do not count at all until shares are computed again. Set-ups are not foreseen.
+    A job with a deadline to come gets at least remaining work / time to the deadline. Where that
+    cannot be had for all, deadlines do not count at all until shares are computed again. Set-ups
+    are not foreseen.
 
     Source: Narayanan et al., OSDI'20, section 4.2 (minimize cost with SLOs).
     """
 
     name = "gavel-slo"
-    title = "Gavel's largest total throughput for the price of the GPUs that meets deadlines, in rounds"
+    title = (
+        "Gavel's largest total throughput for the price of the GPUs that meets deadlines, in rounds"
+    )
     source: Source = replace(
         GavelThroughput.source,
         needs=(*GavelThroughput.source.needs, "job.deadline_s"),
@@ -89,7 +99,9 @@ class GavelSlo(GavelThroughput):
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The optimal shares."""
         need = np.zeros(len(jobs))
-        for i, (job_id, left_s) in enumerate(zip(jobs, remaining_s(world, jobs).tolist(), strict=True)):
+        for i, (job_id, left_s) in enumerate(
+            zip(jobs, remaining_s(world, jobs).tolist(), strict=True)
+        ):
             deadline_s = world.job(job_id).deadline_s
             if deadline_s is not None and deadline_s > world.now_s:
                 need[i] = left_s / (deadline_s - world.now_s)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .active import LEAST_WEIGHT, Floats, Ints, weight_of
@@ -18,10 +18,11 @@ INSIDE = ("fairness", "fifo")
 
 
 class GavelWaterFilling(LpRounds):
-    """Max-min fairness that goes on: when the worst-off can get no more, those who can rise further, and so on.
+    """Max-min fairness that goes on: when the worst-off can get no more, those who can rise
+    further, and so on.
 
-    All throughputs, measured as for `gavel-max-min`, rise together by their weights; whoever can rise no further is
-    left behind at its level.
+    All throughputs, measured as for `gavel-max-min`, rise together by their weights; whoever can
+    rise no further is left behind at its level.
 
     Option: `heterogeneity=agnostic` as for `gavel-max-min`.
 
@@ -35,7 +36,8 @@ class GavelWaterFilling(LpRounds):
         GAVEL,
         needs=(*GAVEL.needs, "job.weight"),
         verified="the rounds of filling read in the public code",
-        derived="who is saturated is found by a linear program, where the public code has a mixed-integer one",
+        derived="who is saturated is found by a linear program, where the public code has a "
+        "mixed-integer one",
     )
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
@@ -49,9 +51,9 @@ class GavelWaterFilling(LpRounds):
 class GavelHierarchical(GavelWaterFilling):
     """Water filling among tenants by their weights, and inside each among its jobs.
 
-    `inside=fairness` (default): a tenant's weight is divided among its jobs that can still rise, by their weights.
-    `inside=fifo`: all of it is the first job's until that can rise no further, then the next one's. Jobs without a
-    tenant are as those of one more tenant of weight 1.
+    `inside=fairness` (default): a tenant's weight is divided among its jobs that can still rise, by
+    their weights. `inside=fifo`: all of it is the first job's until that can rise no further, then
+    the next one's. Jobs without a tenant are as those of one more tenant of weight 1.
 
     Other option: `heterogeneity=agnostic` as for `gavel-max-min`.
 
@@ -59,12 +61,13 @@ class GavelHierarchical(GavelWaterFilling):
     """
 
     name = "gavel-hierarchical"
-    title = "Gavel's hierarchical fairness: water filling among tenants, then among their jobs, in rounds"
+    title = "Gavel's hierarchical fairness: water filling among tenants, then among their jobs, in rounds"  # noqa: E501
     own_options = ("heterogeneity", "inside")
     source: Source = replace(
         GavelWaterFilling.source,
         needs=(*GavelWaterFilling.source.needs, "job.tenant", "tenant.weight"),
-        verified="the rounds of filling and both ways to weigh inside a tenant read in the public code",
+        verified="the rounds of filling and both ways to weigh inside a tenant read in the "
+        "public code",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -84,7 +87,10 @@ class GavelHierarchical(GavelWaterFilling):
             return alone(fill(_groups(program, first, count), weigh).share)
         weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
         first, group, count = _grouped(program.kind, weight, entity.astype(np.float64))
-        found = fill(_groups(program, first, count), Divided(entity[first], entity_weight, weight[first], count))
+        found = fill(
+            _groups(program, first, count),
+            Divided(entity[first], entity_weight, weight[first], count),
+        )
         return alone(found.share[group])
 
 
@@ -92,17 +98,25 @@ class Divided:
     """A tenant's weight, divided by weight among its jobs that are not saturated."""
 
     def __init__(self, entity: Ints, entity_weight: Floats, weight: Floats, count: Floats) -> None:
-        self.entity, self.entity_weight, self.weight, self.count = entity, entity_weight, weight, count
+        self.entity, self.entity_weight, self.weight, self.count = (
+            entity,
+            entity_weight,
+            weight,
+            count,
+        )
 
     def __call__(self, saturated: Bools) -> Floats:
         rising = np.where(saturated, 0.0, self.weight)
         total = np.bincount(self.entity, rising * self.count, len(self.entity_weight))
-        found: Floats = self.entity_weight[self.entity] * rising / np.where(total > 0, total, 1.0)[self.entity]
+        found: Floats = (
+            self.entity_weight[self.entity] * rising / np.where(total > 0, total, 1.0)[self.entity]
+        )
         return found
 
 
 class InOrder:
-    """A tenant's weight for the first of its jobs that is not saturated; rows are in order of arrival."""
+    """A tenant's weight for the first of its jobs that is not saturated; rows are in order of
+    arrival."""
 
     def __init__(self, entity: Ints, entity_weight: Floats) -> None:
         self.entity, self.entity_weight = entity, entity_weight
@@ -118,7 +132,11 @@ class InOrder:
 def _grouped(kind: Ints, *keys: Floats) -> tuple[Ints, Ints, Floats]:
     """Equal rows: the first of each, the group of each row, and how many there are."""
     _, first, group, count = np.unique(
-        np.column_stack([kind, *keys]), axis=0, return_index=True, return_inverse=True, return_counts=True
+        np.column_stack([kind, *keys]),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
     )
     return first, group.reshape(-1), count.astype(np.float64)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from optsched.job import Elastic, Job
+from optsched.model.job import Elastic, Job
 from optsched.physics import gang_sizes
 from optsched.simulate.mixed import mixed_option
 from optsched.simulate.world import World
@@ -12,13 +12,15 @@ from .rounds import LATER, Hadar, Round, Share
 
 
 class HadarE(Hadar):
-    """Hadar for the smallest count of each elastic job; then, in the same order, copies of these on all GPUs left.
+    """Hadar for the smallest count of each elastic job; then, in the same order, copies of these on
+    all GPUs left.
 
-    A job with copies is an elastic one: each count beyond its smallest is so many GPUs more, on any nodes and types, as
-    long as it ends earlier by it. Where its copies work on their own and only join their progress now and then, its
-    profile says `mixing` "sum", so that the rate is that of all its GPUs, each at the pace of its type; what joining
-    costs is in its rates by GPU count (`profile.gpus`). Otherwise all go at the pace of the slowest. Copies are given
-    up at the next round where others want their GPUs. Rigid jobs cannot be copied.
+    A job with copies is an elastic one: each count beyond its smallest is so many GPUs more, on any
+    nodes and types, as long as it ends earlier by it. Where its copies work on their own and only
+    join their progress now and then, its profile says `mixing` "sum", so that the rate is that of
+    all its GPUs, each at the pace of its type; what joining costs is in its rates by GPU count
+    (`profile.gpus`). Otherwise all go at the pace of the slowest. Copies are given up at the next
+    round where others want their GPUs. Rigid jobs cannot be copied.
 
     Options: as `hadar`.
     """
@@ -29,12 +31,18 @@ class HadarE(Hadar):
     source = replace(
         Hadar.source,
         authors="A. Sultana, N. Pakka, F. Xu, X. Yuan, L. Chen, N.-F. Tzeng",
-        title="Resource heterogeneity-aware and utilization-enhanced scheduling for deep learning clusters",
-        venue="arXiv", year=2025, link="arXiv:2503.10918",
+        title="Resource heterogeneity-aware and utilization-enhanced scheduling for deep "
+        "learning clusters",
+        venue="arXiv",
+        year=2025,
+        link="arXiv:2503.10918",
         needs=("profile.rate", "profile.mixing", "profile.gpus", "job.gpus", "node.gpu_type"),
-        verified="abstract: each job is forked into copies that train at the same time on GPUs of several nodes",
-        reconstructed="as hadar; which jobs are copied first, and that only elastic jobs are, a copy being more GPUs",
-        published="total time -50 % on an AWS cluster and -80 % on a laboratory cluster, utilization 1.45x",
+        verified="abstract: each job is forked into copies that train at the same time on GPUs "
+        "of several nodes",
+        reconstructed="as hadar; which jobs are copied first, and that only elastic jobs are, a "
+        "copy being more GPUs",
+        published="total time -50 % on an AWS cluster and -80 % on a laboratory cluster, "
+        "utilization 1.45x",
     )
 
     def share_out(self, world: World, now: Round, order: list[str]) -> None:
@@ -55,7 +63,8 @@ class HadarE(Hadar):
         return tuple(way for way in found if way.gpus == fewest)
 
     def _shrinks(self, world: World, now: Round, job_id: str) -> bool:
-        """Keep the place of the smallest count among the GPUs that a running job holds, if it has copies."""
+        """Keep the place of the smallest count among the GPUs that a running job holds, if it has
+        copies."""
         job = world.job(job_id)
         if job_id not in world.running or not isinstance(job.gpus, Elastic) or not _may_grow(job):
             return False
@@ -71,7 +80,9 @@ class HadarE(Hadar):
         if not now.room.holds(world.need(job_id, option), place):
             return False
         done_s = world.expected_run_s(job_id, option, place)
-        self.take(world, now, job_id, Share(option, place, self.utility.of(world, job_id, done_s), done_s))
+        self.take(
+            world, now, job_id, Share(option, place, self.utility.of(world, job_id, done_s), done_s)
+        )
         return True
 
     def _grow(self, world: World, now: Round, job_id: str) -> None:
@@ -84,7 +95,9 @@ class HadarE(Hadar):
         if best is None or best.done_s * LATER > share.done_s:
             best = share
         job = world.job(job_id)
-        ways = {way.gpus: way for way in reversed(super().ways(world, now, job_id))}  # of one count the fastest
+        ways = {
+            way.gpus: way for way in reversed(super().ways(world, now, job_id))
+        }  # of one count the fastest
         for gpus in sorted(gang_sizes(job), reverse=True):
             way = ways.get(gpus) or with_gpus(next(iter(ways.values())), gpus)
             for one, _ in self.places(world, now, job_id, way, free=True):

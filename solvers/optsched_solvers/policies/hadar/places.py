@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import merge
 
-from optsched.instance import Placement
-from optsched.job import Job
-from optsched.modes import WIDEST_FIRST, Option
+from optsched.model.instance import Placement
+from optsched.model.job import Job
 from optsched.physics import fits_type, gpu_type_rate, span
+from optsched.physics.modes import WIDEST_FIRST, Option
 from optsched.simulate.mixed import may_mix, mixed_option, placement_on
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
@@ -23,8 +23,9 @@ Offered = tuple[float, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Options of a job that differ in nothing but GPU type and spread, the fastest first; `types` are the GPU types on
-    which it may run so, the fastest first, together with others if it `mixes`."""
+    """Options of a job that differ in nothing but GPU type and spread, the fastest first; `types`
+    are the GPU types on which it may run so, the fastest first, together with others if it
+    `mixes`."""
 
     options: tuple[Option, ...]
     types: tuple[str | None, ...]
@@ -41,7 +42,9 @@ def ways_of(world: World, job_id: str) -> tuple[Way, ...]:
     found: dict[object, list[Option]] = {}
     for option in world.options(job_id):
         mode = option.mode
-        found.setdefault((mode.size, mode.duration_s, tuple(mode.budgets.items())), []).append(option)
+        found.setdefault((mode.size, mode.duration_s, tuple(mode.budgets.items())), []).append(
+            option
+        )
     return tuple(_way(world, job, tuple(alike)) for alike in found.values())
 
 
@@ -49,16 +52,22 @@ def _way(world: World, job: Job, options: tuple[Option, ...]) -> Way:
     mixes = options[0].mode.gpus > 1 and may_mix(world, job.id, options[0])
     types = dict.fromkeys(option.mode.gpu_type for option in options if option.mode.gpus)
     if mixes and not job.modes:
-        rates = {gpu_type: gpu_type_rate(job.profile, gpu_type) for gpu_type in world.cluster.gpu_types}
-        types = dict.fromkeys(sorted((name for name in rates if rates[name] > 0), key=lambda name: -rates[name]))
+        rates = {
+            gpu_type: gpu_type_rate(job.profile, gpu_type) for gpu_type in world.cluster.gpu_types
+        }
+        types = dict.fromkeys(
+            sorted((name for name in rates if rates[name] > 0), key=lambda name: -rates[name])
+        )
     return Way(options, tuple(types), mixes)
 
 
 class Shelves:
-    """Nodes with free GPUs of a room by GPU type, the cheapest first; of equal ones those last whose GPUs running jobs
-    would have to give up, then in the order of the cluster."""
+    """Nodes with free GPUs of a room by GPU type, the cheapest first; of equal ones those last
+    whose GPUs running jobs would have to give up, then in the order of the cluster."""
 
-    def __init__(self, world: World, room: Room, prices: Prices, given_up: Iterable[str] = ()) -> None:
+    def __init__(
+        self, world: World, room: Room, prices: Prices, given_up: Iterable[str] = ()
+    ) -> None:
         self._cluster = world.cluster
         self._room = room
         self._prices = prices
@@ -66,7 +75,9 @@ class Shelves:
         for name in given_up:
             self._place[name] = len(self._place) + world.cluster.node_order[name]
         self.cost: dict[str, float] = {}
-        self.by_type: dict[str | None, list[Offered]] = {gpu_type: [] for gpu_type in world.cluster.gpu_types}
+        self.by_type: dict[str | None, list[Offered]] = {
+            gpu_type: [] for gpu_type in world.cluster.gpu_types
+        }
         for name in room.nodes_with_gpus():
             self._put(name)
 
@@ -92,8 +103,9 @@ class Shelves:
 
 
 def offers(world: World, room: Room, shelves: Shelves, job_id: str, way: Way) -> Iterator[Offer]:
-    """Places for a job in a room: for each type the cheapest node that holds the gang, and the cheapest GPUs of that
-    type, of that and all faster types, and of one rack of these where the spread matters."""
+    """Places for a job in a room: for each type the cheapest node that holds the gang, and the
+    cheapest GPUs of that type, of that and all faster types, and of one rack of these where the
+    spread matters."""
     need = world.need(job_id, way.options[0])
     if not way.gpus:
         placement = room.place(need)
@@ -106,7 +118,9 @@ def offers(world: World, room: Room, shelves: Shelves, job_id: str, way: Way) ->
 
     def able(name: str) -> int:
         if name not in usable:
-            usable[name] = room.usable_of_any_type(need, name) if fits_type(job, mode, node[name]) else 0
+            usable[name] = (
+                room.usable_of_any_type(need, name) if fits_type(job, mode, node[name]) else 0
+            )
         return usable[name]
 
     faster: list[list[Offered]] = []
@@ -125,7 +139,9 @@ def offers(world: World, room: Room, shelves: Shelves, job_id: str, way: Way) ->
                 yield *offer, sum(shelves.cost[name] * gpus for name, gpus in gpus_on.items())
 
 
-def _cheapest(gpus: int, pool: Iterable[Offered], able: Callable[[str], int]) -> dict[str, int] | None:
+def _cheapest(
+    gpus: int, pool: Iterable[Offered], able: Callable[[str], int]
+) -> dict[str, int] | None:
     """The first GPUs of a pool of nodes that make a gang; None where there are too few."""
     left, found = gpus, {}
     for _, _, name in pool:
@@ -163,11 +179,17 @@ def _offer(
     else:
         placement = placement_on(cluster, gpus_on, way.options[0].mode)
         wide = WIDEST_FIRST.index(span(cluster, placement))
-        own = (one for one in way.options if one.mode.gpu_type in types and WIDEST_FIRST.index(one.spread) <= wide)
+        own = (
+            one
+            for one in way.options
+            if one.mode.gpu_type in types and WIDEST_FIRST.index(one.spread) <= wide
+        )
         found = next(own, None)
         if found is not None:
             option = found
-        elif way.mixes:  # the type has too few GPUs for the gang, or a narrower spread than it could have
+        elif (
+            way.mixes
+        ):  # the type has too few GPUs for the gang, or a narrower spread than it could have
             option, placement = mixed_option(world, job_id, way.options[0], gpus_on)
         else:
             return None
@@ -177,5 +199,9 @@ def _offer(
 
 
 def with_gpus(way: Way, gpus: int) -> Way:
-    """The way with another number of GPUs, for a job that has no option with as many on one type."""
-    return replace(way, options=tuple(replace(one, mode=replace(one.mode, gpus=gpus)) for one in way.options[:1]))
+    """The way with another number of GPUs, for a job that has no option with as many on one
+    type."""
+    return replace(
+        way,
+        options=tuple(replace(one, mode=replace(one.mode, gpus=gpus)) for one in way.options[:1]),
+    )

@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from optsched.modes import Option
 from optsched.physics import gpu_type_rate
+from optsched.physics.modes import Option
 from optsched.simulate.world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The lowest and the highest price of a GPU of each type; types that nobody can use cost nothing."""
+    """The lowest and the highest price of a GPU of each type; types that nobody can use cost
+    nothing."""
 
     low: dict[str | None, float]
     high: dict[str | None, float]
@@ -28,8 +29,9 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """What it is worth that a job is done: its weight divided by the time from its submission to its completion, in
-    hours; with `relative` times its run time at its fastest, so that a job that never waits is worth its weight."""
+    """What it is worth that a job is done: its weight divided by the time from its submission to
+    its completion, in hours; with `relative` times its run time at its fastest, so that a job that
+    never waits is worth its weight."""
 
     relative: bool
 
@@ -39,7 +41,9 @@ class Utility:
         hours = max(world.now_s - job.submit_s + seconds, 1e-6) / 3600.0
         if not self.relative:
             return job.weight / hours
-        return job.weight * world.believed_work_s(job_id) / world.fastest(job_id).rate / 3600.0 / hours
+        return (
+            job.weight * world.believed_work_s(job_id) / world.fastest(job_id).rate / 3600.0 / hours
+        )
 
 
 def rate_on(world: World, job_id: str, option: Option, gpu_type: str | None) -> float:
@@ -49,11 +53,16 @@ def rate_on(world: World, job_id: str, option: Option, gpu_type: str | None) -> 
         return option.rate
     if job.modes:
         return 0.0
-    return option.rate * gpu_type_rate(job.profile, gpu_type) / gpu_type_rate(job.profile, option.mode.gpu_type)
+    return (
+        option.rate
+        * gpu_type_rate(job.profile, gpu_type)
+        / gpu_type_rate(job.profile, option.mode.gpu_type)
+    )
 
 
 def best_rate(world: World, job_id: str) -> float:
-    """The rate of the fastest option, or of the same on a faster type that has too few GPUs for the gang."""
+    """The rate of the fastest option, or of the same on a faster type that has too few GPUs for the
+    gang."""
     option = world.fastest(job_id)
     if not option.mode.gpus:
         return option.rate
@@ -63,15 +72,20 @@ def best_rate(world: World, job_id: str) -> float:
 def prices(world: World, jobs: Iterable[str], eta: float, utility: Utility) -> Prices:
     """Prices by what the jobs that want GPUs gain from each.
 
-    The highest price of a type is the largest utility of a job for each of its GPUs if it ran there at once, the lowest
-    the least of a job that ran there after all others, divided by 4 eta: an empty node is cheap enough for all, a full
-    one too dear for any.
+    The highest price of a type is the largest utility of a job for each of its GPUs if it ran there
+    at once, the lowest the least of a job that ran there after all others, divided by 4 eta: an
+    empty node is cheap enough for all, a full one too dear for any.
     """
     cluster = world.cluster
-    wanted = [job_id for job_id in jobs if world.job(job_id).weight > 0 and world.fastest(job_id).mode.gpus]
+    wanted = [
+        job_id
+        for job_id in jobs
+        if world.job(job_id).weight > 0 and world.fastest(job_id).mode.gpus
+    ]
     best = {job_id: world.fastest(job_id) for job_id in wanted}
     queued_s = sum(
-        option.mode.gpus * world.remaining_work_s(job_id) / option.rate for job_id, option in best.items()
+        option.mode.gpus * world.remaining_work_s(job_id) / option.rate
+        for job_id, option in best.items()
     ) / max(1, cluster.total_gpus)
     low: dict[str | None, float] = {}
     high: dict[str | None, float] = {}

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from optsched.duration import parse_duration
 from optsched.errors import InputError
-from optsched.instance import Placement
-from optsched.modes import Option
+from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s, setup_s
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
-from ..reallocation import arrival, may_move
+from ..parts.reallocation import arrival, may_move
 from .places import Shelves, Way, offers, ways_of
 from .prices import Utility, best_rate, prices
 
@@ -23,7 +23,8 @@ LATER = 1.0 + 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a job gets in a round; `option` None: it stays where it is. `done_s` is how long it then takes."""
+    """What a job gets in a round; `option` None: it stays where it is. `done_s` is how long it then
+    takes."""
 
     option: Option | None
     placement: Placement
@@ -33,8 +34,9 @@ class Share:
 
 @dataclass(slots=True)
 class Round:
-    """An allocation while it is made: what is left, what it costs, who got what. `refused` is by demand
-    and profile the least that a place costs, infinite where there is none; it can only rise in a round."""
+    """An allocation while it is made: what is left, what it costs, who got what. `refused` is by
+    demand and profile the least that a place costs, infinite where there is none; it can only rise
+    in a round."""
 
     room: Room
     shelves: Shelves
@@ -44,21 +46,25 @@ class Round:
 
 
 class Hadar:
-    """Rounds: the jobs in order of utility for each GPU take the place of largest payoff, if that is positive.
+    """Rounds: the jobs in order of utility for each GPU take the place of largest payoff, if that
+    is positive.
 
-    The utility of a job is its weight divided by the time from its submission to its completion. The payoff of a place
-    is that utility less the price of its GPUs, which rises on each node from the lowest to the highest by
-    low (high / low)^(share of its GPUs given away) (`Prices`). Places are one node, or several, of one GPU type or of a
-    mix: the gang is then as fast as its slowest type. A job whose best payoff is not positive waits.
+    The utility of a job is its weight divided by the time from its submission to its completion.
+    The payoff of a place is that utility less the price of its GPUs, which rises on each node from
+    the lowest to the highest by low (high / low)^(share of its GPUs given away) (`Prices`). Places
+    are one node, or several, of one GPU type or of a mix: the gang is then as fast as its slowest
+    type. A job whose best payoff is not positive waits.
 
-    A running job stays unless another place ends it earlier, set-up and checkpoint counted, or its GPUs go to a job
-    before it in the order; so do those whose payoff is not positive while nobody takes their GPUs. Jobs that share
-    GPUs or may not be preempted keep what they have. Jobs of no weight take what is left. Jobs that arrive wait for the
-    next round, but where nothing runs a round begins at once.
+    A running job stays unless another place ends it earlier, set-up and checkpoint counted, or its
+    GPUs go to a job before it in the order; so do those whose payoff is not positive while nobody
+    takes their GPUs. Jobs that share GPUs or may not be preempted keep what they have. Jobs of no
+    weight take what is left. Jobs that arrive wait for the next round, but where nothing runs a
+    round begins at once.
 
-    Options: `round`, from one allocation to the next (default 6 min). `eta` (default 1): the larger, the lower the
-    lowest price. `fill=yes`: jobs whose payoff is not positive take what is left, too. `utility`: `jct` (default) as
-    said, `rate` the mean rate from submission to completion relative to the job's fastest, which prefers no short jobs.
+    Options: `round`, from one allocation to the next (default 6 min). `eta` (default 1): the
+    larger, the lower the lowest price. `fill=yes`: jobs whose payoff is not positive take what is
+    left, too. `utility`: `jct` (default) as said, `rate` the mean rate from submission to
+    completion relative to the job's fastest, which prefers no short jobs.
     """
 
     name = "hadar"
@@ -66,14 +72,20 @@ class Hadar:
 
     source = Source(
         authors="A. Sultana, F. Xu, X. Yuan, L. Chen, N.-F. Tzeng",
-        title="Hadar: Heterogeneity-aware optimization-based online scheduling for deep learning cluster",
-        venue="IPDPS", year=2024, link="doi:10.1109/IPDPS57955.2024.00066",
+        title="Hadar: Heterogeneity-aware optimization-based online scheduling for deep learning "
+        "cluster",
+        venue="IPDPS",
+        year=2024,
+        link="doi:10.1109/IPDPS57955.2024.00066",
         needs=("profile.rate", "profile.mixing", "node.gpu_type"),
         sureness="reconstructed",
-        verified="abstract: an online primal-dual framework with a dual subroutine, mixes of types within one job",
-        derived="a running job moves only where it ends earlier, and stays while nobody takes its GPUs",
-        reconstructed="the price function, the utility and its limits, and one pass in order of utility for each GPU "
-                      "where the authors search over taking and skipping",
+        verified="abstract: an online primal-dual framework with a dual subroutine, mixes of "
+        "types within one job",
+        derived="a running job moves only where it ends earlier, and stays while nobody takes "
+        "its GPUs",
+        reconstructed="the price function, the utility and its limits, and one pass in order of "
+        "utility for each GPU "
+        "where the authors search over taking and skipping",
         published="mean JCT 2.5x better than Gavel and 3x better than YARN, queueing delay -13 %",
     )
 
@@ -81,7 +93,9 @@ class Hadar:
         given = dict(options or {})
         for name in given:
             if name not in ("round", "eta", "fill", "utility"):
-                raise InputError(f"policy {self.name} has no option {name}; it has round, eta, fill and utility")
+                raise InputError(
+                    f"policy {self.name} has no option {name}; it has round, eta, fill and utility"
+                )
         self.round_s = _length(self.name, given.get("round", "6m"))
         self.eta = _positive(self.name, given.get("eta", "1"))
         self.fill = _one_of(self.name, "fill", given.get("fill", "no"), ("no", "yes")) == "yes"
@@ -120,8 +134,11 @@ class Hadar:
 
     def _allocate(self, world: World) -> None:
         movable = [
-            job_id for job_id in world.running
-            if world.hold(job_id).partner is None and may_move(world, job_id) and world.options(job_id)
+            job_id
+            for job_id in world.running
+            if world.hold(job_id).partner is None
+            and may_move(world, job_id)
+            and world.options(job_id)
         ]
         jobs = [*world.waiting, *movable]
         outlook = Outlook(world)
@@ -130,8 +147,14 @@ class Hadar:
         held = [slot.node for job_id in movable for slot in world.hold(job_id).placement]
         shelves = Shelves(world, outlook.room, prices(world, jobs, self.eta, self.utility), held)
         now = Round(outlook.room, shelves, {}, {}, {})
-        order = sorted(jobs, key=lambda job_id: (arrival(world, job_id)[0], -self._density(world, job_id),
-                                                 arrival(world, job_id)))
+        order = sorted(
+            jobs,
+            key=lambda job_id: (
+                arrival(world, job_id)[0],
+                -self._density(world, job_id),
+                arrival(world, job_id),
+            ),
+        )
         self.share_out(world, now, order)
         for job_id in order:
             if job_id in world.running and job_id not in now.shares:
@@ -143,7 +166,9 @@ class Hadar:
             if job_id not in now.shares or now.shares[job_id].option is not None:
                 world.preempt(job_id)
         self._granted = {
-            job_id: (share.option, share.placement) for job_id, share in now.shares.items() if share.option is not None
+            job_id: (share.option, share.placement)
+            for job_id, share in now.shares.items()
+            if share.option is not None
         }
 
     def share_out(self, world: World, now: Round, order: list[str]) -> None:
@@ -152,11 +177,16 @@ class Hadar:
             self.take_best(world, now, job_id)
 
     def take_best(self, world: World, now: Round, job_id: str, *, free: bool = False) -> None:
-        """Give a job the place of largest payoff, if that is positive; with `free` whatever it costs."""
+        """Give a job the place of largest payoff, if that is positive; with `free` whatever it
+        costs."""
         kind = world.demand(job_id).number, id(world.job(job_id).profile)
         best = self._keeping(world, now, job_id)
         refused = now.refused.get(kind, -math.inf)
-        if best is None and not free and self.utility.of(world, job_id, self.soonest_s(world, job_id)) <= refused:
+        if (
+            best is None
+            and not free
+            and self.utility.of(world, job_id, self.soonest_s(world, job_id)) <= refused
+        ):
             return
         if best is not None and best.payoff > 0 and best.done_s <= self.soonest_s(world, job_id):
             self.take(world, now, job_id, best)
@@ -167,7 +197,9 @@ class Hadar:
             for share, cost in self.places(world, now, job_id, way, free=free):
                 cheapest = min(cheapest, cost)
                 better = best is None or share.payoff > best.payoff
-                if better and (best is None or self.utility.of(world, job_id, share.done_s) > least):
+                if better and (
+                    best is None or self.utility.of(world, job_id, share.done_s) > least
+                ):
                     best = share
         if best is None or not (best.payoff > 0 or free):
             now.refused[kind] = cheapest
@@ -175,7 +207,8 @@ class Hadar:
         self.take(world, now, job_id, best)
 
     def soonest_s(self, world: World, job_id: str) -> float:
-        """Seconds until a job could be done at best, were it to start now or, if it runs, to move."""
+        """Seconds until a job could be done at best, were it to start now or, if it runs, to
+        move."""
         job = world.job(job_id)
         starts_s = world.fastest_finish_s(job_id)
         if job_id in world.running:
@@ -220,7 +253,8 @@ class Hadar:
             self.take(world, now, job_id, keeping)
 
     def _density(self, world: World, job_id: str) -> float:
-        """Utility for each GPU if the job were at once in its fastest option, or goes on where it is."""
+        """Utility for each GPU if the job were at once in its fastest option, or goes on where it
+        is."""
         done_s = world.fastest_finish_s(job_id)
         if job_id in world.running:
             done_s = min(done_s, world.expected_release_s(job_id) - world.now_s)
@@ -240,13 +274,17 @@ def _length(policy: str, text: str) -> float:
     except ValueError:
         seconds = 0.0
     if seconds < TIME_TOLERANCE_S:
-        raise InputError(f"option round of policy {policy}: {text!r}; expected a length of time, as 6m or 90s")
+        raise InputError(
+            f"option round of policy {policy}: {text!r}; expected a length of time, as 6m or 90s"
+        )
     return seconds
 
 
 def _one_of(policy: str, option: str, text: str, known: tuple[str, str]) -> str:
     if text not in known:
-        raise InputError(f"option {option} of policy {policy}: {text!r}; expected {known[0]} or {known[1]}")
+        raise InputError(
+            f"option {option} of policy {policy}: {text!r}; expected {known[0]} or {known[1]}"
+        )
     return text
 
 

@@ -1,7 +1,8 @@
 """The best allocation under Pollux's objective.
 
-With exponent -1 the best power mean is the least sum of inverse speedups: a sum over jobs of what their configuration
-costs, so that a linear program in binaries says what the published genetic search looks for.
+With exponent -1 the best power mean is the least sum of inverse speedups: a sum over jobs of what
+their configuration costs, so that a linear program in binaries says what the published genetic
+search looks for.
 """
 
 import math
@@ -10,14 +11,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tenant_quotas import Quota
+from ..parts.tenant_quotas import Quota
 from .packing import pack
 from .state import LEAST_SPEEDUP, Candidate, Parts, Size, State, cost_of
 
 Floats = NDArray[np.float64]
 
 EFFORT = 0.5
-"""Deterministic time (of CP-SAT, about seconds) after which the best allocation found so far is taken."""
+"""Deterministic time (of CP-SAT, about seconds) after which the best allocation found so far is
+taken."""
 ROUNDING = 1e-9
 
 
@@ -31,8 +33,8 @@ class Best:
 
 @dataclass(slots=True)
 class Ways:
-    """What a job may get: sizes with their cost, on one node and over several, without those that a smaller one of the
-    same kind beats; `keep` is the cost of what it holds now."""
+    """What a job may get: sizes with their cost, on one node and over several, without those that a
+    smaller one of the same kind beats; `keep` is the cost of what it holds now."""
 
     alone: dict[Size, float] = field(default_factory=dict)
     spread: dict[Size, float] = field(default_factory=dict)
@@ -42,9 +44,9 @@ class Ways:
 def best(state: State, quotas: tuple[Quota, ...] = (), effort: float = EFFORT) -> Best:
     """The allocation of least cost. `quotas` limit the GPUs of groups of jobs.
 
-    First only the number of GPUs counts, by dynamic programming; if what comes out can be placed, nothing is better.
-    Else CP-SAT places too, without the configurations that the same programming shows to cost more than what could be
-    placed.
+    First only the number of GPUs counts, by dynamic programming; if what comes out can be placed,
+    nothing is better. Else CP-SAT places too, without the configurations that the same programming
+    shows to cost more than what could be placed.
     """
     ways = [_ways(state, job) for job in state.jobs]
     if not state.nodes or not state.jobs:
@@ -74,12 +76,17 @@ def _ways(state: State, job: Candidate) -> Ways:
     found = Ways()
     if job.now and all(gpus <= state.nodes[node].gpus for node, gpus in job.now):
         found.keep = state.cost(job, job.now)
-    for kind, values, room in ((found.alone, job.alone, largest), (found.spread, job.spread, total)):
+    for kind, values, room in (
+        (found.alone, job.alone, largest),
+        (found.spread, job.spread, total),
+    ):
         cheapest: dict[int, float] = {}
         for (gpu_type, gpus), value in sorted(values.items()):
             cost = cost_of(value * job.factor)
-            if gpus <= room.get(gpu_type, 0) and cost < cheapest.get(gpu_type, 1 / LEAST_SPEEDUP) and (
-                kind is found.alone or gpus > 1
+            if (
+                gpus <= room.get(gpu_type, 0)
+                and cost < cheapest.get(gpu_type, 1 / LEAST_SPEEDUP)
+                and (kind is found.alone or gpus > 1)
             ):
                 kind[gpu_type, gpus] = cheapest[gpu_type] = cost
     return found
@@ -87,11 +94,14 @@ def _ways(state: State, job: Candidate) -> Ways:
 
 def _keeps(way: Ways) -> bool:
     """Whether a job can have nothing better than what it holds."""
-    return way.keep is not None and way.keep <= min((*way.alone.values(), *way.spread.values()), default=math.inf)
+    return way.keep is not None and way.keep <= min(
+        (*way.alone.values(), *way.spread.values()), default=math.inf
+    )
 
 
 class _Counts:
-    """The least cost by number of GPUs, when any GPUs will do: of the first jobs and of the last."""
+    """The least cost by number of GPUs, when any GPUs will do: of the first jobs and of the
+    last."""
 
     def __init__(self, state: State, ways: list[Ways]) -> None:
         self.ways = ways
@@ -132,7 +142,9 @@ class _Counts:
 
             def least(gpus: int, before: Floats = before, after: Floats = after) -> float:
                 room = self.total - gpus
-                return float((before[:room + 1] + after[room::-1]).min()) if room >= 0 else math.inf
+                return (
+                    float((before[: room + 1] + after[room::-1]).min()) if room >= 0 else math.inf
+                )
 
             for kind in (way.alone, way.spread):
                 for size in [size for size, cost in kind.items() if cost + least(size[1]) > limit]:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ..tenant_quotas import Quota
+from ..parts.tenant_quotas import Quota
 from .state import LEAST_SPEEDUP, Parts, Size, State
 
 if TYPE_CHECKING:
@@ -17,20 +17,27 @@ Row = list[tuple[int, Any]]
 
 
 def solve(
-    state: State, ways: "list[Ways]", quotas: tuple[Quota, ...], hint: tuple[Parts, ...] | None,
+    state: State,
+    ways: "list[Ways]",
+    quotas: tuple[Quota, ...],
+    hint: tuple[Parts, ...] | None,
     effort: float,
 ) -> "Best":
     """The allocation of least cost that has a place, with `quotas` on the GPUs of groups of jobs.
 
-    A job keeps what it holds, gets a fresh gang on one node, or one over several, whose parts go to distinct nodes.
-    Gangs of equal size, and parts of equal size, are alike: nodes say only how many of which they take.
+    A job keeps what it holds, gets a fresh gang on one node, or one over several, whose parts go to
+    distinct nodes. Gangs of equal size, and parts of equal size, are alike: nodes say only how many
+    of which they take.
     """
     return _Model(state, ways, quotas, hint).solve(effort)
 
 
 class _Model:
     def __init__(
-        self, state: State, ways: "list[Ways]", quotas: tuple[Quota, ...],
+        self,
+        state: State,
+        ways: "list[Ways]",
+        quotas: tuple[Quota, ...],
         hint: tuple[Parts, ...] | None,
     ) -> None:
         from ortools.sat.python import cp_model
@@ -101,7 +108,9 @@ class _Model:
                 self.parts[gpu_type, d].append((1, count))
                 pieces.append((d, count))
             model.Add(_sum(pieces) == _sum(row))
-            model.Add(_sum([(1, count) for _, count in pieces]) >= 2 * sum(chosen for _, chosen in row))
+            model.Add(
+                _sum([(1, count) for _, count in pieces]) >= 2 * sum(chosen for _, chosen in row)
+            )
 
     def _nodes(self) -> None:
         model = self.model
@@ -149,10 +158,17 @@ class _Model:
             parts: Parts = job.now if j in self.keep and solver.Value(self.keep[j]) else ()
             for (size, several), chosen in self.fresh[j].items():
                 if solver.Value(chosen):
-                    parts = tuple(sorted(
-                        (pieces[piece].pop(), piece[1])
-                        for piece, count in self.part[j].items() for _ in range(solver.Value(count))
-                    )) if several else ((places[size].pop(), size[1]),)
+                    parts = (
+                        tuple(
+                            sorted(
+                                (pieces[piece].pop(), piece[1])
+                                for piece, count in self.part[j].items()
+                                for _ in range(solver.Value(count))
+                            )
+                        )
+                        if several
+                        else ((places[size].pop(), size[1]),)
+                    )
             given.append(parts)
         return Best(tuple(given), status == self.cp_model.OPTIMAL)
 

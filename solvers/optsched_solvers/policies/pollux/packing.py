@@ -4,11 +4,11 @@ from .state import Parts, State
 
 
 def pack(state: State, sizes: list[tuple[int, bool]]) -> tuple[tuple[Parts, ...], bool]:
-    """Places for gangs of so many GPUs (on one GPU type), where the flag says that a job keeps what it holds, and
-    whether all have one. One that does not fit gets the most that does.
+    """Places for gangs of so many GPUs (on one GPU type), where the flag says that a job keeps what
+    it holds, and whether all have one. One that does not fit gets the most that does.
 
-    Gangs larger than a node go first, the largest before, on the emptiest nodes; the others on the fullest node that
-    still holds them, the largest before.
+    Gangs larger than a node go first, the largest before, on the emptiest nodes; the others on the
+    fullest node that still holds them, the largest before.
     """
     free = [node.gpus for node in state.nodes]
     hosts = [False] * len(free)
@@ -22,7 +22,10 @@ def pack(state: State, sizes: list[tuple[int, bool]]) -> tuple[tuple[Parts, ...]
             sizes[i] = gpus, False
             whole = False
     largest = max(node.gpus for node in state.nodes)
-    order = sorted((i for i, (gpus, _) in enumerate(sizes) if gpus and not given[i]), key=lambda i: -sizes[i][0])
+    order = sorted(
+        (i for i, (gpus, _) in enumerate(sizes) if gpus and not given[i]),
+        key=lambda i: -sizes[i][0],
+    )
     for i in order:
         gpus = sizes[i][0]
         parts = _over_several(gpus, free, hosts) if gpus > largest else _on_one(gpus, free)
@@ -46,8 +49,15 @@ def _take(parts: Parts, free: list[int], hosts: list[bool]) -> None:
 
 def _over_several(gpus: int, free: list[int], hosts: list[bool]) -> Parts:
     parts: list[tuple[int, int]] = []
-    for node in sorted((node for node, count in enumerate(free) if count and not hosts[node]), key=lambda n: -free[n]):
-        rest = [one for one in range(len(free)) if gpus <= free[one] and not hosts[one] and one not in dict(parts)]
+    for node in sorted(
+        (node for node, count in enumerate(free) if count and not hosts[node]),
+        key=lambda n: -free[n],
+    ):
+        rest = [
+            one
+            for one in range(len(free))
+            if gpus <= free[one] and not hosts[one] and one not in dict(parts)
+        ]
         if rest:
             parts.append((min(rest, key=lambda one: free[one]), gpus))
             return tuple(sorted(parts))
@@ -57,7 +67,11 @@ def _over_several(gpus: int, free: list[int], hosts: list[bool]) -> Parts:
 
 
 def _on_one(gpus: int, free: list[int]) -> Parts:
-    found = min((node for node, count in enumerate(free) if count >= gpus), key=lambda node: free[node], default=None)
+    found = min(
+        (node for node, count in enumerate(free) if count >= gpus),
+        key=lambda node: free[node],
+        default=None,
+    )
     return () if found is None else ((found, gpus),)
 
 

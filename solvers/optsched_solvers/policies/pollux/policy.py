@@ -4,18 +4,18 @@ import math
 
 from optsched.duration import parse_duration
 from optsched.errors import InputError
-from optsched.instance import Placement, Running, Slot
-from optsched.modes import Option
+from optsched.model.instance import Placement, Running, Slot
 from optsched.physics import placed_rate, span
-from optsched.policy import Source
+from optsched.physics.modes import Option
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from ..gpu_pool import GpuPool
-from ..growth import Growth
-from ..left_alone import is_left_alone
-from ..reallocation import Grant, Reallocation
-from ..restart_factor import restart_factor
-from ..tenant_quotas import quotas
+from ..parts.gpu_pool import GpuPool
+from ..parts.growth import Growth
+from ..parts.left_alone import is_left_alone
+from ..parts.reallocation import Grant, Reallocation
+from ..parts.restart_factor import restart_factor
+from ..parts.tenant_quotas import quotas
 from .exact import best
 from .state import LEAST_SPEEDUP, Candidate, Free, Parts, Size, State
 
@@ -23,23 +23,26 @@ DELAY_S = 30.0
 
 
 class Pollux(Reallocation):
-    """At each interval the allocation with the best power mean, of exponent -1, of the jobs' speedups; exactly.
+    """At each interval the allocation with the best power mean, of exponent -1, of the jobs'
+    speedups; exactly.
 
-    The speedup of a job is its rate on what it gets relative to that on its fair share, the GPUs of the cluster divided
-    by the number of jobs, times what one node is of the cluster; 0.001 is added. Anything but what it holds now counts
-    only by the restart factor max(age - restarts x delay, 0) / (age + delay). No node hosts two gangs that are spread
-    over several. A job gets at most twice the most GPUs that it has had so far, one at first.
+    The speedup of a job is its rate on what it gets relative to that on its fair share, the GPUs of
+    the cluster divided by the number of jobs, times what one node is of the cluster; 0.001 is
+    added. Anything but what it holds now counts only by the restart factor max(age - restarts x
+    delay, 0) / (age + delay). No node hosts two gangs that are spread over several. A job gets at
+    most twice the most GPUs that it has had so far, one at first.
 
-    Each round is solved to the optimum; where that would take long (`facts` says how often), the best allocation found
-    by then is used. Jobs are placed as the solution says; where cores, memory or other resources forbid it, wherever
-    they fit, with fewer GPUs if need be.
+    Each round is solved to the optimum; where that would take long (`facts` says how often), the
+    best allocation found by then is used. Jobs are placed as the solution says; where cores, memory
+    or other resources forbid it, wherever they fit, with fewer GPUs if need be.
 
-    Options: `interval`, the time from one allocation to the next (default 60 s). `delay`, what a restart is taken to
-    cost (default 30 s). `place`: what is not placed as the solution says is `packed` (default) or put on the `emptiest`
-    nodes.
+    Options: `interval`, the time from one allocation to the next (default 60 s). `delay`, what a
+    restart is taken to cost (default 30 s). `place`: what is not placed as the solution says is
+    `packed` (default) or put on the `emptiest` nodes.
 
-    Source: A. Qiao et al., Pollux: Co-adaptive cluster scheduling for goodput-optimized deep learning, OSDI'21,
-    section 4.2, and the policy of its artifact, which searches by a genetic algorithm.
+    Source: A. Qiao et al., Pollux: Co-adaptive cluster scheduling for goodput-optimized deep
+    learning, OSDI'21, section 4.2, and the policy of its artifact, which searches by a genetic
+    algorithm.
     """
 
     name = "pollux"
@@ -47,16 +50,23 @@ class Pollux(Reallocation):
     own_options = ("delay",)
 
     source = Source(
-        authors="A. Qiao, S. K. Choe, S. J. Subramanya, W. Neiswanger, Q. Ho, H. Zhang, G. R. Ganger, E. P. Xing",
+        authors="A. Qiao, S. K. Choe, S. J. Subramanya, W. Neiswanger, Q. Ho, H. Zhang, G. R. "
+        "Ganger, E. P. Xing",
         title="Pollux: Co-adaptive cluster scheduling for goodput-optimized deep learning",
-        venue="OSDI", year=2021, link="arXiv:2008.12260",
+        venue="OSDI",
+        year=2021,
+        link="arXiv:2008.12260",
         needs=("job.gpus", "profile.gpus", "profile.locality"),
         sureness="verified",
-        verified="objective, restart factor, fair share, limit on growth and one spread gang a node are those of the "
-                 "artifact's simulator",
-        derived="solving instead of searching, as with exponent -1 the objective is a sum over configurations; rates "
-                "known before they are measured, several GPU types, quotas, and jobs that may not be preempted",
-        published="mean JCT 37 to 50 % below Tiresias and Optimus with tuned jobs; 2,446 s on its simulated workload 6",
+        verified="objective, restart factor, fair share, limit on growth and one spread gang a "
+        "node are those of the "
+        "artifact's simulator",
+        derived="solving instead of searching, as with exponent -1 the objective is a sum over "
+        "configurations; rates "
+        "known before they are measured, several GPU types, quotas, and jobs that may not be "
+        "preempted",
+        published="mean JCT 37 to 50 % below Tiresias and Optimus with tuned jobs; 2,446 s on "
+        "its simulated workload 6",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -89,7 +99,10 @@ class Pollux(Reallocation):
             else:
                 grants[job_id] = world.options(job_id)
         self._growth.note(world, jobs)
-        state = State(view.nodes(jobs), tuple(self._candidate(world, view, job_id, len(jobs)) for job_id in jobs))
+        state = State(
+            view.nodes(jobs),
+            tuple(self._candidate(world, view, job_id, len(jobs)) for job_id in jobs),
+        )
         found = best(state, quotas(world, jobs))
         self._rounds += 1
         self._proven += found.proven
@@ -99,10 +112,16 @@ class Pollux(Reallocation):
                 continue
             gpu_type = view.types[state.nodes[parts[0][0]].gpu_type]
             gpus = sum(count for _, count in parts)
-            grants[job_id] = tuple(sorted(
-                (one for one in world.options(job_id) if one.mode.gpus <= gpus and one.mode.gpu_type == gpu_type),
-                key=lambda one: -one.mode.gpus,
-            ))
+            grants[job_id] = tuple(
+                sorted(
+                    (
+                        one
+                        for one in world.options(job_id)
+                        if one.mode.gpus <= gpus and one.mode.gpu_type == gpu_type
+                    ),
+                    key=lambda one: -one.mode.gpus,
+                )
+            )
             if job.now and parts == job.now:
                 self._stays.add(job_id)
             else:
@@ -115,7 +134,11 @@ class Pollux(Reallocation):
         fewest = min(one.mode.gpus for one in options if one.mode.gpus)
         most = self._growth.limit(job_id, fewest)
         fair = max(math.ceil(view.gpus / jobs), fewest)
-        base = max(one.rate for one in options if 0 < one.mode.gpus <= fair) * view.gpus / len(view.names)
+        base = (
+            max(one.rate for one in options if 0 < one.mode.gpus <= fair)
+            * view.gpus
+            / len(view.names)
+        )
         alone: dict[Size, float] = {}
         spread: dict[Size, float] = {}
         for one in options:
@@ -132,14 +155,17 @@ class Pollux(Reallocation):
             now_value = placed_rate(world.instance, job, entry.mode, entry.placement) / base
         factor = restart_factor(world, job_id, self.delay_s)
         now = view.now(job_id)
-        return Candidate(alone, spread, now, now_value, factor if now else max(factor, LEAST_SPEEDUP))
+        return Candidate(
+            alone, spread, now, now_value, factor if now else max(factor, LEAST_SPEEDUP)
+        )
 
     def stays(self, world: World, job_id: str) -> bool:
         """Whether a running job keeps the very GPUs it holds."""
         return job_id in self._stays
 
     def _start(self, world: World) -> None:
-        """Place the jobs as the solution says; once nobody is saving any more, the others wherever they fit."""
+        """Place the jobs as the solution says; once nobody is saving any more, the others wherever
+        they fit."""
         for job_id, parts in self._planned.items():
             if job_id in world.waiting:
                 found = _as_planned(world, self._grants[job_id], job_id, parts)
@@ -171,10 +197,16 @@ class _View:
     def nodes(self, jobs: list[str]) -> tuple[Free, ...]:
         """The nodes with the GPUs that are free, that `jobs` hold or that are being given back."""
         free = [self.world.free.gpus_on(name) for name in self.names]
-        for job_id in (*jobs, *(one for one in self.world.saving if self.world.hold(one).partner is None)):
+        for job_id in (
+            *jobs,
+            *(one for one in self.world.saving if self.world.hold(one).partner is None),
+        ):
             for node, gpus in self.now(job_id):
                 free[node] += gpus
-        return tuple(Free(self.types.index(kind), count) for kind, count in zip(self.kinds, free, strict=True))
+        return tuple(
+            Free(self.types.index(kind), count)
+            for kind, count in zip(self.kinds, free, strict=True)
+        )
 
 
 def _as_planned(
@@ -190,7 +222,9 @@ def _as_planned(
         if option.spread == "rack" and span(world.cluster, placement) == "cluster":
             continue
         need = world.need(job_id, option)
-        able = all(need.nodes >> world.free.layout.order[node] & 1 for node, _ in parts)  # GPU memory, for one
+        able = all(
+            need.nodes >> world.free.layout.order[node] & 1 for node, _ in parts
+        )  # GPU memory, for one
         if able and world.free.holds(need, placement):
             return option, placement
     return None

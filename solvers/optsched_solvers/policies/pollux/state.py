@@ -8,7 +8,8 @@ LEAST_SPEEDUP = 1e-3
 """Added to every speedup, so that a job without GPUs has one."""
 
 Parts = tuple[tuple[int, int], ...]
-"""What a job gets: (node, GPUs) in the order of the nodes, each a position in `State.nodes`; empty for nothing."""
+"""What a job gets: (node, GPUs) in the order of the nodes, each a position in `State.nodes`; empty
+for nothing."""
 Size = tuple[int, int]
 """GPU type, as a position, and GPU count."""
 
@@ -23,8 +24,8 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A job: its scaled speedup by size on one node (`alone`) and over several (`spread`), what it holds `now` with the
-    speedup there, and the restart factor by which anything else counts."""
+    """A job: its scaled speedup by size on one node (`alone`) and over several (`spread`), what it
+    holds `now` with the speedup there, and the restart factor by which anything else counts."""
 
     alone: dict[Size, float]
     spread: dict[Size, float]
@@ -58,8 +59,8 @@ class State:
         return len(self.jobs) / self.total(given)
 
     def is_sound(self, given: Sequence[Parts]) -> bool:
-        """Whether every gang is on GPUs of one type, no node gives more than it has, and none hosts two gangs that are
-        spread over several nodes."""
+        """Whether every gang is on GPUs of one type, no node gives more than it has, and none hosts
+        two gangs that are spread over several nodes."""
         used, hosts = Counter[int](), Counter[int]()
         for parts in given:
             used.update(dict(parts))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from optsched.errors import InputError
-from optsched.policy import Source
+from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .features import Floats
@@ -15,13 +15,13 @@ DEFAULT_WEIGHTS = Path(__file__).with_name("weights.json")
 
 
 class Rltune(PickedFirst):
-    """A small network scores the waiting gangs by seven features that tell nothing of how long they run; the best one
-    is next, and while it has no place nobody else starts. Of at most four ways to place it the one that solves
-    RLTune's program is taken (`mapping`).
+    """A small network scores the waiting gangs by seven features that tell nothing of how long they
+    run; the best one is next, and while it has no place nobody else starts. Of at most four ways to
+    place it the one that solves RLTune's program is taken (`mapping`).
 
-    Options: `weights`, a file that `optsched learn rltune` wrote (default: one that comes with the package).
-    `backfill`: `no` (default, as published), or `yes`: meanwhile gangs start that will be done before; only this looks
-    at how long jobs run.
+    Options: `weights`, a file that `optsched learn rltune` wrote (default: one that comes with the
+    package). `backfill`: `no` (default, as published), or `yes`: meanwhile gangs start that will be
+    done before; only this looks at how long jobs run.
 
     Source: RLTune, SoCC 2025, and its public code (philly_env_base_v2.py, allocation_score.py).
     """
@@ -32,15 +32,22 @@ class Rltune(PickedFirst):
 
     source = Source(
         authors="S. Dongare, R. I. S. Khan, H. Albahar, N. Zhao, D. Melendez Maita, A. R. Butt",
-        title="Hybrid learning and optimization-based dynamic scheduling for DL workloads on heterogeneous GPU "
-              "clusters",
-        venue="SoCC", year=2025, link="doi:10.1145/3772052.3772257",
+        title="Hybrid learning and optimization-based dynamic scheduling for DL workloads on "
+        "heterogeneous GPU "
+        "clusters",
+        venue="SoCC",
+        year=2025,
+        link="doi:10.1145/3772052.3772257",
         needs=("job.gpus",),
         sureness="verified",
-        verified="features, network, reward, ways to place a gang and the program to choose one, in public code",
-        derived="trained by an evolution strategy instead of PPO; the program's fragmentation term, which the "
-                "published big-M rows leave inert, is encoded in both directions; jobs without GPUs start as they fit",
-        published="utilisation up to 20 % higher, queueing delay up to 81 % and JCT up to 70 % lower",
+        verified="features, network, reward, ways to place a gang and the program to choose one, "
+        "in public code",
+        derived="trained by an evolution strategy instead of PPO; the program's fragmentation "
+        "term, which the "
+        "published big-M rows leave inert, is encoded in both directions; jobs without GPUs "
+        "start as they fit",
+        published="utilisation up to 20 % higher, queueing delay up to 81 % and JCT up to 70 % "
+        "lower",
     )
 
     def __init__(self, options: dict[str, str] | None = None) -> None:
@@ -50,7 +57,9 @@ class Rltune(PickedFirst):
             if name not in ("weights", "backfill"):
                 raise InputError(f"policy rltune has no option {name}; it has weights and backfill")
         if given.get("backfill", "no") not in ("yes", "no"):
-            raise InputError(f"option backfill of policy rltune: {given['backfill']!r}; expected yes or no")
+            raise InputError(
+                f"option backfill of policy rltune: {given['backfill']!r}; expected yes or no"
+            )
         self.backfill = given.get("backfill") == "yes"
         self.scorer: Scorer = read(given.get("weights", DEFAULT_WEIGHTS))
 

@@ -18,7 +18,8 @@ HARDLY = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The cluster now: GPUs free and in all, nodes with some but not all GPUs free and in all, GPUs of the largest."""
+    """The cluster now: GPUs free and in all, nodes with some but not all GPUs free and in all, GPUs
+    of the largest."""
 
     free_gpus: int
     gpus: int
@@ -27,9 +28,12 @@ class Present:
     per_node: int
 
 
-def features(present: Present, waits_s: Floats, gpus: Floats, tiers: Sequence[tuple[int, int]]) -> Floats:
-    """One row a visible job: waiting time, GPUs, demand over supply, availability in the near future, fragmentation,
-    ways to schedule, can be scheduled now. `tiers` has the number of ways of tiers 1 and 2 of each."""
+def features(
+    present: Present, waits_s: Floats, gpus: Floats, tiers: Sequence[tuple[int, int]]
+) -> Floats:
+    """One row a visible job: waiting time, GPUs, demand over supply, availability in the near
+    future, fragmentation, ways to schedule, can be scheduled now. `tiers` has the number of ways of
+    tiers 1 and 2 of each."""
     rows = np.empty((len(gpus), FEATURES))
     rows[:, 0] = np.minimum(waits_s / MOST_WAIT_S, NEARLY)
     rows[:, 1] = np.minimum(gpus / present.per_node, NEARLY)

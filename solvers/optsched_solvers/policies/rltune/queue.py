@@ -5,14 +5,14 @@ from math import inf
 
 import numpy as np
 
-from optsched.instance import Placement, Slot
-from optsched.modes import WIDEST_FIRST, Option
+from optsched.model.instance import Placement, Slot
 from optsched.physics import span
+from optsched.physics.modes import WIDEST_FIRST, Option
 from optsched.simulate.demand import Demand
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.world import World
 
-from ..demand_queue import DemandQueue, Entry, arrival_key
+from ..parts.demand_queue import DemandQueue, Entry, arrival_key
 from .features import VISIBLE_JOBS, Floats, Present, features
 from .mapping import choose
 from .ways import Assignment, Way, best_ways, on_nodes, shapes
@@ -50,9 +50,12 @@ class Moment:
             self._tiers[demand] = first, second
         return self._tiers[demand]
 
-    def place(self, job_id: str, next_gpus: int, first_only: bool) -> tuple[Option, Placement] | None:
-        """Where the job goes: the way of the least cost that can be had, with `first_only` the first of tier 1. Where
-        only cores, memory or quotas are in the way of all ways, or nothing runs that could make room, as others do."""
+    def place(
+        self, job_id: str, next_gpus: int, first_only: bool
+    ) -> tuple[Option, Placement] | None:
+        """Where the job goes: the way of the least cost that can be had, with `first_only` the
+        first of tier 1. Where only cores, memory or quotas are in the way of all ways, or nothing
+        runs that could make room, as others do."""
         world = self.world
         first: list[Way] = []
         second: list[Way] = []
@@ -79,7 +82,8 @@ class Moment:
         return world.fit(job_id)
 
     def _pools(self, job_id: str) -> list[tuple[Option, int, dict[int, list[int]]]]:
-        """For each GPU type and size of nodes the option for them, that size, and the nodes by free GPUs."""
+        """For each GPU type and size of nodes the option for them, that size, and the nodes by free
+        GPUs."""
         world = self.world
         found: list[tuple[Option, int, dict[int, list[int]]]] = []
         seen: dict[str | None, None] = {}
@@ -98,11 +102,13 @@ class Moment:
         return found
 
     def _placed(self, job_id: str, option: Option, assignment: Assignment) -> Placement | None:
-        """The placement of a way; None where it is spread too far or something beside GPUs is missing."""
+        """The placement of a way; None where it is spread too far or something beside GPUs is
+        missing."""
         world = self.world
         need = world.need(job_id, option)
         placement = tuple(
-            Slot(node=world.cluster.nodes[i].name, gpus=gpus, cpus=gpus * need.cpus_per_gpu) for i, gpus in assignment
+            Slot(node=world.cluster.nodes[i].name, gpus=gpus, cpus=gpus * need.cpus_per_gpu)
+            for i, gpus in assignment
         )
         spreads = {other.spread for other in world.options(job_id) if other.mode == option.mode}
         widest = min(map(WIDEST_FIRST.index, spreads), default=len(WIDEST_FIRST))
@@ -122,16 +128,17 @@ def requested_gpus(world: World, job_id: str) -> int:
 class PickedFirst:
     """Base of the rules that pick one job of the queue and wait until it has its place.
 
-    `scores` is the rule, the highest score is picked. Only jobs of the highest priority are looked at, of these the
-    first 128 in order of arrival. Jobs that can run without GPUs, and those that fit nowhere, are no gangs: they start
-    in order of arrival wherever they fit.
+    `scores` is the rule, the highest score is picked. Only jobs of the highest priority are looked
+    at, of these the first 128 in order of arrival. Jobs that can run without GPUs, and those that
+    fit nowhere, are no gangs: they start in order of arrival wherever they fit.
     """
 
     first_only = True
     """Whether the first way in order of the nodes is taken instead of the best one."""
 
     backfill = False
-    """Whether visible gangs that will be done before the picked one has its place may start meanwhile (EASY)."""
+    """Whether visible gangs that will be done before the picked one has its place may start
+    meanwhile (EASY)."""
 
     def __init__(self) -> None:
         self._gangs: list[Entry] = []
@@ -186,7 +193,6 @@ class PickedFirst:
         world.start(picked, *found)
         return True
 
-
     def _fill(self, world: World, visible: list[str]) -> None:
         """In order of arrival, what is expected to end before the picked gang fits."""
         assert self._picked is not None
@@ -194,7 +200,9 @@ class PickedFirst:
         for job_id in visible:
             if job_id == self._picked or world.now_s + world.fastest_finish_s(job_id) >= fits_s:
                 continue
-            found = Moment(world).place(job_id, requested_gpus(world, self._picked), self.first_only)
+            found = Moment(world).place(
+                job_id, requested_gpus(world, self._picked), self.first_only
+            )
             if found is not None and world.now_s + world.expected_run_s(job_id, *found) < fits_s:
                 self._gangs.remove((arrival_key(world, job_id), job_id))
                 world.start(job_id, *found)
@@ -203,7 +211,9 @@ class PickedFirst:
 def fits_at_s(world: World, job_id: str) -> float:
     """When a job is expected to fit, as those that run now end; infinite where it never does."""
     outlook = Outlook(world)
-    for end_s, other in sorted((world.expected_release_s(one), one) for one in (*world.running, *world.saving)):
+    for end_s, other in sorted(
+        (world.expected_release_s(one), one) for one in (*world.running, *world.saving)
+    ):
         outlook.release(other, finished=other in world.running)
         if world.fit(job_id, outlook.room) is not None:
             return end_s

@@ -21,7 +21,8 @@ DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A network 7-32-16-8-1 with ReLU between its layers, the same for every job; `about` says how it came to be."""
+    """A network 7-32-16-8-1 with ReLU between its layers, the same for every job; `about` says how
+    it came to be."""
 
     layers: tuple[tuple[Floats, Floats], ...]
     about: dict[str, Any] = field(default_factory=dict)
@@ -39,15 +40,20 @@ class Scorer:
 
     def rounded(self) -> "Scorer":
         """As it will come back from a file."""
-        return Scorer(tuple((_rounded(weights), _rounded(bias)) for weights, bias in self.layers), self.about)
+        return Scorer(
+            tuple((_rounded(weights), _rounded(bias)) for weights, bias in self.layers), self.about
+        )
 
     def dump(self, about: dict[str, Any] | None = None) -> str:
-        """The text of a weights file that says `about` itself how it came to be, one row of weights a line."""
+        """The text of a weights file that says `about` itself how it came to be, one row of weights
+        a line."""
         head = {"format": FORMAT, "policy": "rltune", **(self.about if about is None else about)}
         lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
         layers = []
         for weights, bias in self.layers:
-            rows = ",\n".join(f"      {json.dumps([round(float(one), DIGITS) for one in row])}" for row in weights)
+            rows = ",\n".join(
+                f"      {json.dumps([round(float(one), DIGITS) for one in row])}" for row in weights
+            )
             biases = json.dumps([round(float(one), DIGITS) for one in bias])
             layers.append(f'    {{"weights": [\n{rows}],\n     "bias": {biases}}}')
         return "\n".join(["{", *lines, '  "layers": [', ",\n".join(layers), "  ]", "}"]) + "\n"
@@ -61,9 +67,9 @@ def from_vector(vector: Floats, about: dict[str, Any] | None = None) -> Scorer:
     """The scorer with these parameters."""
     layers, at = [], 0
     for inputs, outputs in pairwise(LAYERS):
-        weights = vector[at:at + inputs * outputs].reshape(inputs, outputs)
+        weights = vector[at : at + inputs * outputs].reshape(inputs, outputs)
         at += inputs * outputs
-        layers.append((weights, vector[at:at + outputs]))
+        layers.append((weights, vector[at : at + outputs]))
         at += outputs
     return Scorer(tuple(layers), about or {})
 
@@ -86,19 +92,35 @@ def read(path: str | Path) -> Scorer:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise InputError(f"{path}: is no weights file: {error}") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("policy") != "rltune":
-        raise InputError(f'{path}: is no weights file of rltune, which has "format": "{FORMAT}", "policy": "rltune"')
+    if (
+        not isinstance(found, dict)
+        or found.get("format") != FORMAT
+        or found.get("policy") != "rltune"
+    ):
+        raise InputError(
+            f'{path}: is no weights file of rltune, which has "format": "{FORMAT}", "policy": '
+            '"rltune"'
+        )
     try:
-        layers = tuple((np.array(one["weights"], dtype=float), np.array(one["bias"], dtype=float))
-                       for one in found["layers"])
+        layers = tuple(
+            (np.array(one["weights"], dtype=float), np.array(one["bias"], dtype=float))
+            for one in found["layers"]
+        )
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"{path}: layers must have weights and bias, all of them numbers") from None
+        raise InputError(
+            f"{path}: layers must have weights and bias, all of them numbers"
+        ) from None
     for (weights, bias), shape in zip(layers, pairwise(LAYERS), strict=False):
         if weights.shape != shape or bias.shape != shape[1:]:
-            raise InputError(f"{path}: a layer has weights {weights.shape} and bias {bias.shape}, expected {shape}")
+            raise InputError(
+                f"{path}: a layer has weights {weights.shape} and bias {bias.shape}, expected "
+                f"{shape}"
+            )
         if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
             raise InputError(f"{path}: a weight is not finite")
     if len(layers) != len(LAYERS) - 1:
         raise InputError(f"{path}: has {len(layers)} layers, expected {len(LAYERS) - 1}")
-    about = {key: value for key, value in found.items() if key not in ("format", "policy", "layers")}
+    about = {
+        key: value for key, value in found.items() if key not in ("format", "policy", "layers")
+    }
     return Scorer(layers, about)

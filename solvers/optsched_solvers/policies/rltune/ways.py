@@ -1,4 +1,5 @@
-"""Ways to place a gang on the fewest nodes, or on one more, and what each does to fragmentation and balance."""
+"""Ways to place a gang on the fewest nodes, or on one more, and what each does to fragmentation and
+balance."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ Assignment = tuple[tuple[int, int], ...]
 class Shape:
     """A way on nodes that are alike, before it is known which: its effect on those with free GPUs.
 
-    `frag` is the change of the number of nodes with some but not all GPUs free, `waste` that of the GPUs in use on
-    them, `balance` that of the variance of the nodes' utilisation (lower is more even).
+    `frag` is the change of the number of nodes with some but not all GPUs free, `waste` that of the
+    GPUs in use on them, `balance` that of the variance of the nodes' utilisation (lower is more
+    even).
     """
 
     pattern: Pattern
@@ -37,19 +39,32 @@ class Way:
     def by_defrag(self) -> tuple[object, ...]:
         """The lowest is best for fragmentation."""
         one = self.shape
-        return one.frag, one.waste, one.balance, len(self.assignment), [node for node, _ in self.assignment]
+        return (
+            one.frag,
+            one.waste,
+            one.balance,
+            len(self.assignment),
+            [node for node, _ in self.assignment],
+        )
 
     @property
     def by_balance(self) -> tuple[object, ...]:
         """The lowest is best for load balance."""
         one = self.shape
-        return one.balance, one.frag, one.waste, len(self.assignment), [node for node, _ in self.assignment]
+        return (
+            one.balance,
+            one.frag,
+            one.waste,
+            len(self.assignment),
+            [node for node, _ in self.assignment],
+        )
 
 
 @lru_cache(maxsize=1 << 15)
 def shapes(counts: Counts, gpus: int, per_node: int) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
-    """All shapes of a gang on nodes of `per_node` GPUs: those on as few nodes as its size allows (tier 1), and those on
-    one more that do not raise the number of fragmented nodes (tier 2; a single GPU has none).
+    """All shapes of a gang on nodes of `per_node` GPUs: those on as few nodes as its size allows
+    (tier 1), and those on one more that do not raise the number of fragmented nodes (tier 2; a
+    single GPU has none).
 
     Source: find_gpu_assignments of RLTune's public allocation_score.py.
     """
@@ -83,7 +98,8 @@ def _patterns(counts: Counts, i: int, left: int, most: int) -> Iterator[Pattern]
 
 
 def _splits(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """`total` in so many parts of at least 1 and at most `largest`, each no larger than the one before."""
+    """`total` in so many parts of at least 1 and at most `largest`, each no larger than the one
+    before."""
     if parts == 0:
         if total == 0:
             yield ()
@@ -98,14 +114,20 @@ def _shape(counts: Counts, pattern: Pattern, per_node: int) -> Shape:
     for free, taken in pattern:
         after = free - taken
         frag += (0 < after < per_node) - (0 < free < per_node)
-        waste += (per_node - after if 0 < after < per_node else 0) - (per_node - free if 0 < free < per_node else 0)
+        waste += (per_node - after if 0 < after < per_node else 0) - (
+            per_node - free if 0 < free < per_node else 0
+        )
     nodes = sum(count for _, count in counts)
     if nodes <= 1:
         return Shape(pattern, frag, waste, 0.0)
     used = sum(count * (per_node - free) for free, count in counts)
     more = sum(taken for _, taken in pattern)
-    squares = sum((per_node - free + taken) ** 2 - (per_node - free) ** 2 for free, taken in pattern)
-    variance = nodes * squares - ((used + more) ** 2 - used**2)  # times (nodes x per_node) squared, in whole numbers
+    squares = sum(
+        (per_node - free + taken) ** 2 - (per_node - free) ** 2 for free, taken in pattern
+    )
+    variance = nodes * squares - (
+        (used + more) ** 2 - used**2
+    )  # times (nodes x per_node) squared, in whole numbers
     return Shape(pattern, frag, waste, variance / (nodes * per_node) ** 2)
 
 
@@ -120,10 +142,14 @@ def on_nodes(shape: Shape, free: dict[int, list[int]]) -> Way:
 
 
 def best_ways(first: list[Way], second: list[Way]) -> list[Way]:
-    """The best of each tier for fragmentation and for load balance, at most four, without repetition."""
+    """The best of each tier for fragmentation and for load balance, at most four, without
+    repetition."""
     found: dict[Assignment, Way] = {}
     for tier in (first, second):
         if tier:
-            for way in (min(tier, key=lambda one: one.by_defrag), min(tier, key=lambda one: one.by_balance)):
+            for way in (
+                min(tier, key=lambda one: one.by_defrag),
+                min(tier, key=lambda one: one.by_balance),
+            ):
                 found.setdefault(way.assignment, way)
     return list(found.values())

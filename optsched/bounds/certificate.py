@@ -1,0 +1,105 @@
+"""Certificates of bounds by prices: what `optsched verify-bound` recomputes by plain arithmetic."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge
+
+from ..files import InstanceRef, adapter, lines, number, parse_file, plain, read_bytes
+from ..files.faults import Fault
+from ..files.shape_faults import FaultyFile
+
+NotNegative = Annotated[float, Ge(0)]
+BOUND_FORMAT = "optsched-bound/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypePrices:
+    """What a GPU-second of one type costs in each interval; `gpu_type` None are the GPUs without a
+    type."""
+
+    gpu_type: str | None = None
+    per_gpu_s: tuple[NotNegative, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """Prices that prove that no plan has a smaller `value`: "wct" by their sum, the others because
+    they refute `value`.
+
+    `grid_s` are the instants, in seconds after the instance's now, between which prices are
+    constant, from 0 on; GPUs are free after the last.
+    """
+
+    format: Literal["optsched-bound/1"]
+    instance: InstanceRef
+    objective: Literal["wct", "makespan", "ftf"]
+    value: float
+    grid_s: tuple[NotNegative, ...]
+    prices: tuple[TypePrices, ...] = ()
+
+
+NOUNS: tuple[type, ...] = (InstanceRef, TypePrices, Certificate)
+
+
+def dump_certificate(certificate: Certificate) -> str:
+    """The certificate as file text, the prices of a GPU type a line."""
+    return lines(
+        {
+            "format": certificate.format,
+            "instance": {"name": certificate.instance.name, "hash": certificate.instance.hash},
+            "objective": certificate.objective,
+            "value": number(certificate.value),
+            "grid_s": [number(at) for at in certificate.grid_s],
+            "prices": [plain(own) for own in certificate.prices],
+        }
+    )
+
+
+def read_certificate(path: str | Path) -> Certificate:
+    """Read a certificate. Raises InputError naming every fault."""
+    return load_certificate(read_bytes(path), str(path))
+
+
+def load_certificate(data: bytes | str, name: str = "certificate") -> Certificate:
+    """Parse a certificate; `name` is what messages call it. Raises InputError naming every
+    fault."""
+    parsed: Certificate = parse_file(Certificate, data, name, BOUND_FORMAT, NOUNS)
+    faults = list(_faults(parsed))
+    if faults:
+        raise FaultyFile(name, faults)
+    return parsed
+
+
+def _faults(parsed: Certificate) -> Iterator[Fault]:
+    grid = parsed.grid_s
+    if len(grid) < 2 or grid[0] != 0 or any(a >= b for a, b in pairwise(grid)):
+        yield Fault(
+            "grid_s",
+            "is not a list of two or more rising instants from 0 on",
+            "give the intervals' ends",
+        )
+    seen = set()
+    for i, own in enumerate(parsed.prices):
+        if len(own.per_gpu_s) != len(grid) - 1:
+            yield Fault(
+                f"prices[{i}].per_gpu_s",
+                f"has {len(own.per_gpu_s)} prices for {len(grid) - 1} intervals",
+                "give one price for each interval",
+            )
+        if own.gpu_type in seen:
+            yield Fault(f"prices[{i}].gpu_type", f"{own.gpu_type!r} appears twice", "keep one")
+        seen.add(own.gpu_type)
+    if not math.isfinite(parsed.value):
+        yield Fault("value", "is not a number", "correct it")
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of certificates."""
+    found: dict[str, Any] = adapter(Certificate, NOUNS).json_schema(by_alias=True)
+    found["title"] = "optsched bound certificate"
+    return found

@@ -1,0 +1,92 @@
+"""Arguments that several commands take, and the checks on them."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ...errors import InputError
+from ...model.instance import Instance
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+instance_argument = click.argument("instance", metavar="INSTANCE")
+
+
+def objective_option(command: Command) -> Command:
+    """`--objective`, as every command that plans or bounds takes it."""
+    return click.option(
+        "--objective",
+        default="wct",
+        show_default=True,
+        metavar="NAME",
+        help="What to minimise: a name of `optsched list objectives`, a weighted sum "
+        "(0.7*makespan+0.3*wct) "
+        "or several in order of importance (deadline,wct).",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """`--json`: one JSON object or list on stdout and nothing else."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON for machines instead of a table."
+    )(command)
+
+
+def quiet_option(command: Command) -> Command:
+    """`--quiet`: the exit status and the written files say it all."""
+    return click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")(command)
+
+
+def load(source: str, *, accept_never: bool = False) -> Instance:
+    """The instance in a file, or on stdin for `-`. Raises InputError naming every fault; with
+    `accept_never` jobs that can never run are none."""
+    from ... import files
+
+    if source != "-":
+        return files.read_instance(source, accept_never=accept_never)
+    return files.load_instance(sys.stdin.buffer.read(), "stdin", accept_never=accept_never)
+
+
+def check_outputs(outputs: dict[str, Path | None], source: str) -> None:
+    """Make sure before any work that each output (by option name) can be written and overwrites no
+    input.
+
+    Raises InputError saying which cannot, and what would be right.
+    """
+    taken: dict[str, str] = {} if source == "-" else {os.path.realpath(source): "the instance"}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        real = os.path.realpath(path)
+        if real in taken:
+            raise InputError(f"{option} {path} would overwrite {taken[real]}; give another name")
+        if path.is_dir():
+            raise InputError(
+                f"{option} {path} is a directory; name a file in it, as in {path / 'plan.json'}"
+            )
+        folder = Path(real).parent
+        if not folder.is_dir():
+            raise InputError(
+                f"{option} {path}: the directory {folder} does not exist; make it first"
+            )
+        if not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):
+            raise InputError(f"{option} {path}: no permission to write there")
+        if path.is_file() or not path.exists():  # a device such as /dev/null may be named twice
+            taken[real] = f"the file of {option}"
+
+
+def solver_options(pairs: tuple[str, ...]) -> dict[str, str]:
+    """`--option key=value` pairs. Raises InputError on one without `=` or a key given twice."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"--option {pair!r} has no value; write key=value")
+        if key.strip() in found:
+            raise InputError(f"--option {key.strip()} is given twice; keep one")
+        found[key.strip()] = value.strip()
+    return found

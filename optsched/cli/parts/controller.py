@@ -1,0 +1,57 @@
+"""What the commands that ask a controller have in common."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from ...control.api.client import Client
+
+NO_ANSWER = 1
+
+
+def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
+    """`--config`, turned into the argument `client`; where no controller answers, one sentence and
+    status 1."""
+
+    @wraps(command)
+    def asking(config: Path | None, **named: Any) -> int:
+        from ...control.api.client import NoController, find_client
+
+        try:
+            return command(client=find_client(config), **named)
+        except NoController as error:
+            click.echo(f"optsched: {error}", err=True)
+            return NO_ANSWER
+
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="cluster.toml of the controller; else $OPTSCHED_URL (with $OPTSCHED_TOKEN), "
+        "$OPTSCHED_CONFIG, "
+        "./cluster.toml.",
+    )(asking)
+
+
+def all_jobs(
+    client: "Client", *, everybody: bool, finished: bool, most: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Jobs of a queue, page by page, `most` at the most, and how many there are."""
+    found: list[dict[str, Any]] = []
+    page: str | None = None
+    while True:
+        answer = client.get(
+            "/v1/jobs",
+            all=everybody,
+            finished=finished,
+            limit=max(1, min(1000, most - len(found))),
+            page=page,
+        )
+        found += answer["jobs"]
+        page = answer["next"]
+        if page is None or len(found) >= most:
+            return found, answer["total"]

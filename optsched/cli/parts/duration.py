@@ -1,0 +1,21 @@
+"""Durations as command line arguments."""
+
+import click
+
+from ...duration import parse_duration
+
+
+def duration(value: str) -> float:
+    """The type of an option that is a length of time above zero; the command gets seconds."""
+    seconds = cost(value)
+    if seconds <= 0:
+        raise click.BadParameter(f"{value!r} must be above zero")
+    return seconds
+
+
+def cost(value: str) -> float:
+    """The type of an option that is a length of time or zero; the command gets seconds."""
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None

@@ -1,0 +1,149 @@
+"""`optsched output`: what a job prints."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .arguments import json_option
+from .controller import asks_controller
+
+if TYPE_CHECKING:
+    from ...control.api.client import Client
+
+FINISHED = ("completed", "failed", "cancelled")
+LONGEST_PAUSE_S = 2.0
+
+
+@click.command("output")
+@click.argument("job")
+@click.option(
+    "-f",
+    "--follow",
+    "following",
+    is_flag=True,
+    help="Go on until the job has ended, over all its attempts.",
+)
+@click.option(
+    "--tail",
+    type=click.IntRange(1, 1024),
+    default=64,
+    show_default=True,
+    metavar="KIB",
+    help="Only the last of it.",
+)
+@click.option(
+    "--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else the last one."
+)
+@click.option("--stderr", is_flag=True, help="What it printed to stderr; else to stdout.")
+@json_option
+@asks_controller
+def command(
+    client: "Client",
+    job: str,
+    following: bool,
+    tail: int,
+    attempt: int | None,
+    stderr: bool,
+    as_json: bool,
+) -> int:
+    """Print what JOB printed; with -f as it comes.
+
+    \b
+    optsched output train-1
+    optsched output train-1 -f
+    """
+    stream = "stderr" if stderr else "stdout"
+    if following:
+        for text, _ in follow(client, job, (stream,), attempt):
+            click.echo(json.dumps({"text": text}) if as_json else text, nl=as_json)
+        return 0
+    found = client.get(client.job_path(job, "output"), stream=stream, attempt=attempt, tail=tail)
+    click.echo(json.dumps(found) if as_json else found["text"], nl=as_json)
+    return 0
+
+
+def follow(
+    client: "Client",
+    job: str,
+    streams: tuple[str, ...] = ("stdout", "stderr"),
+    attempt: int | None = None,
+) -> Iterator[tuple[str, bool]]:
+    """What a job prints as it comes, and whether it is stderr, until it has ended; with `attempt`,
+    until that has. A controller that is away is waited for. Raises ApiRefused where there is no
+    such job."""
+    number, pause_s = attempt or 1, 0.1
+    at = dict.fromkeys(streams, 0)
+    while True:
+        detail = _once_there(client, job)
+        attempts = detail["attempts"]
+        came = False
+        over = number <= len(attempts) and attempts[number - 1]["ended_s"] is not None
+        if number <= len(attempts):
+            for stream in streams:
+                for text, after in _rest(client, job, stream, number, at[stream]):
+                    came, at[stream] = True, after
+                    yield text, stream == "stderr"
+        finished = detail["job"]["status"] in FINISHED
+        if over and attempt is None and number < len(attempts):
+            number, at = number + 1, dict.fromkeys(streams, 0)
+            continue
+        if finished or (over and attempt is not None):
+            return
+        pause_s = 0.1 if came else min(LONGEST_PAUSE_S, pause_s * 1.5)
+        time.sleep(pause_s)
+
+
+def ended(client: "Client", job: str) -> dict[str, Any]:
+    """The job once it has ended."""
+    while (found := _once_there(client, job)["job"])["status"] not in FINISHED:
+        time.sleep(0.5)
+    return dict(found)
+
+
+def exit_status(job: dict[str, Any]) -> int:
+    """What a shell would report of its command; 1 where that is not known, or it was cancelled."""
+    status = job["exit_status"]
+    if job["status"] == "completed":
+        return 0
+    if job["status"] == "cancelled" or not status:
+        return 1
+    return 128 - status if status < 0 else int(status)
+
+
+def _once_there(client: "Client", job: str) -> dict[str, Any]:
+    from ...control.api.client import NoController
+
+    told = False
+    while True:
+        try:
+            return dict(client.get(client.job_path(job)))
+        except NoController as error:
+            if not told:
+                click.echo(f"optsched: {error}; waiting for it", err=True)
+            told = True
+            time.sleep(LONGEST_PAUSE_S)
+
+
+def _rest(
+    client: "Client", job: str, stream: str, number: int, start: int
+) -> Iterator[tuple[str, int]]:
+    from ...control.api.client import ApiRefused, NoController
+
+    while True:
+        try:
+            found = client.get(
+                client.job_path(job, "output"), stream=stream, attempt=number, start=start
+            )
+        except NoController:
+            return
+        except ApiRefused as error:
+            if error.status != 404:
+                raise
+            return  # nothing was printed, or it is not kept
+        if not found["text"]:
+            return
+        start = found["next"]
+        yield found["text"], start

@@ -1,0 +1,74 @@
+"""The catalogue of policies as a page: docs/policies.md."""
+
+from collections.abc import Sequence
+
+from ...plugins.policy import Source
+from ...plugins.registry import Listed
+
+HEAD = """# Policies
+
+Every policy runs in the same simulator on the same instances (`optsched simulate INSTANCE --policy NAME`), is also a
+solver (`optsched solve INSTANCE --solver NAME`), and every plan it makes is verified. This page is what
+`optsched list policies --markdown` prints.
+
+How sure it is that a policy is what was published: **verified** against public code or text, **derived** by arithmetic
+from a stated model, **reconstructed** where only an abstract or a secondary text describes it. Names that end in
+`-style` are reconstructions; those that end in `-myopic` optimise the reward of a learning system exactly one step
+ahead and are not that system.
+
+`needs` are the fields of the [instance file](formats.md) that a policy reads beyond what all do (GPUs, run time,
+submission); where a job does not have them the policy treats it as if they played no role.
+
+Rules that let small jobs pass may leave a gang waiting for as long as small jobs come. `optsched`, `srsf`, `srtf` and
+`las` keep a place for one that has waited too long ([mathematics](mathematics.md), section 9); all others do as
+published, also where that starves gangs (`sjf`, `wspt`, `qssf`, `gittins`, `xion` and others).
+
+"""  # noqa: E501
+
+
+def page(policies: Sequence[Listed]) -> str:
+    """The page as Markdown: a table, then a section for each policy."""
+    lines = [HEAD + "| policy | idea | year | needs | sureness |", "|---|---|--:|---|---|"]
+    for one in policies:
+        source = one.source
+        needs = ", ".join(f"`{name}`" for name in source.needs) if source else ""
+        year, sureness = (str(source.year), source.sureness) if source else ("", "")
+        name = f"[`{one.name}`](#{one.name})" if source else f"`{one.name}`"
+        lines.append(f"| {name} | {_cell(one.title)} | {year} | {needs} | {sureness} |")
+    for one in policies:
+        if one.source is not None:
+            lines += ["", *_section(one, one.source)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(one: Listed, source: Source) -> list[str]:
+    parts = {
+        "Verified": source.verified,
+        "Derived": source.derived,
+        "Reconstructed": source.reconstructed,
+        "Published result": source.published,
+    }
+    stated = [f"- {name}: {text[0].upper()}{text[1:]}." for name, text in parts.items() if text]
+    return [
+        f"## {one.name}",
+        "",
+        f"{one.title[0].upper()}{one.title[1:]}.",
+        "",
+        f"- Cite: {_linked(source)}",
+        *stated,
+    ]
+
+
+def _linked(source: Source) -> str:
+    where = f"{source.authors}. *{source.title}*. {source.venue}, {source.year}."
+    if source.link is None:
+        return where
+    kind, _, name = source.link.partition(":")
+    address = {"doi": f"https://doi.org/{name}", "arXiv": f"https://arxiv.org/abs/{name}"}.get(
+        kind, source.link
+    )
+    return f"{where} [{source.link}]({address})"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

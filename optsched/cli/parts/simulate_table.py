@@ -1,0 +1,115 @@
+"""Tables of `optsched simulate` for people."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...duration import human
+from ...model.instance import Instance
+from ...picture.facts import level_unit, percent
+from .table import table, with_length
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+REASONS = {
+    "fair_share": "fair share",
+    "fragmentation": "fragmentation",
+    "price": "price",
+    "decision": "next decision",
+}
+
+LOST_TO = ("preemptions", "failures", "node_losses", "out_of_memory")
+"""What GPU-hours are lost to, as a summary calls it."""
+
+
+def words(
+    instance: Instance, total: dict[str, Any], title: str, how: list[str]
+) -> "Iterator[str | Table]":
+    """The summary of a simulation: what was simulated, the distance from the bounds, times, use and
+    losses."""
+    yield (
+        f"{instance.name}: {total['jobs']:,} jobs, {instance.cluster.total_gpus:,} GPUs on "
+        f"{len(instance.cluster.nodes):,} nodes, {len(instance.running):,} running now"
+    )
+    yield "; ".join([title, *how])
+    yield ""
+    levels = table(
+        "objective",
+        "value",
+        "bound (any schedule)",
+        "gap",
+        "proved by",
+        numeric=("value", "bound (any schedule)", "gap"),
+    )
+    for level in total["levels"]:
+        unit = level_unit(level["name"])
+        gap = percent(level["gap"])
+        levels.add_row(
+            level["name"],
+            with_length(level["value"], unit),
+            with_length(level["bound"], unit),
+            gap,
+            level["bound_source"] or "",
+        )
+    yield levels
+    yield ""
+    if total["jobs"]:
+        times = table("", *total["jct_s"], numeric=tuple(total["jct_s"]))
+        times.add_row("JCT", *(human(value) for value in total["jct_s"].values()))
+        times.add_row("waiting", *(human(value) for value in total["waiting_s"].values()))
+        yield times
+        yield ""
+        yield from _waiting(total)
+    yield _counts(total)
+    yield from _use(total)
+
+
+def _waiting(total: dict[str, Any]) -> Iterator[str]:
+    mean_s = total["waiting_s"]["mean"]
+    if not mean_s:
+        return
+    split = total["waiting_mean_s"]
+    parts = [
+        f"{percent(split[name] / mean_s)} {text}" for name, text in REASONS.items() if split[name]
+    ]
+    yield f"waiting is {', '.join(parts)}"
+
+
+def _counts(total: dict[str, Any]) -> str:
+    parts = [f"{total['preemptions']:,} preemptions of {total['preempted_jobs']:,} jobs"]
+    if total["failures"]:
+        of_memory = total["failures_by_kind"].get("out of memory", 0)
+        parts.append(f"{total['failures']:,} failures ({of_memory:,} out of memory)")
+    in_vain = total["out_of_memory"] - total["failures_by_kind"].get("out of memory", 0)
+    if in_vain:
+        parts.append(f"{in_vain:,} starts beside others out of memory")
+    if total["node_losses"]:
+        parts.append(f"{total['node_losses']:,} node loss{'es' * (total['node_losses'] > 1)}")
+    if total["deadlines"]:
+        parts.append(f"{total['deadlines_missed']:,} of {total['deadlines']:,} deadlines missed")
+    if total["use"]["gpus"] is not None:
+        parts.append(f"GPUs held {percent(total['use']['gpus'])} of the time")
+    return ", ".join([*parts, f"last done in {human(total['makespan_s'])}"])
+
+
+def _use(total: dict[str, Any]) -> Iterator[str]:
+    hours = total["gpu_h"]
+    arriving = total["use_until_last_submission"]
+    if hours["held"]:
+        lost = sum(sum(hours[name].values()) for name in LOST_TO)
+        parts = [
+            f"of {hours['held']:,.1f} GPU-hours {percent(lost / hours['held'])} lost to "
+            "preemptions and failures"
+        ]
+        if arriving and arriving["gpus"] is not None:
+            by_type = arriving["gpus_by_type"]
+            detail = ", ".join(
+                f"{name} {percent(share)}" for name, share in by_type.items() if share is not None
+            )
+            parts.append(
+                f"while jobs arrive GPUs held {percent(arriving['gpus'])}"
+                + (f" ({detail})" if len(by_type) > 1 else "")
+            )
+        if total["energy_kwh"]["total"]:
+            parts.append(f"{total['energy_kwh']['total']:,.4g} kWh")
+        yield ", ".join(parts)

@@ -1,0 +1,169 @@
+"""What the last round says of a live job: its decision, who is ahead, and what would have changed
+it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...duration import human
+from ...errors import InputError
+from ...explain import Explainer, Explanation, Leaver
+from ...explain.inactive import with_sentence
+from ...files import plain
+from ...objectives import parse
+from ...physics import may_preempt
+from ...round.build import build
+from ...round.model import RoundModel
+from ..journal.state import LiveJob
+from ..names import Names
+from ..what_if.snapshot import Scene
+
+
+def round_says(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
+    """What the last round says of a job, and what would have changed its decision."""
+    instance, solution = scene.instance, scene.solution
+    if instance is None or solution is None or job.id not in instance.job:
+        return [] if job.live is not None else ["The next round decides about it."]
+    seen = Names(scene.state, job, names)
+    try:
+        model = build(
+            instance,
+            parse(solution.objective),
+            solution.round_s,
+            refill=solution.refill,
+            blocked=scene.blocked,
+        )
+        found = Explainer(model, solution).job(job.id)
+    except InputError:
+        return []  # nodes have come or gone since that round
+    ago = human(max(0.0, scene.now_s - instance.now_s))
+    masked = with_sentence(instance, _masked(found, seen))
+    facts["round"] = plain(masked)
+    said = [f"The last round, {ago} ago: {masked.sentence}"]
+    if found.state == "wait":
+        if found.best is not None and found.best.mode.gpus:
+            said += _ahead(model, job, seen, facts)
+        said += _what_would_change(scene, model, job, found, facts)
+    return said
+
+
+def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) -> list[str]:
+    """Who of those that wait or were just started for GPUs is worth more by GPU and second."""
+    worth = model.value / np.maximum(model.pattern_gpus[model.pattern], 1.0)
+    best = {
+        one.id: float(worth[model.first[j] : model.first[j + 1]].max())
+        for j, one in enumerate(model.jobs)
+        if model.running[j] is None
+        and model.first[j] < model.first[j + 1]
+        and model.pattern_gpus[model.pattern[model.first[j]]] > 0
+    }
+    mine = best.pop(job.id, 0.0)
+    ahead = sorted(
+        (one for one, value in best.items() if value > mine), key=lambda one: (-best[one], one)
+    )
+    facts["ahead"] = {"jobs": len(ahead), "of": len(best) + 1}
+    if not ahead:
+        return ["No job that waits is worth more by GPU than this one."] if len(best) else []
+    return [
+        f"Of {len(best) + 1} jobs that waited it is number {len(ahead) + 1} by worth per GPU, "
+        "behind "
+        f"{seen.text(ahead)}: short jobs, those of more weight and those nearly done come first."
+    ]
+
+
+def _what_would_change(
+    scene: Scene, model: RoundModel, job: LiveJob, found: Explanation, facts: dict[str, Any]
+) -> list[str]:
+    said = []
+    weight, instance = job.submission.job.weight, model.instance
+    if all(term.name == "wct" for level in model.objective.levels for _, term in level):
+        factor = _factor(found)
+        if factor is not None:
+            facts["weight_needed"] = weight * factor
+            said.append(
+                f"With a weight of about {weight * factor:.3g} instead of {weight:g} it would be "
+                "worth it."
+            )
+    forbidden = [
+        entry for entry in instance.running if not may_preempt(instance, entry) and entry.mode.gpus
+    ]
+    if forbidden and found.best is not None:
+        gpus = sum(entry.mode.gpus for entry in forbidden)
+        facts["gpus_not_preemptible"] = gpus
+        said.append(
+            f"{gpus} GPUs are held by {len(forbidden)} job{'s' * (len(forbidden) != 1)} that may "
+            "not be "
+            "preempted."
+        )
+    asked = job.submission.job.gpus
+    free = facts.get("free")
+    if (
+        isinstance(asked, int)
+        and free
+        and 0 < free["most_on_one_node"] < asked
+        and not job.submission.job.modes
+    ):
+        said.append(
+            f"With {free['most_on_one_node']} GPU{'s' * (free['most_on_one_node'] != 1)} instead "
+            f"of {asked} "
+            "there would be room on one node now."
+        )
+    return said
+
+
+def _factor(found: Explanation) -> float | None:
+    """By how much its value must grow for it to run in place of what runs, or None where that is
+    not all it lacks."""
+    best, swap = found.best, found.swap
+    factors = []
+    if best is not None and best.value > 0 and best.price > best.value:
+        factors.append(best.price / best.value)
+    if (
+        swap is not None
+        and swap.leavers
+        and swap.value_gained > 0
+        and swap.value_lost > swap.value_gained
+    ):
+        factors.append(swap.value_lost / swap.value_gained)
+    return max(factors) * 1.01 if factors and swap is not None else None
+
+
+def _masked(found: Explanation, seen: Names) -> Explanation:
+    """The explanation without the names of jobs that are not to be named."""
+    swap = found.swap
+    if swap is not None and not all(seen.shown(one.id) for one in swap.leavers):
+        others = [one for one in swap.leavers if not seen.shown(one.id)]
+        merged = [
+            _together([one for one in others if one.preempted is preempted], preempted)
+            for preempted in (True, False)
+            if any(one.preempted is preempted for one in others)
+        ]
+        swap = replace(
+            swap, leavers=(*(one for one in swap.leavers if seen.shown(one.id)), *merged)
+        )
+    return replace(
+        found,
+        swap=swap,
+        makes_way_for=seen.texts(found.makes_way_for),
+        takes_from=seen.texts(found.takes_from),
+    )
+
+
+def _together(leavers: Sequence[Leaver], preempted: bool) -> Leaver:
+    many = len(leavers)
+
+    def total(name: str) -> float:
+        return float(sum(getattr(one, name) for one in leavers))
+
+    return Leaver(
+        id=f"{many} job{'s' * (many != 1)} of other users",
+        preempted=preempted,
+        gpus=int(total("gpus")),
+        value=total("value"),
+        save_s=total("save_s"),
+        startup_s=total("startup_s"),
+        restore_s=total("restore_s"),
+        lost_s=total("lost_s"),
+    )

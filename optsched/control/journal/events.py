@@ -1,0 +1,267 @@
+"""What the journal holds: facts and intentions, in the order in which they became known."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...executors.base import AttemptKey, Progress
+from ...files import NOUNS, adapter, plain
+from ...model.instance import Placement
+from ...model.job import Mode
+from ..submission import Submission
+
+Why = Literal["preempt", "migrate", "resize", "hold", "cancel"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStarted:
+    """A controller took over."""
+
+    version: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A job was accepted."""
+
+    submission: Submission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What a waiting job asks for was changed in the cluster manager."""
+
+    submission: Submission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A job is not to run until it is released: because `by` (a user) said so, or for the `reason`
+    found."""
+
+    job: str
+    by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """A held job may run again."""
+
+    job: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """A job is not wanted any more; what runs of it is stopped."""
+
+    job: str
+    by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a round gave to a job: its mode and place, which it holds as soon as they are free.
+    `reserved` where the place was kept for it: it then runs to its end."""
+
+    job: str
+    mode: Mode
+    placement: Placement = ()
+    reserved: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundDecided:
+    """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever
+    runs is to stop. `blocked` is what it could not give away."""
+
+    round: int
+    claims: tuple[Claim, ...] = ()
+    stay: tuple[str, ...] = ()
+    blocked: tuple[Placement, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartIntended:
+    """An attempt is about to be started: `work_s` of reference work is to do, at `rate` once
+    `setup_s` are over."""
+
+    job: str
+    number: int
+    mode: Mode
+    placement: Placement = ()
+    work_s: float
+    rate: float
+    setup_s: float
+    reserved: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRefused:
+    """The executor would not start it; `retry_s` as of `AttemptEnded`."""
+
+    job: str
+    number: int
+    reason: str
+    retry_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRunning:
+    """Its commands were seen running, since `started_s`."""
+
+    job: str
+    number: int
+    started_s: float
+    gpu_ids: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopIntended:
+    """An attempt is about to be asked to save and stop within `grace_s`."""
+
+    job: str
+    number: int
+    why: Why
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillIntended:
+    """An attempt is about to be killed, or kept from ever starting."""
+
+    job: str
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLost:
+    """Nobody can tell how an attempt is; what it holds stays held."""
+
+    job: str
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFound:
+    """An attempt that was lost is seen again."""
+
+    job: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """`by` vouches that nothing of an attempt is left, which nobody could see end; `left_s` as of
+    `AttemptEnded`."""
+
+    job: str
+    number: int
+    by: str
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnded:
+    """Nothing of an attempt is left. `exit_status` None: nobody knows how its commands ended, or
+    they never began.
+
+    `left_s` is the reference work that its job has to do yet, counted from the last checkpoint.
+    `retry_s` is set of one that the cluster manager did not start by rules of its own: after so
+    long it is tried again, however often.
+    """
+
+    job: str
+    number: int
+    exit_status: int | None = None
+    reason: str | None = None
+    started_s: float | None = None
+    ended_s: float | None = None
+    left_s: float
+    progress: Progress | None = None
+    output: str | None = None
+    peak_memory_gib: float | None = None
+    cpu_s: float | None = None
+    retry_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeen:
+    """A node came, or became usable or unusable; `out` are its GPUs that cannot be used."""
+
+    node: str
+    usable: bool
+    reason: str | None = None
+    out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and
+    of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
+    dropped now; `digest` is that of the numbers and hashes of all that was ever dropped (see
+    `Journal.prune`)."""
+
+    jobs_before_s: float | None
+    rounds_before_s: float | None
+    jobs: int
+    rounds: int
+    events: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What somebody who asks why should find: a clock that jumped, an attempt of unknown origin."""
+
+    text: str
+
+
+Event = (
+    ControllerStarted
+    | Submitted
+    | Changed
+    | Held
+    | Released
+    | Cancelled
+    | RoundDecided
+    | StartIntended
+    | StartRefused
+    | AttemptRunning
+    | StopIntended
+    | KillIntended
+    | AttemptLost
+    | AttemptFound
+    | Cleared
+    | AttemptEnded
+    | NodeSeen
+    | Pruned
+    | Noted
+)
+KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}
+LIVE_NOUNS = (*NOUNS, Submission, Progress, Claim, *KINDS.values())
+
+
+def key(event: Any) -> AttemptKey:
+    """The attempt that an event is about."""
+    return AttemptKey(event.job, event.number)
+
+
+def dump_event(event: Event) -> str:
+    """The event's fields as JSON, defaults left out; what is no Unicode text (a lone surrogate) is
+    a question mark."""
+    text = json.dumps(plain(event), separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="replace").decode()
+
+
+def load_event(kind: str, body: str) -> Event:
+    """The event of that kind. Raises ValueError where the text is none."""
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is no kind of event")
+    event: Event = adapter(KINDS[kind], LIVE_NOUNS).validate_json(body)
+    return event

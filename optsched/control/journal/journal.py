@@ -1,0 +1,531 @@
+"""The journal: every fact and intention, written before anything is done about it, and every
+round."""
+
+import gzip
+import hashlib
+import math
+import os
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from ...errors import OptschedError
+from .events import Event, Pruned, dump_event, load_event
+
+FORMAT = "optsched-journal/1"
+LAST_TRIGGER = """CREATE TRIGGER events_last BEFORE DELETE ON events
+BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"""
+LAYOUT = f"""
+CREATE TABLE about (format TEXT NOT NULL);
+CREATE TABLE events (
+  number INTEGER PRIMARY KEY, at_s REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, chain TEXT NOT NULL
+);
+CREATE TABLE rounds (
+  number INTEGER PRIMARY KEY, at_s REAL NOT NULL, jobs INTEGER NOT NULL, value REAL NOT NULL, bound REAL NOT NULL,
+  wall_s REAL NOT NULL, solver TEXT NOT NULL, fallback TEXT, instance BLOB NOT NULL, round BLOB NOT NULL
+);
+CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+{LAST_TRIGGER};
+CREATE TRIGGER rounds_stay BEFORE UPDATE ON rounds BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+"""  # noqa: E501
+PRUNED = """CREATE TABLE IF NOT EXISTS pruned (
+  first INTEGER PRIMARY KEY, last INTEGER NOT NULL, chain TEXT NOT NULL)"""
+"""Runs of events that were dropped, with the hash of the last of each, from which the next goes
+on."""
+DROP_TRIGGER = "DROP TRIGGER events_last"
+OF_JOBS = """
+CASE kind WHEN 'Submitted' THEN json_extract(body, '$.submission.job.id')
+  ELSE json_extract(body, '$.job') END IN (SELECT name FROM temp.gone)
+"""
+OUTDATED = """
+kind IN ('Noted', 'ControllerStarted', 'Pruned') OR kind = 'NodeSeen' AND EXISTS (
+  SELECT 1 FROM temp.seen WHERE node = json_extract(body, '$.node') AND latest > number)
+"""
+LATE_S = 3600.0
+"""So long after a job has finished no event of it is written, and times never fall by so much from
+one to the next."""
+BUSY_S = 5.0
+"""How long to wait for a reader that holds the file."""
+
+ROOM_BYTES = 8 << 20
+"""So much is kept for events when the disk is full. The log beside the file has once been as long,
+and stays so."""
+
+Row = tuple[int, float, str, str, str]
+"""Number, time, kind, body and hash of an event."""
+
+
+class JournalFault(OptschedError):
+    """The journal cannot be read or written; whoever meets this starts nothing any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One event, its number and when it was written (Unix time)."""
+
+    number: int
+    at_s: float
+    event: Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundEntry:
+    """One round as it is listed; the value is maximised, `bound` is what it could be at most.
+    `wall_s` is that of the turn, from looking at nodes to this write."""
+
+    number: int
+    at_s: float
+    jobs: int
+    value: float
+    bound: float
+    wall_s: float
+    solver: str
+    fallback: str | None
+
+    @property
+    def gap(self) -> float:
+        """(bound - value) / |value|."""
+        if self.bound <= self.value:
+            return 0.0
+        return (self.bound - self.value) / abs(self.value) if self.value else float("inf")
+
+
+class Journal:
+    """An SQLite file in write-ahead mode with one writer; readers may look at any time.
+
+    Each event carries a hash over itself and the one before it, so that a change anywhere is seen
+    when it is read, and none is written that could not be read again (ValueError). Raises
+    JournalFault from every method where the file is damaged, not writable, deleted or replaced, or
+    the disk is full.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path, self._read_only, self._keeps_room = path, read_only, False
+        with self._faults("opened"):
+            if read_only:
+                if not path.exists():
+                    raise JournalFault(
+                        f"journal {path}: there is none; it is made by `optsched run`"
+                    )
+                if not os.access(path, os.R_OK):
+                    raise JournalFault(
+                        f"journal {path}: only the user whose controller writes it, and root, "
+                        "may read it; ask them"
+                    )
+                self._file = sqlite3.connect(
+                    f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S
+                )
+            else:
+                _close_to_others(path)
+                self._file = sqlite3.connect(
+                    path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+                )
+                self._file.execute("PRAGMA journal_mode=WAL")
+                self._file.execute("PRAGMA synchronous=FULL")
+            self._check(new=not read_only)
+            last = self._file.execute(
+                "SELECT number, chain FROM events ORDER BY number DESC LIMIT 1"
+            ).fetchone()
+            self._file_ids = {} if read_only else self._identities()
+        self.last: int = 0 if last is None else last[0]
+        self._chain: str = "" if last is None else last[1]
+
+    def check_there(self) -> None:
+        """Raise JournalFault where the files that are written to are no longer those of this name:
+        what would be written down from now on, nobody would find."""
+        seen = self._identities()
+        if any(known is not None and seen[name] != known for name, known in self._file_ids.items()):
+            raise JournalFault(
+                f"journal {self.path}: was deleted or replaced while it was written to; put back "
+                "what "
+                "was there, or "
+                "begin anew once no job of it runs any more"
+            )
+
+    def _identities(self) -> dict[str, tuple[int, int] | None]:
+        found: dict[str, tuple[int, int] | None] = {}
+        for name in (str(self.path), f"{self.path}-wal"):
+            try:
+                seen = os.stat(name)
+                found[name] = seen.st_dev, seen.st_ino
+            except OSError:
+                found[name] = None
+        return found
+
+    def append(self, at_s: float, events: Sequence[Event]) -> None:
+        """Write events, all or none; when this returns they are on the disk."""
+        rows = self._rows(at_s, events)
+        if not rows:
+            return
+        self.check_there()
+        with self._faults("written"), self._transaction():
+            self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+        self._written(rows)
+
+    def add_round(
+        self, entry: RoundEntry, instance: str, decided: str, events: Sequence[Event]
+    ) -> None:
+        """Write a round with its instance file and round file, and the events that follow from it,
+        all or none."""
+        rows = self._rows(entry.at_s, events)
+        self.check_there()
+        with self._faults("written"), self._transaction():
+            self._file.execute(
+                "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    entry.number,
+                    entry.at_s,
+                    entry.jobs,
+                    entry.value,
+                    entry.bound,
+                    entry.wall_s,
+                    entry.solver,
+                    entry.fallback,
+                    _packed(instance),
+                    _packed(decided),
+                ),
+            )
+            self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+        self._written(rows)
+        if self._keeps_room:
+            self.keep_room()  # rounds use it up
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """Events in order, those after number `after`; each is checked against its hash, and what
+        was dropped against what is said of it."""
+        with self._faults("read"), self._reading():
+            pruned = self._pruned()
+            before = self._file.execute(
+                "SELECT chain FROM events WHERE number = ?", (after,)
+            ).fetchone()
+            chain, expected = "" if before is None else before[0], after
+            for first, last, hashed in pruned:
+                if first <= after <= last:
+                    chain, expected = hashed, last
+            dropped = {first: (last, hashed) for first, last, hashed in pruned}
+            told: str | None = None
+            rows = self._file.execute(
+                "SELECT * FROM events WHERE number > ? ORDER BY number", (after,)
+            )
+            for number, at_s, kind, body, kept in rows:
+                expected += 1
+                if number != expected and expected in dropped:
+                    last, chain = dropped[expected]
+                    expected = last + 1
+                chain = _chained(chain, number, at_s, kind, body)
+                if chain != kept or number != expected:
+                    raise self._damaged(f"event {expected} is not what was written")
+                try:
+                    event = load_event(kind, body)
+                except ValueError as error:
+                    raise self._damaged(f"event {number} cannot be read: {error}") from None
+                if isinstance(event, Pruned):
+                    told = event.digest
+                yield Entry(number=number, at_s=at_s, event=event)
+            if not after and told != (_digest(pruned) if pruned else None):
+                raise self._damaged("what was dropped of it is not what it says")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """See the file as it is now, whatever a controller writes meanwhile."""
+        if not self._read_only:
+            yield
+            return
+        self._file.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._file.execute("COMMIT")
+
+    def prune(
+        self, at_s: float, jobs: Collection[str], jobs_before_s: float, rounds_before_s: float
+    ) -> Pruned | None:
+        """Drop all events of `jobs`, which finished before `jobs_before_s`, what else is out of
+        date from before then, and rounds decided before `rounds_before_s` with their events, the
+        last one excepted. Returns the event that says so, written with that, all or none; None
+        where there is nothing to drop.
+
+        Of each run of events that were dropped the numbers and the last hash stay, from which the
+        next event's follows, and the event has a digest of all of these: so what is left can be
+        checked as before, and what was dropped is what was meant to be.
+        """
+        self.check_there()
+        with self._faults("written"), self._transaction():
+            self._file.execute(PRUNED)
+            gone = self._outdated(self._number_at(jobs_before_s))
+            gone += self._of(jobs, self._number_at(jobs_before_s + LATE_S)) if jobs else []
+            last = self._file.execute("SELECT max(number) FROM rounds").fetchone()[0] or 0
+            rounds = self._file.execute(
+                "SELECT number FROM rounds WHERE at_s < ? AND number < ?", (rounds_before_s, last)
+            ).fetchall()
+            gone += self._decided_before(self._number_at(rounds_before_s))
+            if not (gone or rounds):
+                return None
+            for statement in (
+                DROP_TRIGGER,
+                "CREATE TEMP TABLE dropped (number INTEGER PRIMARY KEY)",
+            ):
+                self._file.execute(statement)
+            self._file.executemany(
+                "INSERT OR IGNORE INTO temp.dropped VALUES (?)", [(number,) for number, _ in gone]
+            )
+            self._file.execute(
+                "DELETE FROM events WHERE number IN (SELECT number FROM temp.dropped)"
+            )
+            self._file.execute("DROP TABLE temp.dropped")
+            self._file.execute(LAST_TRIGGER)
+            self._file.executemany("DELETE FROM rounds WHERE number = ?", rounds)
+            pruned = _merged(
+                [*self._pruned(), *((number, number, chain) for number, chain in gone)]
+            )
+            self._file.execute("DELETE FROM pruned")
+            self._file.executemany("INSERT INTO pruned VALUES (?, ?, ?)", pruned)
+            event = Pruned(
+                jobs_before_s=_finite(jobs_before_s),
+                rounds_before_s=_finite(rounds_before_s),
+                jobs=len(jobs),
+                rounds=len(rounds),
+                events=len(gone),
+                digest=_digest(pruned),
+            )
+            rows = self._rows(at_s, [event])
+            self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+        self._written(rows)
+        return event
+
+    def _outdated(self, until: int) -> list[tuple[int, str]]:
+        """Return number and hash of the events up to `until` that later ones replace."""
+        self._file.execute("CREATE TEMP TABLE seen (node TEXT PRIMARY KEY, latest INT)")
+        self._file.execute(
+            "INSERT INTO temp.seen SELECT json_extract(body, '$.node'), max(number) FROM events "
+            "WHERE kind = 'NodeSeen' AND number <= ? GROUP BY 1",
+            (until,),
+        )
+        found: list[tuple[int, str]] = self._file.execute(
+            f"SELECT number, chain FROM events WHERE number <= ? AND ({OUTDATED})", (until,)
+        ).fetchall()
+        self._file.execute("DROP TABLE temp.seen")
+        return found
+
+    def _of(self, jobs: Collection[str], until: int) -> list[tuple[int, str]]:
+        """Return number and hash of the events of jobs, none of which is after `until`."""
+        self._file.execute("CREATE TEMP TABLE gone (name TEXT PRIMARY KEY)")
+        self._file.executemany("INSERT INTO temp.gone VALUES (?)", [(name,) for name in jobs])
+        found: list[tuple[int, str]] = self._file.execute(
+            f"SELECT number, chain FROM events WHERE number <= ? AND {OF_JOBS}", (until,)
+        ).fetchall()
+        self._file.execute("DROP TABLE temp.gone")
+        return found
+
+    def _decided_before(self, until: int) -> list[tuple[int, str]]:
+        """Return number and hash of the events of rounds up to `until`, but for that of the last
+        round of all."""
+        found: list[tuple[int, str]] = self._file.execute(
+            "SELECT number, chain FROM events WHERE kind = 'RoundDecided' AND number <= ? AND "
+            "number < (SELECT max(number) FROM events WHERE kind = 'RoundDecided')",
+            (until,),
+        ).fetchall()
+        return found
+
+    def _number_at(self, at_s: float) -> int:
+        """Return the number of about the last event before `at_s`."""
+        low, high = 0, self.last
+        while low < high:
+            middle = (low + high + 1) // 2
+            row = self._file.execute(
+                "SELECT at_s FROM events WHERE number <= ? ORDER BY number DESC LIMIT 1", (middle,)
+            ).fetchone()
+            low, high = (middle, high) if row is None or row[0] < at_s else (low, middle - 1)
+        return low
+
+    def _pruned(self) -> list[tuple[int, int, str]]:
+        there = self._file.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name = 'pruned'"
+        ).fetchone()[0]
+        return self._file.execute("SELECT * FROM pruned ORDER BY first").fetchall() if there else []
+
+    def last_pruned(self) -> Pruned | None:
+        """What was last dropped of the past, if anything ever was."""
+        with self._faults("read"):
+            row = self._file.execute(
+                "SELECT body FROM events WHERE kind = 'Pruned' ORDER BY number DESC LIMIT 1"
+            ).fetchone()
+        found = None if row is None else load_event("Pruned", row[0])
+        return found if isinstance(found, Pruned) else None
+
+    def no_round(self, number: int) -> str:
+        """Why there is no round of that number."""
+        pruned = self.last_pruned()
+        said = f"journal {self.path}: it has no round {number}"
+        if (
+            pruned is not None
+            and pruned.rounds_before_s is not None
+            and 0 < number <= self.last_round()
+        ):
+            day = datetime.fromtimestamp(pruned.rounds_before_s).strftime("%Y-%m-%d %H:%M")
+            return (
+                f"{said} any more: those decided before {day} were dropped, as rounds under "
+                "[retention] says"
+            )
+        return f"{said}; `optsched rounds` lists them"
+
+    def rounds(self, most: int | None = None) -> tuple[RoundEntry, ...]:
+        """Rounds in order, with `most` only the last so many."""
+        columns = "number, at_s, jobs, value, bound, wall_s, solver, fallback"
+        with self._faults("read"):
+            rows = self._file.execute(
+                f"SELECT {columns} FROM rounds ORDER BY number DESC LIMIT ?",
+                (-1 if most is None else most,),
+            ).fetchall()
+        names = columns.split(", ")
+        return tuple(RoundEntry(**dict(zip(names, row, strict=True))) for row in reversed(rows))
+
+    def round_files(self, number: int) -> tuple[str, str]:
+        """The instance file and the round file of a round, as text."""
+        with self._faults("read"):
+            row = self._file.execute(
+                "SELECT instance, round FROM rounds WHERE number = ?", (number,)
+            ).fetchone()
+        if row is None:
+            raise JournalFault(self.no_round(number))
+        return gzip.decompress(row[0]).decode(), gzip.decompress(row[1]).decode()
+
+    def last_s(self) -> float:
+        """When the last event was written (Unix time), 0 where there is none."""
+        with self._faults("read"):
+            return float(
+                self._file.execute("SELECT coalesce(max(at_s), 0) FROM events").fetchone()[0]
+            )
+
+    def last_round(self) -> int:
+        """The number of the last round, 0 where there is none."""
+        with self._faults("read"):
+            return int(
+                self._file.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0]
+            )
+
+    def keep_room(self) -> None:
+        """Have room in the file itself from now on: events can be written where the disk has become
+        full.
+
+        Nothing is taken where there is little room now: the log beside the file becomes as long.
+        """
+        self._keeps_room = True
+        with self._faults("read"):
+            free = self._file.execute("PRAGMA freelist_count").fetchone()[0]
+            page_bytes = self._file.execute("PRAGMA page_size").fetchone()[0]
+            disk = os.statvfs(self.path.parent)
+        if free * page_bytes >= ROOM_BYTES // 2 or disk.f_bavail * disk.f_frsize < 4 * ROOM_BYTES:
+            return
+        try:
+            with self._transaction():
+                self._file.execute("CREATE TABLE IF NOT EXISTS room (taken BLOB NOT NULL)")
+                self._file.execute("INSERT INTO room VALUES (zeroblob(?))", (ROOM_BYTES,))
+            self._file.execute(
+                "PRAGMA wal_checkpoint(FULL)"
+            )  # only what is in the file has its place on the disk
+            self._file.execute("DELETE FROM room")
+        except sqlite3.OperationalError:  # what cannot be written is told when something has to be
+            return
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _rows(self, at_s: float, events: Sequence[Event]) -> list[Row]:
+        rows: list[Row] = []
+        chain = self._chain
+        for number, event in enumerate(events, start=self.last + 1):
+            kind, body = type(event).__name__, dump_event(event)
+            load_event(kind, body)  # what could not be read again would be damage
+            chain = _chained(chain, number, at_s, kind, body)
+            rows.append((number, at_s, kind, body, chain))
+        return rows
+
+    def _written(self, rows: list[Row]) -> None:
+        if rows:
+            self.last, self._chain = rows[-1][0], rows[-1][4]
+
+    def _check(self, *, new: bool) -> None:
+        found = self._file.execute("PRAGMA quick_check(1)").fetchone()
+        if found is None or found[0] != "ok":
+            raise self._damaged(str(found and found[0]))
+        there = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if not there and new:
+            with self._transaction():
+                for statement in LAYOUT.split(";\n"):
+                    if statement.strip():
+                        self._file.execute(statement)
+                self._file.execute("INSERT INTO about VALUES (?)", (FORMAT,))
+        kept = self._file.execute("SELECT format FROM about").fetchone()
+        if kept is None or kept[0] != FORMAT:
+            raise JournalFault(f"journal {self.path}: is no {FORMAT}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._file.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._file.execute("COMMIT")
+        except BaseException:
+            if self._file.in_transaction:
+                self._file.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _faults(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if "malformed" in str(error) or "not a database" in str(error):
+                raise self._damaged(str(error)) from None
+            raise JournalFault(f"journal {self.path}: cannot be {what}: {error}") from None
+
+    def _damaged(self, how: str) -> JournalFault:
+        return JournalFault(
+            f"journal {self.path}: is damaged ({how}); nothing is started from it; put a sound "
+            "copy in its place, "
+            "or move it away to begin anew once no job of it runs any more"
+        )
+
+
+def _close_to_others(path: Path) -> None:
+    """Have nobody else read the file: SQLite gives those beside it (-wal, -shm) the permissions of
+    the file itself."""
+    with suppress(OSError):  # what is wrong with the place SQLite says better
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):
+            if one.stat().st_mode & 0o077:
+                one.chmod(0o600)
+
+
+def _chained(chain: str, number: int, at_s: float, kind: str, body: str) -> str:
+    return hashlib.sha256(f"{chain}\n{number}\n{at_s!r}\n{kind}\n{body}".encode()).hexdigest()[:32]
+
+
+def _merged(runs: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Return runs of numbers in order, those that touch as one with the hash of its last."""
+    found: list[tuple[int, int, str]] = []
+    for first, last, chain in sorted(set(runs)):
+        if found and found[-1][1] + 1 == first:
+            found[-1] = (found[-1][0], last, chain)
+        else:
+            found.append((first, last, chain))
+    return found
+
+
+def _digest(pruned: list[tuple[int, int, str]]) -> str:
+    text = "\n".join(f"{first} {last} {chain}" for first, last, chain in pruned)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _finite(at_s: float) -> float | None:
+    return at_s if math.isfinite(at_s) else None
+
+
+def _packed(text: str) -> bytes:
+    return gzip.compress(text.encode(), compresslevel=3, mtime=0)

@@ -1,0 +1,161 @@
+"""One line for each event, as an operator reads it."""
+
+import os
+import traceback
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from ...duration import human
+from ...model.instance import Placement
+from .events import (
+    AttemptEnded,
+    AttemptFound,
+    AttemptLost,
+    AttemptRunning,
+    Cancelled,
+    Changed,
+    Cleared,
+    ControllerStarted,
+    Event,
+    Held,
+    KillIntended,
+    NodeSeen,
+    Noted,
+    Pruned,
+    Released,
+    RoundDecided,
+    StartIntended,
+    StartRefused,
+    StopIntended,
+    Submitted,
+)
+
+MOST_LOG_BYTES = 1 << 20
+"""A log of bugs that is longer is put aside, in place of the one before it."""
+STOPS = {
+    "preempt": "preempted",
+    "migrate": "to move",
+    "resize": "to change its size",
+    "hold": "held",
+    "cancel": "cancelled",
+}
+
+
+class BugLog:
+    """Writes down bugs with their tracebacks, for its owner's eyes only: the same one after the
+    other once. A log that cannot be written is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._last = ""
+
+    def heard(self, what: str, error: Exception) -> None:
+        """Write down an error that was met doing `what`."""
+        text = f"{what}:\n{''.join(traceback.format_exception(error))}"
+        if text == self._last:
+            return
+        self._last = text
+        with suppress(OSError):
+            if self.path.exists() and self.path.stat().st_size > MOST_LOG_BYTES:
+                self.path.replace(self.path.with_suffix(".old"))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            with os.fdopen(os.open(self.path, flags, 0o600), "w", errors="replace") as file:
+                file.write(f"{datetime.now().isoformat(timespec='seconds')}  {text}")
+
+
+def line(at_s: float, event: Event) -> str | None:
+    """The event in one line with its local time; None where it says nothing new to anybody."""
+    text = sentence(event)
+    if text is None:
+        return None
+    return f"{datetime.fromtimestamp(at_s).strftime('%H:%M:%S')}  {text}"
+
+
+def sentence(event: Event) -> str | None:
+    """The event without its time."""
+    match event:
+        case ControllerStarted():
+            return f"controller {event.version} started, process {event.pid}"
+        case Submitted(submission=submission):
+            job = submission.job
+            gpus = job.gpus if isinstance(job.gpus, int) else f"{job.gpus.min}-{job.gpus.max}"
+            by = f" by {job.user}" if job.user else ""
+            length = human(job.work_s) + (" (estimated)" if submission.estimate else "")
+            return f"{job.id}: submitted{by}, {gpus} GPUs, {length}"
+        case Changed(submission=submission):
+            return f"{submission.job.id}: what it asks for was changed in the cluster manager"
+        case Held():
+            return f"{event.job}: held: {event.reason or event.by}"
+        case Released():
+            return f"{event.job}: released by {event.by}"
+        case Cancelled():
+            return f"{event.job}: cancelled: {event.reason or event.by}"
+        case RoundDecided(claims=claims):
+            return (
+                f"round {event.round}: {', '.join(claim.job for claim in claims)} to start"
+                if claims
+                else None
+            )
+        case StartIntended():
+            return f"{event.job}: attempt {event.number} starts on {place(event.placement)}"
+        case StartRefused():
+            return f"{event.job}: attempt {event.number} was refused: {event.reason}"
+        case AttemptRunning():
+            return f"{event.job}: attempt {event.number} runs"
+        case StopIntended():
+            return f"{event.job}: {STOPS[event.why]}, asked to save within {human(event.grace_s)}"
+        case KillIntended():
+            return f"{event.job}: attempt {event.number} is killed: {event.reason}"
+        case AttemptLost():
+            return f"{event.job}: attempt {event.number} is lost: {event.reason}"
+        case AttemptFound():
+            return f"{event.job}: attempt {event.number} is seen again"
+        case Cleared():
+            return f"{event.job}: attempt {event.number} is over: {event.by} vouches for it"
+        case AttemptEnded():
+            return f"{event.job}: attempt {event.number} {_end(event)}"
+        case NodeSeen():
+            why = f": {event.reason}" if event.reason else ""
+            state = f"{'is usable' if event.usable else 'takes no jobs'}{why}"
+            out = f"; out of order: {', '.join(event.out)}" if event.out else ""
+            return f"node {event.node} {state}{out}"
+        case Pruned():
+            counts = f"{event.jobs} jobs, {event.rounds} rounds, {event.events} events"
+            return f"dropped of the past: {counts}"
+        case Noted():
+            return event.text
+    return None
+
+
+def place(placement: Placement) -> str:
+    """Nodes with their GPUs or cores: `a100-0 (8 GPUs), a100-1 (8 GPUs)`."""
+    if not placement:
+        return "no node"
+    return ", ".join(
+        f"{slot.node} ({slot.gpus} GPU{'s' * (slot.gpus != 1)})"
+        if slot.gpus
+        else f"{slot.node} ({slot.cpus} cores)"
+        for slot in placement
+    )
+
+
+def _end(event: AttemptEnded) -> str:
+    reason = f": {event.reason}" if event.reason else ""
+    ran = (
+        ""
+        if event.started_s is None or event.ended_s is None
+        else f" after {human(event.ended_s - event.started_s)}"
+    )
+    if event.exit_status == 0:
+        return f"completed{ran}{reason}"
+    if event.exit_status == 85:
+        return f"saved and stopped{ran}, {human(event.left_s)} of work left{reason}"
+    if event.exit_status is None:
+        return f"ended{ran}{reason or ', nobody knows how'}"
+    how = (
+        f"signal {-event.exit_status}"
+        if event.exit_status < 0
+        else f"exit status {event.exit_status}"
+    )
+    return f"ended{ran} with {how}{reason}"

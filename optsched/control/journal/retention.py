@@ -1,0 +1,101 @@
+"""What is dropped of the past: finished jobs, rounds, what jobs printed, and profiles of commands
+that run no more."""
+
+import shutil
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ...profiling.store import Store
+from ..settings import FOREVER, RetentionSettings
+from .state import LiveJob
+
+if TYPE_CHECKING:
+    from ..controller import Controller
+
+EVERY_S = 3600.0
+"""How often to look for what is to be dropped."""
+FIRST_S = 60.0
+"""How long after its start a controller looks first."""
+KEPT_ALIKE = 20
+"""So many of the last completed jobs of a user, a command and a size stay as long as profiles do:
+estimates are made of them."""
+MOST_FOLDERS = 500
+"""So many folders of outputs are removed at once."""
+
+
+class Retention:
+    """Drops what is older than `settings` say, now and then."""
+
+    def __init__(self, settings: RetentionSettings, first_s: float = FIRST_S) -> None:
+        self.settings = settings
+        self._next_s = time.monotonic() + first_s
+
+    def take_turn(self, controller: "Controller") -> None:
+        """Drop what is due, if it is time for that. Raises JournalFault."""
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + EVERY_S
+            self.drop(controller)
+
+    def drop(self, controller: "Controller") -> None:
+        """Drop what is too old now. Raises JournalFault."""
+        now_s = controller.clock.now_s()
+        state = controller.state
+        jobs_s, rounds_s = (
+            _before_s(now_s, self.settings.jobs),
+            _before_s(now_s, self.settings.rounds),
+        )
+        gone = self._gone(controller, jobs_s, min(jobs_s, _before_s(now_s, self.settings.profiles)))
+        outputs_s = max(_before_s(now_s, self.settings.outputs), jobs_s)
+        printed = [
+            job.id
+            for job in state.jobs.values()
+            if job.id in gone or (job.finished_s is not None and job.finished_s < outputs_s)
+        ]
+        event = controller.journal.prune(now_s, gone, jobs_s, rounds_s)
+        for name in gone:
+            del state.jobs[name]
+        if event is not None:
+            controller.hear(now_s, event)
+        self._drop_outputs(controller, printed)
+        if self.settings.profiles != FOREVER:
+            Store(controller.settings.state / "profiles").drop(float(self.settings.profiles))
+
+    def _gone(self, controller: "Controller", before_s: float, alike_s: float) -> set[str]:
+        """Return jobs that finished before, of which nothing is seen and which nobody needs any
+        more; those of which estimates are made stay that finished since `alike_s`."""
+        state = controller.state
+        needed = {name for job in state.open.values() for name in job.submission.job.after}
+        needed.update(key.job for key in controller.observed)
+        alike: Counter[object] = Counter()
+        gone = set()
+        for job in sorted(state.jobs.values(), key=lambda job: job.finished_s or 0.0, reverse=True):
+            if job.finished_s is None:
+                continue
+            if job.finished == "completed":
+                alike[_kind(job)] += 1
+                if alike[_kind(job)] <= KEPT_ALIKE and job.finished_s >= alike_s:
+                    continue
+            if job.finished_s < before_s and job.id not in needed:
+                gone.add(job.id)
+        return gone
+
+    def _drop_outputs(self, controller: "Controller", names: list[str]) -> None:
+        """Remove what finished jobs printed; checkpoints are their users'."""
+        settings = controller.settings
+        kept = [settings.attempts / "attempts", *filter(None, [settings.outputs])]
+        seen = {key.job for key in controller.observed}
+        there = (folder / name for name in names if name not in seen for folder in kept)
+        for folder in [one for one in there if one.is_dir() and not one.is_symlink()][
+            :MOST_FOLDERS
+        ]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kind(job: LiveJob) -> object:
+    noun = job.submission.job
+    return noun.user, noun.command, noun.gpus if isinstance(noun.gpus, int) else noun.gpus.max
+
+
+def _before_s(now_s: float, kept: str | float) -> float:
+    return -float("inf") if kept == FOREVER else now_s - float(kept)

@@ -1,0 +1,328 @@
+"""What the controller knows: jobs and their attempts, rebuilt from the journal's events and from
+nothing else."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ...executors.base import SAVED_AND_STOPPED, AttemptKey
+from ...model.instance import Placement
+from ...model.job import Mode
+from ...model.profile import Profile
+from ..learned import NEVER_S, learned
+from ..submission import Submission
+from .events import (
+    AttemptEnded,
+    AttemptFound,
+    AttemptLost,
+    AttemptRunning,
+    Cancelled,
+    Changed,
+    Claim,
+    Cleared,
+    Event,
+    Held,
+    KillIntended,
+    NodeSeen,
+    Released,
+    RoundDecided,
+    StartIntended,
+    StartRefused,
+    StopIntended,
+    Submitted,
+    Why,
+)
+
+Status = Literal[
+    "waiting", "held", "starting", "running", "stopping", "lost", "completed", "failed", "cancelled"
+]
+FINISHED: tuple[Status, ...] = ("completed", "failed", "cancelled")
+BACK_OFF_S = 5.0
+"""How long a job waits after its first attempt that failed, or that could not be started; doubled
+by each more."""
+LONGEST_BACK_OFF_S = 600.0
+MOST_FAULTS = 5
+"""So many attempts in a row that ended by no doing of the command put a job on hold."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt, from the intention to start it until nothing of it is left."""
+
+    key: AttemptKey
+    mode: Mode
+    placement: Placement
+    intended_s: float
+    work_s: float
+    rate: float
+    setup_s: float
+    started_s: float | None = None
+    gpu_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    stop_s: float | None = None
+    stop_why: Why | None = None
+    grace_s: float = 0.0
+    killed: str | None = None
+    lost: str | None = None
+    ended: AttemptEnded | None = None
+    ended_s: float | None = None
+    cleared: bool = False
+    reserved: bool = False
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it was asked to stop, or is being killed."""
+        return self.stop_s is not None or self.killed is not None
+
+
+@dataclass(slots=True)
+class LiveJob:
+    """One job: what was submitted, what became of it so far, what it has to do yet, and its profile
+    as its attempts have measured it. `waited_s` are its waits that are over, `waits_from_s` is
+    since when it waits now."""
+
+    submission: Submission
+    submit_s: float
+    left_s: float
+    profile: Profile
+    held: str | None = None
+    cancelled: str | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    preemptions: int = 0
+    failures: int = 0
+    faults: int = 0
+    ready_s: float = 0.0
+    finished: Status | None = None
+    finished_s: float | None = None
+    reason: str | None = None
+    waited_s: float = 0.0
+    waits_from_s: float | None = None
+
+    @property
+    def id(self) -> str:
+        return self.submission.job.id
+
+    @property
+    def live(self) -> Attempt | None:
+        """The attempt of which something is left, or that is about to be started."""
+        return self.attempts[-1] if self.attempts and self.attempts[-1].ended is None else None
+
+    @property
+    def status(self) -> Status:
+        """In one word, for people."""
+        if self.finished is not None:
+            return self.finished
+        live = self.live
+        if live is None:
+            return "held" if self.held is not None else "waiting"
+        if live.lost is not None:
+            return "lost"
+        if live.leaving:
+            return "stopping"
+        return "starting" if live.started_s is None else "running"
+
+
+class State:
+    """All of it. `apply` is the only way in which it changes; an event that does not fit is a bug
+    (KeyError).
+
+    Only `barred` is not the journal's, but as of the last look: why the manager would not start
+    waiting jobs, by name.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, LiveJob] = {}
+        self.open: dict[str, LiveJob] = {}
+        self.claims: dict[str, Claim] = {}
+        self.stay: frozenset[str] = frozenset()
+        self.round = 0
+        self.nodes: dict[str, NodeSeen] = {}
+        self.now_s = 0.0
+        self.barred: dict[str, str] = {}
+
+    def attempt(self, job: str, number: int) -> Attempt:
+        """The attempt of that number."""
+        return self.jobs[job].attempts[number - 1]
+
+    def live_attempts(self) -> Iterable[Attempt]:
+        """All attempts that may hold something."""
+        return (live for job in self.open.values() if (live := job.live) is not None)
+
+    def apply(self, at_s: float, event: Event) -> None:
+        """Take in one event, which became known at `at_s` (Unix time)."""
+        self.now_s = max(self.now_s, at_s)
+        self._happens(at_s, event)
+        name = getattr(event, "job", None)
+        if isinstance(event, Submitted):
+            name = event.submission.job.id
+        if name in self.jobs:
+            self._note_wait(self.jobs[name], at_s)
+
+    def waited_s(self, job: LiveJob, now_s: float) -> float:
+        """How long a job has waited in all: not while it ran, was on hold, paused after a failure,
+        or waited for others to complete."""
+        if job.waits_from_s is None:
+            return job.waited_s
+        before = (self.jobs.get(name) for name in job.submission.job.after)
+        done_s = [
+            now_s if one is None or one.finished_s is None else one.finished_s for one in before
+        ]
+        return job.waited_s + max(0.0, now_s - max([job.waits_from_s, *done_s]))
+
+    def _note_wait(self, job: LiveJob, at_s: float) -> None:
+        """Begin or end the wait of a job to which something has happened."""
+        waits = job.finished is None and job.live is None and job.held is None
+        if job.waits_from_s is None:
+            job.waits_from_s = max(at_s, job.ready_s) if waits else None
+        elif not waits:
+            job.waited_s, job.waits_from_s = self.waited_s(job, at_s), None
+
+    def _happens(self, at_s: float, event: Event) -> None:
+        match event:
+            case Submitted(submission=submission):
+                job = LiveJob(submission, at_s, submission.job.work_s, submission.job.profile)
+                if submission.hold:
+                    job.held = "it was submitted on hold"
+                self.jobs[job.id] = self.open[job.id] = job
+            case Changed(submission=submission):
+                self._change(self.jobs[submission.job.id], submission)
+            case Held(job=name):
+                self.jobs[name].held = event.reason or f"{event.by} holds it"
+                self.claims.pop(name, None)
+            case Released(job=name):
+                job = self.jobs[name]
+                job.held, job.faults, job.ready_s = None, 0, at_s
+            case Cancelled(job=name):
+                job = self.jobs[name]
+                job.cancelled = event.reason or f"{event.by} cancelled it"
+                self.claims.pop(name, None)
+                if job.live is None:
+                    self._finish(job, "cancelled", at_s, job.cancelled)
+            case RoundDecided():
+                self.round = event.round
+                self.claims = {claim.job: claim for claim in event.claims if claim.job in self.open}
+                self.stay = frozenset(event.stay)
+            case StartIntended(job=name):
+                self.jobs[name].attempts.append(
+                    Attempt(
+                        AttemptKey(name, event.number),
+                        event.mode,
+                        event.placement,
+                        at_s,
+                        event.work_s,
+                        event.rate,
+                        event.setup_s,
+                        reserved=event.reserved,
+                    )
+                )
+                self.claims.pop(name, None)
+                self.stay |= {name}
+            case NodeSeen(node=name):
+                self.nodes[name] = event
+            case AttemptRunning():
+                attempt = self.attempt(event.job, event.number)
+                attempt.started_s, attempt.gpu_ids = event.started_s, event.gpu_ids
+            case StopIntended():
+                attempt = self.attempt(event.job, event.number)
+                attempt.stop_s, attempt.stop_why, attempt.grace_s = at_s, event.why, event.grace_s
+            case KillIntended():
+                self.attempt(event.job, event.number).killed = event.reason
+            case AttemptLost():
+                self.attempt(event.job, event.number).lost = event.reason
+            case AttemptFound():
+                self.attempt(event.job, event.number).lost = None
+            case StartRefused():
+                job = self.jobs[event.job]
+                attempt = self.attempt(event.job, event.number)
+                attempt.ended = AttemptEnded(
+                    job=event.job,
+                    number=event.number,
+                    reason=event.reason,
+                    left_s=attempt.work_s,
+                    retry_s=event.retry_s,
+                )
+                attempt.ended_s = at_s
+                self._settle(job, attempt, at_s)
+            case Cleared():
+                attempt = self.attempt(event.job, event.number)
+                reason = f"{event.by} vouched that nothing of it was left"
+                attempt.ended = AttemptEnded(
+                    job=event.job,
+                    number=event.number,
+                    reason=reason,
+                    started_s=attempt.started_s,
+                    left_s=event.left_s,
+                )
+                attempt.lost, attempt.ended_s, attempt.cleared = None, at_s, True
+                self._settle(self.jobs[event.job], attempt, at_s)
+            case AttemptEnded():
+                attempt = self.attempt(event.job, event.number)
+                attempt.ended, attempt.lost, attempt.ended_s = event, None, at_s
+                if attempt.started_s is None:
+                    attempt.started_s = event.started_s
+                self._settle(self.jobs[event.job], attempt, at_s)
+
+    def _change(self, job: LiveJob, submission: Submission) -> None:
+        """Take over what it asks for now; what its attempts have measured of it stays."""
+        asked = submission.job
+        if job.attempts:
+            names = ("rate", "locality", "cpus_per_gpu", "memory_gib_per_gpu")
+            job.profile = replace(
+                job.profile, **{name: getattr(asked.profile, name) for name in names}
+            )
+            job.left_s = min(job.left_s, asked.work_s)
+        else:
+            job.profile, job.left_s = asked.profile, asked.work_s
+        job.submission = submission
+        self.claims.pop(job.id, None)
+
+    def _settle(self, job: LiveJob, attempt: Attempt, at_s: float) -> None:
+        """What the end of an attempt means for its job."""
+        ended = attempt.ended
+        assert ended is not None
+        status = ended.exit_status
+        job.left_s = ended.left_s
+        job.profile = learned(job.profile, ended.progress, ended.started_s)
+        if status == SAVED_AND_STOPPED and job.profile.checkpoint_every_s == NEVER_S:
+            job.profile = replace(job.profile, checkpoint_every_s=None)
+        self.stay -= {job.id}
+        if status == 0:
+            self._finish(job, "completed", at_s, ended.reason)
+        elif job.cancelled is not None:
+            self._finish(job, "cancelled", at_s, job.cancelled)
+        elif status == SAVED_AND_STOPPED or attempt.leaving:
+            job.preemptions += attempt.stop_why in ("preempt", "migrate", "resize")
+            job.faults = 0
+            job.reason = (
+                None if status == SAVED_AND_STOPPED else "it did not save when it was asked to stop"
+            )
+        elif status is None and ended.retry_s is not None:
+            job.reason = ended.reason
+            job.ready_s = at_s + min(LONGEST_BACK_OFF_S, max(0.0, ended.retry_s))
+        elif status is None:
+            job.faults += 1
+            job.reason = ended.reason
+            job.ready_s = at_s + _back_off_s(job.faults)
+            if job.faults >= MOST_FAULTS:
+                job.held = f"{job.faults} attempts in a row came to nothing, the last because {ended.reason}"  # noqa: E501
+        else:
+            job.failures += 1
+            job.faults = 0
+            job.reason = ended.reason or _ending(status)
+            job.ready_s = at_s + _back_off_s(job.failures)
+            if job.failures > job.submission.retries:
+                self._finish(job, "failed", at_s, job.reason)
+
+    def _finish(self, job: LiveJob, how: Status, at_s: float, reason: str | None) -> None:
+        job.finished, job.finished_s, job.reason = how, at_s, reason
+        del self.open[job.id]
+        self.claims.pop(job.id, None)
+
+
+def _back_off_s(times: int) -> float:
+    return min(LONGEST_BACK_OFF_S, BACK_OFF_S * 2.0 ** (times - 1))
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"its command ended with exit status {status}"
+    return f"its command was ended by signal {-status}"

@@ -1,0 +1,60 @@
+"""Rounds as they were decided, read back from the journal."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...errors import InputError
+from ...files import load_instance
+from ...model.instance import Instance, Placement
+from ...round.files import load_round
+from ...round.plan import RoundSolution
+from ..journal.events import RoundDecided
+from ..journal.journal import Journal, JournalFault
+from ..journal.state import State
+from ..what_if.snapshot import blocked_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRound:
+    """A round of a journal: its number, what was decided of which instance, and what was not to be
+    given away then."""
+
+    number: int
+    instance: Instance
+    solution: RoundSolution
+    blocked: tuple[Placement, ...]
+
+
+def past_rounds(journal: Journal, *numbers: int) -> Iterator[PastRound]:
+    """Rounds of these numbers, or all there are, in order.
+
+    Raises JournalFault where the journal is damaged, InputError for a round that it does not have.
+    """
+    wanted = set(numbers)
+    state = State()
+    for entry in journal.entries():
+        state.apply(entry.at_s, entry.event)
+        if isinstance(entry.event, RoundDecided) and (not numbers or entry.event.round in wanted):
+            number = entry.event.round
+            wanted.discard(number)
+            instance, solution = stored(journal, number)
+            blocked = entry.event.blocked
+            if blocked is None:  # of an earlier version
+                blocked = blocked_at(state, instance, solution)
+            yield PastRound(number=number, instance=instance, solution=solution, blocked=blocked)
+            if numbers and not wanted:
+                return
+    for number in sorted(wanted):
+        raise InputError(journal.no_round(number))
+
+
+def stored(journal: Journal, number: int) -> tuple[Instance, RoundSolution]:
+    """The instance and the decisions of a round. Raises JournalFault, InputError."""
+    try:
+        instance_text, round_text = journal.round_files(number)
+    except JournalFault as error:
+        if "has no round" in str(error):
+            raise InputError(str(error)) from None
+        raise
+    instance = load_instance(instance_text, f"round {number}", accept_never=True)
+    return replace(instance, name=f"round {number}"), load_round(round_text, f"round {number}")

@@ -1,0 +1,306 @@
+"""How far what really happened was from what nobody could have beaten who had known everything
+beforehand."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ...bounds import lower_bounds, priced_bound
+from ...errors import InputError
+from ...files import check_instance
+from ...model.cluster import Cluster, Node
+from ...model.instance import Instance
+from ...model.job import Job
+from ...objectives import fastest_s, parse
+from ...physics.modes import options
+from ..journal.journal import Journal
+from .past import stored
+from .spent import PARTS, Past, Spent
+
+HOUR_S = 3600.0
+LEAST_WORK_S = 0.001
+WCT = "wct"
+PREEMPTIONS = ("preempt", "migrate", "resize")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Jobs released in one stretch of time: mean seconds from release to completion by what they
+    are made of (see `spent.PARTS`), and a bound on the mean had there been no other jobs."""
+
+    from_s: float
+    to_s: float
+    jobs: int
+    mean_s: float
+    bound_s: float
+    parts_s: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regret:
+    """What became of the `jobs` jobs that did useful work in the period (Unix times). Of them
+    `completed` have completed in it; the others count as if what they had done by then were all
+    they had to do, to the end of that.
+
+    `mean_s` is their mean time from release to completion, `bound_s` what no schedule of these very
+    jobs on all nodes there were can have less of, even one that knows all arrivals and lengths
+    beforehand and loses nothing to failures; `gap` is (mean - bound) / mean. The weighted pair are
+    sums of weight times seconds. `parts_s` are means by what the time is made of; the work is split
+    into what it takes `alone` at its fastest and what it took longer (`slower`). `instance` has the
+    jobs with their true work. Of what was before `kept_s` jobs or rounds were dropped.
+    """
+
+    from_s: float
+    to_s: float
+    jobs: int
+    completed: int
+    left_out: dict[str, int]
+    mean_s: float
+    bound_s: float
+    source: str
+    weighted: float | None
+    weighted_bound: float | None
+    parts_s: dict[str, float]
+    preemptions: int
+    failures: int
+    slices: tuple[Slice, ...]
+    instance: Instance
+    kept_s: float | None = None
+
+    @property
+    def gap(self) -> float:
+        """(mean - bound) / mean."""
+        return max(0.0, self.mean_s - self.bound_s) / self.mean_s if self.mean_s else 0.0
+
+
+def regret(
+    journal: Journal,
+    *,
+    from_s: float | None = None,
+    to_s: float | None = None,
+    steps: int | None = None,
+) -> Regret:
+    """Measure a period, the whole journal without one. `steps` is the search for the bound (see
+    `bounds.priced_bound`).
+
+    Raises InputError where no job did anything in the period, JournalFault where the journal is
+    damaged.
+    """
+    past = Past(journal.entries())
+    kept_s = _kept_s(journal)
+    begin_s = past.begin_s if from_s is None else from_s
+    if kept_s is not None and begin_s is not None and begin_s < kept_s:
+        if from_s is not None:
+            since = datetime.fromtimestamp(kept_s).strftime("%Y-%m-%d %H:%M")
+            raise InputError(
+                f"{journal.path}: of what was before {since} jobs or rounds were dropped, as "
+                "[retention] says, so it cannot be measured; let the period begin later"
+            )
+        begin_s = kept_s
+    end_s = past.end_s if to_s is None else to_s
+    if begin_s is None:
+        raise InputError(f"{journal.path}: nothing has happened yet")
+    spent = past.spent(begin_s, end_s)
+    if not spent:
+        raise InputError(f"{journal.path}: no job did anything in this period")
+    cluster = _cluster(journal, spent)
+    jobs = tuple(_true_job(cluster, one, {other.job.id for other in spent}) for one in spent)
+    instance = Instance(
+        name="what happened", now_s=min(one.release_s for one in spent), cluster=cluster, jobs=jobs
+    )
+    check_instance(instance)
+    even = _weighing_the_same(instance)
+    mean_s = math.fsum(one.end_s - one.release_s for one in spent) / len(spent)
+    bound_s, source = _bound(even, mean_s * len(spent), steps)
+    weighted = weighted_bound = None
+    if any(job.weight != jobs[0].weight for job in jobs):
+        weighted = math.fsum(
+            one.job.submission.job.weight * (one.end_s - one.release_s) for one in spent
+        )
+        weighted_bound = min(weighted, _bound(instance, weighted, steps)[0])
+    parts_s = _parts(instance, spent)
+    others = [job for job in past.state.jobs.values() if job.id not in instance.job]
+    left_out = {
+        "cancelled or failed": sum(
+            job.finished in ("cancelled", "failed") and begin_s < (job.finished_s or 0.0) <= end_s
+            for job in others
+        ),
+        "not begun by then": sum(
+            job.submit_s <= end_s and (job.finished_s is None or job.finished_s > end_s)
+            for job in others
+        ),
+    }
+    ended = [
+        one
+        for job in past.state.jobs.values()
+        for one in job.attempts
+        if one.ended is not None and begin_s < (one.ended_s or 0.0) <= end_s
+    ]
+    return Regret(
+        from_s=begin_s,
+        to_s=end_s,
+        jobs=len(spent),
+        completed=sum(one.completed for one in spent),
+        left_out=left_out,
+        mean_s=mean_s,
+        bound_s=min(mean_s, bound_s / len(spent)),
+        source=source,
+        weighted=weighted,
+        weighted_bound=weighted_bound,
+        parts_s=parts_s,
+        preemptions=sum(one.stop_why in PREEMPTIONS for one in ended),
+        failures=sum(
+            one.stop_s is None and one.ended is not None and one.ended.exit_status != 0
+            for one in ended
+        ),
+        slices=_slices(even, spent),
+        instance=instance,
+        kept_s=kept_s,
+    )
+
+
+def _kept_s(journal: Journal) -> float | None:
+    """Since when all jobs and all rounds are there; None where none were ever dropped."""
+    pruned = journal.last_pruned()
+    if pruned is None:
+        return None
+    since = [one for one in (pruned.jobs_before_s, pruned.rounds_before_s) if one is not None]
+    return max(since, default=None)
+
+
+def _bound(instance: Instance, reached: float, steps: int | None) -> tuple[float, str]:
+    found, _ = priced_bound(instance, parse(WCT), steps, target=reached)
+    return found.value, found.source
+
+
+def _weighing_the_same(instance: Instance) -> Instance:
+    return replace(instance, jobs=tuple(replace(job, weight=1.0) for job in instance.jobs))
+
+
+def _cluster(journal: Journal, spent: Sequence[Spent]) -> Cluster:
+    """All nodes there were in stored rounds, each as large as it ever was; nothing that they share
+    is kept, as less of it can only have made things worse."""
+    nodes: dict[str, Node] = {}
+    reference = None
+    numbers = [one.number for one in journal.rounds()]
+    for number in _telling(numbers):
+        cluster = stored(journal, number)[0].cluster
+        reference = cluster.reference_gpu
+        for node in cluster.nodes:
+            nodes[node.name] = node if node.name not in nodes else _larger(nodes[node.name], node)
+    for one in spent:
+        for attempt in one.job.attempts:
+            for slot in attempt.placement:
+                if slot.node not in nodes:
+                    raise InputError(
+                        f"node {slot.node}, on which {one.job.id} ran, is in none of the rounds "
+                        "read"
+                    )
+    return Cluster(nodes=tuple(nodes.values()), reference_gpu=reference)
+
+
+MOST_ROUNDS = 200
+
+
+def _telling(numbers: list[int]) -> list[int]:
+    """Rounds to read nodes from: all, or evenly spread ones, the first and the last among them."""
+    if len(numbers) <= MOST_ROUNDS:
+        return numbers
+    last = len(numbers) - 1
+    return [numbers[round(i * last / (MOST_ROUNDS - 1))] for i in range(MOST_ROUNDS)]
+
+
+def _larger(a: Node, b: Node) -> Node:
+    def most(x: float | None, y: float | None) -> float | None:
+        return None if x is None or y is None else max(x, y)
+
+    cpus = None if a.cpus is None or b.cpus is None else max(a.cpus, b.cpus)
+    return replace(
+        b,
+        gpus=max(a.gpus, b.gpus),
+        cpus=cpus,
+        memory_gib=most(a.memory_gib, b.memory_gib),
+        gpu_memory_gib=most(a.gpu_memory_gib, b.gpu_memory_gib),
+    )
+
+
+def _true_job(cluster: Cluster, spent: Spent, there: set[str]) -> Job:
+    """The job as it turned out to be: its work as measured, and no set-up but that of its first
+    attempt."""
+    submitted = spent.job.submission.job
+    profile = replace(
+        submitted.profile,
+        startup_s=min(submitted.profile.startup_s, spent.setup_s),
+        restore_s=0.0,
+        checkpoint_s=0.0,
+        fetch_s=0.0,
+        sharing=None,
+    )
+    job = replace(
+        submitted,
+        submit_s=spent.release_s,
+        tenant=None,
+        resources={},
+        budgets={},
+        profile=profile,
+        deadline_s=None,
+        duration_s=max(LEAST_WORK_S, spent.work_s),
+        preemptible=True,
+        min_run_s=0.0,
+        max_preemptions=None,
+        after=tuple(one for one in submitted.after if one in there),
+    )
+    able = options(cluster, job)
+    if not able:
+        raise InputError(f"job {job.id} ran, but fits on no node of the stored rounds")
+    alone_s = min(one.run_s(job, job.work_s) for one in able)
+    if alone_s > spent.parts["work"] > 0:  # what was measured of it later says that it is faster
+        job = replace(job, duration_s=max(LEAST_WORK_S, job.work_s * spent.parts["work"] / alone_s))
+    return job
+
+
+def _parts(instance: Instance, spent: Sequence[Spent]) -> dict[str, float]:
+    """Means of the parts, the work split in two; set-up that every job has once is with the work
+    alone."""
+    count = len(spent)
+    found = {part: math.fsum(one.parts[part] for one in spent) / count for part in PARTS}
+    alone_s = (
+        math.fsum(
+            min(one.parts["work"], fastest_s(instance, instance.job[one.job.id])) for one in spent
+        )
+        / count
+    )
+    once_s = math.fsum(instance.job[one.job.id].profile.startup_s for one in spent) / count
+    work_s = found.pop("work")
+    found["switching"] -= once_s
+    return {"alone": alone_s + once_s, "slower": work_s - alone_s, **found}
+
+
+def _slices(instance: Instance, spent: Sequence[Spent]) -> tuple[Slice, ...]:
+    """By the hour of their release."""
+    by_hour: dict[int, list[Spent]] = {}
+    for one in spent:
+        by_hour.setdefault(math.floor(one.release_s / HOUR_S), []).append(one)
+    found = []
+    for hour, here in sorted(by_hour.items()):
+        names = {one.job.id for one in here}
+        jobs = tuple(
+            replace(job, after=tuple(one for one in job.after if one in names))
+            for job in instance.jobs
+            if job.id in names
+        )
+        alone = replace(instance, now_s=min(job.submit_s for job in jobs), jobs=jobs)
+        [bound] = lower_bounds(alone, parse(WCT))
+        mean_s = math.fsum(one.end_s - one.release_s for one in here) / len(here)
+        found.append(
+            Slice(
+                from_s=hour * HOUR_S,
+                to_s=(hour + 1) * HOUR_S,
+                jobs=len(here),
+                mean_s=mean_s,
+                bound_s=min(mean_s, bound.value / len(here)),
+                parts_s=_parts(alone, here),
+            )
+        )
+    return tuple(found)

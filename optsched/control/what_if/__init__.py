@@ -1,0 +1,1 @@
+"""What would happen to the present jobs if something were otherwise."""

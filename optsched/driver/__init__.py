@@ -1,0 +1,1 @@
+"""What drives rounds, in virtual time and on real nodes alike."""

@@ -1,0 +1,197 @@
+"""A place kept for who has waited long enough: who is entitled to one, where and when it comes
+free, and who may start there until then. One rule for simulated policies and for live rounds."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from ..model.instance import Placement
+from ..physics import TIME_TOLERANCE_S
+from ..physics.modes import Option
+from ..simulate.outlook import Outlook
+from ..simulate.placement import Room
+from ..simulate.world import World
+
+GANG_PATIENCE_S = 600.0
+"""A gang waits this long, or as long as it runs if that is longer, before a place is kept for
+it."""
+PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
+"""Others wait this and so many times their run time: on single GPUs whatever ends makes room."""
+
+SHARE = 1 / 8
+"""Who started on a reservation, and is not preempted, holds no more of all GPUs than this, or is
+the only one."""
+
+Claimed = tuple[Placement, float]
+"""What is promised to a job that does not hold it yet, and until when that job will hold it."""
+
+
+def patience_s(gpus: int, run_s: float) -> float:
+    """How long a job that needs `gpus` at least and runs for `run_s` waits before a place is kept
+    for it."""
+    return max(GANG_PATIENCE_S, run_s) if gpus > 1 else PATIENCE_S + PATIENCE_RUNS * run_s
+
+
+def too_much(held: int, gpus: int, total: int) -> bool:
+    """Whether jobs that started on reservations hold so many GPUs that none is made for one that
+    needs `gpus`."""
+    return held > 0 and held + gpus > SHARE * total
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """`job` is to start by `option` on `placement`, which those who hold it now are believed to
+    leave by `due_s`. Until then others start there only if they are believed to have left by then,
+    after that nobody else does."""
+
+    job: str
+    option: Option
+    placement: Placement
+    due_s: float
+
+
+def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Reservation | None:
+    """The earliest place of a waiting job if running jobs are left alone: they are released in the
+    order of their expected end until it fits. None where it never does.
+
+    Who saves or runs on a node of which something is `claimed` leaves it, for this, when the claim
+    does.
+    """
+    outlook = Outlook(world)
+    until_s: dict[str, float] = {}
+    ends: list[tuple[float, str, tuple[str, int, int] | None]] = []
+    for placement, end_s in claimed:
+        for slot in placement:
+            until_s[slot.node] = max(end_s, until_s.get(slot.node, 0.0))
+            ends.append(
+                (end_s, "", (slot.node, *outlook.room.seize(slot.node, slot.gpus, slot.cpus)))
+            )
+    for one in (*world.running, *world.saving):
+        end_s = world.expected_release_s(one)
+        if until_s:
+            end_s = max(
+                [end_s, *(until_s.get(slot.node, 0.0) for slot in world.hold(one).placement)]
+            )
+        ends.append((end_s, one, None))
+    ends.sort(key=lambda end: end[:2])
+    found, due_s = world.fit(job_id, outlook.room), world.now_s
+    for i, (end_s, one, seized) in enumerate(ends):
+        if found is not None or end_s == math.inf:
+            break
+        if seized is None:
+            outlook.release(one, finished=one in world.running)
+        else:
+            outlook.room.let_go(*seized)
+        if i + 1 < len(ends) and ends[i + 1][0] == end_s:
+            continue
+        found, due_s = world.fit(job_id, outlook.room), end_s
+    return None if found is None else Reservation(job_id, found[0], found[1], due_s)
+
+
+class Reservations:
+    """At most one reservation at a time: for the job that was submitted first of those whose
+    patience is over.
+
+    It is kept until its job starts, there or elsewhere, or a node of it is lost; so it is due after
+    a finite time, and two jobs never wait for each other. What starts by it is `protected`: nobody
+    of its priority evicts it.
+    """
+
+    def __init__(self) -> None:
+        self.current: Reservation | None = None
+        self.protected: set[str] = set()
+        self._new: list[str] = []
+        self._ripens: list[tuple[float, float, str]] = []
+        self._ripe: list[tuple[float, str]] = []
+        self._nowhere: dict[str, tuple[str, ...]] = {}
+
+    def arrived(self, world: World, job_id: str) -> None:
+        """A job has come to wait."""
+        self._new.append(job_id)
+        if self.protected:
+            self.protected.discard(job_id)
+
+    def _look_at_new(self, world: World) -> None:
+        """See when the patience of those ends that did not start as soon as they came."""
+        for job_id in self._new:
+            if job_id in world.waiting:
+                wait_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id))
+                ripe_s = world.now_s + wait_s - world.waited_s(job_id)
+                heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id))
+        self._new.clear()
+
+    def renew(
+        self, world: World, *, but: Iterable[str] = (), claimed: Iterable[Claimed] = ()
+    ) -> bool:
+        """Keep the reservation there is, or make one for who is entitled, but for those who have a
+        place already; whether it changed."""
+        before = self.current
+        if before is not None:
+            if (
+                before.job in world.waiting
+                and before.job not in but
+                and not (world.lost and any(slot.node in world.lost for slot in before.placement))
+            ):
+                return False
+            self.current = None
+        self._look_at_new(world)
+        while self._ripens and self._ripens[0][0] <= world.now_s:
+            _, submit_s, job_id = heappop(self._ripens)
+            if job_id in world.waiting:
+                heappush(self._ripe, (submit_s, job_id))
+        while self._ripe and self._ripe[0][1] not in world.waiting:
+            heappop(self._ripe)
+        if not self._ripe:
+            return before is not None
+        claimed, lost = tuple(claimed), tuple(world.lost)
+        for _, job_id in sorted(self._ripe):
+            if job_id not in world.waiting or job_id in but or self._nowhere.get(job_id) == lost:
+                continue
+            if self._takes_too_much(world, job_id):
+                break
+            self.current = earliest(world, job_id, claimed)
+            if self.current is not None:
+                return True
+            self._nowhere[job_id] = lost
+        return before is not None
+
+    def _takes_too_much(self, world: World, job_id: str) -> bool:
+        """Whether no place is kept for the job before others that started on theirs are done."""
+        held = sum(world.held_gpus(one) for one in self.protected if one in world.running)
+        return too_much(held, world.fewest_gpus(job_id), world.cluster.total_gpus)
+
+    def protects(self, world: World, running: str, waiting: str) -> bool:
+        """Whether one has started on its reservation and is evicted for none but a higher priority
+        than its own."""
+        return (
+            running in self.protected and world.job(waiting).priority <= world.job(running).priority
+        )
+
+    def place(self, world: World) -> tuple[Option, Placement] | None:
+        """Where the job with the reservation can start now: where that is, or wherever else there
+        is room."""
+        kept = self.current
+        if kept is None or kept.job not in world.waiting:
+            return None
+        if world.free.holds(world.need(kept.job, kept.option), kept.placement):
+            return kept.option, kept.placement
+        return world.fit(kept.job)
+
+    def fit(
+        self, world: World, job_id: str, room: Room | None = None
+    ) -> tuple[Option, Placement] | None:
+        """`World.fit`, without what is kept for another job of no lower priority, unless this one
+        is believed to have left by then."""
+        found, kept = world.fit(job_id, room), self.current
+        if found is None or kept is None or kept.job == job_id:
+            return found
+        if world.job(job_id).priority > world.job(kept.job).priority:
+            return found
+        if world.now_s + world.expected_run_s(job_id, *found) <= kept.due_s + TIME_TOLERANCE_S:
+            return found
+        room = world.free if room is None else room
+        aside = room.set_aside(world.need(kept.job, kept.option), kept.placement)
+        found = world.fit(job_id, room)
+        room.take_back(aside)
+        return found

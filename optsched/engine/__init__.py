@@ -1,0 +1,160 @@
+"""solve(): a heuristic first, then an exact solver under a watchdog; every plan and bound is
+checked."""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+from ..errors import InputError, SolverUnavailable
+from ..files import check_instance
+from ..model.instance import Instance
+from ..model.plan import Solution
+from ..objectives import Objective, parse
+from ..plugins import registry
+from ..plugins.solver import Solver, check_options, missing_modules, only_options
+from .search import Progress, Search
+from .watchdog import Child
+
+__all__ = ["DEFAULT_WORKERS", "Progress", "choose_solver", "solve"]
+
+DEFAULT_WORKERS = 8
+"""CP-SAT's workers are different strategies: eight do better than two even on two cores."""
+
+AUTO = (("cpsat", 2000), ("milp", 50))
+"""What `auto` tries in turn, and up to how many jobs."""
+HEURISTICS = ("wspt", "backfill", "sjf", "fifo")
+"""Policies simulated for a first plan, the likeliest best first; none of them preempts (see
+`plan_class`)."""
+
+
+def solve(
+    instance: Instance,
+    objective: str | Objective = "wct",
+    *,
+    solver: str | Solver = "auto",
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+    workers: int | None = None,
+    options: dict[str, str] | None = None,
+    isolate: bool = True,
+    checked: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Solution:
+    """Plan an instance: the best verified plan found in `time_limit_s` of wall clock, with its
+    proven gap.
+
+    A few policies are simulated for a first plan, combinatorial bounds are computed, then `solver`
+    (a name, an object, or "auto") runs in a child process that is killed at the time limit plus 10
+    %. Whatever it does, the answer is the best plan that passes the verifier; where the solver
+    failed, `fallback` says why a heuristic answers. The name of a policy simulates that policy
+    alone, with the objective and `options` if it takes them. Ctrl-C ends the search and gives the
+    best plan so far; a second one ends it without.
+
+    With `workers` 1 the result depends on nothing but the arguments, unless the solver has to be
+    killed, and `wall_s` is None. `isolate=False` runs the solver in this process, without a
+    watchdog. `checked` skips the check of an instance that was read from a file. `on_progress` is
+    called at every improvement and, where the solver is isolated, every half second.
+
+    Raises InputError for a faulty instance, objective, solver name, limit or option. Isolation
+    needs POSIX.
+    """
+    started_s = time.monotonic()
+    if not (math.isfinite(time_limit_s) and time_limit_s > 0):
+        raise InputError(f"time limit {time_limit_s} is no positive number of seconds")
+    workers = DEFAULT_WORKERS if workers is None else workers
+    if workers < 1:
+        raise InputError(f"workers {workers} must be at least 1")
+    goal = parse(objective) if isinstance(objective, str) else objective
+    if not checked:
+        check_instance(instance)
+    search = Search(
+        instance, goal, time_limit_s, seed, workers, options or {}, started_s, on_progress
+    )
+    policies, exact, search.not_run = _choose(solver, instance, goal, options or {})
+    if policies == (solver,):
+        search.incumbent.any_plan = True
+        with suppress(SolverUnavailable):  # what is broken will be noted
+            registry.policy(
+                policies[0], goal, options
+            )  # what it does not take is refused before any work
+    with ExitStack() as stack:
+        child = None
+        if exact is not None and isolate:
+            try:
+                child = stack.enter_context(
+                    Child(exact)
+                )  # imports its solver while this process simulates
+            except OSError as error:
+                search.not_run = f"{exact.name} cannot have a process of its own: {error}"
+                exact = None
+        search.run(policies, exact, child)
+    return search.solution(exact)
+
+
+def _choose(
+    solver: str | Solver, instance: Instance, objective: Objective, options: dict[str, str]
+) -> tuple[tuple[str, ...], Solver | None, str | None]:
+    """Policies to simulate, the exact solver to run afterwards if there is one, and if there is
+    none, why.
+
+    Raises InputError for options that the solver does not take.
+    """
+    known = registry.names("policies")
+    if isinstance(solver, str) and solver in known and solver not in registry.names("solvers"):
+        return (solver,), None, None
+    policies = tuple(name for name in HEURISTICS if name in known) or known
+    if solver != "auto":
+        return policies, *_usable(solver, instance, objective, options)
+    chosen, reason = choose_solver(instance, objective)
+    if chosen is None:
+        only_options("solver auto, which finds no exact solver for this,", options, ())
+    else:
+        check_options(f"solver {chosen.name}, which auto takes here,", chosen, options)
+    return policies, chosen, reason
+
+
+def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | None, str | None]:
+    """What `auto` means: the first solver of `AUTO` that is installed, meant for so many jobs, and
+    able to plan such an instance at all; or None, and why."""
+    reasons = []
+    for name, most_jobs in AUTO:
+        if name not in registry.names("solvers"):
+            continue
+        if len(instance.jobs) > most_jobs:
+            reasons.append(f"{name} is for up to {most_jobs:,} jobs")
+            continue
+        found, reason = _usable(name, instance, objective)
+        if found is not None:
+            return found, None
+        reasons.append(str(reason))
+    return None, "; ".join(reasons) or "no exact solver is installed"
+
+
+def _usable(
+    solver: str | Solver,
+    instance: Instance,
+    objective: Objective,
+    options: dict[str, str] | None = None,
+) -> tuple[Solver | None, str | None]:
+    """The solver, or None and why it cannot be used for this. Raises InputError for an unknown name
+    or option."""
+    try:
+        found = registry.solver(solver) if isinstance(solver, str) else solver
+        if options is not None:
+            check_options(f"solver {found.name}", found, options)
+        missing = missing_modules(found)
+        if missing:
+            return None, f"{found.name} needs {', '.join(missing)}, which is not installed"
+        reason = found.supports(instance, objective)
+    except SolverUnavailable as error:
+        return None, str(error)
+    except InputError:
+        raise
+    except Exception as error:
+        name = solver if isinstance(solver, str) else solver.name
+        return (
+            None,
+            f"{name} crashed when asked whether it can plan this: {type(error).__name__}: {error}",
+        )
+    return (None, f"{found.name} cannot plan this: {reason}") if reason else (found, None)

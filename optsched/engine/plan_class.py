@@ -1,0 +1,57 @@
+"""The plan class over which solvers plan and prove."""
+
+from dataclasses import replace
+
+from ..model.instance import Instance
+from ..model.plan import JobPlan, Plan, Segment
+from ..physics import TIME_TOLERANCE_S, gpus_by_type
+
+
+def outside_class(instance: Instance, plan: Plan) -> str | None:
+    """Why a verified plan is outside the plan class, or None.
+
+    A waiting job runs in one piece once started, on GPUs of its own of one type; a running job
+    either continues or is preempted at `now_s` and later resumed in one piece. Bounds of solvers
+    say nothing about other plans.
+    """
+    for entry in plan.jobs:
+        running = instance.running_job.get(entry.id)
+        for segment in entry.segments:
+            partner = segment.mode.share_with
+            if partner is not None and (running is None or running.mode.share_with != partner):
+                return f"job {entry.id} starts to share GPUs with {partner}; in the class each job has its own"  # noqa: E501
+            mixes = (
+                len(gpus_by_type(instance.cluster, segment.placement)) > 1
+                if len(segment.placement) > 1
+                else False
+            )
+            if mixes and (running is None or segment.placement != running.placement):
+                return f"job {entry.id} starts on GPUs of several types; in the class each gang has one"  # noqa: E501
+        pieces = 1 + sum(
+            not _goes_on(a, b) for a, b in zip(entry.segments, entry.segments[1:], strict=False)
+        )
+        if pieces > 1 + _saves_first(instance, entry):
+            return f"job {entry.id} runs in {pieces} pieces; a plan preempts only jobs that run now, and once"  # noqa: E501
+    return None
+
+
+def _goes_on(a: Segment, b: Segment) -> bool:
+    """Whether `b` continues `a` without stopping."""
+    return (
+        abs(b.start_s - a.end_s) <= TIME_TOLERANCE_S
+        and a.placement == b.placement
+        and replace(a.mode, share_with=None) == replace(b.mode, share_with=None)
+    )
+
+
+def _saves_first(instance: Instance, entry: JobPlan) -> bool:
+    """Whether the first piece is the checkpoint of a running job that is preempted now."""
+    running = instance.running_job.get(entry.id)
+    if running is None or entry.decision == "continue":
+        return False
+    first = entry.segments[0]
+    return (
+        first.start_s <= instance.now_s + TIME_TOLERANCE_S
+        and first.placement == running.placement
+        and first.mode.size == running.mode.size
+    )

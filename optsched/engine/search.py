@@ -1,0 +1,356 @@
+"""One solve: what was found, by whom, and what went wrong."""
+
+import math
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..errors import OptschedError
+from ..files import instance_hash
+from ..model.instance import Instance
+from ..model.plan import Solution, Status
+from ..objectives import SINCE_SUBMISSION, Objective
+from ..plugins import registry
+from ..plugins.solver import Report, Request, Solver
+from .incumbent import Incumbent
+from .watchdog import Child
+
+HEURISTIC_SHARE = 0.1
+"""Part of the time limit after which no further policy is tried."""
+MANY_JOBS, VERY_MANY_JOBS = 2_000, 20_000
+"""Above these numbers of jobs two policies, and one, are enough."""
+
+OVERRUN = 0.1
+"""Part of the time limit that a solver may take on top before it is killed."""
+REPRODUCIBLE_SHARE = 0.8
+"""With one worker the solver is given this fixed part of the time limit, whatever the clock
+says."""
+PROGRESS_EVERY_S = 0.5
+UNIX_CLOCK_S = 1e9
+"""A clock that reads so much is taken to count from 1970: this was in 2001."""
+MAX_NOTES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a running solve stands: seconds since its start; value, proven bound and gap of the
+    first level that is not settled; what gave the plan. None where there is none yet."""
+
+    elapsed_s: float
+    value: float | None
+    bound: float | None
+    gap: float | None
+    source: str | None
+
+
+class Search:
+    """One solve: what was found, and what went wrong."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        objective: Objective,
+        time_limit_s: float,
+        seed: int,
+        workers: int,
+        options: dict[str, str],
+        started_s: float,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.hash = instance_hash(instance)
+        self.instance = instance = instance.undisturbed
+        self.objective = objective
+        self.time_limit_s = time_limit_s
+        self.seed = seed
+        self.workers = workers
+        self.options = options
+        self.started_s = started_s
+        self.on_progress = on_progress
+        self.incumbent = Incumbent(instance, objective, any_plan=False)
+        self.not_run: str | None = None  # why there is no exact solver
+        self.interrupted = False
+        self.ran = False
+        self.finished = False  # the exact solver did all it could
+        self.infeasible: str | None = None
+        self.trouble: list[str] = []  # what the exact solver did wrong
+        self.crashed = False
+        self.notes: list[str] = []
+        self.lock = threading.Lock()  # in this process, solvers report from threads of their own
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.started_s
+
+    def run(self, policies: tuple[str, ...], exact: Solver | None, child: Child | None) -> None:
+        """All of it; the first Ctrl-C ends it, a second one, while things are being ended, gets
+        through."""
+        self.doubt_submissions()
+        try:
+            self.heuristics(policies)
+            self.combinatorial_bounds()
+            if exact is not None:
+                self.exact(exact, child)
+        except KeyboardInterrupt:
+            if self.interrupted:
+                raise
+            self.interrupted = True
+
+    def doubt_submissions(self) -> None:
+        """Note where jobs wait since 1970, as happens to those without a `submit_s`."""
+        instance = self.instance
+        terms = {term.name for level in self.objective.levels for _, term in level}
+        count = sum(job.submit_s == 0 for job in instance.jobs)
+        if instance.now_s >= UNIX_CLOCK_S and count and terms & SINCE_SUBMISSION:
+            self.note(
+                f"submit_s of {count:,} of {len(instance.jobs):,} jobs is 0 or left out, which "
+                "is 1970 on the clock of "
+                f"now_s ({instance.now_s:.12g} s): their waiting counts from then; give submit_s"
+            )
+
+    # ------------------------------------------------------------------------------------
+    # heuristics, bounds
+
+    def heuristics(self, policies: tuple[str, ...]) -> None:
+        """Simulate policies for a first plan: at least one, and on until one gives a plan."""
+        from ..simulate.run import simulate
+
+        jobs = len(self.instance.jobs)
+        enough = 1 if jobs > VERY_MANY_JOBS else 2 if jobs > MANY_JOBS else len(policies)
+        for tried, name in enumerate(policies):
+            late = self.workers > 1 and self.elapsed_s() > HEURISTIC_SHARE * self.time_limit_s
+            if self.incumbent.plan is not None and (tried >= enough or late):
+                break
+            try:
+                policy = registry.policy(
+                    name, self.objective, self.options if self.incumbent.any_plan else None
+                )
+                reason = self.incumbent.offer(simulate(self.instance, policy), name)
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+            if reason is not None:
+                self.note(f"{name} gave no valid plan: {reason}")
+            self.progress()
+
+    def combinatorial_bounds(self) -> None:
+        """Take the bounds that need no solver: on the plan class, or on every plan where such are
+        allowed."""
+        from ..bounds import best_bounds, lower_bounds
+
+        bounds = lower_bounds if self.incumbent.any_plan else best_bounds
+        for bound in bounds(self.instance, self.objective):
+            if math.isfinite(bound.value):
+                self.incumbent.prove(bound.level, float(bound.value), bound.source)
+        self.progress()
+
+    # ------------------------------------------------------------------------------------ the exact
+    # solver
+
+    def exact(self, solver: Solver, child: Child | None) -> None:
+        """Run the exact solver for the rest of the time, unless nothing is left to find or no time
+        is."""
+        if self.incumbent.is_optimal():
+            self.note(
+                f"bounds prove the plan of {self.incumbent.source} optimal, {solver.name} did "
+                "not run"
+            )
+            self.finished = True
+            return
+        left_s = self.time_limit_s - self.elapsed_s()
+        if left_s <= 0:
+            self.trouble.append(
+                f"the heuristics took the whole time limit, none was left for {solver.name}"
+            )
+            return
+        request = Request(
+            instance=self.instance,
+            objective=self.objective,
+            time_limit_s=left_s if self.workers > 1 else REPRODUCIBLE_SHARE * self.time_limit_s,
+            seed=self.seed,
+            workers=self.workers,
+            incumbent=self.incumbent.plan,
+            options=self.options,
+        )
+        self.ran = True
+        if child is None:
+            self._here(solver, request)
+            return
+        child.send(request, self.started_s + self.time_limit_s if self.workers > 1 else None)
+        killed = False
+        try:
+            killed = self._listen(solver, child)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        child.stop()
+        if not self.finished:
+            self._hear(solver, child, 0.0)
+        if self.finished or self.trouble or self.interrupted:
+            return
+        if killed:
+            self.trouble.append(f"{solver.name} did not stop at its time limit and was killed")
+        else:
+            self.crashed = True
+            self.trouble.append(f"{solver.name} {child.how_it_ended()}")
+            if output := child.last_output():
+                self.notes.append(f"last output of {solver.name}: {output}")
+
+    def _listen(self, solver: Solver, child: Child) -> bool:
+        """Hear the child until it is done or nothing is left to find; True where its time was up
+        before."""
+        until_s = self.started_s + (1 + OVERRUN) * self.time_limit_s
+        shown_s = time.monotonic()
+        while not child.ended and not self.finished:
+            now_s = time.monotonic()
+            if now_s >= until_s:
+                return True
+            self._hear(solver, child, min(PROGRESS_EVERY_S, until_s - now_s))
+            if time.monotonic() >= shown_s + PROGRESS_EVERY_S:
+                shown_s = time.monotonic()
+                self.progress()
+        return False
+
+    def _hear(self, solver: Solver, child: Child, timeout_s: float) -> None:
+        for message in child.receive(timeout_s):
+            self.hear(solver.name, *message)
+            if self.finished:
+                return
+
+    def _here(self, solver: Solver, request: Request) -> None:
+        def tell(kind: str, *said: Any) -> None:
+            with self.lock:
+                self.hear(solver.name, kind, *said)
+
+        report = Report(
+            plan=partial(tell, "plan"),
+            bound=lambda level, bound, source: tell("bound", int(level), float(bound), str(source)),
+            infeasible=partial(tell, "infeasible"),
+            note=partial(tell, "note"),
+        )
+        try:
+            solver.solve(request, report)
+            tell("done")
+        except OptschedError as error:
+            tell("unable", str(error))
+        except Exception as error:
+            tell("error", f"{type(error).__name__}: {error}", traceback.format_exc())
+
+    def hear(self, name: str, kind: str, *said: Any) -> None:
+        """Take in one message of the solver."""
+        found = self.incumbent
+        before = found.plan, found.levels()
+        if kind == "plan":
+            reason = found.offer(said[0], name)
+            if reason is not None:
+                self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
+        elif kind == "bound":
+            proof = said[2] if str(said[2]).startswith(name) else f"{name}: {said[2]}"
+            reason = found.claim(said[0], said[1], proof)
+            if reason is not None:
+                self.blame(f"{name} claimed {reason}")
+        elif kind == "infeasible":
+            self.infeasible = str(said[0])
+        elif kind == "note":
+            self.note(str(said[0]))
+        elif kind == "junk":
+            self.blame(f"{name} {said[0]}")
+        elif kind == "unable":
+            self.trouble.append(f"{name} cannot go on: {said[0]}")
+        elif kind == "error":
+            self.crashed = True
+            self.trouble.append(f"{name} crashed: {said[0]}")
+            where = " / ".join(line.strip() for line in str(said[1]).strip().splitlines()[-3:-1])
+            self.notes.append(f"{name} crashed at: {where}")
+        else:
+            self.finished = True
+        while found.refuted_claims:
+            self.blame(f"{name} claimed {found.refuted_claims.pop(0)}")
+        if (found.plan, found.levels()) != before:
+            self.progress()
+            self.finished = self.finished or found.is_optimal()
+
+    def blame(self, reason: str) -> None:
+        """The solver was caught being wrong: none of its bounds counts any more."""
+        self.incumbent.distrust_claims()
+        if reason not in self.trouble and len(self.trouble) < MAX_NOTES:
+            self.trouble.append(reason)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes and len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
+
+    def progress(self) -> None:
+        if self.on_progress is None:
+            return
+        level = self.incumbent.levels()[self.incumbent.unsettled()]
+        self.on_progress(
+            Progress(
+                elapsed_s=self.elapsed_s(),
+                value=level.value,
+                bound=level.bound,
+                gap=level.gap,
+                source=self.incumbent.source,
+            )
+        )
+
+    # ------------------------------------------------------------------------------------ the
+    # answer
+
+    def solution(self, exact: Solver | None) -> Solution:
+        """The answer, with the reasons for what is not as it was asked for."""
+        found, infeasible = self.incumbent, False
+        if exact is not None and self.infeasible is not None:
+            infeasible = found.plan is None
+            if infeasible:
+                self.notes.append(f"{exact.name} holds that no plan exists: {self.infeasible}")
+            else:
+                self.blame(
+                    f"{exact.name} holds that no plan exists ({self.infeasible}), "
+                    f"but the plan of {found.source} passes the verifier"
+                )
+        if self.interrupted:
+            self.notes.append("stopped by Ctrl-C")
+            if exact is not None and not self.finished:
+                self.trouble.append(f"{exact.name} was stopped by Ctrl-C before it was done")
+        name, fallback = self._who_answered(exact)
+        status: Status = "unknown"
+        if found.plan is not None:
+            status = "optimal" if found.is_optimal() else "feasible"
+        elif infeasible:
+            status = "infeasible"
+        return Solution(
+            instance_name=self.instance.name,
+            instance_hash=self.hash,
+            solver=name,
+            seed=self.seed,
+            objective=self.objective.name,
+            status=status,
+            levels=found.levels(),
+            plan=found.plan,
+            bound_source=found.bound_source(),
+            wall_s=None if self.workers == 1 else round(self.elapsed_s(), 3),
+            fallback=fallback,
+            notes=(*self.notes, *found.refuted_bounds),
+        )
+
+    def _who_answered(self, exact: Solver | None) -> tuple[str, str | None]:
+        """Whose answer it is, and why it is a heuristic's if it was not to be."""
+        source = self.incumbent.source or "none"
+        if exact is None:
+            return source, self.not_run
+        if source == exact.name and self.crashed:
+            return (
+                source,
+                f"{'; '.join(self.trouble)}; the plan is the best that it had found until then",
+            )
+        if source == exact.name:
+            self.notes.extend(self.trouble)
+            return source, None
+        if self.trouble:
+            return (source if self.incumbent.plan is not None else exact.name), "; ".join(
+                self.trouble
+            )
+        if self.ran and self.incumbent.plan is not None:
+            self.note(f"the plan is that of {source}, {exact.name} found no better one")
+        return (exact.name if self.ran else source), None

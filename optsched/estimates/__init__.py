@@ -1,0 +1,26 @@
+"""What a policy may know of how long jobs are."""
+
+from typing import Protocol
+
+from ..model.job import Job
+
+
+class Estimates(Protocol):
+    """A belief about the work of jobs, made afresh for each simulation.
+
+    The simulation asks once for each job, when it is released, and tells of each completion, both
+    in the order of time. Beliefs must depend on nothing else, so that they are the same in every
+    run.
+    """
+
+    name: str
+
+    def work_s(self, job: Job, now_s: float) -> float:
+        """The reference work that `job`, just released, is believed to be; above 0. A job that
+        outruns it is then believed to be twice as long, as often as it takes."""
+        ...
+
+    def completed(self, job: Job, worked_s: float, now_s: float) -> None:
+        """`job` has completed after `worked_s` of reference work, that of failed attempts
+        included."""
+        ...

@@ -1,0 +1,140 @@
+"""Jobs are believed to be as long, for what is said of them, as earlier ones of the same user and
+command were."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..model.job import Elastic, Job
+from .commands import similar
+from .unknown import FIRST_GUESS_S
+
+NEWEST = 0.2
+"""The weight of the newest job in a rolling mean; what was believed before any of them begins that
+mean, so it counts as much as the first four of them together."""
+LEAST_S = 10.0
+"""Nothing is believed to be shorter for what earlier jobs were: how much shorter one is than
+another cannot be told."""
+
+Group = tuple[str | int | None, ...]
+"""Jobs that are taken to be alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likeness:
+    """By what jobs are told to be alike: who runs what on how many GPUs, and on what the belief
+    before is based ("stated": what its user says it takes; "limit": when it is ended; None: nothing
+    is said of it)."""
+
+    user: str | None
+    command: str | None
+    gpus: int
+    basis: str | None = None
+
+
+@dataclass(slots=True)
+class Rolling:
+    """An exponentially weighted mean that begins with a belief, which has the weight `left` yet."""
+
+    count: int = 0
+    total: float = 0.0
+    left: float = 1.0
+    longest_s: float = 0.0
+
+    def add(self, value: float) -> None:
+        """One more value, the newest."""
+        self.count += 1
+        self.total += (value - self.total) * NEWEST
+        self.left *= 1 - NEWEST
+
+    def after(self, belief: float) -> float:
+        """The mean that `belief` begins."""
+        return self.left * belief + self.total
+
+    @property
+    def mean(self) -> float:
+        """The mean of the values alone, of which there must be one."""
+        return self.total / (1 - self.left)
+
+
+class Ended:
+    """What jobs that have completed tell of the length of new ones: by which factor those most like
+    it took longer or shorter than was believed of each beforehand.
+
+    Factors are kept in rolling means, first of the user's jobs with a similar command, then of
+    those with the very same command and number of GPUs. The first mean begins with the factor 1,
+    the second with the first: one job moves a belief by little more than a third of the way, and
+    what others ran, or ran otherwise, does not count at all.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Group, Rolling] = {}
+
+    def add(self, like: Likeness, prior_s: float, worked_s: float) -> None:
+        """One more job has completed: it worked for `worked_s`, and `prior_s` was said or assumed
+        of it."""
+        if not (
+            math.isfinite(worked_s) and worked_s >= 0 and math.isfinite(prior_s) and prior_s > 0
+        ):
+            return
+        for group in _groups(like):
+            found = self._of.setdefault(group, Rolling())
+            found.add(worked_s / prior_s)
+            found.longest_s = max(found.longest_s, worked_s)
+
+    def belief_s(self, like: Likeness, prior_s: float) -> float:
+        """How long a job is believed to be of which `prior_s` is said or assumed: never below
+        `LEAST_S` unless that is, and never longer than both that and the longest job like it."""
+        factor, longest_s = 1.0, prior_s
+        for group in _groups(like):
+            found = self._of.get(group)
+            if found is not None:
+                factor, longest_s = found.after(factor), max(longest_s, found.longest_s)
+        return min(longest_s, max(prior_s * factor, min(prior_s, LEAST_S)))
+
+    def jobs(self, like: Likeness) -> tuple[int, int]:
+        """How many have completed that are like it, and how many of these had its very command and
+        GPUs."""
+        counts = [0 if found is None else found.count for found in map(self._of.get, _groups(like))]
+        return counts[0], counts[-1]
+
+
+class History:
+    """`Ended` as estimates of a simulation. Jobs of which nothing has completed are believed to be
+    `FIRST_GUESS_S`.
+
+    After the rolling estimate of Helios' QSSF (Hu et al., SC 2021, section 4.2); `similar` stands
+    for the string distance of the paper.
+    """
+
+    name = "history"
+
+    def __init__(self) -> None:
+        self._ended = Ended()
+
+    def work_s(self, job: Job, now_s: float) -> float:
+        """What those like it make of the first guess."""
+        return self._ended.belief_s(_likeness(job), FIRST_GUESS_S)
+
+    def completed(self, job: Job, worked_s: float, now_s: float) -> None:
+        """One more to learn from."""
+        self._ended.add(_likeness(job), FIRST_GUESS_S, worked_s)
+
+
+def _groups(like: Likeness) -> Iterator[Group]:
+    """The groups that a job belongs to, the widest first. Jobs without a command are like the
+    user's others without."""
+    alike = None if like.command is None else similar(like.command) or like.command
+    yield "similar", like.user, alike, like.basis
+    yield "same", like.user, like.command, like.basis, like.gpus
+
+
+def _likeness(job: Job) -> Likeness:
+    return Likeness(user=job.user, command=job.command, gpus=gang(job))
+
+
+def gang(job: Job) -> int:
+    """The GPUs a job asks for: the most of an elastic one, those of the first listed mode."""
+    if job.modes:
+        return job.modes[0].gpus
+    return job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus

@@ -1,0 +1,20 @@
+"""Nothing is known of how long jobs are, but for what they have done so far."""
+
+from ..model.job import Job
+
+FIRST_GUESS_S = 600.0
+"""What a job is believed to be where nothing is known: ten minutes of reference work."""
+
+
+class Unknown:
+    """Every job is believed to be ten minutes of work, then twice that, and so on as it outruns
+    each belief. Who submitted what is not looked at either."""
+
+    name = "none"
+
+    def work_s(self, job: Job, now_s: float) -> float:
+        """The same for all jobs."""
+        return FIRST_GUESS_S
+
+    def completed(self, job: Job, worked_s: float, now_s: float) -> None:
+        """Nothing is learned."""

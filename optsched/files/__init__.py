@@ -1,0 +1,444 @@
+"""Instance and plan files: JSON in and out, JSON Schema, every fault with its path and remedy."""
+
+import codecs
+import gzip
+import hashlib
+import json
+import os
+import tempfile
+import zlib
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import InputError
+from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
+from ..model.cluster import POWER_CAP, Cluster, Node, Tenant
+from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
+from ..model.job import Elastic, Job, Mode
+from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
+from ..model.profile import UNMEASURED, Clock, Locality, Profile, Sharing
+from .faults import Fault, find_faults
+from .power import with_power, without_power
+from .shape_faults import FaultyFile, duplicate_keys, other_kind, shape_faults
+
+INSTANCE_FORMAT = "optsched/1"
+PLAN_FORMAT = "optsched-plan/1"
+GZIP_MAGIC = b"\x1f\x8b"
+ALIASES: dict[tuple[type, str], str] = {(Sharing, "partners"): "with"}
+"""Fields whose name in files is a keyword of Python."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceFile(Instance):
+    """An instance as it stands in a file."""
+
+    format: Literal["optsched/1"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRef:
+    """Which instance a plan belongs to."""
+
+    name: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveValue:
+    """Value, proven bound and gap of a plan; `levels` only where there is more than one
+    objective."""
+
+    name: str
+    value: float | None = None
+    bound: float | None = None
+    gap: float | None = None
+    status: Status = "unknown"
+    bound_source: str | None = None
+    levels: tuple[Level, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFile:
+    """A plan as it stands in a file."""
+
+    format: Literal["optsched-plan/1"]
+    instance: InstanceRef
+    solver: str
+    seed: int = 0
+    objective: ObjectiveValue
+    wall_s: float | None = None
+    fallback: str | None = None
+    notes: tuple[str, ...] = ()
+    replay: bool = False
+    jobs: tuple[JobPlan, ...] | None = None
+
+
+# ------------------------------------------------------------------------------------------------
+# reading
+
+
+def read_instance(path: str | Path, *, accept_never: bool = False) -> Instance:
+    """Read and check an instance file (.json or .json.gz). Raises InputError naming every fault;
+    with `accept_never` jobs that can never run are none."""
+    return load_instance(read_bytes(path), str(path), accept_never=accept_never)
+
+
+def load_instance(
+    data: bytes | str, name: str = "instance", *, accept_never: bool = False
+) -> Instance:
+    """Parse and check an instance; `name` is what messages call it, `accept_never` as in
+    `read_instance`. Raises InputError."""
+    parsed: InstanceFile = parse_file(InstanceFile, data, name, INSTANCE_FORMAT)
+    cluster = _with_single_nodes(parsed.cluster, name)
+    instance = Instance(
+        name=parsed.name,
+        now_s=parsed.now_s,
+        cluster=cluster,
+        tenants=parsed.tenants,
+        jobs=_share_equal_profiles(parsed.jobs),
+        running=with_power(
+            cluster, parsed.jobs, tuple(_in_node_order(cluster, entry) for entry in parsed.running)
+        ),
+        suspended=parsed.suspended,
+        failures=parsed.failures,
+        outages=parsed.outages,
+    )
+    faults = find_faults(instance, accept_never=accept_never)
+    if faults:
+        raise FaultyFile(name, faults)
+    return instance
+
+
+def check_instance(instance: Instance) -> None:
+    """Check an instance built in Python as a file would be. Raises InputError naming every
+    fault."""
+    load_instance(dump_instance(instance), instance.name)
+    if POWER_CAP in instance.cluster.resources and (faults := find_faults(instance)):
+        raise FaultyFile(instance.name, faults)  # what a file may leave out, an instance must state
+
+
+def read_plan(path: str | Path) -> tuple[PlanFile, Plan | None]:
+    """Read a plan file; the plan is None where the solver found none. Raises InputError."""
+    parsed: PlanFile = parse_file(PlanFile, read_bytes(path), str(path), PLAN_FORMAT)
+    return parsed, None if parsed.jobs is None else Plan(jobs=parsed.jobs)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file, unpacked where it is gzip. Raises InputError if it cannot be read."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a null character in the name
+        raise InputError(f"{str(path)!r}: cannot be read: {error}") from None
+    if str(path).endswith(".gz") or data[:2] == GZIP_MAGIC:
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: is not a sound gzip file: {error}") from None
+    return data
+
+
+NOUNS: tuple[type, ...] = (
+    Node,
+    Cluster,
+    Tenant,
+    Locality,
+    Sharing,
+    Clock,
+    Profile,
+    Mode,
+    Elastic,
+    Job,
+    Slot,
+    Running,
+    Suspended,
+    Failure,
+    Outage,
+    InstanceFile,
+    Segment,
+    JobPlan,
+    Level,
+    InstanceRef,
+    ObjectiveValue,
+    PlanFile,
+)
+
+
+@cache
+def adapter(kind: type, nouns: tuple[type, ...] = NOUNS) -> Any:
+    """The validator of one kind of file; pydantic is told the rules here, the `nouns` in it stay
+    free of it."""
+    from pydantic import TypeAdapter
+
+    for noun in nouns:
+        names = {field: alias for (owner, field), alias in ALIASES.items() if owner is noun}
+        noun.__pydantic_config__ = {  # type: ignore[attr-defined]
+            "strict": True,
+            "extra": "forbid",
+            "allow_inf_nan": False,
+            "alias_generator": (lambda field, names=names: names.get(field, field)),
+        }
+    return TypeAdapter(kind)
+
+
+def parse_file(
+    kind: type, data: bytes | str, name: str, file_format: str, nouns: tuple[type, ...] = NOUNS
+) -> Any:
+    """One kind of file, a dataclass made of `nouns`, checked field by field. Raises InputError
+    naming every fault."""
+    from pydantic import ValidationError
+
+    data = _text(data, name)
+    if not data.strip():
+        raise InputError(
+            f'{name}: is empty; such a file starts with {{"format": "{file_format}", ...'
+        )
+    faults = duplicate_keys(data)
+    try:
+        parsed = adapter(kind, nouns).validate_json(data)
+    except ValidationError as error:
+        other = other_kind(error.errors(include_url=False), file_format)
+        if other is not None:
+            raise InputError(f"{name}: {other}") from None
+        known = [alias for noun in nouns for _, alias, _ in _layout(noun)]
+        faults.extend(shape_faults(error.errors(include_url=False), data, known))
+    if faults:
+        raise FaultyFile(name, faults)
+    return parsed
+
+
+def _text(data: bytes | str, name: str) -> bytes:
+    """The bytes of a JSON text without byte order mark. Raises InputError for anything that is not
+    UTF-8."""
+    if isinstance(data, bytes) and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{name}: is UTF-16 text; save it as UTF-8")
+    try:
+        if isinstance(data, str):
+            return data.encode()
+        data.decode()
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+        raise InputError(
+            f"{name}: is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from None
+    return data.removeprefix(codecs.BOM_UTF8)
+
+
+def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
+    nodes: list[Node] = []
+    faults: list[Fault] = []
+    for i, node in enumerate(cluster.nodes):
+        path = f"cluster.nodes[{i}].name"
+        try:
+            names = expand_hostlist(node.name)
+        except ValueError as error:
+            faults.append(Fault(path, str(error), "write names as gpu-[0-3,7]"))
+            continue
+        if len(nodes) + len(names) > MAX_NODES:
+            faults.append(
+                Fault(path, f"the cluster has more than {MAX_NODES} nodes", "correct the range")
+            )
+            break
+        nodes.extend(node if one == node.name else replace(node, name=one) for one in names)
+    if faults:
+        raise FaultyFile(name, faults)
+    return replace(cluster, nodes=tuple(nodes))
+
+
+def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    """One object for equal profiles, so that what is derived from a profile is derived once."""
+    known: dict[object, Profile] = {}
+    for job in jobs:
+        profile = job.profile
+        if profile is UNMEASURED:
+            continue
+        first = known.setdefault(profile.contents, profile)
+        if first is not profile:
+            object.__setattr__(
+                job, "profile", first
+            )  # the job was made here and nobody else has seen it yet
+    return jobs
+
+
+def _in_node_order(cluster: Cluster, entry: Running) -> Running:
+    order = cluster.node_order
+    placement = sorted(entry.placement, key=lambda slot: order.get(slot.node, 0))
+    return replace(entry, placement=tuple(placement))
+
+
+# ------------------------------------------------------------------------------------------------
+# writing
+
+
+def dump_instance(instance: Instance) -> str:
+    """The instance as file text: canonical, one node range or job a line, defaults left out."""
+    parts: dict[str, Any] = {"format": INSTANCE_FORMAT, "name": instance.name}
+    if instance.now_s:
+        parts["now_s"] = number(instance.now_s)
+    profiles: dict[int, Any] = {}
+    cluster = plain(instance.cluster)
+    cluster["nodes"] = [plain(node) for node in fold_nodes(instance.cluster.nodes)]
+    parts["cluster"] = cluster
+    lists: dict[str, tuple[Any, ...]] = {
+        "tenants": instance.tenants,
+        "jobs": instance.jobs,
+        "running": without_power(instance),
+        "suspended": instance.suspended,
+        "failures": instance.failures,
+        "outages": instance.outages,
+    }
+    for field, items in lists.items():
+        if items:
+            parts[field] = [plain(item, profiles) for item in items]
+    return lines(parts)
+
+
+def dump_plan(solution: Solution) -> str:
+    """The solution as plan file text, one job a line."""
+    return lines(plan_object(solution))
+
+
+def plan_object(solution: Solution) -> dict[str, Any]:
+    """The solution as the plan file's object."""
+    objective: dict[str, Any] = {
+        "name": solution.objective,
+        "value": number(solution.value),
+        "bound": number(solution.bound),
+        "gap": number(solution.gap),
+        "status": solution.status,
+        "bound_source": solution.bound_source,
+    }
+    if len(solution.levels) > 1:
+        objective["levels"] = [
+            {"name": level.name, "value": number(level.value), "bound": number(level.bound)}
+            for level in solution.levels
+        ]
+    return {
+        "format": PLAN_FORMAT,
+        "instance": {"name": solution.instance_name, "hash": solution.instance_hash},
+        "solver": solution.solver,
+        "seed": solution.seed,
+        "objective": objective,
+        "wall_s": solution.wall_s,
+        "fallback": solution.fallback,
+        **({"notes": list(solution.notes)} if solution.notes else {}),
+        **({"replay": True} if solution.replay else {}),
+        "jobs": None if solution.plan is None else [plain(entry) for entry in solution.plan.jobs],
+    }
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a file whole or not at all (gzip where the name says so). Raises InputError if it
+    cannot be."""
+    data = text.encode()
+    write_bytes(path, gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write a file whole or not at all; a device or pipe is written to, not replaced. Raises
+    InputError."""
+    temporary = None
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as out:
+                out.write(data)
+            return
+        target = Path(os.path.realpath(path))  # a link stays a link, its target is replaced
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "wb") as out:
+            out.write(data)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def instance_hash(instance: Instance) -> str:
+    """Content hash of an instance: the first 16 hex digits of the SHA-256 of its canonical text."""
+    return hashlib.sha256(dump_instance(instance).encode()).hexdigest()[:16]
+
+
+def schema(kind: Literal["instance", "plan"]) -> dict[str, Any]:
+    """JSON Schema of instance or plan files."""
+    file = InstanceFile if kind == "instance" else PlanFile
+    found: dict[str, Any] = adapter(file).json_schema(by_alias=True)
+    found["title"] = f"optsched {kind} file"
+    return found
+
+
+@cache
+def _layout(kind: type) -> tuple[tuple[str, str, Field[Any]], ...]:
+    return tuple(
+        (field.name, ALIASES.get((kind, field.name), field.name), field) for field in fields(kind)
+    )
+
+
+def plain(value: Any, profiles: dict[int, Any] | None = None) -> Any:
+    """Nouns as JSON values: defaults left out, whole floats as integers.
+
+    `profiles` holds by id what was made of profiles that are alive and may come again.
+    """
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(inner, profiles) for inner in value]
+    assert is_dataclass(value)
+    if profiles is None or not isinstance(value, Profile):
+        return _plain_fields(value, profiles)
+    if id(value) not in profiles:
+        profiles[id(value)] = _plain_fields(value, None)
+    return profiles[id(value)]
+
+
+def _plain_fields(value: Any, profiles: dict[int, Any] | None) -> dict[str, Any]:
+    out = {}
+    kind: type = type(value)
+    for name, alias, field in _layout(kind):
+        inner = getattr(value, name)
+        default = field.default
+        if inner is default or (default is not MISSING and inner == default):
+            continue
+        if field.default_factory is not MISSING and not inner:
+            continue
+        out[alias] = plain(inner, profiles)
+    return out
+
+
+def number(value: float | None) -> float | int | None:
+    """A float as JSON shows it best: whole ones without a decimal point."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+def lines(parts: dict[str, Any]) -> str:
+    """JSON with each element of a top-level list, and the nodes, on a line of its own."""
+    rows = []
+    for key, value in parts.items():
+        if key == "cluster":
+            inner = []
+            for name, part in value.items():
+                text = _rows(part, "      ") if name == "nodes" else json.dumps(part)
+                inner.append(f"    {json.dumps(name)}: {text}")
+            rows.append(f"  {json.dumps(key)}: {{\n" + ",\n".join(inner) + "\n  }")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            rows.append(f"  {json.dumps(key)}: {_rows(value, '    ')}")
+        else:
+            rows.append(f"  {json.dumps(key)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def _rows(items: list[Any], indent: str) -> str:
+    if not items:
+        return "[]"
+    return "[\n" + ",\n".join(indent + json.dumps(item) for item in items) + f"\n{indent[:-2]}]"

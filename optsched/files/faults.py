@@ -1,0 +1,416 @@
+"""What is wrong with an instance beyond the shape of its fields: references, cycles, jobs that
+never fit."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from ..model.instance import Instance, Running, Suspended
+from ..model.job import Elastic, Job, Mode
+from ..physics.unschedulable import why_never
+
+MAX_PRIORITY = 10**9
+REMAINING_TOLERANCE = 1e-9
+"""Relative excess of remaining work over the whole that counts as rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong: its path in the file, what is wrong, and what would be right."""
+
+    path: str
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}; {self.remedy}"
+
+
+def find_faults(instance: Instance, *, accept_never: bool = False) -> list[Fault]:
+    """Every fault of an instance whose fields are all in range; empty when it is sound.
+
+    With `accept_never` it is none that a job can never run: whoever asks for that tells so himself.
+    """
+    found = [*_duplicates(instance), *_cluster(instance)]
+    unsound: set[int] = set()
+    for i, job in enumerate(instance.jobs):
+        faults = [*_references(instance, i, job), *_job(i, job)]
+        if faults:
+            unsound.add(i)
+            found.extend(faults)
+    found.extend(_held(instance))
+    found.extend(_failures(instance))
+    found.extend(_outages(instance))
+    found.extend(_cycles(instance))
+    if not accept_never:
+        found.extend(_never_run(instance, unsound))
+    if not found:
+        found.extend(_overfull_now(instance))
+    return found
+
+
+def _duplicates(instance: Instance) -> Iterator[Fault]:
+    held: tuple[Running | Suspended, ...] = (*instance.running, *instance.suspended)
+    for path, names, what in (
+        ("cluster.nodes", [node.name for node in instance.cluster.nodes], "node"),
+        ("tenants", [tenant.name for tenant in instance.tenants], "tenant"),
+        ("jobs", [job.id for job in instance.jobs], "job"),
+        ("running", [entry.job for entry in held], "running or suspended job"),
+    ):
+        for name, count in Counter(names).items():
+            if not name:
+                yield Fault(
+                    f"{path}[{names.index(name)}]",
+                    f"the {what} has an empty name",
+                    "give it a name",
+                )
+            elif count > 1:
+                yield Fault(
+                    path, f"{what} {name!r} appears {count} times", "keep or rename all but one"
+                )
+
+
+def _cluster(instance: Instance) -> Iterator[Fault]:
+    racks = {node.rack for node in instance.cluster.nodes}
+    for rack in instance.cluster.rack_uplink_gbps:
+        if rack not in racks:
+            yield Fault(
+                f"cluster.rack_uplink_gbps.{rack}",
+                f"no node is in rack {rack!r}",
+                "name the rack of a node or leave it out",
+            )
+        elif instance.cluster.uplinks == "shared" and not instance.cluster.rack_uplink_gbps[rack]:
+            yield Fault(
+                f"cluster.rack_uplink_gbps.{rack}",
+                "a shared uplink of 0 lets nobody make progress",
+                "give it more than 0, or reserve uplinks",
+            )
+    for i, node in enumerate(instance.cluster.nodes):
+        if node.memory_gbps == 0:
+            yield Fault(
+                f"cluster.nodes[{i}].memory_gbps",
+                f"memory of node {node.name} without any bandwidth",
+                "give it more than 0 or leave it out",
+            )
+    yield from _models(instance)
+    for i, tenant in enumerate(instance.tenants):
+        if tenant.borrow_gpus and tenant.gpu_quota is None:
+            yield Fault(
+                f"tenants[{i}].borrow_gpus",
+                f"tenant {tenant.name} has no quota to go beyond",
+                "give it a gpu_quota or leave the field out",
+            )
+
+
+def _models(instance: Instance) -> Iterator[Fault]:
+    """A model has one size, or it would not be known what fits a cache beside it."""
+    size: dict[str, float] = {}
+    for i, job in enumerate(instance.jobs):
+        profile = job.profile
+        if profile.fetch_s and profile.name is not None:
+            first = size.setdefault(profile.name, profile.model_gib)
+            if first != profile.model_gib:
+                yield Fault(
+                    f"jobs[{i}].profile.model_gib",
+                    f"job {job.id}: model {profile.name} has {profile.model_gib:g} GiB, "
+                    f"elsewhere {first:g}",
+                    "give it one size, or two names",
+                )
+
+
+def _references(instance: Instance, i: int, job: Job) -> Iterator[Fault]:
+    path = f"jobs[{i}]"
+    if job.tenant is not None and job.tenant not in instance.tenant:
+        yield Fault(
+            f"{path}.tenant",
+            f"job {job.id}: tenant {job.tenant!r} is not in tenants",
+            "add it to tenants or leave the field out",
+        )
+    for k, before in enumerate(job.after):
+        if before not in instance.job:
+            yield Fault(
+                f"{path}.after[{k}]",
+                f"job {job.id}: predecessor {before!r} is not in jobs",
+                "name a job of this file",
+            )
+        elif before in job.after[:k]:
+            yield Fault(
+                f"{path}.after[{k}]",
+                f"job {job.id}: predecessor {before!r} is named twice",
+                "name it once",
+            )
+    if job.resources or job.budgets:
+        yield from _uses(instance, path, job, job)
+    for m, mode in enumerate(job.modes):
+        yield from _uses(instance, f"{path}.modes[{m}]", job, mode)
+
+
+def _failures(instance: Instance) -> Iterator[Fault]:
+    kept_s: Counter[str] = Counter()
+    for i, failure in enumerate(instance.failures):
+        path, job = f"failures[{i}]", instance.job.get(failure.job)
+        if job is None:
+            yield Fault(
+                f"{path}.job", f"job {failure.job!r} is not in jobs", "name a job of this file"
+            )
+            continue
+        if failure.job in instance.running_job or failure.job in instance.suspended_job:
+            yield Fault(
+                f"{path}.job", f"job {failure.job} has begun already", "leave its failures out"
+            )
+        kept_s[failure.job] += failure.kept_s  # type: ignore[assignment]
+        if failure.kept_s > failure.work_s:
+            yield Fault(
+                f"{path}.kept_s",
+                f"job {failure.job}: an attempt keeps more than the work it does",
+                f"at most {failure.work_s:g}",
+            )
+        elif kept_s[failure.job] >= job.work_s:
+            yield Fault(
+                f"{path}.kept_s",
+                f"job {failure.job}: its failing attempts do all of its work",
+                f"keep less than {job.work_s:g} s in all",
+            )
+
+
+def _outages(instance: Instance) -> Iterator[Fault]:
+    last_s: dict[str, float] = {}
+    order = sorted(range(len(instance.outages)), key=lambda i: instance.outages[i].start_s)
+    for i in order:
+        outage, path = instance.outages[i], f"outages[{i}]"
+        if outage.node not in instance.cluster.node:
+            yield Fault(
+                f"{path}.node",
+                f"node {outage.node!r} is not in cluster.nodes",
+                "name a node of this file",
+            )
+        if outage.start_s < instance.now_s:
+            yield Fault(
+                f"{path}.start_s", f"node {outage.node} is lost before now_s", "not before now_s"
+            )
+        if outage.end_s <= outage.start_s:
+            yield Fault(
+                f"{path}.end_s", f"node {outage.node} is back before it is lost", "after start_s"
+            )
+        elif outage.start_s <= last_s.get(outage.node, outage.start_s - 1):
+            yield Fault(
+                f"{path}.start_s",
+                f"node {outage.node} is lost while it is lost",
+                "merge the two outages",
+            )
+        last_s[outage.node] = max(outage.end_s, last_s.get(outage.node, outage.end_s))
+
+
+def _uses(instance: Instance, path: str, job: Job, user: Job | Mode) -> Iterator[Fault]:
+    for field, amounts, known in (
+        ("resources", user.resources, instance.cluster.resources),
+        ("budgets", user.budgets, instance.cluster.budgets),
+    ):
+        for name in amounts:
+            if name not in known:
+                yield Fault(
+                    f"{path}.{field}.{name}",
+                    f"job {job.id}: the cluster has no {name!r}",
+                    f"declare it in cluster.{field}",
+                )
+
+
+def _job(i: int, job: Job) -> Iterator[Fault]:
+    path = f"jobs[{i}]"
+    if abs(job.priority) > MAX_PRIORITY:
+        yield Fault(
+            f"{path}.priority",
+            f"job {job.id}: its priority is beyond {MAX_PRIORITY}",
+            "use smaller numbers",
+        )
+    if job.modes:
+        if job.duration_s is not None:
+            yield Fault(
+                f"{path}.duration_s",
+                f"job {job.id} lists modes and has a duration of its own",
+                "keep one of the two",
+            )
+        for m, mode in enumerate(job.modes):
+            where = f"{path}.modes[{m}]"
+            if mode.duration_s is None:
+                yield Fault(
+                    f"{where}.duration_s",
+                    f"job {job.id}: a listed mode needs a duration",
+                    "add it, in seconds",
+                )
+            if mode.share_with is not None:
+                yield Fault(
+                    f"{where}.share_with",
+                    f"job {job.id}: a listed mode cannot name a partner",
+                    "leave it out",
+                )
+            if mode.clock_mhz is not None:
+                yield Fault(
+                    f"{where}.clock_mhz",
+                    f"job {job.id}: a listed mode cannot set a clock",
+                    "leave it out, its duration says how fast it is",
+                )
+            if mode.gpus and mode.cpus:
+                yield Fault(
+                    f"{where}.cpus", f"job {job.id}: cpus is for CPU-only modes", "use cpus_per_gpu"
+                )
+            if not mode.gpus and mode.cpus_per_gpu:
+                yield Fault(
+                    f"{where}.cpus_per_gpu", f"job {job.id}: the mode has no GPU", "use cpus"
+                )
+    elif job.duration_s is None:
+        yield Fault(
+            f"{path}.duration_s",
+            f"job {job.id} has neither duration_s nor modes",
+            "add duration_s, its reference work in seconds",
+        )
+    if isinstance(job.gpus, Elastic) and job.gpus.min > job.gpus.max:
+        yield Fault(
+            f"{path}.gpus",
+            f"job {job.id}: min {job.gpus.min} is above max {job.gpus.max}",
+            "swap them",
+        )
+    if job.min_nodes > (job.min_nodes if job.max_nodes is None else job.max_nodes):
+        yield Fault(
+            f"{path}.max_nodes",
+            f"job {job.id}: max_nodes {job.max_nodes} is below min_nodes {job.min_nodes}",
+            "swap them",
+        )
+    if job.min_nodes > 1 and job.max_nodes is None:
+        yield Fault(
+            f"{path}.min_nodes",
+            f"job {job.id}: min_nodes {job.min_nodes} without max_nodes",
+            "give max_nodes too",
+        )
+    if not job.modes and job.gpus != 0 and job.cpus:
+        yield Fault(
+            f"{path}.cpus", f"job {job.id}: cpus is for CPU-only jobs", "use profile.cpus_per_gpu"
+        )
+    if not job.modes and job.gpus != 0 and job.memory_gib:
+        yield Fault(
+            f"{path}.memory_gib",
+            f"job {job.id}: memory_gib is for CPU-only jobs",
+            "use profile.memory_gib_per_gpu",
+        )
+    locality = job.profile.locality
+    if locality is not None:
+        rates = [
+            rate for rate in (locality.node, locality.rack, locality.cluster) if rate is not None
+        ]
+        if rates != sorted(rates, reverse=True):
+            yield Fault(
+                f"{path}.profile.locality",
+                f"job {job.id}: a wider spread has a higher rate",
+                "let rates fall, or stay equal, from node to rack to cluster",
+            )
+
+
+def _held(instance: Instance) -> Iterator[Fault]:
+    held: tuple[tuple[str, tuple[Running | Suspended, ...]], ...] = (
+        ("running", instance.running),
+        ("suspended", instance.suspended),
+    )
+    for field, entries in held:
+        for i, entry in enumerate(entries):
+            path = f"{field}[{i}]"
+            if entry.job not in instance.job:
+                yield Fault(
+                    f"{path}.job", f"{entry.job!r} is not in jobs", "add the job or drop the entry"
+                )
+                continue
+            job = instance.job[entry.job]
+            work_s = job.modes[0].duration_s if job.modes else job.duration_s
+            if not entry.remaining_s > 0:
+                yield Fault(
+                    f"{path}.remaining_s", f"job {job.id} has no work left", "drop the finished job"
+                )
+            elif work_s is not None and entry.remaining_s > work_s * (1 + REMAINING_TOLERANCE):
+                yield Fault(
+                    f"{path}.remaining_s",
+                    f"job {job.id} has {entry.remaining_s:.12g} s of work left, "
+                    f"its whole work is {work_s:.12g} s",
+                    "give the remaining reference work in seconds",
+                )
+            if job.submit_s > instance.now_s:
+                yield Fault(
+                    f"{path}.job",
+                    f"job {job.id} has run before its submission at {job.submit_s:.12g} s",
+                    "correct submit_s or now_s",
+                )
+            if job.after:
+                yield Fault(
+                    f"{path}.job",
+                    f"job {job.id} has run although it waits for {', '.join(job.after)}",
+                    "drop predecessors that have completed from after and from jobs",
+                )
+    for i, run in enumerate(instance.running):
+        path = f"running[{i}]"
+        if run.started_s > instance.now_s:
+            yield Fault(
+                f"{path}.started_s",
+                f"job {run.job} started after now_s",
+                "it must not lie in the future",
+            )
+        if run.last_checkpoint_s is not None and run.last_checkpoint_s > instance.now_s:
+            yield Fault(
+                f"{path}.last_checkpoint_s",
+                f"job {run.job} saved after now_s",
+                "it must not lie in the future",
+            )
+        partner = run.mode.share_with
+        if partner is not None and (partner == run.job or partner not in instance.running_job):
+            yield Fault(
+                f"{path}.mode.share_with",
+                f"job {run.job}: {partner!r} does not run beside it",
+                "name the running job on the same GPUs, or leave it out",
+            )
+        for k, slot in enumerate(run.placement):
+            if slot.node not in instance.cluster.node:
+                yield Fault(
+                    f"{path}.placement[{k}].node",
+                    f"job {run.job}: node {slot.node!r} is not in the cluster",
+                    "name a node of cluster.nodes",
+                )
+
+
+def _cycles(instance: Instance) -> Iterator[Fault]:
+    try:
+        TopologicalSorter({job.id: job.after for job in instance.jobs if job.after}).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        first = next(i for i, job in enumerate(instance.jobs) if job.id == cycle[0])
+        problem = (
+            f"job {cycle[0]} waits for itself"
+            if len(cycle) == 2
+            else f"the jobs {' -> '.join(cycle)} wait for each other in a circle"
+        )
+        yield Fault(f"jobs[{first}].after", problem, "break the circle")
+
+
+def _never_run(instance: Instance, unsound: set[int]) -> Iterator[Fault]:
+    for i, job in enumerate(instance.jobs):
+        if i in unsound or job.id in instance.running_job:
+            continue
+        reason = why_never(instance.cluster, instance.tenants, job)
+        if reason is not None:
+            yield Fault(
+                f"jobs[{i}]",
+                f"job {job.id} can never run: {reason}",
+                "ask for less, or add what is missing to the cluster",
+            )
+
+
+def _overfull_now(instance: Instance) -> Iterator[Fault]:
+    """Running jobs hold what exists, in a mode they have."""
+    if not instance.running:
+        return
+    from ..verify import held_faults, running_faults
+
+    sound = True
+    for i, entry in enumerate(instance.running):
+        for message in running_faults(instance, entry):
+            sound = False
+            yield Fault(f"running[{i}]", message, "correct its mode and placement")
+    for message in held_faults(instance) if sound else ():
+        yield Fault("running", message, "correct modes and placements")

@@ -1,0 +1,126 @@
+"""Hosts, the GPUs they hold, and what the whole cluster shares."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from .quantity import Amount, Count, Gib, Rate, Weight
+
+POWER_CAP = "power_w"
+"""The cluster resource, in watts, on which every GPU that works draws."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One host. `None` for cores or memory means that this is not modelled and never binds.
+
+    `gpu_memory_gib` is the memory of each GPU; `gpu_price_per_h` what one GPU costs for an hour.
+    `memory_gbps` is the bandwidth of the host's memory in Gbit/s, which all jobs on the node share.
+    `model_cache_gib` is the cache for models that jobs fetch; None is no cache, so that each start
+    fetches.
+    """
+
+    name: str
+    gpu_type: str | None = None
+    gpus: Count = 0
+    gpu_memory_gib: Gib | None = None
+    cpus: Count | None = None
+    memory_gib: Gib | None = None
+    memory_gbps: Rate | None = None
+    model_cache_gib: Gib | None = None
+    rack: str | None = None
+    gpu_price_per_h: Amount = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """Who pays for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
+
+    `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas
+    idle.
+    """
+
+    name: str
+    gpu_quota: Count | None = None
+    borrow_gpus: Count = 0
+    weight: Weight = 1.0
+
+
+def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
+    """All quotas together, which bound what their tenants hold together; None where nobody borrows,
+    so that each quota alone says as much."""
+    if not any(tenant.borrow_gpus for tenant in tenants):
+        return None
+    return sum(tenant.gpu_quota or 0 for tenant in tenants)
+
+
+def gpu_caps(tenants: tuple[Tenant, ...]) -> dict[str, int]:
+    """For each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones
+    included."""
+    pool = quota_pool(tenants)
+    return {
+        tenant.name: tenant.gpu_quota
+        if pool is None
+        else min(tenant.gpu_quota + tenant.borrow_gpus, pool)
+        for tenant in tenants
+        if tenant.gpu_quota is not None
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """All nodes, plus what is shared by all of them.
+
+    `resources` are renewable (held while a job runs: licences, power); `budgets` are used up by the
+    plan (energy, money). The resource `power_w` is a power cap: jobs hold what their GPUs draw
+    without naming it. `rack_uplink_gbps` is what a rack's gangs can exchange with other racks; that
+    of a rack it does not name never binds. With `uplinks` "reserved" gangs that do not fit on an
+    uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
+    `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    resources: dict[str, Amount] = field(default_factory=dict)
+    budgets: dict[str, Amount] = field(default_factory=dict)
+    rack_uplink_gbps: dict[str, Rate] = field(default_factory=dict)
+    uplinks: Literal["reserved", "shared"] = "reserved"
+    reference_gpu: str | None = None
+
+    @cached_property
+    def memo(self) -> dict[object, Any]:
+        """Where `modes.options` keeps what it derived for this cluster."""
+        return {}
+
+    @cached_property
+    def node(self) -> dict[str, Node]:
+        """Node by name."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def node_order(self) -> dict[str, int]:
+        """Position of each node in `nodes`, by name."""
+        return {node.name: i for i, node in enumerate(self.nodes)}
+
+    @cached_property
+    def gpu_types(self) -> tuple[str | None, ...]:
+        """GPU types in order of first appearance; `None` stands for GPUs of no named type."""
+        return tuple(dict.fromkeys(node.gpu_type for node in self.nodes if node.gpus > 0))
+
+    @cached_property
+    def lowest_gpu_price_per_h(self) -> dict[str | None, float]:
+        """The lowest price of a GPU of each type."""
+        prices: dict[str | None, float] = {}
+        for node in self.nodes:
+            if node.gpus:
+                prices[node.gpu_type] = min(
+                    node.gpu_price_per_h, prices.get(node.gpu_type, node.gpu_price_per_h)
+                )
+        return prices
+
+    @cached_property
+    def total_gpus(self) -> int:
+        return sum(node.gpus for node in self.nodes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the fields travel between processes, nothing derived."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}

@@ -1,0 +1,166 @@
+"""The only input of every solver, simulation and controller."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from .cluster import Cluster, Tenant, gpu_caps, quota_pool
+from .job import Job, Mode
+from .quantity import Count, Duration, Instant, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """What one job holds on one node."""
+
+    node: str
+    gpus: Count = 0
+    cpus: Count = 0
+
+
+Placement = tuple[Slot, ...]
+"""What one job holds on all its nodes, in the order of `cluster.nodes`; empty for a job that needs
+no node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A job that holds GPUs now.
+
+    `remaining_s` is reference work still to do, `setup_s` start-up seconds still to go before it
+    goes on, `preemptions` how often it was preempted before.
+    """
+
+    job: str
+    mode: Mode
+    placement: Placement = ()
+    started_s: Instant = 0.0
+    remaining_s: Seconds
+    setup_s: Seconds = 0.0
+    last_checkpoint_s: Instant | None = None
+    preemptions: Count = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """A job that ran before, was preempted or failed, and waits with `remaining_s` of reference
+    work to do."""
+
+    job: str
+    remaining_s: Seconds
+    preemptions: Count = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An attempt of a job that will fail: nobody who plans may know of it, a simulation lets it
+    happen.
+
+    The entries of one job are its first attempts, in order; the attempt after them completes. A
+    failing attempt does `work_s` of reference work, of which `kept_s` counts towards the job, then
+    gives its GPUs back at once and the job waits for the next attempt, which pays start-up and
+    restore. `kind` says why it failed.
+    """
+
+    job: str
+    work_s: Duration
+    kept_s: Seconds = 0.0
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """A node that will be lost for a while: nobody who plans may know of it, a simulation lets it
+    happen.
+
+    Jobs on the node stop at `start_s`, lose the work since their last checkpoint (without periodic
+    ones since they started or came back) and wait again.
+    """
+
+    node: str
+    start_s: Instant
+    end_s: Instant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """A cluster, its jobs, and who runs at `now_s`. No plan may use time before `now_s`.
+
+    `failures` and `outages` are what only a simulation learns, when it happens.
+    """
+
+    name: str = "instance"
+    now_s: Instant = 0.0
+    cluster: Cluster = field(default_factory=Cluster)
+    tenants: tuple[Tenant, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    running: tuple[Running, ...] = ()
+    suspended: tuple[Suspended, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    outages: tuple[Outage, ...] = ()
+
+    @cached_property
+    def job(self) -> dict[str, Job]:
+        """Job by id."""
+        return {job.id: job for job in self.jobs}
+
+    @cached_property
+    def running_job(self) -> dict[str, Running]:
+        """Running entry by job id."""
+        return {entry.job: entry for entry in self.running}
+
+    @cached_property
+    def suspended_job(self) -> dict[str, Suspended]:
+        """Suspended entry by job id."""
+        return {entry.job: entry for entry in self.suspended}
+
+    @cached_property
+    def tenant(self) -> dict[str, Tenant]:
+        """Tenant by name."""
+        return {tenant.name: tenant for tenant in self.tenants}
+
+    @cached_property
+    def gpu_cap(self) -> dict[str, int]:
+        """For each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones
+        included."""
+        return gpu_caps(self.tenants)
+
+    @cached_property
+    def quota_pool(self) -> int | None:
+        """The most GPUs that all tenants with a quota may hold together; None where nobody
+        borrows."""
+        return quota_pool(self.tenants)
+
+    @cached_property
+    def attempts(self) -> dict[str, tuple[Failure, ...]]:
+        """The attempts that fail, by job, in order."""
+        found: dict[str, list[Failure]] = {}
+        for failure in self.failures:
+            found.setdefault(failure.job, []).append(failure)
+        return {job: tuple(failing) for job, failing in found.items()}
+
+    @cached_property
+    def node_outages(self) -> dict[str, tuple[Outage, ...]]:
+        """The outages of each node that has any."""
+        found: dict[str, list[Outage]] = {}
+        for outage in self.outages:
+            found.setdefault(outage.node, []).append(outage)
+        return {node: tuple(lost) for node, lost in found.items()}
+
+    @cached_property
+    def undisturbed(self) -> "Instance":
+        """The instance as those know it who plan: without failures and outages."""
+        return replace(self, failures=(), outages=()) if self.failures or self.outages else self
+
+    def release_s(self, job: Job) -> float:
+        """Earliest instant at which `job` may hold anything."""
+        return max(job.submit_s, self.now_s)
+
+    def remaining_s(self, job: Job) -> float:
+        """Reference work of `job` still to do at `now_s`."""
+        entry = self.running_job.get(job.id) or self.suspended_job.get(job.id)
+        return job.work_s if entry is None else entry.remaining_s
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the fields travel between processes, nothing derived."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}

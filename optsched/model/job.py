@@ -1,0 +1,95 @@
+"""Jobs, and the modes in which they can run."""
+
+from dataclasses import dataclass, field
+
+from .profile import UNMEASURED, Profile
+from .quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Seconds, Weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """One way to run a job.
+
+    `gpu_type` None runs on any type. `cpus_per_gpu` goes with GPUs, `cpus` with a CPU-only job.
+    `duration_s` is given in modes listed explicitly in a job and is the whole job's run time in
+    this mode. `share_with` names the job that runs on the same GPUs. `clock_mhz` is a measured GPU
+    clock, None the default one; listed modes have none.
+    """
+
+    duration_s: Duration | None = None
+    gpu_type: str | None = None
+    gpus: Count = 0
+    cpus_per_gpu: Count = 0
+    cpus: Count = 0
+    share_with: str | None = None
+    clock_mhz: PositiveCount | None = None
+    resources: dict[str, Amount] = field(default_factory=dict)
+    budgets: dict[str, Amount] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[int, int, int, int | None]:
+        """GPUs, cores and clock: what a job changes only by a new start."""
+        return self.gpus, self.cpus_per_gpu, self.cpus, self.clock_mhz
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elastic:
+    """A gang whose size may be chosen between `min` and `max`; `duration_s` refers to `max` unless
+    the profile's `gpus` table says otherwise (without one the rate is proportional to the count).
+    It is started at a measured count, a power of two, or an end of the range."""
+
+    min: PositiveCount
+    max: PositiveCount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One training (or CPU-only) job.
+
+    `duration_s` is reference work: seconds at rate 1. `gpus` 0 makes a CPU-only job that takes
+    `cpus` cores and `memory_gib` on one node. `after` lists jobs that must have completed before
+    this one starts. `resources` and `budgets` are what it uses of the cluster's. A job may list
+    `modes` instead of `duration_s` and `gpus`. With `max_nodes` its gang takes equally many GPUs on
+    each of `min_nodes` to `max_nodes` nodes, without it any numbers on any nodes. `priority` orders
+    jobs under the policies (higher first); `weight` counts in the objectives. `user` and `command`
+    say who submitted what: jobs that share them tend to run alike.
+    """
+
+    id: str
+    submit_s: Instant = 0.0
+    tenant: str | None = None
+    user: str | None = None
+    command: str | None = None
+    weight: Weight = 1.0
+    priority: int = 0
+    deadline_s: Instant | None = None
+    after: tuple[str, ...] = ()
+    gpus: Count | Elastic = 1
+    cpus: Count = 0
+    memory_gib: Gib = 0.0
+    duration_s: Duration | None = None
+    modes: tuple[Mode, ...] = ()
+    resources: dict[str, Amount] = field(default_factory=dict)
+    budgets: dict[str, Amount] = field(default_factory=dict)
+    preemptible: bool = True
+    min_run_s: Seconds = 0.0
+    max_preemptions: Count | None = None
+    min_nodes: PositiveCount = 1
+    max_nodes: PositiveCount | None = None
+    profile: Profile = UNMEASURED
+
+    @property
+    def work_s(self) -> float:
+        """Reference work of the whole job: `duration_s`, or the run time of the first listed
+        mode."""
+        if self.duration_s is not None:
+            return self.duration_s
+        duration_s = self.modes[0].duration_s
+        assert duration_s is not None
+        return duration_s
+
+
+def first_come(job: Job) -> tuple[float, str]:
+    """The order among equal jobs, wherever one has to be first: submission, then id as text
+    (`job-10` before `job-2`). The order in which jobs are listed plays no role."""
+    return job.submit_s, job.id

@@ -1,0 +1,112 @@
+"""What was measured of a job."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .quantity import Fraction, Gib, PositiveCount, Rate, Seconds, Watts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locality:
+    """Rate by how far a gang is spread: one node, one rack, or anywhere. Absent means no loss."""
+
+    node: Rate = 1.0
+    rack: Rate | None = None
+    cluster: Rate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """Rate when another job runs on the same GPUs.
+
+    `duty` is the share of a step for which the GPU is busy; `with` (here `partners`) gives the
+    measured rate beside jobs whose profile has that name.
+    """
+
+    duty: Fraction | None = None
+    partners: dict[str, Rate] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Rate and electric power at a GPU clock, relative to those at the default clock."""
+
+    rate: Rate
+    power: Rate
+
+
+Mixing = Literal["bottleneck", "sum"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Rates and costs of one job; every field is optional, absent means rate 1, no demand, no cost.
+
+    Rate tables: `rate` by GPU type (a type not listed cannot run the job), `gpus` by GPU count,
+    `cpus_per_gpu` by cores for each GPU; counts between two points are interpolated linearly, below
+    the first point on the line to the origin, beyond the last point the last rate holds. Jobs are
+    started with listed core counts; the interpolation serves jobs found running with others.
+    `clocks` are the GPU clocks, in MHz, at which the job may run besides the default one.
+
+    `mixing` is how fast a gang on GPUs of several types is: "bottleneck" as its slowest type,
+    because all workers go in step; "sum" as all its GPUs together, each at the pace of its own
+    type, because copies of the job on each type work on their own and only join their progress now
+    and then (what that costs belongs into `gpus`).
+
+    `network_gbps` is what a gang over several racks takes of the uplink of each, `network_duty` the
+    share of a step in which it uses them when it has them alone. `memory_gbps` is what each GPU's
+    part of the job takes of the bandwidth of its host's memory (a CPU-only job as a whole),
+    `memory_duty` the share of a step bound by that. `power_w` is the electric power of each GPU by
+    type.
+
+    `fetch_s` is what it takes to fetch the model, of `model_gib`, to a node that does not have it
+    in its cache, on top of `startup_s`; models are told apart by `name`, one without is in no
+    cache.
+
+    `checkpoint_every_s` None: the job saves on demand, a preemption holds its GPUs for
+    `checkpoint_s`. A number: only periodic checkpoints exist, and a preemption loses the work since
+    the last one.
+    """
+
+    name: str | None = None
+    rate: dict[str, Rate] = field(default_factory=dict)
+    gpus: dict[PositiveCount, Rate] = field(default_factory=dict)
+    cpus_per_gpu: dict[PositiveCount, Rate] = field(default_factory=dict)
+    locality: Locality | None = None
+    sharing: Sharing | None = None
+    gpu_memory_gib: Gib = 0.0
+    memory_gib_per_gpu: Gib = 0.0
+    mixing: Mixing = "bottleneck"
+    network_gbps: Rate = 0.0
+    network_duty: Fraction = 1.0
+    memory_gbps: Rate = 0.0
+    memory_duty: Fraction = 1.0
+    checkpoint_s: Seconds = 0.0
+    restore_s: Seconds = 0.0
+    startup_s: Seconds = 0.0
+    model_gib: Gib = 0.0
+    fetch_s: Seconds = 0.0
+    checkpoint_every_s: Seconds | None = None
+    power_w: dict[str, Watts] = field(default_factory=dict)
+    clocks: dict[PositiveCount, Clock] = field(default_factory=dict)
+
+    @property
+    def contents(self) -> Hashable:
+        """Equal for profiles that say the same, in the same order: all fields, so that none can be
+        forgotten."""
+        return _contents(self)
+
+
+def _contents(value: object) -> Hashable:
+    if isinstance(value, dict):
+        return tuple([(key, _contents(inner)) for key, inner in value.items()]) if value else ()
+    names = getattr(value, "__dataclass_fields__", None)
+    if names is not None:
+        return tuple([_contents(getattr(value, name)) for name in names])
+    assert isinstance(value, Hashable)
+    return value
+
+
+UNMEASURED = Profile()
+"""The profile of a job nothing is known of: rate 1 anywhere, no overheads."""

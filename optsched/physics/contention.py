@@ -1,0 +1,121 @@
+"""What jobs share without reserving it, and how much they slow each other down on it."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from ..model.cluster import Cluster
+from ..model.instance import Instance, Placement
+from ..model.job import Elastic, Job, Mode
+from ..model.profile import Profile
+from . import uplinks
+
+Channel = tuple[Literal["uplink", "memory"], str]
+"""The uplink of a rack that is shared, or the memory bandwidth of a node."""
+
+
+def channel_loads(
+    cluster: Cluster, job: Job, mode: Mode, placement: Placement
+) -> dict[Channel, float]:
+    """What `job` takes of each channel on `placement`, in Gbit/s; nothing where it takes nothing or
+    nothing binds."""
+    found: dict[Channel, float] = {}
+    if cluster.uplinks == "shared":
+        found.update(
+            (("uplink", rack), gbps) for rack, gbps in uplinks(cluster, job, placement).items()
+        )
+    gbps = job.profile.memory_gbps
+    if gbps:
+        for slot in placement:
+            if cluster.node[slot.node].memory_gbps is not None:
+                found["memory", slot.node] = gbps * slot.gpus if mode.gpus else gbps
+    return found
+
+
+def channel_gbps(cluster: Cluster, channel: Channel) -> float:
+    """The capacity of a channel."""
+    kind, name = channel
+    capacity = (
+        cluster.rack_uplink_gbps[name] if kind == "uplink" else cluster.node[name].memory_gbps
+    )
+    assert capacity is not None
+    return capacity
+
+
+def slowdown(profile: Profile, crowding: Mapping[Channel, float]) -> float:
+    """By how much a job takes longer; `crowding` is load / capacity of the channels of which the
+    job takes something.
+
+    The share of a step bound by a channel stretches as its load exceeds its capacity; of several
+    uplinks, or of several nodes' memory, the most crowded counts: 1 + network_duty (uplink - 1) +
+    memory_duty (memory - 1), neither less than 1.
+    """
+    uplink = memory = 1.0
+    for (kind, _), ratio in crowding.items():
+        if kind == "uplink":
+            uplink = max(uplink, ratio)
+        else:
+            memory = max(memory, ratio)
+    return 1.0 + profile.network_duty * (uplink - 1.0) + profile.memory_duty * (memory - 1.0)
+
+
+def may_contend(instance: Instance) -> bool:
+    """Whether any job could ever take something of a channel."""
+    cluster = instance.cluster
+    shared = cluster.uplinks == "shared" and bool(cluster.rack_uplink_gbps)
+    memory = any(node.memory_gbps is not None for node in cluster.nodes)
+    if not shared and not memory:
+        return False
+    profiles = {id(job.profile): job.profile for job in instance.jobs}.values()
+    return any(
+        (shared and one.network_gbps > 0) or (memory and one.memory_gbps > 0) for one in profiles
+    )
+
+
+def planned_uplinks_gbps(instance: Instance) -> dict[str, float]:
+    """What those who plan may fill of each uplink: its capacity, or of a shared one what the
+    running gangs take now if that is more. Nobody who plans makes the crowding worse."""
+    cluster = instance.cluster
+    if cluster.uplinks == "reserved" or not cluster.rack_uplink_gbps:
+        return cluster.rack_uplink_gbps
+    held: dict[str, float] = {}
+    for entry in instance.running:
+        for rack, gbps in uplinks(cluster, instance.job[entry.job], entry.placement).items():
+            held[rack] = held.get(rack, 0.0) + gbps
+    return {rack: max(gbps, held.get(rack, 0.0)) for rack, gbps in cluster.rack_uplink_gbps.items()}
+
+
+def crowded_memory(instance: Instance) -> str | None:
+    """The first node whose memory bandwidth the jobs could exceed, in one clause; None where none
+    could be.
+
+    A node is taken to be filled with those that take most of it, each with as many GPUs as it ever
+    asks for.
+    """
+    gangs: list[tuple[float, int]] = []
+    alone = 0.0
+    for job in instance.jobs:
+        gbps = job.profile.memory_gbps
+        if not gbps:
+            continue
+        sizes = [mode.gpus for mode in job.modes] or [
+            job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
+        ]
+        gangs.append((gbps, max(sizes)))
+        alone += gbps if min(sizes) == 0 else 0.0
+    gangs.sort(reverse=True)
+    pairs = any(entry.mode.share_with is not None for entry in instance.running)
+    for node in instance.cluster.nodes:
+        if node.memory_gbps is None or not (gangs or alone):
+            continue
+        left, load = node.gpus * (2 if pairs else 1), alone
+        for gbps, gpus in gangs:
+            taken = min(left, gpus, node.gpus)
+            load += gbps * taken
+            left -= taken
+            if load > node.memory_gbps:
+                return (
+                    f"jobs could take {load:.6g} Gbit/s or more of the memory of node "
+                    f"{node.name}, which has "
+                    f"{node.memory_gbps:.6g}"
+                )
+    return None

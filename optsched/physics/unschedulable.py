@@ -1,0 +1,293 @@
+"""Jobs that can never run: what they ask for that does not exist, and the nearest thing that
+does."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..model.cluster import POWER_CAP, Cluster, Node, Tenant, gpu_caps
+from ..model.job import Job, Mode
+from . import Span, gpu_type_rate, node_counts, rate
+from .modes import (
+    WIDEST_FIRST,
+    Option,
+    base_modes,
+    demands,
+    fits_somewhere,
+    most_gpus,
+    options,
+    room_on,
+    spreads,
+)
+
+LIMITS = ("gpu_memory_gib", "cpus", "memory_gib")
+"""Fields of a node that may keep a job from GPUs that are there."""
+UPLINKS = "rack_uplink_gbps"
+WITHIN: dict[Span, str] = {"node": " on one node", "rack": " in one rack", "cluster": ""}
+
+
+def why_never(cluster: Cluster, tenants: tuple[Tenant, ...], job: Job) -> str | None:
+    """Why `job` could not run even if it had the whole cluster to itself, in one clause, or None
+    where it could.
+
+    Nothing that runs now, no release date and no predecessor is looked at. Jobs of equal demands
+    share the work.
+    """
+    if not fits_somewhere(cluster, job):
+        key: object = ("why never", demands(job))
+        if key not in cluster.memo:
+            cluster.memo[key] = (
+                _nothing_fits(cluster, job),
+                job,
+            )  # keeping the job keeps what has the ids in the key
+        return str(cluster.memo[key][0])
+    cap = None if job.tenant is None else _caps(cluster, tenants).get(job.tenant)
+    uses = job.modes or job.resources or job.budgets or POWER_CAP in cluster.resources
+    if not uses and (cap is None or (isinstance(job.gpus, int) and job.gpus <= cap)):
+        return None
+    fitting = options(cluster, job)
+    budgets = tuple(
+        cluster.budgets.items()
+    )  # copies of a cluster with other budgets share its memo
+    key = ("beyond shares", id(fitting), id(tenants), job.tenant, budgets)
+    if key not in cluster.memo:
+        cluster.memo[key] = _beyond_shares(cluster, tenants, job, fitting, cap), fitting, tenants
+    found: str | None = cluster.memo[key][0]
+    return found
+
+
+def _caps(cluster: Cluster, tenants: tuple[Tenant, ...]) -> dict[str, int]:
+    key = ("caps", id(tenants))
+    if key not in cluster.memo:
+        cluster.memo[key] = gpu_caps(tenants), tenants
+    found: dict[str, int] = cluster.memo[key][0]
+    return found
+
+
+def _beyond_shares(
+    cluster: Cluster,
+    tenants: tuple[Tenant, ...],
+    job: Job,
+    fitting: tuple[Option, ...],
+    cap: int | None,
+) -> str | None:
+    """Why quota, resources and budgets leave none of the options that fit the nodes."""
+    if cap is not None and all(option.mode.gpus > cap for option in fitting):
+        least = min(option.mode.gpus for option in fitting)
+        borrows = any(tenant.borrow_gpus for tenant in tenants if tenant.name == job.tenant)
+        loans = " with what it may borrow" if borrows else ""
+        return f"it needs {_gpus(least)}, the quota of {job.tenant} is {cap}{loans}"
+    for field, have in (("resources", cluster.resources), ("budgets", cluster.budgets)):
+        for name, capacity in have.items():
+            need = min(getattr(option.mode, field).get(name, 0.0) for option in fitting)
+            if need > capacity:
+                return f"it needs {need:.12g} of {name}, there is {capacity:.12g}"
+    if any(
+        (cap is None or option.mode.gpus <= cap)
+        and all(
+            amount <= cluster.resources.get(name, 0.0)
+            for name, amount in option.mode.resources.items()
+        )
+        and all(
+            amount <= cluster.budgets.get(name, 0.0) for name, amount in option.mode.budgets.items()
+        )
+        for option in fitting
+    ):
+        return None
+    return "each of its modes needs more of some resource, budget or quota than there is"
+
+
+def _nothing_fits(cluster: Cluster, job: Job) -> str:
+    """What the nodes lack; one demand is named where it alone, whatever the others, keeps the job
+    from running."""
+    modes = base_modes(cluster, job)
+    if modes and all(mode.gpus == 0 for mode in modes):
+        return _no_host(cluster, job, min(mode.cpus for mode in modes))
+    if not cluster.gpu_types:
+        return "it asks for GPUs, no node has any"
+    on_gpus = [mode for mode in modes if mode.gpus]
+    have = ", ".join(str(name or "GPUs of no named type") for name in cluster.gpu_types)
+    there = [mode for mode in on_gpus if mode.gpu_type in cluster.gpu_types]
+    if not there:
+        wanted = ", ".join(sorted({str(mode.gpu_type) for mode in on_gpus}))
+        return f"it asks for {wanted}, the cluster has {have}"
+    if not job.modes and all(gpu_type_rate(job.profile, mode.gpu_type) == 0 for mode in there):
+        return f"its profile has rates for {', '.join(job.profile.rate)}, the cluster has {have}"
+    if job.max_nodes is not None and all(node_counts(job, mode.gpus) == () for mode in there):
+        wanted = ", ".join([*dict.fromkeys(_gpus(mode.gpus) for mode in there)][:3])
+        return f"{wanted} cannot be split equally over {_nodes(job)}"
+    able = [mode for mode in there if _widest(job, mode) is not None]
+    if not able:
+        return "its profile gives it the rate 0 in every mode"
+    types = dict.fromkeys(mode.gpu_type for mode in able)
+    smallest = min(mode.gpus for mode in able)
+    most = max(
+        sum(node.gpus * n for node, n in _kinds(cluster) if node.gpu_type == gpu_type)
+        for gpu_type in types
+    )
+    if smallest > most:
+        only = next(iter(types)) if len(types) == 1 and len(cluster.gpu_types) > 1 else None
+        kind = only or "one type"
+        return f"it needs {_gpus(smallest)} of {kind}, the cluster has at most {most}"
+    if job.max_nodes is not None and fits_somewhere(
+        cluster, replace(job, min_nodes=1, max_nodes=None)
+    ):
+        largest = max(room_on(node, job, mode) for mode in able for node, _ in _kinds(cluster))
+        return (
+            f"it needs {_gpus(smallest)} on {_nodes(job)}, one node has room for at most {largest}"
+        )
+    spread = _span(job, able)
+    bare = _without(cluster, *LIMITS, UPLINKS)
+    if not fits_somewhere(bare, job):
+        largest = max(most_gpus(bare, job, replace(mode, gpus=most))[spread] for mode in able)
+        return (
+            f"it makes progress{WITHIN[spread]} only and needs {_gpus(smallest)} there, the most "
+            "GPUs"
+            f"{WITHIN[spread]} are {largest}"
+        )
+    for limit in LIMITS:
+        others = tuple(other for other in LIMITS if other != limit)
+        if not fits_somewhere(_without(cluster, *others, UPLINKS), job):
+            return _short_of(cluster, job, able, limit)
+    if fits_somewhere(_without(cluster, UPLINKS), job):
+        return (
+            f"a gang of {_gpus(smallest)} must span racks, whose uplinks are too slow for its "
+            f"{job.profile.network_gbps:.12g} Gbit/s"
+        )
+    return _combined(cluster, job, able)
+
+
+def _no_host(cluster: Cluster, job: Job, cpus: int) -> str:
+    """Why no node holds a job without GPUs."""
+    memory = job.memory_gib
+    if not cluster.nodes:
+        return "it asks for cores and memory, there is no node"
+    nodes = [node for node, _ in _kinds(cluster)]
+    cores = max(nodes, key=lambda node: _or_inf(node.cpus))
+    if _or_inf(cores.cpus) < cpus:
+        return f"it needs {cpus} cores on one node, the most are the {cores.cpus} of {cores.name}"
+    largest = max(nodes, key=lambda node: _or_inf(node.memory_gib))
+    if _or_inf(largest.memory_gib) < memory:
+        return (
+            f"it needs {memory:.12g} GiB of memory on one node, the most are the "
+            f"{largest.memory_gib:.12g} of "
+            f"{largest.name}"
+        )
+    nearest = max(
+        (node for node in nodes if _or_inf(node.memory_gib) >= memory),
+        key=lambda node: _or_inf(node.cpus),
+    )
+    return (
+        f"no node has both the {cpus} cores and the {memory:.12g} GiB of memory it asks for, of "
+        "those with the "
+        f"memory {nearest.name} has most cores, {nearest.cpus}"
+    )
+
+
+def _short_of(cluster: Cluster, job: Job, able: list[Mode], limit: str) -> str:
+    """The nodes have too little of one thing beside, or in, their GPUs."""
+    types = {mode.gpu_type for mode in able}
+    nodes = [node for node, _ in _kinds(cluster) if node.gpus and node.gpu_type in types]
+    nearest: Node = max(nodes, key=lambda node: _or_inf(getattr(node, limit)))
+    most = _or_inf(getattr(nearest, limit))
+    if limit == "gpu_memory_gib":
+        need, unit = job.profile.gpu_memory_gib, "GiB of GPU memory"
+        if need > most:
+            return f"it needs {need:.12g} {unit}, the largest GPU has {most:.12g}"
+        each = f"{need:.12g} {unit} each"
+    elif limit == "cpus":
+        need, unit = min(mode.cpus_per_gpu for mode in able), "cores"
+        each = f"{need} cores beside each"
+    else:
+        need, unit = job.profile.memory_gib_per_gpu, "GiB of memory"
+        each = f"{need:.12g} GiB of memory beside each"
+    if need > most:
+        return (
+            f"it needs {need:.12g} {unit} beside each GPU, the most on one node are the "
+            f"{most:.12g} of "
+            f"{nearest.name}"
+        )
+    spread, smallest = _span(job, able), min(mode.gpus for mode in able)
+    bare = _without(cluster, *(other for other in LIMITS if other != limit), UPLINKS)
+    have = max(most_gpus(bare, job, mode)[spread] for mode in able if mode.gpus == smallest)
+    return f"it needs {_gpus(smallest)}{WITHIN[spread]} with {each}, there are at most {have}"
+
+
+def _combined(cluster: Cluster, job: Job, able: list[Mode]) -> str:
+    """No one demand is to blame: all of them, and the node that comes nearest."""
+    profile = job.profile
+    smallest, cores = min(mode.gpus for mode in able), min(mode.cpus_per_gpu for mode in able)
+    needs = [
+        text
+        for need, text in (
+            (profile.gpu_memory_gib, f"{profile.gpu_memory_gib:.12g} GiB of GPU memory"),
+            (cores, f"{cores} cores"),
+            (profile.memory_gib_per_gpu, f"{profile.memory_gib_per_gpu:.12g} GiB of memory"),
+        )
+        if need
+    ]
+    have = max(most_gpus(cluster, job, mode)[_span(job, able)] for mode in able)
+    nearest = max(
+        (node for node, _ in _kinds(cluster)),
+        key=lambda node: max(room_on(node, job, m) for m in able),
+    )
+    room = max(room_on(nearest, job, mode) for mode in able)
+    each = " and ".join(needs)
+    says = f"it needs {_gpus(smallest)}{WITHIN[_span(job, able)]}" + (
+        f" with {each} for each" if each else ""
+    )
+    if not have:
+        return f"{says}, no node has that for one GPU"
+    return f"{says}, there are at most {have}, and at most {room} on one node, {nearest.name}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' if count != 1 else ''}"
+
+
+def _nodes(job: Job) -> str:
+    """On how many nodes it may be."""
+    if job.min_nodes == job.max_nodes:
+        return "one node" if job.max_nodes == 1 else f"{job.max_nodes} nodes"
+    return f"{job.min_nodes} to {job.max_nodes} nodes"
+
+
+def _widest(job: Job, mode: Mode) -> Span | None:
+    """The widest spread over which a job makes progress in a mode."""
+    able = (
+        WIDEST_FIRST if job.max_nodes is None else spreads(mode.gpus, node_counts(job, mode.gpus))
+    )
+    return next((spread for spread in able if rate(job, mode, mode.gpu_type, spread) > 0), None)
+
+
+def _span(job: Job, modes: Iterable[Mode]) -> Span:
+    found = {_widest(job, mode) for mode in modes}
+    return next(spread for spread in WIDEST_FIRST if spread in found)
+
+
+def _kinds(cluster: Cluster) -> list[tuple[Node, int]]:
+    """Nodes that differ in more than name, rack and price: the first of each kind, and how many."""
+    if "kinds" not in cluster.memo:
+        kinds: dict[object, tuple[Node, int]] = {}
+        for node in cluster.nodes:
+            key = node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib
+            first, count = kinds.get(key, (node, 0))
+            kinds[key] = first, count + 1
+        cluster.memo["kinds"] = list(kinds.values())
+    found: list[tuple[Node, int]] = cluster.memo["kinds"]
+    return found
+
+
+def _without(cluster: Cluster, *fields: str) -> Cluster:
+    """The cluster without the limits of these names, derived once."""
+    key = ("without", fields)
+    if key not in cluster.memo:
+        free = {field: None for field in fields if field in LIMITS}
+        nodes = tuple(replace(node, **free) for node in cluster.nodes) if free else cluster.nodes  # type: ignore[arg-type]
+        uplinks = {} if UPLINKS in fields else cluster.rack_uplink_gbps
+        cluster.memo[key] = replace(cluster, nodes=nodes, rack_uplink_gbps=uplinks)
+    found: Cluster = cluster.memo[key]
+    return found
+
+
+def _or_inf(amount: float | None) -> float:
+    return float("inf") if amount is None else amount

@@ -1,0 +1,1 @@
+"""Contracts of plug-ins, and how they are found by entry point."""

@@ -1,0 +1,141 @@
+"""Solvers and policies, found by entry point."""
+
+import inspect
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from ..errors import InputError, OptschedError, SolverUnavailable, perhaps
+from .policy import Policy, Source
+from .solver import Solver, missing_modules
+
+if TYPE_CHECKING:
+    from ..objectives import Objective
+    from ..round.solver import RoundSolver
+
+Group = Literal["solvers", "policies", "rounds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One line of `optsched list`: name, what it is, who published it, and why it cannot be used
+    here, if so."""
+
+    name: str
+    title: str
+    guarantee: str
+    unavailable: str | None
+    source: Source | None = None
+
+
+@cache
+def entries(group: Group) -> dict[str, EntryPoint]:
+    """The entry points of a group by name, sorted."""
+    return {
+        entry.name: entry
+        for entry in sorted(entry_points(group=f"optsched.{group}"), key=lambda e: e.name)
+    }
+
+
+def names(group: Group) -> tuple[str, ...]:
+    """Registered names, sorted."""
+    return tuple(entries(group))
+
+
+def _load(group: Group, name: str) -> Any:
+    if name not in entries(group):
+        what = {"solvers": "solver", "policies": "policy", "rounds": "round solver"}[group]
+        known = entries(group)
+        raise InputError(
+            f"{what} {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}"
+        )
+    try:
+        return entries(group)[name].load()
+    except Exception as error:
+        raise SolverUnavailable(
+            f"{name} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+
+
+def solver(name: str) -> Solver:
+    """The solver of that name; a policy's name gives the solver that simulates it.
+
+    Raises InputError for an unknown name, SolverUnavailable where a module it needs is missing.
+    """
+    if name in entries("policies") and name not in entries("solvers"):
+        from ..simulate.policy_solver import PolicySolver
+
+        return PolicySolver(name)
+    if name not in entries("solvers"):
+        known = (*names("solvers"), *names("policies"))
+        raise InputError(
+            f"solver {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}"
+        )
+    found = cast(Solver, _load("solvers", name))
+    missing = missing_modules(found)
+    if missing:
+        raise SolverUnavailable(f"{name} needs {', '.join(missing)}, which is not installed")
+    return found
+
+
+def round_solver(name: str) -> "RoundSolver":
+    """The round solver of that name. Raises InputError for an unknown name, SolverUnavailable where
+    a module it needs is missing."""
+    found = cast("RoundSolver", _load("rounds", name))
+    missing = missing_modules(found)
+    if missing:
+        raise SolverUnavailable(f"{name} needs {', '.join(missing)}, which is not installed")
+    return found
+
+
+def policy(
+    name: str, objective: "Objective | None" = None, options: Mapping[str, str] | None = None
+) -> Policy:
+    """A fresh policy of that name.
+
+    One whose constructor has a parameter `objective` is given the objective, one that has `options`
+    the options (`--option key=value`). Raises InputError for an unknown name and for options that
+    the policy does not take, SolverUnavailable for a broken one.
+    """
+    made = _load("policies", name)
+    takes = _parameters(made)
+    if options and "options" not in takes:
+        raise InputError(f"policy {name} takes no options; leave out {', '.join(options)}")
+    given: dict[str, Any] = {}
+    if objective is not None and "objective" in takes:
+        given["objective"] = objective
+    if options:
+        given["options"] = dict(options)
+    try:
+        return cast(Policy, made(**given))
+    except OptschedError:
+        raise
+    except Exception as error:
+        raise SolverUnavailable(
+            f"{name} cannot be made: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _parameters(made: Any) -> Container[str]:
+    try:
+        return inspect.signature(made).parameters
+    except (TypeError, ValueError):  # not every callable says what it takes
+        return ()
+
+
+def listed(group: Group) -> list[Listed]:
+    """All entries of a group; a broken one is listed with its reason."""
+    found = []
+    for name in names(group):
+        try:
+            entry = _load(group, name)
+        except SolverUnavailable as error:
+            found.append(Listed(name, "", "", str(error)))
+            continue
+        missing = [] if group == "policies" else missing_modules(entry)
+        reason = f"needs {', '.join(missing)}" if missing else None
+        source = getattr(entry, "source", None)
+        found.append(Listed(name, entry.title, getattr(entry, "guarantee", "none"), reason, source))
+    return found

@@ -1,0 +1,114 @@
+"""What a solver is: the contract between the engine and its plug-ins."""
+
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from ..errors import InputError
+from ..model.instance import Instance
+from ..model.plan import Plan
+from ..objectives import Objective
+
+Guarantee = Literal["exact", "bound", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One solve.
+
+    `time_limit_s` is what is left of the wall clock. With `workers` 1 the result must depend on
+    nothing but the request: limit the search by counted work, not by the clock. `incumbent` is a
+    verified plan to start from. `options` are the solver's own (`--option key=value`).
+    """
+
+    instance: Instance
+    objective: Objective
+    time_limit_s: float
+    seed: int = 0
+    workers: int = 1
+    incumbent: Plan | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """How a solver tells what it found, as soon as it is found; the last word of each kind counts.
+
+    plan: a complete plan; the engine verifies it and keeps it only if it is better. bound: a proven
+    limit on the value of level `level` of the objective among plans that keep the values of the
+    earlier levels, with what proved it. infeasible: the solver holds that no plan exists. The
+    engine believes it only where no plan is found at all. note: one sentence for the person who
+    reads the solution.
+    """
+
+    plan: Callable[[Plan], None]
+    bound: Callable[[int, float, str], None]
+    infeasible: Callable[[str], None]
+    note: Callable[[str], None]
+
+
+class Solver(Protocol):
+    """A planner of whole instances. Importing the module that holds it must be cheap: heavy
+    libraries are imported inside `solve`.
+
+    `needs` are the modules it imports, `guarantee` what it can prove: "exact" (an optimum, given
+    time), "bound" (a limit) or "none". One that takes options has a method
+    `check_options(options)`, which raises InputError for one that it does not have and for a value
+    that it cannot use (see `only_options`).
+    """
+
+    name: str
+    title: str
+    needs: tuple[str, ...]
+    guarantee: Guarantee
+
+    def supports(self, instance: Instance, objective: Objective) -> str | None:
+        """Why this solver cannot plan this, in one clause, or None where it can."""
+        ...
+
+    def solve(self, request: Request, report: Report) -> None:
+        """Plan, reporting plans and bounds as they are found; return when done or out of time."""
+        ...
+
+
+def check_options(what: str, plug_in: object, options: Mapping[str, str]) -> None:
+    """Have a plug-in refuse options, before any work; `what` it is, as in "solver milp". Raises
+    InputError."""
+    check = getattr(plug_in, "check_options", None)
+    if check is None:
+        only_options(what, options, ())
+    elif options:
+        check(options)
+
+
+def only_options(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise InputError for options other than those known, with the names of these."""
+    unknown = ", ".join(name for name in given if name not in known)
+    if unknown and known:
+        raise InputError(f"{what} has no option {unknown}; it has {', '.join(known)}")
+    if unknown:
+        raise InputError(f"{what} takes no options; leave out {unknown}")
+
+
+class _Needs(Protocol):
+    needs: tuple[str, ...]
+
+
+def missing_modules(solver: _Needs) -> list[str]:
+    """Which of the modules it needs are not installed, found without importing them."""
+    return [name for name in solver.needs if not _is_installed(name)]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a parent package is absent
+        return False
+
+
+def ignore(*_: Any) -> None:
+    """A callback for those who do not listen."""
+
+
+SILENT = Report(plan=ignore, bound=ignore, infeasible=ignore, note=ignore)

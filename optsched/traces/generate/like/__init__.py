@@ -1,0 +1,292 @@
+"""Synthetic workloads fitted to published clusters: `generate("philly", jobs=1000, gpus=256,
+seed=1)`.
+
+One file a cluster has the fitted numbers and says where they are from; the others are what all
+clusters share. Each aspect has a random stream of its own, so that one option does not change what
+another one draws. The same arguments give the same instance, byte for byte, under the same version
+of numpy.
+"""
+
+import math
+
+import numpy as np
+
+from ....errors import InputError
+from ....model.cluster import Cluster, Tenant
+from ....model.instance import Failure, Instance
+from ....model.job import Job
+from ....model.profile import Profile
+from ...profiles.attach import attach
+from . import acme, helios, openb, philly
+from .arrivals import DAY_S, relative_gaps, submit_times
+from .distribution import Floats
+from .failures import Attempt, failing_attempts
+from .model import Model, Row
+from .nodes import scaled
+from .population import Ints, Population, populate, run_times
+
+MODELS: dict[str, Model] = {
+    model.name: model for model in (philly.MODEL, helios.MODEL, acme.MODEL, openb.MODEL)
+}
+"""Every cluster model, by name."""
+MOST_JOBS, MOST_GPUS = 1_000_000, 200_000
+LONGEST_SPAN_DAYS = 100 * 366
+
+
+def generate(
+    kind: str,
+    *,
+    jobs: int,
+    gpus: int | None = None,
+    seed: int = 0,
+    load: float | None = None,
+    days: float | None = None,
+    failures: bool = True,
+    overheads: bool = True,
+    quotas: bool = False,
+    cluster: Cluster | None = None,
+) -> Instance:
+    """A workload like that of the cluster `kind` (a name in `MODELS`), on its nodes scaled to about
+    `gpus` GPUs.
+
+    `cluster` takes the place of the model's nodes. The last job is submitted such that all offer
+    `load` times the work that the GPUs can do until then (`offered_load`), or after `days`; by
+    default as many a day as on the real cluster, in proportion to the GPUs. Jobs have measured
+    profiles (`attach`), users, commands and, where the real cluster has them, virtual clusters as
+    tenants, with `quotas` of GPUs in proportion to the real ones (at least the largest gang). Gangs
+    that no GPU type can hold are left out. `failures` False leaves out attempts that fail,
+    `overheads` False makes starting, saving and restoring free.
+
+    Raises InputError for arguments out of range.
+    """
+    if kind not in MODELS:
+        raise InputError(f"generate: no cluster model {kind!r}; there are {', '.join(MODELS)}")
+    for what, ok in (
+        (f"jobs must be between 1 and {MOST_JOBS}", 1 <= jobs <= MOST_JOBS),
+        ("either gpus or a cluster must be given", (gpus is None) != (cluster is None)),
+        (f"gpus must be between 1 and {MOST_GPUS}", gpus is None or 1 <= gpus <= MOST_GPUS),
+        ("seed must be 0 or more", seed >= 0),
+        ("load must be above 0 and at most 100", load is None or 0 < load <= 100),
+        (
+            f"days must be above 0 and at most {LONGEST_SPAN_DAYS}",
+            days is None or 0 < days <= LONGEST_SPAN_DAYS,
+        ),
+        ("load and days must not be given together", load is None or days is None),
+    ):
+        if not ok:
+            raise InputError(f"generate: {what}")
+    model = MODELS[kind]
+    nodes = cluster or scaled(model, gpus or 0)
+    rows = _fitting(model, nodes)
+    span_s = DAY_S * (days or jobs * model.gpus / (model.rhythm.per_day * nodes.total_gpus))
+    if load is None:
+        _check_span(span_s)
+    gap_rng, who_rng, run_rng, fail_rng, day_rng = np.random.default_rng(seed).spawn(5)
+    gaps = relative_gaps(model.rhythm, jobs, gap_rng)
+    population = populate(model, rows, gaps, who_rng)
+    run_s = run_times(rows, population, run_rng)
+    gangs = np.array([row.gpus for row in rows])[population.row]
+    attempts = failing_attempts(model.failing, gangs, run_s, fail_rng) if failures else []
+    profiles = _profiles(nodes, rows, population, run_s, seed, overheads)
+    work = _gpu_seconds(gangs, run_s, attempts)
+    if load is not None and work.sum():
+        span_s = float(work.sum()) / (_capacity(nodes, population.command, profiles, work) * load)
+        _check_span(span_s)
+    made = _jobs(
+        model, rows, population, profiles, submit_times(model.rhythm, gaps, span_s, day_rng), run_s
+    )
+    name = f"{kind}-{jobs}-jobs-{nodes.total_gpus}-gpus-seed-{seed}"
+    return Instance(
+        name=name,
+        cluster=nodes,
+        jobs=made,
+        tenants=_tenants(model, nodes, made, quotas),
+        failures=tuple(
+            Failure(job=made[one.job].id, work_s=one.work_s, kept_s=one.kept_s, kind=one.kind)
+            for one in attempts
+        ),
+    )
+
+
+def _check_span(span_s: float) -> None:
+    if span_s > LONGEST_SPAN_DAYS * DAY_S:
+        raise InputError(
+            f"generate: the jobs would arrive over {span_s / DAY_S:,.0f} days; take fewer, or "
+            "more GPUs"
+        )
+
+
+def offered_load(instance: Instance) -> float | None:
+    """GPU-seconds of work, that of failing attempts included, over what the GPUs can do until the
+    last submission.
+
+    A GPU type counts at the jobs' mean rate on it, weighted by work, 0 for jobs it cannot hold.
+    None where all jobs are submitted at once, or none uses a GPU.
+    """
+    jobs = instance.jobs
+    span_s = max((job.submit_s for job in jobs), default=0.0) - instance.now_s
+    profiles = {id(job.profile): job.profile for job in jobs}
+    place = {key: i for i, key in enumerate(profiles)}
+    gangs = np.array([job.gpus if isinstance(job.gpus, int) else job.gpus.max for job in jobs])
+    position = {job.id: i for i, job in enumerate(jobs)}
+    attempts = [
+        Attempt(position[one.job], one.work_s, one.kept_s, one.kind or "")
+        for one in instance.failures
+    ]
+    work = _gpu_seconds(gangs, np.array([job.work_s for job in jobs]), attempts)
+    if span_s <= 0 or not work.sum():
+        return None
+    which = np.array([place[id(job.profile)] for job in jobs])
+    return float(work.sum()) / (
+        _capacity(instance.cluster, which, list(profiles.values()), work) * span_s
+    )
+
+
+def _fitting(model: Model, nodes: Cluster) -> tuple[Row, ...]:
+    """The rows that the cluster can hold: gangs of one GPU type, on one node where they cannot be
+    split."""
+    by_type: dict[str | None, int] = {}
+    for node in nodes.nodes:
+        by_type[node.gpu_type] = by_type.get(node.gpu_type, 0) + node.gpus
+    gang = max(by_type.values(), default=0)
+    if not gang:
+        raise InputError("generate: the cluster has no GPUs; give it some")
+    node_gpus = max(node.gpus for node in nodes.nodes)
+    return tuple(
+        row
+        for row in model.rows
+        if row.gpus <= (node_gpus if row.profile.locality is not None else gang)
+        and any(
+            row.cpus <= (node.cpus or math.inf) and row.memory_gib <= (node.memory_gib or math.inf)
+            for node in nodes.nodes
+        )
+    )
+
+
+def _profiles(
+    nodes: Cluster,
+    rows: tuple[Row, ...],
+    population: Population,
+    run_s: Floats,
+    seed: int,
+    overheads: bool,
+) -> list[Profile]:
+    """The profile of each command: `attach` for one job of it, with the mean run time of all."""
+    mean_s = np.bincount(population.command, weights=run_s) / np.bincount(population.command)
+    chosen = [rows[row] for row in population.row_of]
+    sample = tuple(
+        Job(
+            id=str(i),
+            user=_user(int(population.user_of[i])),
+            command=_command(row, i),
+            gpus=row.gpus,
+            cpus=row.cpus,
+            memory_gib=row.memory_gib,
+            duration_s=float(mean_s[i]),
+            profile=row.profile,
+        )
+        for i, row in enumerate(chosen)
+    )
+    return [
+        job.profile
+        for job in attach(Instance(cluster=nodes, jobs=sample), seed, overheads=overheads).jobs
+    ]
+
+
+def _jobs(
+    model: Model,
+    rows: tuple[Row, ...],
+    population: Population,
+    profiles: list[Profile],
+    submit_s: Floats,
+    run_s: Floats,
+) -> tuple[Job, ...]:
+    names = [
+        (_user(int(user)), _command(rows[row], i))
+        for i, (user, row) in enumerate(zip(population.user_of, population.row_of, strict=True))
+    ]
+    groups = [group.name for group in model.groups]
+    tenants = [groups[population.group_of[user]] if groups else None for user in population.user_of]
+    return tuple(
+        Job(
+            id=f"job-{i}",
+            submit_s=at_s,
+            tenant=tenants[command],
+            user=names[command][0],
+            command=names[command][1],
+            gpus=rows[row].gpus,
+            cpus=rows[row].cpus,
+            memory_gib=rows[row].memory_gib,
+            duration_s=duration_s,
+            profile=profiles[command],
+        )
+        for i, (at_s, duration_s, command, row) in enumerate(
+            zip(
+                submit_s.tolist(),
+                run_s.tolist(),
+                population.command.tolist(),
+                population.row.tolist(),
+                strict=True,
+            )
+        )
+    )
+
+
+def _user(number: int) -> str:
+    return f"u{number}"
+
+
+def _command(row: Row, number: int) -> str:
+    return f"{row.kind}-{number}"
+
+
+def _tenants(
+    model: Model, nodes: Cluster, jobs: tuple[Job, ...], quotas: bool
+) -> tuple[Tenant, ...]:
+    """Virtual clusters; quotas add up to the cluster's GPUs, unless a gang needs more."""
+    largest: dict[str | None, int] = {}
+    for job in jobs:
+        assert isinstance(job.gpus, int)
+        largest[job.tenant] = max(largest.get(job.tenant, 0), job.gpus)
+    total = sum(group.gpus for group in model.groups)
+    return tuple(
+        Tenant(
+            name=group.name,
+            gpu_quota=max(
+                largest.get(group.name, 0), math.ceil(group.gpus / total * nodes.total_gpus)
+            )
+            if quotas
+            else None,
+        )
+        for group in model.groups
+    )
+
+
+def _gpu_seconds(gangs: Ints, run_s: Floats, attempts: list[Attempt]) -> Floats:
+    """GPU-seconds of each job on the reference GPU: all that it does, and what failing attempts
+    lose."""
+    seconds = run_s.astype(float)
+    np.add.at(seconds, [one.job for one in attempts], [one.work_s - one.kept_s for one in attempts])
+    return np.asarray(gangs * seconds)
+
+
+def _capacity(nodes: Cluster, which: Ints, profiles: list[Profile], work: Floats) -> float:
+    """Reference GPU-seconds that the cluster does per second, its types at the jobs' mean rates;
+    job `i` has the profile `which[i]`."""
+    weight = np.bincount(which, weights=work, minlength=len(profiles))
+    by_type: dict[str | None, int] = {}
+    for node in nodes.nodes:
+        by_type[node.gpu_type] = by_type.get(node.gpu_type, 0) + node.gpus
+    total = 0.0
+    for gpu_type, gpus in by_type.items():
+        rates = np.array(
+            [
+                1.0 if not profile.rate else profile.rate.get(gpu_type or "", 0.0)
+                for profile in profiles
+            ]
+        )
+        total += gpus * float(rates @ weight) / float(weight.sum())
+    return total
+
+
+__all__ = ["MODELS", "Model", "generate", "offered_load"]

@@ -1,0 +1,169 @@
+"""The marginals of a workload as arrays: of an instance, and of a real trace where the public data
+is present."""
+
+import csv
+import io
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from ....errors import InputError
+from ....model.instance import Instance
+from ...imported import read_text
+from .arrivals import DAY_S, HOUR_S
+from .distribution import Floats
+from .model import HOURS, WEEKDAYS
+from .population import Ints
+
+WEEK_S = WEEKDAYS * DAY_S
+MONDAY = datetime(2017, 1, 2)
+PHILLY_DENSE = datetime(2017, 10, 3), datetime(2017, 12, 13)
+"""The weeks in which the cleaned trace has many jobs a day; before and after there are only
+some."""
+OPENB_DENSE_S = 115 * DAY_S
+EARTH = ("3sl", "6YE", "pDC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """What is known of a workload, one value a job; None or empty is not known.
+
+    `submit_s` ascends, second 0 is midnight before a Monday (where the trace tells the day).
+    `hours` are the shares of submissions by hour of the day. `after_s` are run times to failure by
+    cause.
+    """
+
+    name: str
+    gpus: Ints | None = None
+    run_s: Floats | None = None
+    submit_s: Floats | None = None
+    hours: Floats | None = None
+    weekdays: Floats | None = None
+    tenants: dict[str, int] = field(default_factory=dict)
+    users: dict[str, int] = field(default_factory=dict)
+    after_s: dict[str, Floats] = field(default_factory=dict)
+
+
+def of_instance(instance: Instance) -> Columns:
+    """The columns of a generated workload."""
+    jobs = instance.jobs
+    after_s: dict[str, list[float]] = {}
+    for failure in instance.failures:
+        after_s.setdefault(failure.kind or "", []).append(failure.work_s)
+    submit_s = np.array([job.submit_s for job in jobs])
+    return Columns(
+        name="generated",
+        gpus=np.array([job.gpus if isinstance(job.gpus, int) else job.gpus.max for job in jobs]),
+        run_s=np.array([job.work_s for job in jobs]),
+        submit_s=submit_s,
+        hours=_by_hour(submit_s),
+        weekdays=_by_weekday(submit_s),
+        tenants=dict(Counter(job.tenant for job in jobs if job.tenant is not None)),
+        users=dict(Counter(job.user for job in jobs if job.user is not None)),
+        after_s={kind: np.array(seconds) for kind, seconds in after_s.items()},
+    )
+
+
+def of_trace(kind: str, data: Path | None) -> Columns | None:
+    """What the public data in the folder `data` holds of the cluster `kind`; None where there is
+    nothing.
+
+    Raises InputError where a file is not what it should be.
+    """
+    readers = {"philly": _philly, "helios": _helios, "openb": _openb}
+    if data is None or kind not in readers:
+        return None
+    return readers[kind](data)
+
+
+def _philly(data: Path) -> Columns | None:
+    path = data / "philly" / "philly.csv.gz"
+    if not path.is_file():
+        return None
+    rows = _table(path, ("timestamp", "duration", "num_gpus", "cluster"))
+    at = [datetime.fromisoformat(row[0]) for row in rows]
+    start, end = PHILLY_DENSE
+    submit_s = np.sort(
+        np.array([(one - MONDAY).total_seconds() for one in at if start <= one < end])
+    )
+    submit_s -= submit_s[0] // WEEK_S * WEEK_S
+    return Columns(
+        name="Philly trace",
+        gpus=np.array([int(float(row[2])) for row in rows]),
+        run_s=np.array([float(row[1]) for row in rows]),
+        submit_s=submit_s,
+        hours=_by_hour(submit_s),
+        weekdays=_by_weekday(submit_s),
+        tenants=dict(Counter(row[3] for row in rows)),
+    )
+
+
+def _openb(data: Path) -> Columns | None:
+    path = data / "alibaba_openb" / "openb_pod_list_default.csv.gz"
+    if not path.is_file():
+        return None
+    rows = _table(path, ("num_gpu", "creation_time", "deletion_time", "scheduled_time"))
+    submit_s = np.sort(np.array([float(row[1]) for row in rows]))
+    submit_s = submit_s[submit_s >= OPENB_DENSE_S] - OPENB_DENSE_S
+    ran = [row for row in rows if row[3]]
+    return Columns(
+        name="openb pods",
+        gpus=np.array([int(row[0]) for row in ran]),
+        run_s=np.maximum(1.0, [float(row[2]) - float(row[3]) for row in ran]),
+        submit_s=submit_s,
+        hours=_by_hour(submit_s),
+    )
+
+
+def _helios(data: Path) -> Columns | None:
+    """Only the minutes in which the jobs of three virtual clusters of Earth became more, in May
+    2020."""
+    paths = [data / "helios_acme" / f"Earth_vc{name}_cluster_sequence.csv.gz" for name in EARTH]
+    if not all(path.is_file() for path in paths):
+        return None
+    hours, weekdays = np.zeros(HOURS), np.zeros(WEEKDAYS)
+    for path in paths:
+        rows = _table(path, ("time", "total_gpujob_num"))
+        at = [datetime.fromisoformat(row[0]) for row in rows]
+        more = np.clip(np.diff([int(row[1]) for row in rows]), 0, None)
+        hours += np.bincount([one.hour for one in at[1:]], weights=more, minlength=HOURS)
+        days = np.bincount([one.weekday() for one in at[1:]], minlength=WEEKDAYS)
+        weekdays += (
+            np.bincount([one.weekday() for one in at[1:]], weights=more, minlength=WEEKDAYS) / days
+        )
+    return Columns(
+        name="three virtual clusters of Earth",
+        hours=hours / hours.sum(),
+        weekdays=weekdays / weekdays.sum(),
+    )
+
+
+def _by_hour(submit_s: Floats) -> Floats:
+    count = np.bincount((submit_s // HOUR_S).astype(np.int64) % HOURS, minlength=HOURS)
+    return np.asarray(count / count.sum())
+
+
+def _by_weekday(submit_s: Floats) -> Floats | None:
+    """Submissions of a day by weekday, as shares; only of whole weeks, None where there is none."""
+    weeks = int(submit_s[-1] // WEEK_S)
+    whole = submit_s[submit_s < weeks * WEEK_S]
+    if not len(whole):
+        return None
+    count = np.bincount((whole // DAY_S).astype(np.int64) % WEEKDAYS, minlength=WEEKDAYS)
+    return np.asarray(count / count.sum())
+
+
+def _table(path: Path, names: tuple[str, ...]) -> list[list[str]]:
+    """These columns of a CSV file. Raises InputError where they are not there."""
+    reader = csv.reader(io.StringIO(read_text(path)))
+    head = next(reader, [])
+    missing = [name for name in names if name not in head]
+    if missing:
+        raise InputError(
+            f"{path}: line 1: expected a column {missing[0]}, found {','.join(head)[:60]!r}"
+        )
+    places = [head.index(name) for name in names]
+    return [[row[i] for i in places] for row in reader if len(row) == len(head)]

@@ -1,0 +1,208 @@
+"""How close a generated workload is to the real trace and to published figures, in numbers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....model.instance import Instance
+from .columns import Columns
+from .distribution import Floats
+from .model import Model
+from .population import Ints
+
+GANG_CLASSES = ((1, 1), (2, 4), (5, 8), (9, 1 << 30))
+"""Smallest and largest gang of each class by which run times are compared."""
+FEWEST = 25
+"""Marginals of fewer values are not compared."""
+TOP_USERS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """Of one marginal: Kolmogorov-Smirnov (`ks`) or total variation (`tv`), between 0 and 1, to
+    what, of how many."""
+
+    marginal: str
+    measure: str
+    value: float
+    against: str
+    count: int
+
+
+def kolmogorov_smirnov(a: Floats, b: Floats) -> float:
+    """The largest difference of two empirical distribution functions."""
+    a, b = np.sort(a), np.sort(b)
+    at = np.unique(np.concatenate([a, b]))
+    return float(
+        np.abs(
+            np.searchsorted(a, at, "right") / len(a) - np.searchsorted(b, at, "right") / len(b)
+        ).max()
+    )
+
+
+def total_variation(a: dict[str, float], b: dict[str, float]) -> float:
+    """Half the sum of the differences of two sets of counts or shares, each divided by its sum."""
+    total_a, total_b = sum(a.values()), sum(b.values())
+    return sum(abs(a.get(key, 0) / total_a - b.get(key, 0) / total_b) for key in {**a, **b}) / 2
+
+
+def distances(model: Model, made: Columns, real: Columns | None) -> list[Distance]:
+    """Every marginal that the real trace has, and the causes of failures against the published
+    counts."""
+    found: list[Distance] = []
+    if real is not None:
+        found += [*_run_times(made, real), *_gangs(made, real), *_arrivals(made, real)]
+        if made.tenants and real.tenants:
+            value = total_variation(_shares(made.tenants), _shares(real.tenants))
+            found.append(
+                Distance("virtual clusters", "tv", value, real.name, sum(real.tenants.values()))
+            )
+    if made.after_s:
+        counts = published_causes(model)
+        value = total_variation(
+            {kind: float(len(after)) for kind, after in made.after_s.items()}, counts
+        )
+        against = f"counts of {model.failing.source}, all sizes"
+        found.append(
+            Distance("causes of failures", "tv", value, against, round(sum(counts.values())))
+        )
+    return found
+
+
+def published_causes(model: Model) -> dict[str, float]:
+    """Published counts of failed attempts by cause, over all gang sizes."""
+    return {cause.kind: float(sum(cause.trials)) for cause in model.failing.causes}
+
+
+def gang_class(gpus: Ints, smallest: int, largest: int) -> NDArray[np.bool_]:
+    """Which jobs have a gang in this range."""
+    return (gpus >= smallest) & (gpus <= largest)
+
+
+def class_name(smallest: int, largest: int) -> str:
+    """The range in words."""
+    if largest > 1 << 20:
+        return f"over {smallest - 1} GPUs"
+    return (
+        f"{smallest} to {largest} GPUs"
+        if smallest < largest
+        else f"{smallest} GPU" + "s" * (smallest > 1)
+    )
+
+
+def gap_ratios(submit_s: Floats) -> Floats:
+    """Intervals between submissions in mean intervals."""
+    gaps = np.diff(submit_s)
+    return np.asarray(gaps / max(gaps.mean(), 1e-9))
+
+
+def _run_times(made: Columns, real: Columns) -> list[Distance]:
+    if made.run_s is None or real.run_s is None or made.gpus is None or real.gpus is None:
+        return []
+    found = [
+        Distance(
+            "run time", "ks", kolmogorov_smirnov(made.run_s, real.run_s), real.name, len(real.run_s)
+        )
+    ]
+    for bounds in GANG_CLASSES:
+        a, b = (
+            made.run_s[gang_class(made.gpus, *bounds)],
+            real.run_s[gang_class(real.gpus, *bounds)],
+        )
+        if min(len(a), len(b)) >= FEWEST:
+            name = f"run time, {class_name(*bounds)}"
+            found.append(Distance(name, "ks", kolmogorov_smirnov(a, b), real.name, len(b)))
+    return found
+
+
+def _gangs(made: Columns, real: Columns) -> list[Distance]:
+    if made.gpus is None or real.gpus is None:
+        return []
+    return [
+        Distance(
+            "gang size",
+            "tv",
+            total_variation(sizes(made.gpus), sizes(real.gpus)),
+            real.name,
+            len(real.gpus),
+        )
+    ]
+
+
+def _arrivals(made: Columns, real: Columns) -> list[Distance]:
+    found = []
+    if made.submit_s is not None and real.submit_s is not None and len(made.submit_s) > FEWEST:
+        value = kolmogorov_smirnov(gap_ratios(made.submit_s), gap_ratios(real.submit_s))
+        found.append(
+            Distance("interval / mean interval", "ks", value, real.name, len(real.submit_s) - 1)
+        )
+    for name, a, b in (
+        ("hour of the day", made.hours, real.hours),
+        ("weekday", made.weekdays, real.weekdays),
+    ):
+        if a is not None and b is not None:
+            count = 0 if real.submit_s is None else len(real.submit_s)
+            found.append(Distance(name, "tv", float(np.abs(a - b).sum()) / 2, real.name, count))
+    return found
+
+
+def sizes(gpus: Ints) -> dict[str, float]:
+    """How many jobs have each gang size."""
+    values, counts = np.unique(gpus, return_counts=True)
+    return {str(value): float(count) for value, count in zip(values, counts, strict=True)}
+
+
+def _shares(counts: dict[str, int]) -> dict[str, float]:
+    return {name: float(count) for name, count in counts.items()}
+
+
+# --------------------------------------------------------------------------------------------
+# published totals
+
+
+def _top_users(instance: Instance, model: Model) -> float:
+    """The share of the GPU time that the users with the most of it take."""
+    seconds: dict[str | None, float] = {}
+    for job in instance.jobs:
+        if isinstance(job.gpus, int):
+            seconds[job.user] = seconds.get(job.user, 0.0) + job.gpus * job.work_s
+    taken = sorted(seconds.values(), reverse=True)
+    return sum(taken[: max(1, round(TOP_USERS * model.users))]) / max(sum(taken), 1e-9)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+TOTALS: dict[str, tuple[str, Callable[[Instance, Model], float]]] = {
+    "mean_gpus": (
+        "mean GPUs of a job",
+        lambda made, _: _mean([float(job.gpus) for job in made.jobs]),  # type: ignore[arg-type]
+    ),
+    "mean_run_s": ("mean run time, s", lambda made, _: _mean([job.work_s for job in made.jobs])),
+    "median_run_s": (
+        "median run time, s",
+        lambda made, _: float(np.median([job.work_s for job in made.jobs])),
+    ),
+    "gpu_s": (
+        "GPU-seconds of a job, mean",
+        lambda made, _: _mean([job.gpus * job.work_s for job in made.jobs]),  # type: ignore[operator]
+    ),
+    "failing": (
+        "share of jobs with a failed attempt",
+        lambda made, _: len({failure.job for failure in made.failures}) / len(made.jobs),
+    ),
+    "top_users": ("GPU time of the top 5 % of users (published: six months)", _top_users),
+}
+"""Published totals by their name in `Model.published`: what they are called, and how they come from
+a workload."""
+
+
+def totals(model: Model, instance: Instance) -> list[tuple[str, float, float]]:
+    """Name, published value and value of the generated workload."""
+    return [
+        (TOTALS[key][0], value, TOTALS[key][1](instance, model))
+        for key, value in model.published.items()
+    ]

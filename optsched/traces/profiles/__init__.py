@@ -1,0 +1,1 @@
+"""Measured profiles for jobs of traces that have none."""

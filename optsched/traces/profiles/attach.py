@@ -1,0 +1,325 @@
+"""The seeded rule that gives the jobs of a trace measured profiles, where the trace says nothing of
+them.
+
+docs/formats.md, "Measured profiles", states the rule for users.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import accumulate
+from operator import attrgetter
+
+from ...model.cluster import Cluster, Node
+from ...model.instance import Instance
+from ...model.job import Elastic, Job
+from ...model.profile import Locality, Profile, Sharing
+from ...physics import interpolate
+from .measured import BOARD_W, FAMILIES, TRAINING_SHARE, Family, family_of, known_type
+
+SHORT_S = 1800.0
+"""A group of jobs of one GPU that take less on average draws small families three times as
+often."""
+LARGE_GANG = 8
+"""A group with a gang of as many GPUs draws the other families three times as often."""
+SMALL_GIB = 8.0
+"""A family that needs no more GPU memory is small."""
+FAVOUR = 3.0
+
+PROPORTIONAL_CORES = 3
+"""Cores for each GPU at which the measured rate is 1."""
+CORE_LEVELS = (1, 3, 6)
+"""The core counts that are kept, besides the highest useful one and what the nodes of each type
+have."""
+
+
+def attach(instance: Instance, seed: int, *, overheads: bool = True) -> Instance:
+    """The instance with a measured profile for every job on GPUs that does not list modes.
+
+    Jobs of one user and command get one family, whatever the order of jobs. What a job's own
+    profile says is kept. Equal profiles are one object. `overheads` False leaves saving, loading
+    and starting free.
+    """
+    groups = _groups(instance)
+    drawn: dict[object, tuple[Family, bytes]] = {}
+    lists: dict[object, _Weighted] = {}
+    for key, (gang, total_s, count) in groups.items():
+        digest = blake2b(f"{seed} {key!r}".encode(), digest_size=16).digest()
+        kind = (gang, gang == 1 and total_s < SHORT_S * count)
+        if kind not in lists:
+            lists[kind] = _weighted(*kind)
+        drawn[key] = lists[kind].pick(digest[:8]), digest[8:]
+    of = _Profiles(instance.cluster, overheads).of
+    jobs = tuple(
+        _with_profile(job, of(job, *drawn[_group(job)])) if _is_open(job) else job
+        for job in instance.jobs
+    )
+    return replace(instance, jobs=jobs)
+
+
+FIELDS = tuple(name for name in Job.__dataclass_fields__ if name != "profile")
+READ, WRITE = (
+    attrgetter(*FIELDS),
+    tuple(getattr(Job, name).__set__ for name in (*FIELDS, "profile")),
+)
+
+
+def _with_profile(job: Job, profile: Profile) -> Job:
+    """`replace(job, profile=profile)`, three times as fast: traces have a million jobs."""
+    made = object.__new__(Job)
+    for write, value in zip(WRITE, (*READ(job), profile), strict=True):
+        write(made, value)
+    return made
+
+
+# --------------------------------------------------------------------------------------------------
+# -- the draw
+
+
+def _is_open(job: Job) -> bool:
+    return not job.modes and job.gpus != 0
+
+
+def _gang(job: Job) -> int:
+    return job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
+
+
+def _group(job: Job) -> object:
+    """What jobs of one family have in common: user and command, without a command user and gang
+    size."""
+    if job.command is not None:
+        return job.user, job.command
+    return job.id if job.user is None else (job.user, _gang(job))
+
+
+def _groups(instance: Instance) -> dict[object, tuple[int, int, int]]:
+    """For each group the largest gang, and the seconds and number of its jobs: whole numbers, so
+    order is nothing."""
+    found: dict[object, tuple[int, int, int]] = {}
+    for job in filter(_is_open, instance.jobs):
+        key, gang = _group(job), _gang(job)
+        largest, total_s, count = found.get(key, (gang, 0, 0))
+        found[key] = gang if gang > largest else largest, total_s + int(job.work_s), count + 1
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighted:
+    """Families with their cumulative weights."""
+
+    families: tuple[Family, ...]
+    cumulative: tuple[float, ...]
+
+    def pick(self, draw: bytes) -> Family:
+        """The family at `draw`, eight random bytes."""
+        at = bisect_right(self.cumulative, int.from_bytes(draw) / 2**64 * self.cumulative[-1])
+        return self.families[min(at, len(self.families) - 1)]
+
+
+def _weighted(
+    gang: int, short: bool, fits: Callable[[Family], bool] = lambda family: True
+) -> _Weighted:
+    """Families that were measured at the gang's size (or, where none was, at the largest), and
+    fit."""
+    size = min(gang, max(family.largest_gang for family in FAMILIES.values()))
+    able = tuple(
+        family for family in FAMILIES.values() if family.largest_gang >= size and fits(family)
+    )
+    able = able or tuple(filter(fits, FAMILIES.values()))
+    favoured = [
+        short if family.gpu_memory_gib <= SMALL_GIB else gang >= LARGE_GANG for family in able
+    ]
+    return _Weighted(able, tuple(accumulate(FAVOUR if favour else 1.0 for favour in favoured)))
+
+
+# ------------------------------------------------------------------------------------------------
+# the profiles
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """GPU nodes of one type: what one of them has at least for each GPU, and its GPUs by their
+    memory."""
+
+    gpu_type: str | None
+    cores: int | None
+    memory_gib: float | None
+    gpus: tuple[tuple[float, int], ...]
+    largest_node: int
+
+    def holds(self, gpu_memory_gib: float, gang: int) -> bool:
+        """Whether a gang finds enough GPUs with so much memory here."""
+        return sum(count for gib, count in self.gpus if gib >= gpu_memory_gib) >= gang
+
+
+def _kind(gpu_type: str | None, nodes: list[Node]) -> _Kind:
+    cores = [node.cpus // node.gpus for node in nodes if node.cpus is not None]
+    memory = [node.memory_gib / node.gpus for node in nodes if node.memory_gib is not None]
+    gpus = tuple(
+        (float("inf") if node.gpu_memory_gib is None else node.gpu_memory_gib, node.gpus)
+        for node in nodes
+    )
+    return _Kind(
+        gpu_type,
+        min(cores, default=None),
+        min(memory, default=None),
+        gpus,
+        max(node.gpus for node in nodes),
+    )
+
+
+class _Profiles:
+    """Makes the profiles for one cluster, one object for all that are equal."""
+
+    def __init__(self, cluster: Cluster, overheads: bool) -> None:
+        self.overheads = overheads
+        self.reference = cluster.reference_gpu
+        by_type: dict[str | None, list[Node]] = {}
+        for node in cluster.nodes:
+            if node.gpus:
+                by_type.setdefault(node.gpu_type, []).append(node)
+        self.kinds = tuple(_kind(gpu_type, nodes) for gpu_type, nodes in by_type.items())
+        self.own: dict[int, tuple[object, Profile]] = {}
+        self.known: dict[object, Profile] = {}
+        self.made: dict[object, Profile] = {}
+        self.equal: dict[object, Profile] = {}
+        self.others: dict[object, _Weighted] = {}
+
+    def of(self, job: Job, family: Family, draw: bytes) -> Profile:
+        """The profile of `job`, whose group drew `family`; `draw` decides where it does not fit."""
+        at = id(job.profile), family.name, job.gpus
+        if at in self.known:
+            return self.known[at]
+        if id(job.profile) not in self.own:
+            self.own[id(job.profile)] = (
+                job.profile.contents,
+                job.profile,
+            )  # keeping the profile keeps its id
+        content, named = self.own[id(job.profile)][0], family_of(job.profile.name) or family
+        if self._able(job.profile, named, _gang(job)):
+            self.known[at] = self._made((content, named.name, job.gpus), job, named)
+            return self.known[at]
+        demand = (content, job.gpus)
+        if demand not in self.others:
+            self.others[demand] = _weighted(
+                _gang(job), False, lambda other: bool(self._able(job.profile, other, _gang(job)))
+            )
+        if not self.others[demand].families:
+            return self.equal.setdefault(content, job.profile)
+        other = self.others[demand].pick(draw)
+        return self._made((content, other.name, job.gpus), job, other)
+
+    def _made(self, key: object, job: Job, family: Family) -> Profile:
+        if key not in self.made:
+            kinds = self._able(job.profile, family, _gang(job))
+            made = self._merged(job.profile, family, job, kinds)
+            self.made[key] = self.equal.setdefault(made.contents, made)
+        return self.made[key]
+
+    def _able(self, own: Profile, family: Family, gang: int) -> tuple[_Kind, ...]:
+        """The kinds of nodes that the job may use and that hold it."""
+        need = own.gpu_memory_gib or family.gpu_memory_gib
+        return tuple(
+            kind
+            for kind in self.kinds
+            if (not own.rate or kind.gpu_type is None or own.rate.get(kind.gpu_type))
+            and kind.holds(need, gang)
+        )
+
+    def _merged(self, own: Profile, family: Family, job: Job, kinds: tuple[_Kind, ...]) -> Profile:
+        """The family's profile with what the job's own says in place."""
+        gang, reference = _gang(job), self._reference(own, family, kinds)
+        known = {
+            kind.gpu_type: known_type(kind.gpu_type) for kind in kinds if kind.gpu_type is not None
+        }
+        memory = [kind.memory_gib for kind in kinds if kind.memory_gib is not None]
+        gpus = _gpus(family, job.gpus) if isinstance(job.gpus, Elastic) else {}
+        ratio = (
+            _spread(family, gang)
+            if not gpus and gang <= max(kind.largest_node for kind in kinds)
+            else 1.0
+        )
+        sharing = Sharing(duty=family.duty, partners=dict(family.partners))
+        saves = own.checkpoint_s or own.restore_s or own.startup_s
+        costs = own if saves else family
+        return replace(
+            own,
+            name=family.name,
+            rate=own.rate
+            if len(set(own.rate.values())) > 1
+            else {
+                gpu_type: round(_speed(family, gpu_type) / _speed(family, reference), 4)
+                for gpu_type in known
+            },
+            gpus=own.gpus or gpus,
+            cpus_per_gpu=own.cpus_per_gpu or _cores(family, kinds, reference),
+            locality=own.locality or (Locality(rack=ratio, cluster=ratio) if ratio < 1 else None),
+            sharing=own.sharing or (sharing if sharing.duty or sharing.partners else None),
+            gpu_memory_gib=own.gpu_memory_gib or family.gpu_memory_gib,
+            memory_gib_per_gpu=own.memory_gib_per_gpu or min([family.memory_gib_per_gpu, *memory]),
+            checkpoint_s=costs.checkpoint_s if self.overheads else 0.0,
+            restore_s=costs.restore_s if self.overheads else 0.0,
+            startup_s=costs.startup_s if self.overheads else 0.0,
+            power_w=own.power_w
+            or {
+                gpu_type: round(TRAINING_SHARE * BOARD_W[name], 1)
+                for gpu_type, name in known.items()
+                if name
+            },
+        )
+
+    def _reference(self, own: Profile, family: Family, kinds: tuple[_Kind, ...]) -> str | None:
+        """The type on which the duration was observed: the cluster's reference, or the fastest the
+        job could use."""
+        able = [kind.gpu_type for kind in kinds]
+        elsewhere = not own.rate and all(kind.gpu_type != self.reference for kind in self.kinds)
+        if self.reference is not None and (elsewhere or self.reference in able):
+            return self.reference
+        return max(able, key=lambda gpu_type: _speed(family, gpu_type))
+
+
+def _speed(family: Family, gpu_type: str | None) -> float:
+    """Rate relative to a V100; a type of which nothing is known is taken to be as fast."""
+    known = None if gpu_type is None else known_type(gpu_type)
+    return 1.0 if known is None else family.rate[known]
+
+
+def _spread(family: Family, gang: int) -> float:
+    """Rate of a gang over several nodes, at the largest measured size that is not above its own, or
+    the smallest."""
+    if gang < 2:
+        return 1.0
+    return family.locality[
+        max((size for size in family.locality if size <= gang), default=min(family.locality))
+    ]
+
+
+def _gpus(family: Family, gang: Elastic) -> dict[int, float]:
+    """Rate by GPU count, 1 at the most; empty where it was not measured."""
+    if not family.gpus:
+        return {}
+    counts = sorted({gang.max, *(count for count in family.gpus if gang.min <= count <= gang.max)})
+    most = interpolate(dict(family.gpus), gang.max)
+    return {count: round(interpolate(dict(family.gpus), count) / most, 4) for count in counts}
+
+
+def _cores(family: Family, kinds: tuple[_Kind, ...], reference: str | None) -> dict[int, float]:
+    """Rate by cores for each GPU, 1 with 3 or with as many as the reference nodes have; none where
+    cores do not bind.
+
+    No more are kept than some nodes have for all of their GPUs, so that a full node can use what it
+    has.
+    """
+    shares = {kind.gpu_type: kind.cores for kind in kinds if kind.cores is not None}
+    if not shares or min(shares.values()) < 1:
+        return {}
+    table = dict(family.cpus_per_gpu)
+    most = max(shares.values()) if len(shares) == len(kinds) else max(table)
+    useful = [cores for cores in table if cores <= most]
+    filling = {
+        max(cores for cores in useful if cores <= max(share, 1)) for share in shares.values()
+    }
+    kept = sorted({*filling, useful[-1], *(cores for cores in CORE_LEVELS if cores in useful)})
+    base = interpolate(table, min(PROPORTIONAL_CORES, shares.get(reference, most)))
+    return {cores: round(table[cores] / base, 4) for cores in kept}

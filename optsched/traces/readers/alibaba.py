@@ -1,0 +1,141 @@
+"""What the Alibaba traces share: fractions of a GPU, names of GPU types, requests of cores and
+memory."""
+
+import math
+import re
+from dataclasses import dataclass
+
+from ...model.cluster import Node
+from ...model.job import Job
+from ...model.profile import UNMEASURED, Locality, Profile, Sharing
+from ..imported import At
+
+GPU_MEMORY_GIB = {
+    "a10": 24.0,
+    "p100": 16.0,
+    "t4": 16.0,
+    "v100": 16.0,
+    "v100m16": 16.0,
+    "v100m32": 32.0,
+}
+"""Memory of one GPU by type; `misc` (several old ones), `g1`, `g2` and `g3` (undisclosed) have no
+limit."""
+UNKNOWN = ("", "nan", "none", "null", "\\n")
+NAMED_TWICE = "a job of this name came before"
+NO_TIME = "ran no time"
+NOTHING = "asks for neither GPUs nor cores"
+SHORTEST_S = 1e-3
+"""No job of an instance is shorter."""
+ONE_NODE = Locality(rack=0.0, cluster=0.0)
+"""A container cannot be split: its GPUs make progress on one node only."""
+ROUNDING = 1e-9
+"""Shares of cores are sums of decimals; what exceeds a whole core by less is rounding."""
+
+
+def known(at: At, text: str, what: str) -> float | None:
+    """A number >= 0, or None where the cell is empty or says that it is unknown."""
+    if text.lower() in UNKNOWN:
+        return None
+    value = at.number(text, what)
+    if value < 0:
+        at.fail(f"{what} >= 0", text)
+    return value
+
+
+def whole(at: At, text: str, what: str) -> int:
+    """A whole number >= 0, also one written as 2.0; an unknown one is 0."""
+    value = known(at, text, what) or 0.0
+    if value != int(value) or value > 1_000_000:
+        at.fail(f"{what} as a whole number", text)
+    return int(value)
+
+
+def gpu_type(text: str) -> str | None:
+    """The name of a GPU type as nodes and profiles have it; None where there is none."""
+    name = text.lower()
+    return None if name in UNKNOWN or name == "cpu" else name
+
+
+def node(
+    at: At, name: str, type_: str | None, gpus: int, cpus: float | None, memory_gib: float | None
+) -> Node:
+    """A machine; parts of a core that nobody can be given are left out."""
+    if re.fullmatch(r"[\w.-]+", name) is None:
+        at.fail("a machine's name of letters, digits, '-', '_' and '.'", name)
+    return Node(
+        name=name,
+        gpu_type=type_ if gpus else None,
+        gpus=gpus,
+        gpu_memory_gib=GPU_MEMORY_GIB.get(type_ or "") if gpus else None,
+        cpus=None if cpus is None else int(cpus + ROUNDING),
+        memory_gib=memory_gib,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a job asks for in all: whole GPUs, cores, memory.
+
+    `fraction` is the part of each GPU that it asks for, None where that is all of it. `gpu_types`
+    empty is any.
+    """
+
+    gpus: int
+    cores: float = 0.0
+    memory_gib: float = 0.0
+    fraction: float | None = None
+    gpu_types: tuple[str, ...] = ()
+    one_node: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Neither a GPU nor a core."""
+        return not self.gpus and self.cores <= 0
+
+
+def job(
+    request: Request,
+    profiles: dict[Request, Profile],
+    *,
+    id: str,
+    submit_s: float,
+    duration_s: float,
+    priority: int = 0,
+    user: str | None = None,
+    command: str | None = None,
+) -> Job:
+    """The job of a request; equal requests share one profile object, kept in `profiles`."""
+    profile = profiles.get(request)
+    if profile is None:
+        profile = profiles[request] = _profile(request)
+    return Job(
+        id=id,
+        submit_s=submit_s,
+        duration_s=duration_s,
+        priority=priority,
+        user=user,
+        command=command,
+        gpus=request.gpus,
+        cpus=0 if request.gpus else _cores(request.cores),
+        memory_gib=0.0 if request.gpus else round(request.memory_gib, 6),
+        profile=profile,
+    )
+
+
+def _profile(request: Request) -> Profile:
+    """A fraction of a GPU is the share of time for which the job keeps it busy; the rest may serve
+    another job."""
+    if not request.gpus:
+        return UNMEASURED
+    cores = _cores(request.cores / request.gpus)
+    return Profile(
+        rate=dict.fromkeys(request.gpu_types, 1.0),
+        cpus_per_gpu={cores: 1.0} if cores else {},
+        memory_gib_per_gpu=round(request.memory_gib / request.gpus, 6),
+        locality=ONE_NODE if request.one_node and request.gpus > 1 else None,
+        sharing=None if request.fraction is None else Sharing(duty=round(request.fraction, 6)),
+    )
+
+
+def _cores(cores: float) -> int:
+    return math.ceil(cores - ROUNDING)

@@ -1,0 +1,210 @@
+"""Jobs of SenseTime's Helios clusters Venus, Earth, Saturn and Uranus, April to September 2020.
+
+Each cluster has a `cluster_log.csv` (job_id, user, vc, gpu_num, cpu_num, node_num, state,
+submit_time, start_time, end_time, duration, queue) and a `cluster_gpu_number.csv` with the GPUs of
+every virtual cluster day by day.
+
+- `duration_s` is end - start whatever the state: failed, cancelled and timed-out jobs held their
+  GPUs so long. Jobs that never started, ran for no time, or were still running are dropped.
+- `cpu_num` / `gpu_num`, rounded up, are the cores held beside each GPU. A job without GPUs becomes
+  a CPU-only job with its cores on one node, or is left out.
+- Virtual clusters are tenants. Where the day-by-day file is there, `gpu_quota` is the most that a
+  virtual cluster had on a day from the first job's submission to the last one's, and the cluster
+  has the most GPUs of those days.
+- `node_num`, `queue` and `duration` are not used.
+
+Nodes have 8 GPUs. Type, cores and memory come from the paper's table of clusters: Volta with 48
+threads and 376 GB in Venus and Earth, Pascal with 64 threads and 256 GB in Uranus, both with the
+latter in Saturn. How many of Saturn's are which is not published: half of its nodes are taken for
+each. Volta is `v100` (the nodes' V100-SXM2 is named in the artifact), Pascal is `p100`.
+
+Source: Q. Hu et al., Characterization and prediction of deep learning workloads in large-scale GPU
+datacenters, SC'21; github.com/S-Lab-System-Group/HeliosData.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import InputError
+from ...model.cluster import Cluster
+from ..clusters import cluster_of
+from ..imported import CLUSTER, END, GPUS_PER_NODE, START, Format, Imported, Track, read_text
+from ..submitted import TENANT, Submitted, chosen, instance_of
+from ..tables.dates import time_at
+from ..tables.table import Table
+from .job_table import COLUMNS, GPU_JOBS_ONLY, ran
+
+LOG = "cluster_log.csv"
+SIZES = "cluster_gpu_number.csv"
+GPUS_OF_NODE = 8
+DAY_S = 86400.0
+
+
+class Site(NamedTuple):
+    """A cluster in the paper's table: GPU types, the first in half of the nodes or in all; cores
+    and memory a node."""
+
+    gpu_types: tuple[str, ...]
+    nodes: int
+    cpus: int
+    memory_gib: float
+
+
+SITES = {
+    "venus": Site(("v100",), 133, 48, 376),
+    "earth": Site(("v100",), 143, 48, 376),
+    "saturn": Site(("v100", "p100"), 262, 64, 256),
+    "uranus": Site(("p100",), 264, 64, 256),
+}
+
+
+def read(
+    source: str | Path,
+    *,
+    jobs: int | None = None,
+    track: Track = iter,
+    cluster: str | None = None,
+    gpus_per_node: int | None = None,
+    cpu_jobs: bool = True,
+    start: str | None = None,
+    end: str | None = None,
+    tenant: str | None = None,
+) -> Imported:
+    """Read a job table, or the folder that has it; `jobs` keeps the first so many that can run.
+
+    The cluster is that of `cluster` (`v100=1064`, nodes of `gpus_per_node`, 8 by default), else the
+    one that the name of the file or of its folder says. `cpu_jobs` keeps jobs without GPUs. `start`
+    and `end` are dates, `tenant` is a virtual cluster. Raises InputError with the line of the first
+    fault.
+    """
+    path = _file(Path(source) / LOG) if Path(source).is_dir() else Path(source)
+    table = Table(str(path), read_text(path), (*COLUMNS, "vc"))
+    dropped: Counter[str] = Counter()
+    submitted: list[Submitted] = []
+    count = 0
+    for line, (job_id, user, *request, vc, _) in table.rows(track):
+        count += 1
+        at = table.at(line)
+        found = ran(at, *request, cpu_jobs=cpu_jobs)
+        if not job_id:
+            at.fail("a job_id", job_id)
+        if isinstance(found, str):
+            dropped[found] += 1
+        else:
+            submitted.append(
+                Submitted(
+                    id=job_id,
+                    submit_s=found.submit_s,
+                    gpus=found.gpus,
+                    cpus=found.cpus,
+                    duration_s=found.duration_s,
+                    user=user or None,
+                    tenant=vc or None,
+                    profile=found.profile(),
+                )
+            )
+    kept = chosen(submitted, dropped, start=start, end=end, tenant=tenant)
+    quotas, total = _sizes(path, kept)
+    site = _site(path)
+    nodes = _cluster(path, site, cluster, total, gpus_per_node or GPUS_OF_NODE)
+    name = f"helios-{site}" if site else path.name.removesuffix(".gz").removesuffix(".csv")
+    return instance_of(path, name, nodes, kept, dropped, read=count, jobs=jobs, quotas=quotas)
+
+
+def _file(path: Path) -> Path:
+    """The file or its gzip form. Raises InputError where there is neither."""
+    for there in (path, path.with_name(path.name + ".gz")):
+        if there.is_file():
+            return there
+    raise InputError(
+        f"{path.parent}: has no {path.name}; expected the folder of one of the clusters, or a file"
+    )
+
+
+def _site(path: Path) -> str | None:
+    """The cluster whose name is in that of the file, else of its folder."""
+    for name in (path.name, path.absolute().parent.name):
+        for site in SITES:
+            if site in name.lower():
+                return site
+    return None
+
+
+def _cluster(
+    path: Path, site: str | None, specification: str | None, total: int | None, gpus_per_node: int
+) -> Cluster:
+    known = None if site is None else SITES[site]
+    if specification is None:
+        if known is None:
+            raise InputError(
+                f"{path}: neither the file nor its folder has the name of one of "
+                f"{', '.join(SITES)}; name "
+                f"the cluster's GPUs with {CLUSTER.flag} v100=1064"
+            )
+        gpus = total or known.nodes * GPUS_OF_NODE
+        later = [
+            gpus // len(known.gpu_types) // GPUS_OF_NODE * GPUS_OF_NODE for _ in known.gpu_types[1:]
+        ]
+        parts = zip(known.gpu_types, (gpus - sum(later), *later), strict=True)
+        specification = ",".join(f"{gpu_type}={count}" for gpu_type, count in parts if count)
+    nodes = cluster_of(specification, gpus_per_node)
+    if known is None:
+        return nodes
+    return replace(
+        nodes,
+        nodes=tuple(
+            replace(
+                node,
+                cpus=known.cpus * node.gpus // GPUS_OF_NODE,
+                memory_gib=known.memory_gib * node.gpus / GPUS_OF_NODE,
+            )
+            for node in nodes.nodes
+        ),
+    )
+
+
+def _sizes(log: Path, submitted: Sequence[Submitted]) -> tuple[dict[str, int], int | None]:
+    """The most GPUs of every virtual cluster, and of all together, on the days of the jobs, from
+    the file beside the log; where it has none of these days, on all its days."""
+    path = next(
+        (
+            there
+            for there in (log.with_name(SIZES), log.with_name(SIZES + ".gz"))
+            if there.is_file()
+        ),
+        None,
+    )
+    if path is None:
+        return {}, None
+    text = read_text(path)
+    names = [
+        name
+        for name in Table(str(path), text, ("date", "total")).header
+        if name not in ("date", "total")
+    ]
+    table = Table(str(path), text, ("date", "total", *names))
+    days: list[tuple[float, list[int]]] = []
+    for line, (date, *sizes, _) in table.rows():
+        at = table.at(line)
+        day_s = time_at(at, date, "the date")
+        if day_s is None:
+            at.fail("a date", date)
+        days.append((day_s, [at.whole(size, "the number of GPUs") for size in sizes]))
+    if not days:
+        raise InputError(f"{path}: has no rows below its header; expected one for each day")
+    first_s, last_s = (submitted[0].submit_s, submitted[-1].submit_s) if submitted else (0.0, 0.0)
+    on = [sizes for day_s, sizes in days if first_s - DAY_S < day_s <= last_s] or [
+        sizes for _, sizes in days
+    ]
+    total, *most = map(max, zip(*on, strict=True))
+    return dict(zip(names, most, strict=True)), total
+
+
+FORMAT = Format(
+    title="Helios job table of one cluster (cluster_log.csv, or its folder)",
+    read=read,
+    options=(CLUSTER, GPUS_PER_NODE, GPU_JOBS_ONLY, START, END, TENANT),
+)

@@ -1,0 +1,94 @@
+"""The machines of Microsoft's Philly cluster: its published list, or those its job log names.
+
+The list tells of each machine the number of its GPUs and the memory of each of them, 12 or 24 GB,
+and no type. The types here are those with public measurements that come nearest:
+
+- 12 GB, two a machine: `k80`. A K80 board has two GPUs of 12 GB, and Azure rented K80s in just such
+pairs. - 24 GB, eight a machine: `p100`. No GPU of 2017 with public measurements has 24 GB; the
+Tesla P40 has, which
+  Microsoft ran in those years, and is of the P100's generation and near its speed in single
+  precision. The memory stays 24 GiB.
+
+The list contradicts the job log, which has 8 GPUs in use on machines listed with two
+(github.com/msr-fiddle/philly-traces, issue 8). The list revised from the GPU utilization log, which
+tells no memory, is read too; without a memory the type is `p100`.
+
+Racks are not published: nodes have none.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...errors import InputError
+from ...model.cluster import Cluster, Node
+from ..imported import read_text
+from ..tables.table import Table
+
+NAMES = (
+    "cluster_machine_list",
+    "cluster_machine_list.csv",
+    "cluster_machine_list.gz",
+    "cluster_machine_list.csv.gz",
+)
+SMALL, LARGE = "k80", "p100"
+SMALL_GIB, LARGE_GIB = 12.0, 24.0
+LISTED_SMALL, LISTED_LARGE = 321, 231
+"""Machines of each kind in the published list: 642 and 1,848 GPUs, 2,490 in all."""
+
+
+def beside(path: Path) -> Path | None:
+    """The machine list in the folder of a job log, if it is there."""
+    return next((path.parent / name for name in NAMES if (path.parent / name).is_file()), None)
+
+
+def listed(path: Path) -> Cluster:
+    """The cluster of a machine list; machines without GPUs are left out. Raises InputError."""
+    nodes: dict[str, Node] = {}
+    table = Table(str(path), read_text(path), ("machineId", "number of GPUs"), ("single GPU mem",))
+    for line, (name, count, memory, _) in table.rows():
+        at = table.at(line)
+        gpus = at.whole(count.strip(), "the number of GPUs")
+        gib = (
+            at.number(memory.strip().upper().removesuffix("GB"), "the memory of a GPU")
+            if memory
+            else None
+        )
+        if not name or (gib is not None and gib <= 0):
+            at.fail("the name of a machine and a memory above 0", f"{name},{count},{memory}")
+        if name in nodes:
+            at.fail("each machine once", name)
+        if gpus:
+            nodes[name] = _node(name, gpus, gib)
+    return _cluster(nodes, str(path))
+
+
+def named(gpus: Mapping[str, set[str]], source: str) -> Cluster:
+    """The cluster of the machines in a job log, each with the GPUs that the log names there."""
+    return _cluster(
+        {name: _node(name, len(gpus[name]), None) for name in sorted(gpus, key=_by_number)}, source
+    )
+
+
+def published() -> Cluster:
+    """Machines as many as the published list has of each kind, 552 with 2,490 GPUs."""
+    nodes = [_node(f"{SMALL}-{i}", 2, SMALL_GIB) for i in range(LISTED_SMALL)]
+    nodes += [_node(f"{LARGE}-{i}", 8, LARGE_GIB) for i in range(LISTED_LARGE)]
+    return Cluster(nodes=tuple(nodes), reference_gpu=LARGE)
+
+
+def _node(name: str, gpus: int, gib: float | None) -> Node:
+    small = gib is not None and gib < (SMALL_GIB + LARGE_GIB) / 2
+    return Node(name=name, gpu_type=SMALL if small else LARGE, gpus=gpus, gpu_memory_gib=gib)
+
+
+def _cluster(nodes: Mapping[str, Node], source: str) -> Cluster:
+    if not nodes:
+        raise InputError(f"{source}: names no machine with GPUs; expected lines as m31,8, 24GB")
+    types = [node.gpu_type for node in nodes.values()]
+    return Cluster(nodes=tuple(nodes.values()), reference_gpu=LARGE if LARGE in types else SMALL)
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    """m9 before m10."""
+    digits = name.lstrip("m")
+    return (int(digits), name) if digits.isdecimal() else (-1, name)

@@ -1,0 +1,257 @@
+"""Workloads of Pollux's simulator with its measurements of six applications on T4 GPUs (OSDI'21).
+
+A workload is a table `name,time,application,num_replicas,batch_size`; the measurements lie in one
+folder for each application (see `Application`). A job trains all the epochs that were measured,
+with its batch size on any number of GPUs, and the gradient noise of each epoch says how much of the
+way a step of that batch goes.
+
+- `duration_s` is the run time on `num_replicas` GPUs packed onto the fewest nodes. - Elastic jobs
+run on 1 to batch size / smallest measured batch of a GPU; `gpus` is the rate on each count, packed,
+  relative to that on `num_replicas`. `ncf` has one GPU, as in Pollux's simulator. Rigid ones run on
+  `num_replicas`.
+- `locality` is, for gangs that would fit on one node, the mean over their measured shapes on
+  several nodes of the rate relative to packed, one number for all counts and never above 1:
+  planners rely on a wider spread not being faster. Larger gangs run at the packed rate in any
+  shape.
+- With `fixed_batch` false each job may use any measured batch size instead of its own, and takes in
+  each epoch the one of the best goodput (see `goodput`). A job has here one rate at a count,
+  whatever it has done: its work divided by the time that all its epochs take there, the harmonic
+  mean over its progress.
+- Every start pays 30 s (Pollux's delay when it starts, moves or resizes a job); saving costs
+  nothing.
+
+Source: A. Qiao et al., Pollux: Co-adaptive cluster scheduling for goodput-optimized deep learning,
+OSDI'21.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from ...errors import InputError
+from ...model.cluster import Cluster
+from ...model.instance import Instance
+from ...model.job import Elastic, Job
+from ...model.profile import Locality, Profile
+from ..clusters import cluster_of
+from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
+from ..tables.table import Table
+from .pollux_application import Application, Shape
+
+GPU_TYPE = "t4"
+DEFAULT_CLUSTER = "t4=64"
+MOST_GPUS_PER_NODE = 4
+RESTART_S = 30.0
+ONE_GPU = ("ncf",)
+COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
+TABLES = ("placements.csv", "scalability.csv")
+
+
+def read(
+    source: str | Path,
+    *,
+    jobs: int | None = None,
+    track: Track = iter,
+    applications: str | Path | None = None,
+    cluster: str = DEFAULT_CLUSTER,
+    gpus_per_node: int = MOST_GPUS_PER_NODE,
+    elastic: bool = True,
+    fixed_batch: bool = True,
+) -> Imported:
+    """Read a workload; `jobs` keeps the first so many, by arrival, of those that can run.
+
+    `applications` is the folder with a folder for each application, by default that of the workload
+    or the one above. Jobs of an application, a batch size or a batch of a GPU that was not measured
+    are dropped and counted. Raises InputError with the line of the first fault.
+    """
+    path = Path(source)
+    nodes = cluster_of(cluster, gpus_per_node)
+    if gpus_per_node > MOST_GPUS_PER_NODE or [*nodes.gpu_types] != [GPU_TYPE]:
+        raise InputError(
+            f"--cluster {cluster} with {gpus_per_node} GPUs a node: the applications were "
+            "measured on "
+            f"{GPU_TYPE} GPUs, at most {MOST_GPUS_PER_NODE} a node; expected one as "
+            f"{DEFAULT_CLUSTER}"
+        )
+    table = Table(str(path), read_text(path), COLUMNS)
+    folder = _folder(path, applications)
+    known: dict[str, Application | None] = {}
+    profiles: dict[tuple[str, int | None, int], tuple[Profile, float, int]] = {}
+    found: list[Job] = []
+    dropped: Counter[str] = Counter()
+    lines: dict[str, int] = {}
+    for line, cells in table.rows(track):
+        name, time, application, replicas, batch = (cell.strip() for cell in cells[: len(COLUMNS)])
+        at = table.at(line)
+        gpus, size, submit_s = (
+            _above_0(at, replicas, COLUMNS[3]),
+            _above_0(at, batch, COLUMNS[4]),
+            _time(at, time),
+        )
+        if not name or lines.setdefault(name, line) != line:
+            at.fail("a name that no other job has", name)
+        if application not in known:
+            measured_here = application and (folder / application / TABLES[0]).is_file()
+            known[application] = Application(folder / application) if measured_here else None
+        measured = known[application]
+        if measured is None:
+            dropped[f"there are no measurements of application {application}"] += 1
+        elif not measured.smallest_batch <= size <= measured.largest_batch:
+            dropped[f"{application} was not measured with a batch of {size}"] += 1
+        elif gpus > measured.most_gpus(size):
+            dropped[f"{application} was not measured with a batch of {size} on {gpus} GPUs"] += 1
+        else:
+            key = application, size if fixed_batch else None, gpus
+            if key not in profiles:
+                profiles[key] = _profile(measured, key[1], gpus, nodes, gpus_per_node, elastic)
+            profile, duration_s, most = profiles[key]
+            found.append(
+                Job(
+                    id=name,
+                    submit_s=submit_s,
+                    command=application,
+                    duration_s=duration_s,
+                    profile=profile,
+                    gpus=Elastic(min=1, max=most) if elastic and most > 1 else gpus,
+                )
+            )
+    kept = _kept(nodes, found, jobs, dropped)
+    if not kept:
+        why = (
+            "; ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "it lists none"
+        )
+        raise InputError(f"{path}: no job can be used ({why})")
+    name = path.name.removesuffix(".gz").removesuffix(".csv")
+    return Imported(
+        instance=Instance(name=name, cluster=nodes, jobs=kept),
+        read=len(lines),
+        dropped=dict(dropped),
+    )
+
+
+def _kept(
+    cluster: Cluster, found: list[Job], limit: int | None, dropped: Counter[str]
+) -> tuple[Job, ...]:
+    """By arrival the first `limit` that can run; their clock stays that of the workload, to which
+    rounds belong."""
+    from ...physics.unschedulable import why_never
+
+    kept: list[Job] = []
+    for job in sorted(found, key=lambda job: job.submit_s):
+        if (reason := why_never(cluster, (), job)) is not None:
+            dropped[reason] += 1
+        elif limit is not None and len(kept) >= limit:
+            dropped[f"after the first {limit}"] += 1
+        else:
+            kept.append(job)
+    return tuple(kept)
+
+
+def _folder(workload: Path, given: str | Path | None) -> Path:
+    for folder in (workload.parent, workload.parent / "..") if given is None else (Path(given),):
+        if any(folder.glob(f"*/{TABLES[0]}")):
+            return folder
+    where = f"{workload}: beside it and in the folder above" if given is None else f"{given}:"
+    raise InputError(
+        f"{where} there is no folder of an application with {' and '.join(TABLES)}; "
+        "name the one that holds them with --applications PATH"
+    )
+
+
+def _above_0(at: At, text: str, column: str) -> int:
+    found = at.whole(text, column)
+    if found < 1:
+        at.fail(f"{column} of at least 1", text)
+    return found
+
+
+def _time(at: At, text: str) -> float:
+    found = at.number(text, "time")
+    if found < 0:
+        at.fail("a time of at least 0", text)
+    return found
+
+
+def _profile(
+    application: Application,
+    batch: int | None,
+    gpus: int,
+    cluster: Cluster,
+    per_node: int,
+    elastic: bool,
+) -> tuple[Profile, float, int]:
+    """The profile of a job of this batch size (None: of the best one), its run time on `gpus` GPUs,
+    packed, and the most GPUs on which it can run."""
+    run_s = application.adaptive_run_s if batch is None else partial(application.run_s, batch)
+    duration_s = run_s(packed(gpus, per_node))
+    most_gpus = application.most_gpus(application.largest_batch if batch is None else batch)
+    most = 1 if application.name in ONE_GPU else min(most_gpus, cluster.total_gpus)
+    counts = range(1, most + 1) if elastic else range(gpus, gpus + 1)
+    spread = _spread_rate(run_s, counts, per_node)
+    rates = {}
+    for count in counts:
+        speedup = duration_s / run_s(packed(count, per_node))
+        rates[count] = round(
+            speedup if count <= per_node else speedup / spread, 6
+        )  # these always pay for the spread
+    profile = Profile(
+        name=application.name,
+        gpus=rates if elastic and most > 1 else {},
+        locality=Locality(rack=spread, cluster=spread) if spread < 1 else None,
+        startup_s=RESTART_S,
+    )
+    return profile, round(duration_s, 3), most
+
+
+def packed(gpus: int, per_node: int) -> Shape:
+    """The shape of a gang on the fewest nodes."""
+    full, rest = divmod(gpus, per_node)
+    return (per_node,) * full + ((rest,) if rest else ())
+
+
+def _spread_rate(run_s: Callable[[Shape], float], counts: range, per_node: int) -> float:
+    """Rate of gangs that fit on one node when they are spread over several, relative to packed."""
+    means = []
+    for count in (count for count in counts if 1 < count <= per_node):
+        alone_s = run_s((count,))
+        ratios = [alone_s / run_s(shape) for shape in _shapes(count, count - 1)]
+        means.append(sum(ratios) / len(ratios))
+    return round(min(1.0, sum(means) / len(means)), 6) if means else 1.0
+
+
+def _shapes(gpus: int, largest: int) -> Iterator[Shape]:
+    """Every way to spread a gang with at most `largest` GPUs on a node, the fullest nodes first."""
+    if gpus == 0:
+        yield ()
+    for first in range(min(gpus, largest), 0, -1):
+        for others in _shapes(gpus - first, first):
+            yield (first, *others)
+
+
+APPLICATIONS = Option(
+    name="applications",
+    flag="--applications",
+    kind="path",
+    metavar="PATH",
+    help="The folder of measurements, one folder an application (default: that of SOURCE or the "
+    "one above).",
+)
+RIGID = Option(
+    name="elastic",
+    flag="--rigid",
+    kind="off",
+    help="Gangs of the GPUs asked for instead of elastic jobs.",
+)
+ADAPTIVE = Option(
+    name="fixed_batch",
+    flag="--adaptive",
+    kind="off",
+    help="Batch sizes go with the GPUs and the gradient noise, for the best goodput.",
+)
+FORMAT = Format(
+    title="Pollux workloads with its measurements of six applications (.csv)",
+    read=read,
+    options=(APPLICATIONS, RIGID, ADAPTIVE, CLUSTER, GPUS_PER_NODE),
+    profiled=True,
+)

@@ -1,0 +1,286 @@
+"""How long an application of Pollux's measurements trains, by batch size and by the GPUs it holds
+on each node."""
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import InputError
+from ..imported import At, read_text
+from ..tables.table import Table
+from .goodput import Floats, Ints, Limits
+
+LARGEST_LOCAL_BATCH = {"yolov3": 8}
+"""Batch of one GPU in one pass: where Pollux's simulator goes less far than the measurements."""
+
+Shape = tuple[int, ...]
+"""GPUs on each node."""
+Times = tuple[float, float]
+"""Seconds of a step, and of these the seconds of synchronisation that no computation hides."""
+ByBatch = dict[int, Times]
+"""Measured times by the batch of one GPU."""
+
+
+class Application:
+    """The measurements of one application, read from its folder.
+
+    `placements.csv` has step times by shape (digits: GPUs on each node) for up to four nodes,
+    `scalability.csv` by nodes and GPUs for more, `validation-<batch size>.csv` one row an epoch:
+    the progress made by its end, in steps of the smallest batch size, and the squared norm and the
+    variance of the gradient. Raises InputError with the line of the first fault.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.name = folder.name
+        self._adaptive_s: dict[Shape, Floats] = {}
+        self._shapes: dict[str, ByBatch] = defaultdict(dict)
+        for at, (shape, local, *times) in _rows(
+            folder / "placements.csv", "placement", "local_bsz"
+        ):
+            if not (shape.isascii() and shape.isdecimal()) or "0" in shape:
+                at.fail("a placement as GPUs on each node, one digit a node", shape)
+            self._shapes[shape][_count(at, local, "local_bsz")] = _times(at, times)
+        self._sizes = _by_size(self._shapes)
+        for at, (nodes, gpus, local, *times) in _rows(
+            folder / "scalability.csv", "num_nodes", "num_replicas", "local_bsz"
+        ):
+            by_gpus = self._sizes[_count(at, nodes, "num_nodes")]
+            by_gpus[_count(at, gpus, "num_replicas")][_count(at, local, "local_bsz")] = _times(
+                at, times
+            )
+        batches = {local for measured in self._shapes.values() for local in measured}
+        self.smallest_local = min(batches)
+        self.largest_local = LARGEST_LOCAL_BATCH.get(self.name, max(batches))
+        self._epochs = {
+            _batch_size(path): _epochs(path) for path in sorted(folder.glob("validation-*.csv"))
+        }
+        if not self._epochs:
+            raise InputError(
+                f"{folder}: has no validation-<batch size>.csv; expected one for each batch size"
+            )
+        self.smallest_batch, self.largest_batch = min(self._epochs), max(self._epochs)
+
+    def most_gpus(self, batch: int) -> int:
+        """The most GPUs among which a batch can be divided without leaving what was measured."""
+        return batch // self.smallest_local
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs a training has: those measured for every batch size."""
+        return len(self._progress)
+
+    def run_s(self, batch: int, shape: Shape) -> float:
+        """Seconds from the first step to the end of the last epoch with a batch of at least
+        `batch`."""
+        gpus = sum(shape)
+        local, accumulated = self._division(batch, gpus)
+        step_s, sync_s = self._step(shape, local)
+        return self._steps(gpus * local * (accumulated + 1)) * (
+            step_s + accumulated * (step_s - sync_s)
+        )
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The batch sizes between which it was measured."""
+        return Limits(
+            self.smallest_batch, self.largest_batch, self.smallest_local, self.largest_local
+        )
+
+    def adaptive_run_s(self, shape: Shape) -> float:
+        """Seconds from the first step to the end of the last epoch when each epoch has the batch
+        size of the best goodput for its gradient noise, on as many of the GPUs as are best for it:
+        early epochs gain nothing from the large batches that many GPUs need."""
+        epochs = [self._adaptive_epochs(fewer) for fewer in _within(shape)]
+        return float(np.minimum.reduce(epochs).sum())
+
+    def _adaptive_epochs(self, shape: Shape) -> Floats:
+        """Seconds of each epoch on all GPUs of a placement."""
+        if shape not in self._adaptive_s:
+            self._adaptive_s[shape] = self._adaptive(shape)
+        return self._adaptive_s[shape]
+
+    def _adaptive(self, shape: Shape) -> Floats:
+        gpus = sum(shape)
+        local, passes = self.limits.divisions(gpus)
+        times = np.array([self._step(shape, one) for one in local.tolist()]).reshape(-1, 2)
+        step_s = times[:, 0] + passes * (times[:, 0] - times[:, 1])
+        batch = gpus * local * (passes + 1)
+        square, variance = self._gradients(batch)
+        gain = (variance + square) / (variance * self.smallest_batch / batch + square)
+        progress = np.diff([0.0, *self._progress])
+        found: Floats = progress * (step_s / gain).min(axis=1)
+        return found
+
+    def _gradients(self, batch: Ints) -> tuple[Floats, Floats]:
+        """Squared norm and variance of the gradient, by epoch and batch size."""
+        sizes = sorted(self._epochs)
+        tables = np.array([self._epochs[size][: self.epochs] for size in sizes])
+        found = [
+            np.array(
+                [np.interp(batch, sizes, tables[:, epoch, column]) for epoch in range(self.epochs)]
+            )
+            for column in (1, 2)
+        ]
+        return found[0], found[1]
+
+    def _division(self, batch: int, gpus: int) -> tuple[int, int]:
+        """Batch of one GPU in one pass, and how many passes a step makes before the one that
+        synchronises."""
+        own = math.ceil(batch / gpus)
+        accumulated = math.ceil(own / self.largest_local) - 1
+        if gpus == 1 and batch > self.smallest_batch:
+            accumulated = max(
+                1, accumulated
+            )  # the gradient's variance is estimated from several passes
+        local = math.ceil(own / (accumulated + 1))
+        return min(local, self.largest_batch // (gpus * (accumulated + 1))), accumulated
+
+    def _steps(self, batch: int) -> float:
+        """Steps to the end of training: each counts for more, the larger the batch, by the gradient
+        noise."""
+        scale = batch / self.smallest_batch
+        steps = done = 0.0
+        for epoch, progress in enumerate(self._progress):
+            square, variance = self._gradient(batch, epoch)
+            steps += (progress - done) * (variance / scale + square) / (variance + square)
+            done = progress
+        return steps
+
+    @cached_property
+    def _progress(self) -> list[float]:
+        """Progress by the end of each epoch."""
+        found = [
+            min(epoch[0] for epoch in epochs)
+            for epochs in zip(*self._epochs.values(), strict=False)
+        ]
+        if any(later <= earlier for earlier, later in zip([0.0, *found], found, strict=False)):
+            raise InputError(
+                f"{self.name}: the progress in its validation tables does not rise from epoch to "
+                "epoch"
+            )
+        return found
+
+    def _gradient(self, batch: int, epoch: int) -> Times:
+        return _between({size: epochs[epoch][1:] for size, epochs in self._epochs.items()}, batch)
+
+    def _step(self, shape: Shape, local: int) -> Times:
+        """Times of one pass and its synchronisation: measured for the shape, else for as many nodes
+        and GPUs."""
+        turns = ("".join(map(str, shape[i:] + shape[:i])) for i in range(len(shape)))
+        name = min(turns)  # a ring looks the same from each of its nodes
+        if name in self._shapes:
+            return _between(self._shapes[name], local)
+        nodes, per_node = len(shape), sum(shape) / len(shape)
+        known = sorted(self._sizes)
+        i = min(bisect_left(known, nodes), len(known) - 1)
+        around = {known[i]} if known[i] <= nodes or i == 0 else {known[i - 1], known[i]}
+        return _between({count: self._evenly(count, per_node, local) for count in around}, nodes)
+
+    def _evenly(self, nodes: int, per_node: float, local: int) -> Times:
+        by_gpus = self._sizes[nodes]
+        return _between(
+            {gpus: _between(measured, local) for gpus, measured in by_gpus.items()},
+            nodes * per_node,
+        )
+
+
+def _within(shape: Shape) -> list[Shape]:
+    """The placement, and those of fewer of its GPUs on the fewest of its nodes."""
+    found = []
+    for gpus in range(1, sum(shape) + 1):
+        left, fewer = gpus, []
+        for on_node in shape:
+            if left > 0:
+                fewer.append(min(left, on_node))
+                left -= on_node
+        found.append(tuple(fewer))
+    return found
+
+
+def _between(points: Mapping[int, Times], at: float) -> Times:
+    """Linear between the points; beyond the first and the last what was measured there."""
+    if at in points:
+        return points[int(at)]
+    known = sorted(points)
+    i = bisect_left(known, at)
+    if i in (0, len(known)):
+        return points[known[min(i, len(known) - 1)]]
+    low, high = known[i - 1], known[i]
+    share = (at - low) / (high - low)
+    (a, b), (c, d) = points[low], points[high]
+    return a + (c - a) * share, b + (d - b) * share
+
+
+def _by_size(shapes: Mapping[str, ByBatch]) -> dict[int, dict[int, ByBatch]]:
+    """Times by nodes and GPUs: the mean over the shapes."""
+    alike: dict[tuple[int, int, int], list[Times]] = defaultdict(list)
+    for shape, measured in shapes.items():
+        for local, times in measured.items():
+            alike[len(shape), sum(map(int, shape)), local].append(times)
+    found: dict[int, dict[int, ByBatch]] = defaultdict(lambda: defaultdict(dict))
+    for (nodes, gpus, local), several in alike.items():
+        step_s, sync_s = (math.fsum(column) / len(several) for column in zip(*several, strict=True))
+        found[nodes][gpus][local] = step_s, sync_s
+    return found
+
+
+def _rows(path: Path, *keys: str) -> Iterable[tuple[At, Sequence[str]]]:
+    table = Table(str(path), read_text(path), (*keys, "step_time", "sync_time"))
+    empty = True
+    for line, cells in table.rows():
+        empty = False
+        yield table.at(line), [cell.strip() for cell in cells[: len(keys) + 2]]
+    if empty:
+        raise InputError(f"{path}: has no rows below its header; expected one for each measurement")
+
+
+def _count(at: At, text: str, column: str) -> int:
+    found = at.whole(text, column)
+    if found < 1:
+        at.fail(f"{column} of at least 1", text)
+    return found
+
+
+def _times(at: At, texts: Sequence[str]) -> Times:
+    step_s, sync_s = at.number(texts[0], "step_time"), at.number(texts[1], "sync_time")
+    if not 0 <= sync_s <= step_s or step_s == 0:
+        at.fail("a step_time above 0 and a sync_time from 0 to it", ",".join(texts))
+    return step_s, sync_s
+
+
+def _batch_size(path: Path) -> int:
+    size = path.stem.removeprefix("validation-")
+    if not (size.isascii() and size.isdecimal()) or int(size) < 1:
+        raise InputError(f"{path}: expected a name as validation-128.csv, with the batch size")
+    return int(size)
+
+
+def _epochs(path: Path) -> list[tuple[float, float, float]]:
+    table = Table(str(path), read_text(path), ("progress", "grad_sqr", "grad_var"))
+    found = []
+    for line, cells in table.rows():
+        at = table.at(line)
+        progress = at.number(cells[0], "progress")
+        square, variance = _size(at, cells[1], "grad_sqr"), _size(at, cells[2], "grad_var")
+        if square + variance == 0:
+            at.fail("a grad_sqr or a grad_var above 0", ",".join(cells[1:3]))
+        found.append((progress, square, variance))
+    if not found:
+        raise InputError(f"{path}: has no rows below its header; expected one for each epoch")
+    return found
+
+
+def _size(at: At, text: str, column: str) -> float:
+    """A finite number >= 0 of any size: gradients are measured with the loss scaled up."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        at.fail(f"{column} as a number >= 0", text)
+    return value

@@ -1,0 +1,172 @@
+"""Replay traces of the Synergy simulator, with its measurements of speed by cores and memory.
+
+A trace has no header: job, model, arrival (s), iterations, GPUs. The measurements,
+`cpu_mem_sensitivity.json`, list for `<model>_<GPUs>` the seconds of an iteration (`iter_time`) with
+the proportional share of a node, 3 cores and 62.5 GB for each GPU, and `tput`, the rate relative to
+it by cores (rows: 1, 2, 3, 4, 5, 6, 9, 12, 24) and memory (columns: 20.83, 62.5, 125, 187.5, 250
+GB, the first for one GPU only), 0 where there is none.
+
+- `duration_s` is iterations times `iter_time`. - `memory_gib_per_gpu` is the least memory with
+which the proportional share of cores has the rate 1, `cpus_per_gpu` the
+  rates with that memory, up to the first count beyond which more do not help.
+- `locality` is `placement_penalty`. Stopping and starting cost nothing, as there.
+
+Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant clusters, OSDI'22;
+meaning and units from simulator/jobs/ of https://github.com/msr-fiddle/synergy.
+"""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+from ...model.cluster import Cluster
+from ...model.instance import Instance
+from ...model.job import Job
+from ...model.profile import Locality, Profile
+from ..clusters import cluster_of
+from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
+from ..submitted import NAMED_TWICE
+from ..usable import usable
+
+CORES = (1, 2, 3, 4, 5, 6, 9, 12, 24)
+MEMORY_GB = (20.83, 62.5, 125.0, 187.5, 250.0)
+SHARE_CORES, SHARE_GB = 3, 62.5
+CELLS = "job,model,arrival,iterations,GPUs"
+TABLE = "cpu_mem_sensitivity.json"
+SENSITIVITY = Option(
+    name="sensitivity",
+    flag="--sensitivity",
+    kind="path",
+    metavar="PATH",
+    help=f"The measurements (default: {TABLE} beside the trace).",
+)
+Measured = tuple[Profile, float]
+"""A profile and the seconds of an iteration."""
+
+
+def read(
+    source: str | Path,
+    *,
+    jobs: int | None = None,
+    track: Track = iter,
+    sensitivity: str | Path | None = None,
+    cluster: str = "v100=32",
+    gpus_per_node: int = 8,
+) -> Imported:
+    """Read a trace; `jobs` keeps the first so many, by arrival, of those that can run.
+
+    `sensitivity` is the file of measurements, by default beside the trace. The cluster's nodes have
+    3 cores and 62.5 GB for each GPU. Jobs of a model and GPU count that was not measured are
+    dropped and counted. Raises InputError with the line of the first fault.
+    """
+    path = Path(source)
+    measured = _measured(path.parent / TABLE if sensitivity is None else Path(sensitivity))
+    nodes = _with_shares(cluster_of(cluster, gpus_per_node))
+    found: dict[str, Job] = {}
+    dropped: Counter[str] = Counter()
+    lines = [
+        (number, text)
+        for number, text in enumerate(track(read_text(path).split("\n")), start=1)
+        if text.strip()
+    ]
+    if not lines:
+        raise InputError(f"{path}: is empty; expected one job a line: {CELLS}")
+    for number, text in lines:
+        at, cells = At(str(path), number), [cell.strip() for cell in text.split(",")]
+        if len(cells) != 5:
+            at.fail(f"5 cells separated by commas ({CELLS})", text)
+        iterations, gpus = at.whole(cells[3], "iterations"), at.whole(cells[4], "GPUs")
+        arrival_s = at.number(cells[2], "the arrival in seconds")
+        if not cells[0] or not iterations or not gpus or arrival_s < 0:
+            at.fail("a job, an arrival >= 0, at least one iteration and one GPU", text)
+        known = measured.get(f"{cells[1]}_{gpus}")
+        if known is None:
+            dropped[f"{cells[1]} on {gpus} GPUs was not measured"] += 1
+            continue
+        job = Job(
+            id=f"job-{cells[0]}",
+            submit_s=arrival_s,
+            command=cells[1],
+            gpus=gpus,
+            duration_s=max(1e-3, round(iterations * known[1], 3)),
+            profile=known[0],
+        )
+        if found.setdefault(job.id, job) is not job:
+            dropped[NAMED_TWICE] += 1
+    kept = usable(nodes, found.values(), jobs, dropped, str(path))
+    return Imported(
+        instance=Instance(name=path.name.removesuffix(".gz"), cluster=nodes, jobs=kept),
+        read=len(lines),
+        dropped=dict(dropped),
+    )
+
+
+def _with_shares(cluster: Cluster) -> Cluster:
+    return replace(
+        cluster,
+        nodes=tuple(
+            replace(
+                node,
+                cpus=SHARE_CORES * node.gpus,
+                memory_gib=round(SHARE_GB * node.gpus * 1e9 / 2**30, 3),
+            )
+            for node in cluster.nodes
+        ),
+    )
+
+
+def _measured(path: Path) -> dict[str, Measured]:
+    try:
+        entries = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(entries, list) or not entries:
+        raise InputError(f"{path}: expected a list of Synergy's measurements, one object a model")
+    found = {}
+    for i, entry in enumerate(entries):
+        try:
+            found[str(entry["name"])] = _entry(entry)
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise InputError(
+                f"{path}: entry {i}: expected name, iter_time (s, above 0), placement_penalty "
+                "(above 0, at most 1) and "
+                f"tput (rates of {len(CORES)} core counts by {len(MEMORY_GB)} or "
+                f"{len(MEMORY_GB) - 1} sizes of memory)"
+            ) from None
+    return found
+
+
+def _entry(entry: dict[str, Any]) -> Measured:
+    """Raises one of the errors that `_measured` words where the entry is not as it should be."""
+    rates = [[float(rate) for rate in row] for row in entry["tput"]]
+    seconds, spread = float(entry["iter_time"]), float(entry["placement_penalty"])
+    columns = MEMORY_GB[-len(rates[0]) :]
+    sound = len(rates) == len(CORES) and len(columns) >= len(MEMORY_GB) - 1
+    sound = sound and all(
+        len(row) == len(columns) and all(0 <= rate <= 1e3 for rate in row) for row in rates
+    )
+    if not sound or not 0 < seconds <= 1e6 or not 0 < spread <= 1:
+        raise ValueError
+    column = next((i for i, rate in enumerate(rates[CORES.index(SHARE_CORES)]) if rate >= 1), None)
+    if column is None:
+        raise ValueError
+    curve = {cores: row[column] for cores, row in zip(CORES, rates, strict=True) if row[column] > 0}
+    most = max(curve.values())
+    best = min(cores for cores, rate in curve.items() if rate == most)
+    return Profile(
+        name=entry["name"],
+        cpus_per_gpu={cores: rate for cores, rate in curve.items() if cores <= best},
+        memory_gib_per_gpu=round(columns[column] * 1e9 / 2**30, 3),
+        locality=Locality(rack=spread, cluster=spread) if spread < 1 else None,
+    ), seconds
+
+
+FORMAT = Format(
+    title="Synergy replay traces with their CPU and memory sensitivity (static_100job)",
+    read=read,
+    options=(SENSITIVITY, CLUSTER, GPUS_PER_NODE),
+    profiled=True,
+)

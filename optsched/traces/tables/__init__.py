@@ -1,0 +1,1 @@
+"""Tables and lists in files, read at once or line by line."""

@@ -1,0 +1,275 @@
+"""Max-min fairness over job pairs: time fractions on GPU types that maximise the smallest
+normalised throughput.
+
+Source: Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning
+workloads", OSDI 2020, section 4 (max-min fairness, the LAS policy) with space sharing;
+normalisation as in the authors' public code, policy `max_min_fairness_packed`. A *column* c is one
+job, or an unordered pair of jobs that share the same GPUs; X[c, k] is the fraction of time it runs
+on GPU type k. With T[j, c, k] the rate of job j in column c, s_c its GPUs (a pair's jobs need the
+same number, otherwise X = 0), w_j the job's weight and N_k the GPUs of type k,
+
+    max min_j  (s_j / w_j) * sum_{c of j, k} T[j, c, k] X[c, k]  /  sum_k T[j, j, k] E_k sum_{c of
+    j, k} X[c, k] <= 1      for every job j       (a job is in one place at a time) sum_c s_c X[c,
+    k] <= N_k          for every GPU type k E_k = N_k / sum N                 (the job's time spread
+    over the GPU types as the cluster's GPUs are)
+
+The factor s_j makes a job on s GPUs count like one on a single GPU that gets s times the time. E_k
+is what that code computes: it starts from N_k / number of jobs and divides by the row's sum,
+whatever that sum is. Like that code, this gives fractions, not placements, and does not ask whether
+s_j GPUs of a type exist at once.
+
+Jobs of one kind and weight are interchangeable, and jobs with equal rates are found to be of one
+kind, so the program is solved over groups of them by column generation (`pair_columns`) and the
+fractions are then dealt out so that each member gets the same. With as many kinds as jobs it is
+column generation over jobs.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.errors import InputError
+
+from .pair_columns import Floats, Generated, Groups, Ints, Prices, generate
+
+
+@dataclass(frozen=True)
+class SharingProblem:
+    """Jobs of a few kinds (or each of its own) on GPU types.
+
+    `rate[a, k]` is the rate of a job of kind a on GPU type k, alone on its GPUs; `pair_rate[a, b,
+    k]` that of a job of kind a while it shares them with one of kind b (0 where the two cannot);
+    any unit, the same for one kind throughout. `gpus[a]` is what a job of kind a needs,
+    `workers[k]` how many GPUs of type k there are. `kind[j]` is the kind of job j (default: job j
+    is of kind j) and `weight[j]` divides its throughput, as Gavel's priority weights do (1).
+    """
+
+    rate: Floats
+    pair_rate: Floats
+    gpus: Floats
+    workers: Floats
+    kind: Ints | None = None
+    weight: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Fraction i: job `job[i]`, beside `partner[i]` (a higher number; -1: alone), on GPU type
+    `gpu_type[i]`."""
+
+    job: Ints
+    partner: Ints
+    gpu_type: Ints
+    fraction: Floats
+    value: float
+    """The smallest normalised throughput, recomputed from the fractions."""
+    bound: float
+    """No fractions whatever give the worst-off job more than this."""
+    throughput: Floats
+    """Normalised, of each job."""
+    prices: Prices
+    """The dual solution behind the bound, one entry a job and one a GPU type; anyone can check the
+    bound with it."""
+    groups: int
+    columns: int
+    """In the last linear program."""
+    rounds: int
+
+    @property
+    def gap(self) -> float:
+        """(bound - value) / value."""
+        return (self.bound - self.value) / self.value
+
+
+def solve(problem: SharingProblem, gap: float = 1e-6) -> Shares:
+    """Fractions whose worst-off job is within `gap` (relative) of the bound.
+
+    The gap is met up to the LP solver's tolerances (about 1e-8). Deterministic: no clock, no random
+    numbers. Raises InputError.
+    """
+    kind, weight = _checked(problem, gap)
+    kind = _same_kinds(problem)[kind]
+    # In the order of first appearance, so that job numbers, not rates, decide ties.
+    keys, first, group = np.unique(
+        np.stack([kind, weight]), axis=1, return_index=True, return_inverse=True
+    )
+    order = np.argsort(first)
+    group = np.argsort(order)[group.reshape(-1)]
+    of = keys[0, order].astype(np.int64)
+    groups = _groups(problem, of, keys[1, order], np.bincount(group).astype(np.float64))
+    return _dealt(groups, group, generate(groups, gap))
+
+
+def equal_share_rate(problem: SharingProblem) -> Floats:
+    """Rate of each kind if its time is spread over the GPU types as the GPUs are: what throughput
+    is divided by."""
+    rate: Floats = problem.rate @ (problem.workers / problem.workers.sum())
+    return rate
+
+
+def _checked(problem: SharingProblem, gap: float) -> tuple[Ints, Floats]:
+    """Kind and weight of every job. Raises InputError for the first fault."""
+    if problem.rate.ndim != 2:
+        raise InputError(f"rate has {problem.rate.ndim} dimensions; it must be [kind, GPU type]")
+    kinds, gpu_types = problem.rate.shape
+    kind = np.arange(kinds) if problem.kind is None else problem.kind
+    weight = np.ones(len(kind)) if problem.weight is None else problem.weight
+    shapes = {
+        "pair_rate": (problem.pair_rate, (kinds, kinds, gpu_types)),
+        "gpus": (problem.gpus, (kinds,)),
+        "workers": (problem.workers, (gpu_types,)),
+        "weight": (weight, (len(kind),)),
+    }
+    for name, (array, shape) in shapes.items():
+        if array.shape != shape:
+            raise InputError(
+                f"{name} has shape {array.shape}; with this rate and kind it must be {shape}"
+            )
+    for name, array in (
+        ("rate", problem.rate),
+        ("pair_rate", problem.pair_rate),
+        ("workers", problem.workers),
+    ):
+        if not (np.isfinite(array).all() and (array >= 0).all()):
+            raise InputError(
+                f"{name} has an entry that is negative or not a finite number; use 0 for what "
+                "cannot run"
+            )
+    for name, array in (("gpus", problem.gpus), ("weight", weight)):
+        if not (np.isfinite(array).all() and (array > 0).all()):
+            raise InputError(f"{name} has an entry that is not a positive number")
+    if not len(kind):
+        raise InputError("there are no jobs; the smallest throughput of none is undefined")
+    if (
+        kind.ndim != 1
+        or not np.issubdtype(kind.dtype, np.integer)
+        or kind.min() < 0
+        or kind.max() >= kinds
+    ):
+        raise InputError(f"kind must give each job an integer from 0 to {kinds - 1}")
+    if not problem.workers.any():
+        raise InputError("workers is 0 for every GPU type; at least one GPU is needed")
+    stuck = np.flatnonzero(equal_share_rate(problem)[kind] <= 0)
+    if len(stuck):
+        raise InputError(
+            f"job {stuck[0]} (kind {kind[stuck[0]]}) has rate 0 on every GPU type that has GPUs; "
+            "leave out jobs that can never run"
+        )
+    if not gap >= 0:
+        raise InputError(f"gap is {gap}; it must be 0 or more")
+    return kind.astype(np.int64), weight
+
+
+def _same_kinds(problem: SharingProblem) -> Ints:
+    """Of every kind, the first kind that differs from it in nothing: not alone, not as a partner,
+    not in GPUs."""
+    alike: dict[bytes, list[int]] = defaultdict(list)
+    for kind, row in enumerate(np.column_stack([problem.rate, problem.gpus])):
+        alike[row.tobytes()].append(kind)
+    same = np.arange(len(problem.gpus))
+    for candidates in alike.values():
+        if (
+            len(candidates) == 1
+        ):  # the usual case where each job has a kind of its own: its pairs need no look
+            continue
+        seen: dict[bytes, int] = {}
+        for kind in candidates:
+            pairs = problem.pair_rate[kind].tobytes() + problem.pair_rate[:, kind].tobytes()
+            same[kind] = seen.setdefault(pairs, kind)
+    return same
+
+
+def _groups(problem: SharingProblem, kind: Ints, weight: Floats, count: Floats) -> Groups:
+    gpus, workers = problem.gpus[kind].astype(np.float64), problem.workers.astype(np.float64)
+    unit = gpus / (weight * equal_share_rate(problem)[kind])
+    pair_rate = problem.pair_rate[np.ix_(kind, kind)].transpose(2, 0, 1) * unit[:, None]
+    return Groups(
+        count, gpus, problem.rate[kind] * unit[:, None], np.ascontiguousarray(pair_rate), workers
+    )
+
+
+def _dealt(groups: Groups, group: Ints, generated: Generated) -> Shares:
+    """The fractions of groups dealt out to their jobs."""
+    members = np.split(
+        np.argsort(group, kind="stable"), np.cumsum(groups.count)[:-1].astype(np.int64)
+    )
+    columns, parts = generated.columns, []
+    for first, second, gpu_type, amount in zip(
+        columns.first.tolist(),
+        columns.second.tolist(),
+        columns.gpu_type.tolist(),
+        generated.amount.tolist(),
+        strict=True,
+    ):
+        if groups.workers[gpu_type] > 0:  # the LP's tolerance is more than none
+            jobs, partners, share = _spread(
+                members[first], members[second] if second >= 0 else None, first == second
+            )
+            parts.append((jobs, partners, np.full(len(jobs), gpu_type), amount * share))
+    one, other, gpu_type, fraction = (np.concatenate(part) for part in zip(*parts, strict=True))
+    job = np.where(other < 0, one, np.minimum(one, other))
+    partner = np.where(other < 0, -1, np.maximum(one, other))
+    order = np.lexsort((gpu_type, partner, job))
+    return _measured(
+        groups, group, generated, job[order], partner[order], gpu_type[order], fraction[order]
+    )
+
+
+def _measured(
+    groups: Groups,
+    group: Ints,
+    generated: Generated,
+    job: Ints,
+    partner: Ints,
+    gpu_type: Ints,
+    fraction: Floats,
+) -> Shares:
+    """What the fractions give, after the LP's rounding was taken off them."""
+    paired = partner >= 0
+    own, other = group[job], group[partner]
+    rate = np.where(paired, groups.pair_rate[gpu_type, own, other], groups.rate[own, gpu_type])
+    # One entry for each job of a column.
+    jobs = np.concatenate([job, partner[paired]])
+    times = np.concatenate([fraction, fraction[paired]])
+    rates = np.concatenate([rate, groups.pair_rate[gpu_type, other, own][paired]])
+    busiest = np.bincount(jobs, times, len(group)).max()
+    used = np.bincount(gpu_type, fraction * groups.gpus[own], len(groups.workers))
+    fullest = (used[groups.workers > 0] / groups.workers[groups.workers > 0]).max()
+    excess = max(1.0, float(busiest), float(fullest))
+    throughput = np.bincount(jobs, rates * times, len(group)) / excess
+    prices = Prices(
+        generated.prices.throughput[group], generated.prices.time[group], generated.prices.gpus
+    )
+    return Shares(
+        job,
+        partner,
+        gpu_type,
+        fraction / excess,
+        float(throughput.min()),
+        generated.bound,
+        throughput,
+        prices,
+        len(groups.count),
+        generated.size,
+        generated.rounds,
+    )
+
+
+def _spread(first: Ints, second: Ints | None, same: bool) -> tuple[Ints, Ints, Floats]:
+    """Jobs, partners and parts of 1 such that each member of a group gets the same, with as few
+    pairs as that takes."""
+    n = len(first)
+    if second is None:
+        return first, np.full(n, -1), np.full(n, 1 / n)
+    if same:
+        ring = first if n > 2 else first[:1]
+        return ring, np.roll(first, -1)[: len(ring)], np.full(len(ring), 1 / len(ring))
+    m = len(second)
+    # Both groups laid out along 0 .. n * m, a member of one m long, of the other n: who lies beside
+    # whom.
+    ends = np.union1d(np.arange(n + 1) * m, np.arange(m + 1) * n)
+    return first[ends[:-1] // m], second[ends[:-1] // n], np.diff(ends) / (n * m)
+
+
+__all__ = ["Prices", "Shares", "SharingProblem", "equal_share_rate", "solve"]

@@ -1,0 +1,69 @@
+"""Cores by GPU: the proportional share of a node's cores, and the ways of a job within it and
+beyond."""
+
+import math
+from dataclasses import dataclass
+
+from optsched.model.cluster import Cluster
+from optsched.physics.modes import Option
+
+
+def core_shares(cluster: Cluster) -> dict[str | None, float]:
+    """For each GPU type the whole cores of each GPU on the node that has the fewest; infinite where
+    one does not model them."""
+    found: dict[str | None, float] = {}
+    for node in cluster.nodes:
+        if node.gpus:
+            own = math.inf if node.cpus is None else node.cpus // node.gpus
+            found[node.gpu_type] = min(own, found.get(node.gpu_type, math.inf))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoreWays:
+    """Ways of a job on so many GPUs of one type, the fastest first. `best` have as many cores as
+    the very fastest, `fair` as many as the fastest of those within the proportional share, or the
+    fewest where all have more."""
+
+    gpu_type: str | None
+    gpus: int
+    every: tuple[Option, ...]
+    best: tuple[Option, ...]
+    fair: tuple[Option, ...]
+
+    @property
+    def fair_rate(self) -> float:
+        """The rate with the proportional share of cores."""
+        return self.fair[0].rate
+
+    def with_cores(self, cpus_per_gpu: int) -> tuple[Option, ...]:
+        """The ways with so many cores for each GPU."""
+        return tuple(option for option in self.every if option.mode.cpus_per_gpu == cpus_per_gpu)
+
+
+def core_ways(options: tuple[Option, ...], shares: dict[str | None, float]) -> tuple[CoreWays, ...]:
+    """A job's ways by GPU type and count, the fastest first; those without GPUs are not among
+    them."""
+    alike: dict[tuple[str | None, int], list[Option]] = {}
+    for option in options:
+        if option.mode.gpus:
+            alike.setdefault((option.mode.gpu_type, option.mode.gpus), []).append(option)
+    found = []
+    for (gpu_type, gpus), every in alike.items():
+        share = max(
+            shares.get(gpu_type, math.inf), min(option.mode.cpus_per_gpu for option in every)
+        )
+        top = every[0].mode.cpus_per_gpu
+        fair = next(
+            option.mode.cpus_per_gpu for option in every if option.mode.cpus_per_gpu <= share
+        )
+        found.append(
+            CoreWays(
+                gpu_type,
+                gpus,
+                tuple(every),
+                best=tuple(option for option in every if option.mode.cpus_per_gpu == top),
+                fair=tuple(option for option in every if option.mode.cpus_per_gpu == fair),
+            )
+        )
+    return tuple(found)

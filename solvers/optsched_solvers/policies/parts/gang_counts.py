@@ -1,0 +1,55 @@
+"""At which GPU counts a job can run on one GPU type."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from optsched.physics.modes import Option
+
+
+@dataclass(frozen=True, slots=True)
+class GangCounts:
+    """GPU counts of a job on one GPU type, ascending, each with its options, the fastest first."""
+
+    gpu_type: str | None
+    options: tuple[tuple[Option, ...], ...]
+
+    def gpus(self, step: int) -> int:
+        """GPUs at the count number `step`."""
+        return self.options[step][0].mode.gpus
+
+    def rate(self, step: int) -> float:
+        """The rate of the fastest option at the count number `step`."""
+        return self.options[step][0].rate
+
+
+def by_type(options: tuple[Option, ...]) -> tuple[GangCounts, ...]:
+    """A job's options (the fastest first) by GPU type and count; options without GPUs are a type
+    None of count 0."""
+    found: dict[str | None, dict[int, list[Option]]] = {}
+    for option in options:
+        gpu_type = option.mode.gpu_type if option.mode.gpus else None
+        found.setdefault(gpu_type, {}).setdefault(option.mode.gpus, []).append(option)
+    return tuple(
+        GangCounts(gpu_type, tuple(tuple(by_count[count]) for count in sorted(by_count)))
+        for gpu_type, by_count in found.items()
+    )
+
+
+class CountsOf:
+    """`by_type` of each options tuple, computed once for each tuple."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[Option, ...], tuple[GangCounts, ...]]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is found by identity, which is another one in another process."""
+        return {"_known": {}}
+
+    def __call__(self, options: tuple[Option, ...]) -> tuple[GangCounts, ...]:
+        """The counts of these options."""
+        if id(options) not in self._known:
+            self._known[id(options)] = (
+                options,
+                by_type(options),
+            )  # keeping the options keeps their id
+        return self._known[id(options)][1]

@@ -1,0 +1,44 @@
+"""GPUs to be given out by type, within the quotas: counts alone, before anybody looks for
+places."""
+
+from collections import Counter
+
+from optsched.simulate.world import World
+
+
+class GpuPool:
+    """The GPUs of the cluster by type, less those of lost nodes, that are not given out yet."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.gpus = Counter[str | None]()
+        for node in world.cluster.nodes:
+            if node.name not in world.lost:
+                self.gpus[node.gpu_type] += node.gpus
+        self._quotas = dict(world.instance.gpu_cap)
+
+    def room(self, job_id: str, gpu_type: str | None) -> int:
+        """The most GPUs of a type that the job could be given now."""
+        quota = self._quotas.get(self._world.job(job_id).tenant or "")
+        return max(0, self.gpus[gpu_type] if quota is None else min(quota, self.gpus[gpu_type]))
+
+    def take(self, job_id: str, gpu_type: str | None, gpus: int) -> bool:
+        """Give GPUs to a job, if there are as many."""
+        if gpus > self.room(job_id, gpu_type):
+            return False
+        self._change(job_id, gpu_type, -gpus)
+        return True
+
+    def hold(self, job_id: str, gpu_type: str | None, gpus: int) -> None:
+        """Count GPUs that a job holds in any case."""
+        self._change(job_id, gpu_type, -gpus)
+
+    def give_back(self, job_id: str, gpu_type: str | None, gpus: int) -> None:
+        """Take GPUs from a job again."""
+        self._change(job_id, gpu_type, gpus)
+
+    def _change(self, job_id: str, gpu_type: str | None, gpus: int) -> None:
+        self.gpus[gpu_type] += gpus
+        tenant = self._world.job(job_id).tenant
+        if tenant in self._quotas:
+            self._quotas[tenant] += gpus

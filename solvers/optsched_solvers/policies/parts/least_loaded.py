@@ -1,0 +1,77 @@
+"""Gangs on the nodes with the least work left on them, as an alternative to best fit."""
+
+from optsched.model.instance import Placement, Slot
+from optsched.physics.modes import Option
+from optsched.simulate.world import World
+
+
+class LeastLoaded:
+    """GPU-seconds of work that is still to be done on each node by those who run or save there now.
+
+    LWF-kappa: a gang of at most `kappa` GPUs goes to the least loaded GPUs, whatever nodes they are
+    on; a larger one to one node if any has room (the least loaded), else to one rack, node by node
+    from the least loaded, else so over all nodes. GPUs are not time-shared here, so all free GPUs
+    have load 0 and that of their node decides.
+    """
+
+    def __init__(self, world: World, kappa: int) -> None:
+        self._world = world
+        self._kappa = kappa
+        self._load: dict[str, float] = {}
+        for job_id in (*world.running, *world.saving):
+            self.add(job_id)
+
+    def add(self, job_id: str) -> None:
+        """Count a job that runs or saves."""
+        left_s = max(0.0, self._world.expected_release_s(job_id) - self._world.now_s)
+        for slot in self._world.hold(job_id).placement:
+            self._load[slot.node] = self._load.get(slot.node, 0.0) + left_s * max(1, slot.gpus)
+
+    def place(self, job_id: str, option: Option) -> Placement | None:
+        """A place for a gang that fits somewhere now; None where the rule finds none."""
+        world, gpus = self._world, option.mode.gpus
+        need, order = world.need(job_id, option), world.cluster.node_order
+        free = {
+            node.name: count
+            for node in world.cluster.nodes
+            if (count := world.free.usable(need, node.name)) > 0
+        }
+        by_load = sorted(free, key=lambda name: (self._load.get(name, 0.0), order[name]))
+        groups = [[name] for name in by_load if free[name] >= gpus]
+        if option.spread != "node":
+            if gpus <= self._kappa and option.spread == "cluster":
+                groups.insert(0, by_load)
+            racks: dict[str, list[str]] = {}
+            for name in by_load:
+                rack = world.cluster.node[name].rack
+                if rack is not None:
+                    racks.setdefault(rack, []).append(name)
+            groups.extend(
+                sorted(
+                    racks.values(),
+                    key=lambda names: sum(self._load.get(name, 0.0) for name in names),
+                )
+            )
+            if option.spread == "cluster":
+                groups.append(by_load)
+        for names in groups:
+            placement = self._fill(names, free, gpus, option.mode.cpus_per_gpu)
+            if placement is not None and world.free.holds(need, placement):
+                return placement
+        return None
+
+    def _fill(
+        self, names: list[str], free: dict[str, int], gpus: int, cores: int
+    ) -> Placement | None:
+        """All free GPUs of one node after the other."""
+        taken: list[tuple[str, int]] = []
+        for name in names:
+            if gpus == 0:
+                break
+            taken.append((name, min(gpus, free[name])))
+            gpus -= taken[-1][1]
+        if gpus:
+            return None
+        order = self._world.cluster.node_order
+        taken.sort(key=lambda entry: order[entry[0]])
+        return tuple(Slot(node=name, gpus=count, cpus=count * cores) for name, count in taken)

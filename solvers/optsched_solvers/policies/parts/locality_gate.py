@@ -1,0 +1,137 @@
+"""How far a waiting job may be spread, by how long it has waited: one node at first, later one
+rack, then anywhere."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optsched.model.instance import Placement
+from optsched.model.job import Job
+from optsched.physics import TIME_TOLERANCE_S, Span, rate
+from optsched.physics.modes import Option, most_gpus
+from optsched.simulate.layout import Need
+from optsched.simulate.placement import Room
+from optsched.simulate.world import World
+
+LEVELS: tuple[Span, ...] = ("node", "rack", "cluster")
+"""The narrowest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a job insists on a narrow place: on one node until it has waited `rack_s`, on one
+    rack until `cluster_s`. Infinite: for ever, as far as it fits there at all."""
+
+    rack_s: float
+    cluster_s: float
+
+    def widest(self, wait_s: float) -> Span:
+        """The widest level after such a wait."""
+        if wait_s >= self.cluster_s - TIME_TOLERANCE_S:
+            return "cluster"
+        return "rack" if wait_s >= self.rack_s - TIME_TOLERANCE_S else "node"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Way:
+    """An option kept within `level`; `open` where its gang fits no narrower one even in the empty
+    cluster."""
+
+    option: Option
+    need: Need
+    level: Span
+    open: bool
+
+
+class LocalityGate:
+    """Finds the fastest place that a job's patience allows now, and says when it allows more.
+
+    A gang too large for one node (or one rack) even in the empty cluster need not wait for the next
+    level. Of equally fast places the narrower is taken. What one job is refused, others of the same
+    `World.demand`, profile and widest level are refused too, until something comes free.
+    """
+
+    def __init__(self) -> None:
+        self._narrow: dict[tuple[Need, Span], Need] = {}
+        self._ways_of: dict[tuple[int, int], tuple[_Way, ...]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is found by identity, which is another one in another process."""
+        return {**self.__dict__, "_ways_of": {}}
+
+    def find(
+        self, world: World, job_id: str, patience: Patience, wait_s: float, room: Room | None = None
+    ) -> tuple[Option, Placement] | None:
+        """The fastest option allowed after such a wait that fits `room` (default: what is free
+        now), and its place."""
+        widest = LEVELS.index(patience.widest(wait_s))
+        free = world.free if room is None else room
+        for way in self._ways(world, job_id):
+            if not way.open and LEVELS.index(way.level) > widest:
+                continue
+            if way.need.gpus and way.need.gpus > free.pool_gpus[way.need.pool]:
+                continue
+            placement = free.place(way.need)
+            if placement is not None:
+                return way.option, placement
+        return None
+
+    def opens_s(self, world: World, job_id: str, patience: Patience, wait_s: float) -> float:
+        """When the job, if it goes on waiting, may use the next wider level; infinite where that
+        never changes."""
+        after_s = math.inf
+        for way in self._ways(world, job_id):
+            if way.open or way.level == "node":
+                continue
+            wanted_s = (
+                patience.cluster_s
+                if way.level == "cluster"
+                else min(patience.rack_s, patience.cluster_s)
+            )
+            if wanted_s > wait_s + TIME_TOLERANCE_S:
+                after_s = min(after_s, wanted_s - wait_s)
+        return world.now_s + after_s
+
+    def _ways(self, world: World, job_id: str) -> tuple[_Way, ...]:
+        job = world.job(job_id)
+        if job.modes:  # their rates depend on the job's own work
+            return self._make(world, job)
+        key = world.demand(job_id).number, id(job.profile)
+        if key not in self._ways_of:
+            self._ways_of[key] = self._make(world, job)
+        return self._ways_of[key]
+
+    def _make(self, world: World, job: Job) -> tuple[_Way, ...]:
+        found: list[tuple[float, int, _Way]] = []
+        options = world.options(job.id)
+        for option in options:
+            narrower = [
+                LEVELS.index(other.spread)
+                for other in options
+                if LEVELS.index(other.spread) < LEVELS.index(option.spread)
+                and other.mode == option.mode
+            ]
+            need, mode = world.need(job.id, option), option.mode
+            spreads = mode.gpus > 1 and option.needs_node
+            most = most_gpus(world.cluster, job, mode) if spreads else {}
+            for level in LEVELS[max(narrower, default=-1) + 1 : LEVELS.index(option.spread) + 1]:
+                if spreads and most[level] < mode.gpus:
+                    continue  # not even in the empty cluster
+                alone = (
+                    not any(most[other] >= mode.gpus for other in LEVELS[: LEVELS.index(level)])
+                    if spreads
+                    else True
+                )
+                way = _Way(option, self._kept_within(need, level), level, alone)
+                found.append((-rate(job, mode, mode.gpu_type, level), LEVELS.index(level), way))
+        found.sort(key=lambda entry: entry[:2])
+        return tuple(way for _, _, way in found)
+
+    def _kept_within(self, need: Need, level: Span) -> Need:
+        """The same need spread over no more than `level`; one object for equal ones, by which a
+        room remembers."""
+        if need.spread == level:
+            return need
+        if (need, level) not in self._narrow:
+            self._narrow[need, level] = replace(need, spread=level)
+        return self._narrow[need, level]

@@ -1,0 +1,191 @@
+"""Waiting jobs on the GPUs of running ones: who has GPUs to itself, who may join whom, and in what
+order that is tried."""
+
+from bisect import insort
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heapreplace
+from itertools import takewhile
+from typing import NamedTuple
+
+from optsched.physics import beyond_gpu_memory, sharing_rate
+from optsched.physics.modes import Option
+from optsched.simulate.world import World
+
+from .demand_queue import Entry, Key
+
+Kind = tuple[int, float | None, str | None, tuple[tuple[str, float], ...]]
+"""Jobs of one kind fit at the same instants, and go equally well with the same partners."""
+
+
+class Join(NamedTuple):
+    """A waiting job under `option` on the GPUs of a running one."""
+
+    option: Option
+    partner: str
+
+
+class Singles:
+    """Running jobs that have their GPUs to themselves, by their number of GPUs, the first started
+    first.
+
+    `latest` counts how often a job came to be one.
+    """
+
+    def __init__(self) -> None:
+        self.latest = 0
+        self._of_size: dict[int, dict[str, int]] = {}
+        self._size: dict[str, int] = {}
+        self._partner: dict[str, str] = {}
+        self._looked = False
+
+    def catch_up(self, world: World, released: list[str]) -> None:
+        """Learn who runs at the first decision, and at each later one who has left."""
+        if not self._looked:
+            self._looked = True
+            for job_id in world.running:
+                partner = world.hold(job_id).partner
+                if partner is None:
+                    self.started(world, job_id)
+                else:
+                    self._partner[job_id] = partner
+        for job_id in released:
+            if job_id not in world.running:
+                self._drop(job_id)
+                partner = self._partner.pop(job_id, None)
+                if (
+                    partner is not None
+                    and self._partner.pop(partner, None) == job_id
+                    and partner in world.running
+                ):
+                    self.started(world, partner)
+
+    def started(self, world: World, job_id: str) -> None:
+        """The job now has GPUs of its own."""
+        if gpus := world.hold(job_id).need.gpus:
+            self._size[job_id] = gpus
+            self.latest += 1
+            self._of_size.setdefault(gpus, {})[job_id] = self.latest
+
+    def joined(self, job_id: str, partner: str) -> None:
+        """The job was started beside `partner`."""
+        self._drop(partner)
+        self._partner[job_id], self._partner[partner] = partner, job_id
+
+    def _drop(self, job_id: str) -> None:
+        if job_id in self._size:
+            del self._of_size[self._size.pop(job_id)][job_id]
+
+    def of(self, gpus: int) -> list[str]:
+        """Those with so many GPUs."""
+        return list(self._of_size.get(gpus, ()))
+
+    def newer(self, gpus: int, than: int) -> list[str]:
+        """Those that came to be one after `latest` was `than`, the last first."""
+        found = self._of_size.get(gpus, {})
+        return list(takewhile(lambda job_id: found[job_id] > than, reversed(found)))
+
+    def has(self, job_id: str) -> bool:
+        """Whether the job is one of them."""
+        return job_id in self._size
+
+    def sizes(self) -> list[int]:
+        """The numbers of GPUs that any of them has, ascending."""
+        return sorted(gpus for gpus, found in self._of_size.items() if found)
+
+
+def joins(world: World, job_id: str, singles: Singles, *, heedless: bool = False) -> Iterator[Join]:
+    """Ways to start a waiting job on the GPUs of a running one: the fastest option first, then who
+    started first. `heedless` of whether the GPUs have the memory for both."""
+    tried = set()
+    for option in world.options(job_id):
+        for partner in singles.of(option.mode.gpus):
+            if partner not in tried and world.may_share(job_id, option, partner, heedless=heedless):
+                tried.add(partner)
+                yield Join(option, partner)
+
+
+def way_beside(world: World, job_id: str, partner: str) -> Option | None:
+    """The fastest option by which a waiting job may start on the GPUs of a running one."""
+    gpus = world.hold(partner).need.gpus
+    for option in world.options(job_id):
+        if option.mode.gpus == gpus and world.may_share(job_id, option, partner):
+            return option
+    return None
+
+
+def fits_memory(world: World, job_id: str, partner: str) -> bool:
+    """Whether the GPUs of a running job have the memory for both."""
+    placement = world.hold(partner).placement
+    return (
+        beyond_gpu_memory(world.cluster, world.job(job_id), world.job(partner), placement) is None
+    )
+
+
+def duty(world: World, job_id: str) -> float | None:
+    """Share of a step in which the job keeps its GPUs busy; None where it was not measured."""
+    sharing = world.job(job_id).profile.sharing
+    return None if sharing is None else sharing.duty
+
+
+def slowdowns(world: World, job_id: str, partner: str) -> tuple[float, float] | None:
+    """How many times as long each of two jobs takes on the same GPUs, the first one first; None
+    where that is not known."""
+    own, other = world.job(job_id).profile, world.job(partner).profile
+    rate, other_rate = sharing_rate(own, other), sharing_rate(other, own)
+    return (1 / rate, 1 / other_rate) if rate > 0 and other_rate > 0 else None
+
+
+class KindQueue:
+    """Waiting jobs in order, kind by kind: of jobs that fare alike only the first has to be
+    tried."""
+
+    def __init__(self) -> None:
+        self._of_kind: dict[Kind, list[Entry]] = {}
+        self._kind: dict[str, Kind] = {}
+
+    def push(self, world: World, key: Key, job_id: str) -> None:
+        """Add a waiting job."""
+        profile = world.job(job_id).profile
+        measured = (
+            () if profile.sharing is None else tuple(sorted(profile.sharing.partners.items()))
+        )
+        kind = self._kind[job_id] = (
+            world.demand(job_id).number,
+            duty(world, job_id),
+            profile.name,
+            measured,
+        )
+        insort(self._of_kind.setdefault(kind, []), (key, job_id))
+
+    def remove(self, job_id: str) -> None:
+        """Take out a job that has started."""
+        kind = self._kind.pop(job_id)
+        entries = self._of_kind[kind]
+        del entries[next(i for i, entry in enumerate(entries) if entry[1] == job_id)]
+        if not entries:
+            del self._of_kind[kind]
+
+    def first(self, each: int = 1) -> list[str]:
+        """The first jobs of each kind, at most so many, in the order of all."""
+        return [
+            job_id
+            for _, job_id in sorted(
+                entry for found in self._of_kind.values() for entry in found[:each]
+            )
+        ]
+
+    def serve(self, start: Callable[[str], bool]) -> None:
+        """Try jobs in order with `start`, which says whether it has started the job: it then leaves
+        the queue. Of a kind whose first cannot start the rest is left out."""
+        order = [(entries[0], kind) for kind, entries in self._of_kind.items()]
+        heapify(order)
+        while order:
+            entry, kind = order[0]
+            if not start(entry[1]):
+                heappop(order)
+                continue
+            self.remove(entry[1])
+            if entries := self._of_kind.get(kind):
+                heapreplace(order, (entries[0], kind))
+            else:
+                heappop(order)

@@ -1,0 +1,160 @@
+"""Allocating the whole cluster anew at each interval, and bringing what runs to what was
+allocated."""
+
+import math
+from collections.abc import Iterable
+
+from optsched.duration import parse_duration
+from optsched.errors import InputError
+from optsched.model.instance import Placement, Running
+from optsched.physics import TIME_TOLERANCE_S
+from optsched.physics.modes import Option
+from optsched.simulate.world import World
+
+from .emptiest import Emptiest, wants_emptiest
+from .gpu_pool import GpuPool
+
+Grant = tuple[Option, ...]
+"""Ways to carry out what a job was given, the one wanted most first."""
+
+
+class Reallocation:
+    """Base of the policies that decide at each interval what every job gets; `allocate` is the
+    rule.
+
+    A running job whose mode is the first of its grant stays where it is; the others that run are
+    preempted. Waiting jobs with a grant are then started, small gangs first, as soon as there is a
+    place; one that finds none for the first GPU count of its grant takes the next, once nobody is
+    saving any more. Jobs that may not be preempted, and those with periodic checkpoints before the
+    first of their stay, keep what they have. Between two allocations only jobs start that were
+    given something at the last.
+
+    Options: `interval`, the time from one allocation to the next. `place`: `packed` (default) puts
+    a gang on the fewest nodes, best fit; `emptiest` fills the emptiest nodes first. `own_options`
+    names those of the rule, found in `given`.
+    """
+
+    name = ""
+    title = ""
+    interval = "60s"
+    own_options: tuple[str, ...] = ()
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        self.given = dict(options or {})
+        known = (*self.own_options, "interval", "place")
+        for name in self.given:
+            if name not in known:
+                has = ", ".join(known[:-1]) + " and " + known[-1]
+                raise InputError(f"policy {self.name} has no option {name}; it has {has}")
+        self.interval_s = _interval(self.name, self.given.get("interval", self.interval))
+        self.emptiest = wants_emptiest(self.name, self.given.get("place", "packed"))
+        self._next_s = -math.inf
+        self._grants: dict[str, Grant] = {}
+
+    def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
+        """What each job gets that is to run: a grant for each, of `movable` jobs only. Those are
+        the jobs that wait or may be preempted, in order of priority and arrival; `pool` is what
+        others do not keep."""
+        raise NotImplementedError
+
+    def decide(self, world: World) -> None:
+        """Allocate where an interval has passed or nothing runs, then carry out what can be."""
+        if world.now_s >= self._next_s - TIME_TOLERANCE_S or not (world.running or world.saving):
+            self._next_s = world.now_s + self.interval_s
+            self._reallocate(world)
+        self._start(world)
+        if world.running or world.saving:
+            world.wake_at(self._next_s)
+
+    def _reallocate(self, world: World) -> None:
+        pool = GpuPool(world)
+        movable = []
+        for job_id in sorted((*world.waiting, *world.running), key=lambda one: arrival(world, one)):
+            if job_id in world.waiting or may_move(world, job_id):
+                movable.append(job_id)
+            else:
+                pool.hold(job_id, *held(world, job_id))
+        self._grants = self.allocate(world, movable, pool)
+        for job_id in movable:
+            if job_id in world.running and not self.stays(world, job_id):
+                world.preempt(job_id)
+
+    def stays(self, world: World, job_id: str) -> bool:
+        """Whether a running job keeps what it holds: the GPU type and count that its grant wants
+        most."""
+        grant = self._grants.get(job_id)
+        if grant is None:
+            return False
+        mode = grant[0].mode
+        return held(world, job_id) == (mode.gpu_type if mode.gpus else None, mode.gpus)
+
+    def _start(self, world: World) -> None:
+        """Place the jobs that wait with a grant, small gangs first."""
+        chosen = [job_id for job_id in self._grants if job_id in world.waiting]
+        emptiest = Emptiest(world) if self.emptiest and chosen else None
+        for job_id in sorted(chosen, key=lambda one: self._grants[one][0].mode.gpus):
+            grant = self._grants[job_id]
+            if world.saving:  # what is still being saved may soon be the place for the full count
+                grant = tuple(one for one in grant if one.mode.gpus == grant[0].mode.gpus)
+            found = _place(world, job_id, grant, emptiest)
+            if found is not None:
+                world.start(job_id, *found)
+                if emptiest is not None:
+                    emptiest.take(found[1])
+        if not (
+            world.running or world.saving
+        ):  # only what was not granted is within the budgets, say
+            for job_id in sorted(world.waiting, key=lambda one: arrival(world, one)):
+                fitting = world.fit(job_id)
+                if fitting is not None:
+                    world.start(job_id, *fitting)
+
+
+def arrival(world: World, job_id: str) -> tuple[float, ...]:
+    """Order of priority, then arrival."""
+    return (-world.job(job_id).priority, *world.order(job_id))
+
+
+def may_move(world: World, job_id: str) -> bool:
+    """Whether a running job may be preempted and has something to show for its stay: with periodic
+    checkpoints one of them, or jobs that lose their work would be moved for ever."""
+    if not world.may_preempt(job_id):
+        return False
+    profile = world.job(job_id).profile
+    if profile.checkpoint_every_s is None:
+        return True
+    entry = world.entry(job_id)
+    stay_s = profile.startup_s + profile.restore_s + profile.checkpoint_every_s
+    return isinstance(entry, Running) and world.now_s - entry.started_s >= stay_s
+
+
+def held(world: World, job_id: str) -> tuple[str | None, int]:
+    """GPU type and count of a running job."""
+    placement = world.hold(job_id).placement
+    gpus = sum(slot.gpus for slot in placement)
+    return (world.cluster.node[placement[0].node].gpu_type if gpus else None), gpus
+
+
+def _place(
+    world: World, job_id: str, options: Iterable[Option], emptiest: Emptiest | None
+) -> tuple[Option, Placement] | None:
+    """The first of the options that has a place now."""
+    for option in options:
+        placement = None if emptiest is None else emptiest.place(job_id, option, world.free)
+        placement = placement or world.free.place(world.need(job_id, option))
+        if placement is not None:
+            return option, placement
+    return None
+
+
+def _interval(policy: str, text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds < TIME_TOLERANCE_S:
+        raise InputError(
+            f"option interval of policy {policy}: {text!r}; expected a length of time, as 60s or "
+            "10m"
+        )
+    return seconds

@@ -1,0 +1,125 @@
+"""Deciding at each interval what every job gets and where, and bringing what runs to that."""
+
+from optsched.errors import InputError
+from optsched.model.instance import Placement, Running, Slot
+from optsched.physics import span
+from optsched.physics.modes import WIDEST_FIRST, Option
+from optsched.simulate.outlook import Outlook
+from optsched.simulate.placement import Room
+from optsched.simulate.world import World
+
+from .reallocation import Reallocation, arrival, may_move
+
+Seat = tuple[Option, Placement]
+"""How a job is to run, and on which GPUs and cores."""
+
+
+class Seating(Reallocation):
+    """Base of the policies that decide at each interval on the very nodes of each job; `seat` is
+    the rule.
+
+    A running job that is given what it holds stays; the others that may be moved are preempted, and
+    start on their new seats as soon as these are free, which may be at once. Jobs that may not be
+    preempted, those that share their GPUs, those that have not worked for half an interval in their
+    stay, and those with periodic checkpoints before the first of it keep what they have. Between
+    two intervals only jobs start that were given a seat at the last.
+
+    Option: `interval`, the time from one decision to the next.
+    """
+
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        if "place" in (options or {}):
+            has = " and ".join((*self.own_options, "interval"))
+            raise InputError(f"policy {self.name} has no option place; it has {has}")
+        super().__init__(options)
+        self._pending: dict[str, Seat] = {}
+
+    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
+        """The seats of those of the `movable` jobs that are to run: they are the jobs that wait,
+        are being saved or may be moved, in order of priority and arrival. `room` is what is free
+        once all have left, to be used up."""
+        raise NotImplementedError
+
+    def start(self, world: World, job_id: str, seat: Seat) -> None:
+        """Start the job on its seat."""
+        world.start(job_id, *seat)
+
+    def _reallocate(self, world: World) -> None:
+        outlook = Outlook(world)
+        movable = []
+        for job_id in sorted(
+            (*world.waiting, *world.saving, *world.running), key=lambda one: arrival(world, one)
+        ):
+            if job_id in world.running:
+                if world.hold(job_id).partner is not None or not self._may_move(world, job_id):
+                    continue
+                outlook.release(job_id)
+            elif job_id in world.saving:
+                outlook.release(job_id)
+            movable.append(job_id)
+        seats = self.seat(world, movable, outlook.room)
+        self._pending = {}
+        for job_id in movable:
+            if job_id in world.running:
+                if job_id in seats and is_seated(world, job_id, seats[job_id]):
+                    continue
+                world.preempt(job_id)
+            if job_id in seats:
+                self._pending[job_id] = seats[job_id]
+
+    def _may_move(self, world: World, job_id: str) -> bool:
+        """Whether a running job may be moved: it has worked for half an interval in its stay, or
+        those whose set-up takes as long as the interval would be moved for ever."""
+        if not may_move(world, job_id):
+            return False
+        entry, profile = world.entry(job_id), world.job(job_id).profile
+        stay_s = profile.startup_s + profile.restore_s + self.interval_s / 2
+        return isinstance(entry, Running) and world.now_s - entry.started_s >= stay_s
+
+    def _start(self, world: World) -> None:
+        """Start whoever waits and finds its seat free; where nothing runs, whatever fits."""
+        for job_id, (option, placement) in list(self._pending.items()):
+            if job_id in world.waiting and world.free.holds(world.need(job_id, option), placement):
+                self.start(world, job_id, (option, placement))
+                del self._pending[job_id]
+        if not (world.running or world.saving):
+            for job_id in sorted(world.waiting, key=lambda one: arrival(world, one)):
+                found = world.fit(job_id)
+                if found is not None:
+                    world.start(job_id, *found)
+                    self._pending.pop(job_id, None)
+
+
+def is_seated(world: World, job_id: str, seat: Seat) -> bool:
+    """Whether a running job holds just what the seat gives it."""
+    entry = world.entry(job_id)
+    option, placement = seat
+    same_mode = isinstance(entry, Running) and entry.mode.size == option.mode.size
+    return same_mode and world.hold(job_id).placement == placement
+
+
+def own_place(world: World, job_id: str, option: Option) -> Placement | None:
+    """The GPUs that a running job holds, with the cores of `option`; None where they do not serve
+    it."""
+    if job_id not in world.running:
+        return None
+    return resized(world, world.hold(job_id).placement, option)
+
+
+def resized(world: World, placement: Placement, option: Option) -> Placement | None:
+    """The same GPUs with the cores of `option`; None where they do not serve it."""
+    mode, cluster = option.mode, world.cluster
+    if not placement or sum(slot.gpus for slot in placement) != mode.gpus:
+        return None
+    if mode.gpus and cluster.node[placement[0].node].gpu_type != mode.gpu_type:
+        return None
+    if WIDEST_FIRST.index(span(cluster, placement)) < WIDEST_FIRST.index(option.spread):
+        return None
+    return tuple(
+        Slot(
+            node=slot.node,
+            gpus=slot.gpus,
+            cpus=slot.gpus * mode.cpus_per_gpu if mode.gpus else mode.cpus,
+        )
+        for slot in placement
+    )

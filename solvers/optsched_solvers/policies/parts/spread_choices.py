@@ -1,0 +1,109 @@
+"""All places for a gang that differ in what it would share: one of each kind."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from optsched.model.instance import Placement, Slot
+from optsched.physics.modes import Option
+from optsched.simulate.world import World
+
+MOST_RACKS = 10
+"""Sets of racks are enumerated among so many: those whose uplinks have least traffic."""
+
+
+def spread_choices(
+    world: World, job_id: str, option: Option, among: Sequence[str] | None = None
+) -> Iterator[Placement]:
+    """Places for a job under `option` that are free now: of each kind of node the fullest that
+    holds the gang, each rack, and each set of racks that needs all its members. `among` are the
+    only nodes to use, if given.
+
+    Nodes of one kind have the same memory bandwidth, as much of it taken. Within racks the nodes
+    with least of it taken go first, then the roomiest. Which nodes of a rack a gang uses makes no
+    difference to its uplink, so of all placements none shares uplinks in a way that is not among
+    these (with at most MOST_RACKS racks).
+    """
+    need, gpus = world.need(job_id, option), option.mode.gpus
+    if not gpus:
+        if among is None:
+            found = world.free.place(need)
+            if found is not None:
+                yield found
+        else:
+            yield from _cpu_only(world, job_id, option, among)
+        return
+    memory = world.job(job_id).profile.memory_gbps > 0
+    usable: dict[str, int] = {}
+    crowd: dict[str, float] = {}
+    for name in world.cluster.node if among is None else among:
+        count = world.free.usable(need, name)
+        if count:
+            usable[name] = count
+            gbps = world.cluster.node[name].memory_gbps
+            crowd[name] = world.memory_load_gbps(name) / gbps if memory and gbps else 0.0
+    kinds: dict[tuple[float, float | None], str] = {}
+    for name, count in usable.items():
+        if count >= gpus:
+            kind = crowd[name], world.cluster.node[name].memory_gbps if memory else None
+            if kind not in kinds or count < usable[kinds[kind]]:
+                kinds[kind] = name
+    for name in kinds.values():
+        placement: Placement = (Slot(node=name, gpus=gpus, cpus=gpus * option.mode.cpus_per_gpu),)
+        if world.free.holds(need, placement):
+            yield placement
+    if option.spread == "node":
+        return
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in usable:
+        rack = world.cluster.node[name].rack
+        groups.setdefault(("node", name) if rack is None else ("rack", rack), []).append(name)
+    total = {group: sum(usable[name] for name in names) for group, names in groups.items()}
+    sets = [(group,) for group in groups if group[0] == "rack" and total[group] >= gpus]
+    if option.spread == "cluster":
+        limits = world.cluster.rack_uplink_gbps
+        quiet = sorted(
+            groups,
+            key=lambda group: (
+                world.uplink_load_gbps(group[1]) / max(limits[group[1]], 1e-9)
+                if group[0] == "rack" and group[1] in limits
+                else 0.0
+            ),
+        )[:MOST_RACKS]
+        for size in range(2, len(quiet) + 1):
+            for chosen in combinations(quiet, size):
+                held = sum(total[group] for group in chosen)
+                if held >= gpus and held - min(total[group] for group in chosen) < gpus:
+                    sets.append(chosen)  # type: ignore[arg-type]
+    for chosen in sets:
+        names = [name for group in chosen for name in groups[group]]
+        names.sort(key=lambda name: (crowd[name], -usable[name]))
+        placement = _fill(world, option, names, usable)
+        if world.free.holds(need, placement):
+            yield placement
+
+
+def _cpu_only(
+    world: World, job_id: str, option: Option, among: Sequence[str]
+) -> Iterator[Placement]:
+    need = world.need(job_id, option)
+    if not need.needs_node:
+        if world.free.holds(need, ()):
+            yield ()
+        return
+    for name in among:
+        placement = (Slot(node=name, cpus=option.mode.cpus),)
+        if need.nodes >> world.cluster.node_order[name] & 1 and world.free.holds(need, placement):
+            yield placement
+            return
+
+
+def _fill(world: World, option: Option, names: list[str], usable: dict[str, int]) -> Placement:
+    left, order = option.mode.gpus, world.cluster.node_order
+    taken: dict[str, int] = {}
+    for name in names:
+        if left:
+            taken[name] = min(left, usable[name])
+            left -= taken[name]
+    cores = option.mode.cpus_per_gpu
+    names = sorted(taken, key=lambda name: order[name])
+    return tuple(Slot(node=name, gpus=taken[name], cpus=taken[name] * cores) for name in names)

@@ -1,0 +1,1 @@
+"""Round solvers that state the whole round as one program."""

@@ -1,0 +1,1 @@
+"""Schedules of whole instances: the integer problem, list schedules and price bounds."""

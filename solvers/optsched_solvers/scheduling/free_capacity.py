@@ -1,0 +1,303 @@
+"""Free capacity over time on every row, and where jobs fit first."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from .problem import Activity, Alternative, Choice, Problem, Split
+
+EPSILON = 1e-9
+FAR = 2**62
+"""Later than any instant."""
+
+
+class Row:
+    """Free amount of one capacity over time: `free[k]` from `times[k]` until `times[k + 1]`, the
+    last for ever."""
+
+    __slots__ = ("_seen", "free", "times")
+
+    def __init__(self, capacity: float) -> None:
+        self.times: list[int] = [0]
+        self.free: list[float] = [capacity]
+        self._seen: dict[float, int] = {}
+
+    def change(self, start: int, end: int, amount: float) -> None:
+        """Take `amount` over [start, end), or give it back where it is negative."""
+        first, last = self._break(start), self._break(end)
+        for k in range(first, last):
+            self.free[k] -= amount
+        if amount < 0:
+            self._seen.clear()
+
+    def _break(self, at: int) -> int:
+        k = bisect_left(self.times, at)
+        if k == len(self.times) or self.times[k] != at:
+            self.times.insert(k, at)
+            self.free.insert(k, self.free[k - 1])
+        return k
+
+    def earliest(self, not_before: int, length: int, amount: float, latest: int = FAR) -> int:
+        """First start at or after `not_before` from which `amount` is free for `length`; any
+        instant after `latest` where there is none until then.
+
+        Remembers for each amount before when it never was free, which only taking more cannot
+        change.
+        """
+        times, free, need = self.times, self.free, amount - EPSILON
+        count = len(times)
+        seen = self._seen.get(amount, 0)
+        k = bisect_right(times, max(seen, not_before)) - 1
+        if seen >= not_before or seen >= times[bisect_right(times, not_before) - 1]:
+            while k + 1 < count and free[k] < need:
+                k += 1
+            self._seen[amount] = max(seen, times[k])
+        while True:
+            while free[k] < need:
+                k += 1
+                if k == count:
+                    raise ValueError("the amount exceeds the capacity")
+                if times[k] > latest:
+                    return times[k]
+            start = times[k] if times[k] > not_before else not_before
+            end = start + length
+            k += 1
+            while k < count and times[k] < end:
+                if free[k] < need:
+                    break
+                k += 1
+            else:
+                return start
+            if k == count:
+                return start
+
+    def least(self, start: int, end: int) -> float:
+        """The least that is free at any instant of [start, end)."""
+        k = bisect_right(self.times, start) - 1
+        return min(self.free[k : max(bisect_left(self.times, end), k + 1)])
+
+    def next_change(self, after: int) -> int | None:
+        """First instant after `after` at which something changes."""
+        k = bisect_right(self.times, after)
+        return self.times[k] if k < len(self.times) else None
+
+
+class FreeCapacity:
+    """What is free on every row of a problem, and where jobs fit first."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.rows = [Row(row.capacity) for row in problem.rows]
+        self._gpu_row = problem.gpu_row
+        totals: dict[str | None, float] = {}
+        for node, gpu_type in enumerate(problem.node_types):
+            totals[gpu_type] = (
+                totals.get(gpu_type, 0.0) + problem.rows[problem.gpu_row[node]].capacity
+            )
+        self._pool = {gpu_type: Row(total) for gpu_type, total in totals.items()}
+        self._pool_of_row = {
+            problem.gpu_row[n]: self._pool[gpu_type]
+            for n, gpu_type in enumerate(problem.node_types)
+        }
+
+    def take(
+        self, start: int, end: int, demands: Iterable[tuple[int, float]], sign: float = 1.0
+    ) -> None:
+        """Hold `demands` over [start, end); give them back where `sign` is -1."""
+        if end > start:
+            for row, amount in demands:
+                self.rows[row].change(start, end, sign * amount)
+                if row in self._pool_of_row:
+                    self._pool_of_row[row].change(start, end, sign * amount)
+
+    def place(self, activity: Activity, choice: Choice, sign: float = 1.0) -> None:
+        """Hold what a choice holds, the checkpoint of a preempted job included; or give it back."""
+        chosen = activity.alternatives[choice.alternative]
+        held = self.problem.demands if chosen.fixed is None else self.problem.stay_demands
+        demands = held(activity, chosen.mode, choice.split, chosen.shared)
+        self.take(choice.start, choice.start + chosen.up, demands, sign)
+        if activity.preempts(choice.alternative):
+            self.preempt(activity, sign)
+
+    def preempt(self, activity: Activity, sign: float = 1.0) -> None:
+        """Hold the nodes of a running job for its checkpoint."""
+        hold = activity.hold
+        assert hold is not None
+        self.take(
+            0,
+            hold.up,
+            self.problem.stay_demands(activity, hold.mode, hold.split, hold.shared),
+            sign,
+        )
+
+    def earliest(
+        self,
+        activity: Activity,
+        index: int,
+        not_before: int,
+        allowed: frozenset[int] | None = None,
+        before: int | None = None,
+    ) -> tuple[int, Split] | None:
+        """Earliest start of an alternative at or after `not_before` and the nodes it takes; None if
+        it fits on no node, or not before the start `before`."""
+        chosen = activity.alternatives[index]
+        if chosen.fixed is not None:
+            return 0, chosen.fixed
+        if not chosen.rooms:
+            return self.settle(not_before, chosen.up, chosen.shared), ()
+        rooms = (
+            [room for room in chosen.rooms if room[0] in allowed]
+            if allowed is not None
+            else chosen.rooms
+        )
+        if chosen.spread == "node" or chosen.mode.gpus <= 1:
+            return self._on_one_node(activity, chosen, rooms, not_before, before)
+        return self._on_many_nodes(activity, chosen, rooms, not_before, before)
+
+    def settle(
+        self, start: int, length: int, demands: Sequence[tuple[int, float]], latest: int = FAR
+    ) -> int:
+        """First start from which all `demands` are free together for `length`; anything later than
+        `latest` where there is none until then."""
+        if len(demands) == 1:
+            return self.rows[demands[0][0]].earliest(start, length, demands[0][1], latest)
+        agreed = 0
+        while agreed < len(demands) and start <= latest:
+            agreed = 0
+            for row, amount in demands:
+                later = self.rows[row].earliest(start, length, amount, latest)
+                if later > start:
+                    start, agreed = later, 0
+                    break
+                agreed += 1
+        return start
+
+    def _on_one_node(
+        self,
+        activity: Activity,
+        chosen: Alternative,
+        rooms: Sequence[tuple[int, int]],
+        not_before: int,
+        before: int | None,
+    ) -> tuple[int, Split] | None:
+        """Earliest on any single node; among equal starts the node with the fewest GPUs left
+        over."""
+        gpus, length = chosen.mode.gpus, chosen.up
+        best_start, best_node, best_left = before, -1, 0.0
+        if chosen.shared:
+            not_before = self.settle(not_before, length, chosen.shared)
+        for node, most in rooms:
+            if most < gpus:
+                continue
+            demands = self.problem.node_demands(activity, chosen.mode, node, gpus)
+            start = self.settle(
+                not_before,
+                length,
+                [*demands, *chosen.shared] if chosen.shared else demands,
+                FAR if best_start is None else best_start,
+            )
+            if best_start is not None and (
+                start > best_start or (start == best_start and best_node < 0)
+            ):
+                continue
+            left = self.rows[self._gpu_row[node]].least(start, start + length)
+            if best_node < 0 or start < best_start or left < best_left:  # type: ignore[operator]
+                best_start, best_node, best_left = start, node, left
+        return None if best_node < 0 else (best_start, ((best_node, gpus),))  # type: ignore[return-value]
+
+    def _on_many_nodes(
+        self,
+        activity: Activity,
+        chosen: Alternative,
+        rooms: Sequence[tuple[int, int]],
+        not_before: int,
+        before: int | None,
+    ) -> tuple[int, Split] | None:
+        """Earliest split over several nodes: the fewest nodes that have enough, within a rack where
+        it must be."""
+        gpus, length = chosen.mode.gpus, chosen.up
+        if sum(most for _, most in rooms) < gpus:
+            return None
+        needs = [
+            (node, most, self.problem.node_demands(activity, chosen.mode, node, 1))
+            for node, most in rooms
+        ]
+        together = self._pool[self.problem.node_types[rooms[0][0]]]
+        start = not_before
+        while before is None or start < before:
+            start = together.earliest(start, length, float(gpus))
+            if chosen.shared:
+                start = self.settle(start, length, chosen.shared)
+            if before is not None and start >= before:
+                return None
+            split = self._fewest(chosen, gpus, self._rooms_now(needs, start, length))
+            if split is not None:
+                return start, split
+            later = together.next_change(start)
+            if later is None:
+                return None
+            start = later
+        return None
+
+    def _rooms_now(
+        self, needs: list[tuple[int, int, list[tuple[int, float]]]], start: int, length: int
+    ) -> list[tuple[int, int]]:
+        """(GPUs free for `length`, node) of the nodes that have any."""
+        found = []
+        for node, most, demands in needs:
+            room = most
+            for row, amount in demands:
+                room = min(
+                    room, int(self.rows[row].least(start, start + length) / amount + EPSILON)
+                )
+                if room <= 0:
+                    break
+            else:
+                found.append((room, node))
+        return found
+
+    def _fewest(self, chosen: Alternative, gpus: int, rooms: list[tuple[int, int]]) -> Split | None:
+        if chosen.spread == "cluster":
+            return _take_largest(rooms, gpus)
+        racks: dict[str, list[tuple[int, int]]] = {}
+        for room, node in rooms:
+            rack = self.problem.instance.cluster.nodes[node].rack
+            if rack is not None:
+                racks.setdefault(rack, []).append((room, node))
+        splits = [
+            split
+            for members in racks.values()
+            if (split := _take_largest(members, gpus)) is not None
+        ]
+        return min(splits, key=len) if splits else None
+
+    def held(self, rows: Sequence[int]) -> list[tuple[int, float]]:
+        """(instant, amount) steps of what is held of `rows` together; the first step is at 0."""
+        steps: dict[int, float] = {}
+        for row in rows:
+            before = self.problem.rows[row].capacity
+            for time, free in zip(self.rows[row].times, self.rows[row].free, strict=True):
+                if free != before:
+                    steps[time] = steps.get(time, 0.0) + before - free
+                    before = free
+        total, found = 0.0, []
+        for time in sorted(steps):
+            total += steps[time]
+            found.append((time, total))
+        return found
+
+
+def _take_largest(rooms: list[tuple[int, int]], gpus: int) -> Split | None:
+    """Whole largest rooms first; the last part goes where it leaves least. `rooms` are (GPUs,
+    node)."""
+    if sum(room for room, _ in rooms) < gpus:
+        return None
+    left, split = gpus, []
+    ordered = sorted(rooms, key=lambda pair: (-pair[0], pair[1]))
+    for position, (room, node) in enumerate(ordered):
+        if room >= left:
+            _, tightest = min(pair for pair in ordered[position:] if pair[0] >= left)
+            split.append((tightest, left))
+            return tuple(sorted(split))
+        split.append((node, room))
+        left -= room
+    return None

@@ -1,0 +1,373 @@
+"""A lower bound on sums of job costs from prices on GPU time, one price curve a GPU type.
+
+Relax "at most m_c GPUs of type c are held at any time" with prices lam_c(t) >= 0 per GPU-second,
+constant on each cell of a time grid and 0 after its end. Every job then chooses alone the type,
+mode and start that minimise its cost plus its GPUs times the integral of the price over its run,
+and
+
+    bound(lam) = sum_j min_{a, s} [ cost_j(s + p_a) + g_a * integral_s^{s+p_a} lam ] - sum_c m_c *
+    integral lam_c
+
+holds for every lam (reference: Lagrangian relaxation of time-indexed formulations; van den Akker,
+Hurkens and Savelsbergh, INFORMS J. Computing 12, 2000). Costs that are linear or concave between
+their kinks are smallest at a kink of cost or price, so the candidate starts are the release, the
+grid points, the grid points minus the run time and the deadline minus the run time: the minimum
+over those is exact, not a discretisation. Node detail, cores, memory, quotas and precedence (but
+for the earliest starts it implies) are not priced; leaving them out only lowers the bound.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from optsched.objectives import LATE_TOLERANCE_S, JobCost, Term, job_cost
+
+from .problem import Activity, Alternative, Problem, Schedule
+
+MEMORY = 200
+"""Relaxed solutions remembered."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def applies(problem: Problem) -> bool:
+    """Whether the first level of the objective is a sum over jobs."""
+    return all(term.over in ("sum", "segments") for _, term in problem.objective.levels[0])
+
+
+class PriceBound:
+    """The dual function of one problem on one time grid, and its ascent.
+
+    Values are counted from `certain`, what the jobs cost at the least one by one, so that a long
+    past or a huge weight takes no digits.
+    """
+
+    def __init__(self, problem: Problem, grid_s: Floats) -> None:
+        self.problem = problem
+        self.grid_s = grid_s
+        self.cells_s = np.diff(grid_s)
+        nodes = problem.instance.cluster.nodes
+        self.types = [
+            t
+            for t in dict.fromkeys(problem.node_types)
+            if any(node.gpus for node in nodes if node.gpu_type == t)
+        ]
+        self.capacity = np.array(
+            [sum(node.gpus for node in nodes if node.gpu_type == t) for t in self.types],
+            dtype=np.float64,
+        )
+        self._tabulate()
+        self._choices: list[tuple[Ints, Floats]] = []
+
+    # -------------------------------------------------------------------------------------- the
+    # dual function
+
+    def _tabulate(self) -> None:
+        """One row for each job and alternative worth pricing, one column for each candidate
+        start."""
+        problem, cells = self.problem, len(self.cells_s)
+        earliest_s = self._earliest_s()
+        rows = list(self._rows(earliest_s))
+        self.job: Ints = np.array([activity.index for activity, _, _ in rows], dtype=np.int64)
+        self.first_row: Ints = np.searchsorted(self.job, np.arange(len(problem.activities)))
+        self.gpus = np.array(
+            [alternative.mode.gpus for _, alternative, _ in rows], dtype=np.float64
+        )
+        self.of_type = np.array(
+            [self._type_index(alternative) for _, alternative, _ in rows], dtype=np.int64
+        )
+        self.length_s = np.array([alternative.seconds for _, alternative, _ in rows])
+        width = 2 * (cells + 1) + 2
+        starts = np.empty((len(rows), width))
+        for i, (activity, alternative, from_s) in enumerate(rows):
+            if alternative.fixed is not None:
+                starts[i] = 0.0
+                continue
+            deadline_s = activity.job.deadline_s
+            kink_s = (
+                from_s
+                if deadline_s is None
+                else deadline_s - problem.instance.now_s - alternative.seconds
+            )
+            starts[i, 0], starts[i, 1] = from_s, kink_s
+            starts[i, 2 : cells + 3] = self.grid_s
+            starts[i, cells + 3 :] = self.grid_s - alternative.seconds
+            np.maximum(starts[i], from_s, out=starts[i])
+        self.starts_s = starts
+        costs = self._costs(rows)
+        least: Floats = np.minimum.reduceat(costs.min(axis=1), self.first_row)
+        self.certain = math.fsum(least.tolist())
+        self.costs = costs - least[self.job][:, None]
+        ends = starts + self.length_s[:, None]
+        self._from_cell, self._from_rest = self._locate(starts)
+        self._to_cell, self._to_rest = self._locate(ends)
+        offset = (self.of_type * (cells + 1))[:, None]
+        self._from_cell += offset
+        self._to_cell += offset
+        self._hold_rows()
+
+    def _rows(self, earliest_s: list[float]) -> Iterator[tuple[Activity, Alternative, float]]:
+        for activity in self.problem.activities:
+            for alternative in _undominated(activity.alternatives):
+                from_s = earliest_s[activity.index]
+                if activity.hold is not None and alternative.fixed is None:
+                    from_s = max(from_s, activity.hold.seconds)
+                yield activity, alternative, from_s
+
+    def _type_index(self, alternative: Alternative) -> int:
+        if not alternative.mode.gpus:
+            return 0
+        return self.types.index(self.problem.node_types[alternative.rooms[0][0]])
+
+    def _earliest_s(self) -> list[float]:
+        """Earliest start of each job in seconds from now: its release, or the end of a chain of
+        predecessors."""
+        activities = self.problem.activities
+        found: dict[int, float] = {}
+        pending = [a.index for a in activities]
+        while pending:
+            later = []
+            for j in pending:
+                activity = activities[j]
+                if any(i not in found for i in activity.before):
+                    later.append(j)
+                    continue
+                wait_s = max(0.0, activity.job.submit_s - self.problem.instance.now_s)
+                ends = [
+                    found[i] + min(a.seconds for a in activities[i].alternatives)
+                    for i in activity.before
+                ]
+                found[j] = max([wait_s, *ends])
+            pending = later
+        return [found[a.index] for a in activities]
+
+    def _costs(self, rows: list[tuple[Activity, Alternative, float]]) -> Floats:
+        """Cost of each row at each candidate start, without prices."""
+        problem, now_s = self.problem, self.problem.instance.now_s
+        costs = np.zeros_like(self.starts_s)
+        for weight, term in problem.objective.levels[0]:
+            by_job: list[JobCost | None] = (
+                []
+                if term.over == "segments"
+                else [job_cost(term, problem.instance, a.job) for a in problem.activities]
+            )
+            for i, (activity, alternative, _) in enumerate(rows):
+                if term.over == "segments":
+                    costs[i] += weight * self._cheapest(term, activity, alternative)
+                    continue
+                cost = by_job[activity.index]
+                if cost is None:
+                    continue
+                late_s = now_s + self.starts_s[i] + alternative.seconds - cost.origin_s
+                costs[i] += weight * _shape(cost, late_s)
+        return costs
+
+    def _cheapest(self, term: Term, activity: Activity, alternative: Alternative) -> float:
+        return self.problem.segment_cost(term, activity, activity.alternatives.index(alternative))
+
+    def _locate(self, at_s: Floats) -> tuple[Ints, Floats]:
+        """Cell of each instant (the last one after the grid) and the seconds since the cell
+        began."""
+        cell = np.clip(np.searchsorted(self.grid_s, at_s, side="right") - 1, 0, len(self.cells_s))
+        return cell, np.maximum(at_s - self.grid_s[cell], 0.0)
+
+    def _hold_rows(self) -> None:
+        """Price of the checkpoint that every alternative but to continue pays first."""
+        self._hold: list[tuple[Ints, int, float, float]] = []
+        for activity in self.problem.activities:
+            if activity.hold is None or not activity.hold.mode.gpus or activity.hold.seconds <= 0:
+                continue
+            rows = np.flatnonzero(self.job == activity.index)
+            rows = rows[self.starts_s[rows].max(axis=1) > 0]
+            kind = self.types.index(self.problem.node_types[activity.hold.split[0][0]])
+            self._hold.append((rows, kind, float(activity.hold.mode.gpus), activity.hold.seconds))
+
+    def evaluate(self, prices: Floats) -> tuple[float, Floats]:
+        """Value of the dual above `certain` at `prices` (type x cell, per GPU-second), and
+        GPU-seconds used beyond capacity."""
+        types = len(prices)
+        slope = np.concatenate([prices, np.zeros((types, 1))], axis=1)
+        integral = np.concatenate(
+            [np.zeros((types, 1)), np.cumsum(prices * self.cells_s, axis=1)], axis=1
+        )
+        flat_slope, flat_integral = slope.ravel(), integral.ravel()
+        total = flat_slope[self._to_cell]
+        total *= self._to_rest
+        total += flat_integral[self._to_cell]
+        before = flat_slope[self._from_cell]
+        before *= self._from_rest
+        before += flat_integral[self._from_cell]
+        total -= before
+        total *= self.gpus[:, None]
+        total += self.costs
+        column = total.argmin(axis=1)
+        best = total[np.arange(len(total)), column]
+        for rows, kind, gpus, seconds in self._hold:
+            best[rows] += gpus * float(np.interp(seconds, self.grid_s, integral[kind]))
+        cheapest = np.minimum.reduceat(best, self.first_row)
+        chosen = self._chosen(best, cheapest)
+        value = float(cheapest.sum() - (self.capacity[:, None] * prices * self.cells_s).sum())
+        self._choices.append((chosen, self.starts_s[chosen, column[chosen]]))
+        del self._choices[:-MEMORY]
+        return value, self._excess(chosen, column)
+
+    def _chosen(self, best: Floats, cheapest: Floats) -> Ints:
+        """The first row of each job that attains its minimum."""
+        hits = np.flatnonzero(best == cheapest[self.job])
+        _, first = np.unique(self.job[hits], return_index=True)
+        return hits[first]
+
+    def _excess(self, chosen: Ints, column: Ints) -> Floats:
+        starts = self.starts_s[chosen, column[chosen]]
+        ends = starts + self.length_s[chosen]
+        low, high = self.grid_s[:-1], self.grid_s[1:]
+        overlap = np.minimum(ends[:, None], high) - np.maximum(starts[:, None], low)
+        np.maximum(overlap, 0.0, out=overlap)
+        overlap *= self.gpus[chosen][:, None]
+        used = np.zeros((len(self.types), len(low)))
+        np.add.at(used, self.of_type[chosen], overlap)
+        taken = set(chosen.tolist())
+        for rows, kind, gpus, seconds in self._hold:
+            if taken.intersection(rows.tolist()):
+                used[kind] += gpus * np.clip(np.minimum(seconds, high) - low, 0.0, None)
+        return used - self.capacity[:, None] * self.cells_s
+
+    # -------------------------------------------------------------------------------------- the
+    # ascent
+
+    def start_prices(self, schedule: Schedule) -> Floats:
+        """Prices read off a schedule: going back in time, each completion adds what a GPU-second of
+        that job earns.
+
+        On one machine of speed m served in WSPT order these prices are optimal.
+        """
+        prices = np.zeros((len(self.types), len(self.cells_s)))
+        middle = (self.grid_s[:-1] + self.grid_s[1:]) / 2
+        for kind in range(len(self.types)):
+            rows = [
+                (choice, activity.alternatives[choice.alternative], activity)
+                for activity, choice in zip(self.problem.activities, schedule, strict=True)
+                if choice.split
+                and activity.alternatives[choice.alternative].mode.gpus
+                and self.problem.node_types[choice.split[0][0]] == self.types[kind]
+            ]
+            if not rows:
+                continue
+            start = np.array([choice.start * self.problem.tick.length_s for choice, _, _ in rows])
+            length = np.array([alternative.seconds for _, alternative, _ in rows])
+            area = length * np.array([alternative.mode.gpus for _, alternative, _ in rows])
+            slope = self._slopes([activity for _, _, activity in rows], start + length) / area
+            running = (start[:, None] <= middle) & (middle < (start + length)[:, None])
+            gpus = (area / length)[:, None] * running
+            busy = gpus.sum(axis=0)
+            served = np.divide((gpus * slope[:, None]).sum(axis=0), np.maximum(busy, 1e-9))
+            full = np.minimum(busy / self.capacity[kind], 1.0)
+            prices[kind] = np.cumsum((served * full * self.cells_s)[::-1])[::-1]
+        return prices
+
+    def _slopes(self, activities: list[Activity], ends_s: Floats) -> Floats:
+        """How fast each job's cost grows around its completion."""
+        step_s = max(1e-3, float(self.grid_s[-1]) / 50)
+        slopes = np.zeros(len(activities))
+        for weight, term in self.problem.objective.levels[0]:
+            if term.over == "segments":
+                continue
+            for i, activity in enumerate(activities):
+                cost = job_cost(term, self.problem.instance, activity.job)
+                if cost is not None:
+                    at = self.problem.instance.now_s + ends_s[i]
+                    slopes[i] += weight * max(
+                        0.0, cost.at(at + step_s) - cost.at(at - min(step_s, ends_s[i] / 2))
+                    )
+        return slopes / (1.5 * step_s)
+
+    def ascend(
+        self, prices: Floats, target: float, stalls: int = 20
+    ) -> Iterator[tuple[float, Floats]]:
+        """Subgradient ascent; yields (best bound, its prices) after each step, until it no longer
+        moves.
+
+        Step lengths after Polyak towards the best bound plus `delta`, first up to `target` (the
+        value of a schedule, above `certain`); `delta` is halved after `stalls` steps without real
+        progress. Each cell moves in proportion to its own price, so that early, dear and late,
+        cheap stretches converge alike.
+        """
+        value, excess = self.evaluate(prices)
+        best_value, best = value, prices
+        delta, since = max(target - value, 1e-3 * abs(target)), 0.0
+        while delta > 1e-6 * abs(target):
+            direction = np.where((prices <= 0) & (excess < 0), 0.0, excess / self.cells_s)
+            scale = np.maximum(prices, 0.05 * prices.max() + 1e-12)
+            norm = float((direction**2 * scale * self.cells_s).sum())
+            if norm <= 0:
+                return
+            prices = np.maximum(
+                prices + (best_value + delta - value) / norm * scale * direction, 0.0
+            )
+            value, excess = self.evaluate(prices)
+            if value > best_value:
+                since = 0.0 if value > best_value + 0.1 * delta else since + 0.5
+                best_value, best = value, prices
+            else:
+                since += 1
+            if since >= stalls:
+                delta, since, prices = delta / 2, 0.0, best
+                value, excess = self.evaluate(prices)
+            yield best_value, best
+
+    def suggestion(self) -> tuple[list[float], list[int | None]]:
+        """Mean start of every job over the last evaluations, and the index of the GPU type it took
+        most often.
+
+        The mean of the relaxed solutions along the ascent tends to a primal one (Barahona and
+        Anbil, Mathematical Programming 87, 2000).
+        """
+        starts: Floats = np.array([starts for _, starts in self._choices], dtype=np.float64)
+        votes = np.zeros((len(self.problem.activities), len(self.types)))
+        for rows, _ in self._choices:
+            np.add.at(votes, (self.job[rows], self.of_type[rows]), self.gpus[rows] > 0)
+        kinds = [int(vote.argmax()) if vote.any() else None for vote in votes]
+        return [float(mean) for mean in starts.mean(axis=0)], kinds
+
+
+def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:
+    """Alternatives that differ in what is priced: the shortest for each GPU type, count and
+    clock."""
+    kept: dict[object, Alternative] = {}
+    free: list[Alternative] = []
+    for alternative in alternatives:
+        if alternative.fixed is not None:
+            free.append(alternative)
+            continue
+        key = (alternative.mode.gpu_type, alternative.mode.gpus, alternative.mode.clock_mhz)
+        if key not in kept or alternative.seconds < kept[key].seconds:
+            kept[key] = alternative
+    return [*free, *kept.values()]
+
+
+def _shape(cost: JobCost, late_s: Floats) -> Floats:
+    if cost.shape == "linear":
+        return cost.scale * late_s
+    if cost.shape == "positive":
+        return cost.scale * np.maximum(late_s, 0.0)
+    if cost.shape == "late":
+        return np.where(late_s > LATE_TOLERANCE_S, cost.scale, 0.0)
+    return -cost.scale / np.maximum(late_s, 1e-9)
+
+
+def grid(problem: Problem, schedule: Schedule, cells: int) -> Floats:
+    """Instants between which prices are constant: starts and ends of a schedule, thinned to about
+    `cells`."""
+    tick_s = problem.tick.length_s
+    events = {0.0}
+    for activity, choice in zip(problem.activities, schedule, strict=True):
+        start_s = choice.start * tick_s
+        events.add(start_s)
+        events.add(start_s + activity.alternatives[choice.alternative].seconds)
+    points = np.array(sorted(events))
+    if len(points) > cells + 1:
+        points = points[np.unique(np.linspace(0, len(points) - 1, cells + 1).round().astype(int))]
+    return points if len(points) > 1 else np.array([0.0, 1.0])

@@ -1,0 +1,486 @@
+"""An instance in integers: for every job its alternatives, and the rows of capacity they draw on.
+
+Shared by the solvers that plan the whole horizon. Times are ticks from `now_s`. Each length of time
+is kept rounded down (a model over those is a relaxation, see `ticks`) and up (a schedule over those
+is feasible).
+"""
+
+from dataclasses import dataclass
+
+from optsched.model.instance import Instance, Running
+from optsched.model.job import Job, Mode
+from optsched.objectives import Objective, Term
+from optsched.physics import (
+    TIME_TOLERANCE_S,
+    Span,
+    cpus,
+    hold_to_save_s,
+    may_preempt,
+    memory_gib,
+    placed_rate,
+    power_w,
+    remaining_after_preemption_s,
+    run_s,
+    setup_s,
+)
+from optsched.physics.modes import Option, options, room
+
+from .running_pairs import pairs, stay
+from .ticks import Tick, choose_tick
+
+MAX_TICKS = 10**8
+"""Resolution of the horizon where times are no multiples of a common tick."""
+
+Split = tuple[tuple[int, int], ...]
+"""(node index, GPUs there) of one job; (node index, 0) for a CPU-only job; empty for a job without
+node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One capacity that is held over time: GPUs, cores or memory of a node, a cluster resource, a
+    quota."""
+
+    name: str
+    capacity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to run what is left of a job, in one piece.
+
+    `seconds` includes set-up; `down`/`up` are the same in ticks. `rooms` lists the nodes it may use
+    with the most GPUs it could hold there, `fixed` the split of a running job that continues.
+    `shared` are its demands on rows that belong to no node. `alone`: it continues while the job
+    that shares its GPUs is preempted.
+    """
+
+    mode: Mode
+    spread: Span
+    seconds: float
+    down: int
+    up: int
+    rooms: Split
+    fixed: Split | None
+    shared: tuple[tuple[int, float], ...]
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The checkpoint of a running job that is preempted now: its nodes stay taken for so long."""
+
+    seconds: float
+    down: int
+    up: int
+    split: Split
+    mode: Mode
+    shared: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One job: when it may start, in which ways, after whom.
+
+    A running job's first alternative is to continue; those that are not `fixed` are open only where
+    `hold` is set. Of a pair that shares GPUs the first alternative is that both continue, an
+    `alone` one that only this job does.
+    """
+
+    index: int
+    job: Job
+    release_down: int
+    release_up: int
+    alternatives: tuple[Alternative, ...]
+    before: tuple[int, ...]
+    running: Running | None = None
+    hold: Hold | None = None
+
+    def preempts(self, alternative: int) -> bool:
+        """Whether an alternative preempts the job, which runs now."""
+        return self.hold is not None and self.alternatives[alternative].fixed is None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where one activity stands in a schedule: alternative, start tick, nodes."""
+
+    alternative: int
+    start: int
+    split: Split
+
+
+Schedule = list[Choice]
+"""One choice for each activity, by index."""
+
+
+class Problem:
+    """The integer view of one instance under one objective."""
+
+    def __init__(self, instance: Instance, objective: Objective) -> None:
+        self.instance = instance
+        self.objective = objective
+        cluster = instance.cluster
+        self.node_types = [node.gpu_type for node in cluster.nodes]
+        self.rows: list[Row] = []
+        self.gpu_row = [self._row(f"GPUs of {node.name}", node.gpus) for node in cluster.nodes]
+        self.cpu_row = [
+            None if node.cpus is None else self._row(f"cores of {node.name}", node.cpus)
+            for node in cluster.nodes
+        ]
+        self.memory_row = [
+            None
+            if node.memory_gib is None
+            else self._row(f"memory of {node.name}", node.memory_gib)
+            for node in cluster.nodes
+        ]
+        self.resource_row = {
+            name: self._row(name, amount) for name, amount in cluster.resources.items()
+        }
+        self.quota_row = {
+            name: self._row(f"quota of {name}", gpus) for name, gpus in instance.gpu_cap.items()
+        }
+        self.pool_row = (
+            None if instance.quota_pool is None else self._row("all quotas", instance.quota_pool)
+        )
+        self.pair_of = {
+            entry.job: (entry, other)
+            for a, b in pairs(instance)
+            for entry, other in ((a, b), (b, a))
+        }
+        self._cores_suffice = self._types_with_enough_cores()
+        self._drop_rows_that_never_bind()
+        self.tick = self._choose_tick()
+        position = {job.id: i for i, job in enumerate(instance.jobs)}
+        self.activities = [self._activity(i, job, position) for i, job in enumerate(instance.jobs)]
+        self.partner = {position[a.job]: position[b.job] for a, b in self.pair_of.values()}
+        """Index of the activity with which each one that shares GPUs now shares them."""
+
+    def _row(self, name: str, capacity: float) -> int:
+        self.rows.append(Row(name, float(capacity)))
+        return len(self.rows) - 1
+
+    def _types_with_enough_cores(self) -> frozenset[str | None]:
+        """GPU types whose nodes can give every GPU the most cores any job takes, so that cores
+        never bind."""
+        cluster = self.instance.cluster
+        most: dict[str | None, int] = {}
+        cpu_only = False
+        for job in self.instance.jobs:
+            for option in options(cluster, job):
+                mode = option.mode
+                cpu_only = cpu_only or mode.cpus > 0
+                most[mode.gpu_type] = max(most.get(mode.gpu_type, 0), mode.cpus_per_gpu)
+        for entry in self.instance.running:
+            cores = entry.mode.cpus_per_gpu
+            if entry.job in self.pair_of:
+                cores += self.pair_of[entry.job][1].mode.cpus_per_gpu
+            for slot in entry.placement:
+                gpu_type = cluster.node[slot.node].gpu_type
+                most[gpu_type] = max(most.get(gpu_type, 0), cores)
+        return frozenset(
+            gpu_type
+            for gpu_type, cores in most.items()
+            if not cpu_only
+            and all(
+                node.cpus is None or node.cpus >= cores * node.gpus
+                for node in cluster.nodes
+                if node.gpu_type == gpu_type
+            )
+        )
+
+    def _drop_rows_that_never_bind(self) -> None:
+        """Forget cores and memory of nodes that have enough of them for anything their GPUs can
+        run."""
+        jobs, nodes = self.instance.jobs, self.instance.cluster.nodes
+        per_gpu = max((job.profile.memory_gib_per_gpu for job in jobs), default=0.0)
+        if self.pair_of:
+            per_gpu *= 2  # each of a pair takes its own beside the same GPU
+        cpu_only = any(
+            option.mode.gpus == 0 and option.needs_node
+            for job in jobs
+            for option in options(self.instance.cluster, job)
+        )
+        for n, node in enumerate(nodes):
+            if node.gpu_type in self._cores_suffice:
+                self.cpu_row[n] = None
+            if (
+                not cpu_only
+                and node.memory_gib is not None
+                and node.memory_gib >= per_gpu * node.gpus
+            ):
+                self.memory_row[n] = None
+
+    def _worthwhile(self, job: Job) -> list[Option]:
+        """Options without those that save cores where cores never bind."""
+        found = options(self.instance.cluster, job)
+        return [
+            option
+            for option in found
+            if not (
+                option.mode.cpus_per_gpu
+                and option.mode.gpu_type in self._cores_suffice
+                and any(
+                    other.rate > option.rate
+                    and other.spread == option.spread
+                    and other.mode.gpus == option.mode.gpus
+                    and other.mode.gpu_type == option.mode.gpu_type
+                    and other.mode.duration_s is None
+                    and other.mode.clock_mhz == option.mode.clock_mhz
+                    for other in found
+                )
+            )
+        ]
+
+    def _choose_tick(self) -> Tick:
+        instance, seconds = self.instance, []
+        latest_s = total_s = 0.0
+        terms = {term.name for level in self.objective.levels for _, term in level}
+        for job in instance.jobs:
+            since_s = instance.now_s - job.submit_s
+            seconds.append(abs(since_s) if "throughput" in terms else max(0.0, -since_s))
+            if job.deadline_s is not None:
+                seconds.append(abs(job.deadline_s - instance.now_s))
+            ways = self._ways(job)
+            seconds.extend(way[1] for way in ways)
+            if job.id in instance.running_job:
+                seconds.append(hold_to_save_s(job))
+            latest_s = max([latest_s, job.submit_s - instance.now_s])
+            total_s += max([hold_to_save_s(job) + way[1] for way in ways], default=0.0)
+        return choose_tick(seconds, MAX_TICKS, latest_s + total_s, instance.now_s)
+
+    def _ways(self, job: Job) -> list[tuple[Option | None, float]]:
+        """Every way to run what is left of a job with its length in seconds; None is to
+        continue."""
+        instance = self.instance
+        running = instance.running_job.get(job.id)
+        ways: list[tuple[Option | None, float]] = []
+        if running is not None:
+            speed = placed_rate(instance, job, running.mode, running.placement)
+            left_s = run_s(job, running.mode, running.remaining_s, speed)
+            if job.id in self.pair_of:
+                _, other = self.pair_of[job.id]
+                ways.append((None, stay(instance, running, True, other, True).seconds))
+                if may_preempt(instance, other):
+                    ways.append((None, stay(instance, running, True, other, False).seconds))
+            else:
+                ways.append((None, running.setup_s + left_s))
+            if not may_preempt(instance, running):
+                return ways
+            work_s = remaining_after_preemption_s(instance, running)
+        else:
+            work_s = instance.remaining_s(job)
+        overhead_s = setup_s(
+            job, ran_before=running is not None or job.id in instance.suspended_job
+        )
+        quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
+        for option in self._worthwhile(job):
+            if quota is not None and option.mode.gpus > quota:
+                continue
+            if any(
+                need > instance.cluster.resources[name]
+                for name, need in option.mode.resources.items()
+            ):
+                continue
+            if any(
+                need > instance.cluster.budgets[name] for name, need in option.mode.budgets.items()
+            ):
+                continue
+            ways.append((option, overhead_s + option.run_s(job, work_s)))
+        return ways
+
+    def _activity(self, index: int, job: Job, position: dict[str, int]) -> Activity:
+        instance = self.instance
+        running = instance.running_job.get(job.id)
+        order = instance.cluster.node_order
+        alternatives: list[Alternative] = []
+        held: Split = ()
+        for option, seconds in self._ways(job):
+            down, up = self.tick.floor(seconds), self.tick.ceil(seconds)
+            if option is None:
+                assert running is not None
+                held = tuple((order[slot.node], slot.gpus) for slot in running.placement)
+                alternatives.append(
+                    Alternative(
+                        running.mode,
+                        "cluster",
+                        seconds,
+                        down,
+                        up,
+                        held,
+                        held,
+                        self._shared(job, running.mode),
+                        alone=bool(alternatives),
+                    )
+                )
+            else:
+                rooms: Split = ()
+                if option.needs_node:
+                    found = room(instance.cluster, job, option.mode)
+                    need = option.mode.gpus if option.spread == "node" else 1
+                    rooms = tuple(
+                        (order[name], most)
+                        for name, most in found.items()
+                        if most >= need or not need
+                    )
+                alternatives.append(
+                    Alternative(
+                        option.mode,
+                        option.spread,
+                        seconds,
+                        down,
+                        up,
+                        rooms,
+                        None,
+                        self._shared(job, option.mode),
+                    )
+                )
+        hold = None
+        if running is not None and any(alternative.fixed is None for alternative in alternatives):
+            hold_s = hold_to_save_s(job)
+            hold = Hold(
+                hold_s,
+                self.tick.floor(hold_s),
+                self.tick.ceil(hold_s),
+                held,
+                running.mode,
+                self._shared(job, running.mode),
+            )
+        wait_s = max(0.0, job.submit_s - instance.now_s)
+        return Activity(
+            index,
+            job,
+            self.tick.floor(wait_s),
+            self.tick.ceil(wait_s),
+            tuple(alternatives),
+            tuple(position[name] for name in dict.fromkeys(job.after)),
+            running,
+            hold,
+        )
+
+    def _shared(self, job: Job, mode: Mode) -> tuple[tuple[int, float], ...]:
+        found = [
+            (self.resource_row[name], amount) for name, amount in mode.resources.items() if amount
+        ]
+        if job.tenant in self.quota_row and mode.gpus:
+            found.append((self.quota_row[job.tenant], float(mode.gpus)))
+            if self.pool_row is not None:
+                found.append((self.pool_row, float(mode.gpus)))
+        return tuple(found)
+
+    def node_demands(
+        self, activity: Activity, mode: Mode, node: int, gpus: int
+    ) -> list[tuple[int, float]]:
+        """Demands on the rows of one node where the job holds `gpus` GPUs."""
+        cpu_row, memory_row = self.cpu_row[node], self.memory_row[node]
+        if cpu_row is None and memory_row is None:
+            return [(self.gpu_row[node], float(gpus))] if gpus else []
+        found = []
+        if gpus:
+            found.append((self.gpu_row[node], float(gpus)))
+        if cpu_row is not None and (cores := cpus(mode, gpus)):
+            found.append((cpu_row, float(cores)))
+        if memory_row is not None and (memory := memory_gib(activity.job, mode, gpus)):
+            found.append((memory_row, memory))
+        return found
+
+    def demands(
+        self, activity: Activity, mode: Mode, split: Split, shared: tuple[tuple[int, float], ...]
+    ) -> list[tuple[int, float]]:
+        """All (row, amount) that a job holds on `split`."""
+        found = list(shared)
+        for node, gpus in split:
+            found.extend(self.node_demands(activity, mode, node, gpus))
+        return found
+
+    def stay_demands(
+        self, activity: Activity, mode: Mode, split: Split, shared: tuple[tuple[int, float], ...]
+    ) -> list[tuple[int, float]]:
+        """All (row, amount) that a job holds where it runs now, but for GPUs that it shares, which
+        the pair holds."""
+        found = self.demands(activity, mode, split, shared)
+        if activity.index in self.partner:
+            return [(row, amount) for row, amount in found if row not in self.gpu_row]
+        return found
+
+    def couples(self) -> list[tuple[Activity, Activity]]:
+        """The activities that share GPUs now, each pair once."""
+        return [(self.activities[i], self.activities[k]) for i, k in self.partner.items() if i < k]
+
+    def with_matching_alternatives(self, schedule: Schedule) -> Schedule:
+        """The schedule with each pair's alternatives in accord, and no job of one preempted to go
+        on where it was.
+
+        Who goes on instead ends no later, and so does its partner.
+        """
+        found = list(schedule)
+        for pair in self.couples():
+            kept = [
+                not a.preempts(found[a.index].alternative)
+                or self.is_back_at_once(a, found[a.index])
+                for a in pair
+            ]
+            for activity, stays in zip(pair, kept, strict=True):
+                if stays:
+                    which = next(
+                        i
+                        for i, a in enumerate(activity.alternatives)
+                        if a.fixed is not None and a.alone != all(kept)
+                    )
+                    split = activity.alternatives[which].fixed
+                    assert split is not None
+                    found[activity.index] = Choice(which, 0, split)
+        return found
+
+    def is_back_at_once(self, activity: Activity, choice: Choice) -> bool:
+        """Whether a preempted job goes on where it ran as soon as it has saved, but for what is no
+        time to a plan."""
+        hold, mode = activity.hold, activity.alternatives[choice.alternative].mode
+        return (
+            hold is not None
+            and choice.split == hold.split
+            and mode.size == hold.mode.size
+            and ((choice.start - hold.up) * self.tick.length_s <= TIME_TOLERANCE_S)
+        )
+
+    # ------------------------------------------------------------------------------- schedules and
+    # plans
+
+    def gpu_cost_per_s(self, term: Term, activity: Activity, mode: Mode, node: int) -> float:
+        """Cost of one GPU of a node for a second under `energy` or `cost`."""
+        if term.name == "energy":
+            return power_w(activity.job, mode, self.node_types[node], 1) / 3.6e6
+        return self.instance.cluster.nodes[node].gpu_price_per_h / 3600.0
+
+    def segment_cost(
+        self, term: Term, activity: Activity, alternative: int, split: Split | None = None
+    ) -> float:
+        """Cost under `energy` or `cost` of an alternative on `split`, and of the checkpoint before
+        it; without a split on the cheapest nodes."""
+        chosen = activity.alternatives[alternative]
+        split = chosen.fixed if split is None else split
+        if split is not None:
+            per_s = sum(
+                gpus * self.gpu_cost_per_s(term, activity, chosen.mode, node)
+                for node, gpus in split
+            )
+        else:
+            per_s = chosen.mode.gpus * min(
+                (
+                    self.gpu_cost_per_s(term, activity, chosen.mode, node)
+                    for node, _ in chosen.rooms
+                ),
+                default=0.0,
+            )
+        total = per_s * chosen.seconds
+        if activity.hold is not None and activity.preempts(alternative):
+            total += activity.hold.seconds * sum(
+                gpus * self.gpu_cost_per_s(term, activity, activity.hold.mode, node)
+                for node, gpus in activity.hold.split
+            )
+        return total
+
+    def end_s(self, activity: Activity, choice: Choice) -> float:
+        """Completion of a choice in seconds."""
+        start_s = self.instance.now_s + choice.start * self.tick.length_s
+        return start_s + activity.alternatives[choice.alternative].seconds

@@ -1,0 +1,165 @@
+"""What is derived once for jobs that are alike: they are alike only where no field that counts
+differs."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from optsched import Clock, Cluster, Elastic, Instance, Job, Locality, Mode, Node, Profile, Sharing
+from optsched.bounds import lower_bounds
+from optsched.bounds.ways import Ways, tabulate
+from optsched.model.profile import UNMEASURED
+from optsched.objectives import parse
+from optsched.physics.modes import options
+
+CLUSTER = Cluster(
+    nodes=(
+        Node(name="a0", gpu_type="a", gpus=2, cpus=8, memory_gib=64, gpu_memory_gib=40, rack="r0"),
+        Node(name="a1", gpu_type="a", gpus=2, cpus=8, memory_gib=64, gpu_memory_gib=40, rack="r1"),
+        Node(name="b0", gpu_type="b", gpus=4, cpus=16, memory_gib=64, gpu_memory_gib=16, rack="r0"),
+    ),
+    resources={"power_w": 1500.0, "licence": 2.0},
+    budgets={"money": 10.0},
+    rack_uplink_gbps={"r0": 10.0, "r1": 10.0},
+)
+PROFILE = Profile(
+    rate={"a": 1.0, "b": 0.25},
+    locality=Locality(node=1.0, rack=0.9, cluster=0.8),
+    power_w={"a": 300.0, "b": 100.0},
+)
+JOB = Job(id="p", gpus=4, duration_s=1000.0, profile=PROFILE)
+OTHER_PROFILE: dict[str, object] = {
+    "name": "resnet",
+    "rate": {"a": 1.0, "b": 0.5},
+    "gpus": {1: 0.3, 4: 0.9},
+    "cpus_per_gpu": {1: 0.5, 2: 1.0},
+    "locality": Locality(node=1.0, rack=0.9, cluster=0.7),
+    "sharing": Sharing(partners={"resnet": 1.5}),
+    "gpu_memory_gib": 20.0,
+    "memory_gib_per_gpu": 20.0,
+    "mixing": "sum",
+    "network_gbps": 20.0,
+    "network_duty": 0.5,
+    "memory_gbps": 5.0,
+    "memory_duty": 0.5,
+    "checkpoint_s": 5.0,
+    "restore_s": 5.0,
+    "startup_s": 5.0,
+    "model_gib": 5.0,
+    "fetch_s": 5.0,
+    "checkpoint_every_s": 60.0,
+    "power_w": {"a": 300.0, "b": 400.0},
+    "clocks": {900: Clock(rate=1.2, power=1.1)},
+}
+OTHER_JOB: dict[str, object] = {
+    "id": "other",
+    "submit_s": 5.0,
+    "tenant": "t",
+    "user": "u",
+    "command": "c",
+    "weight": 2.0,
+    "priority": 3,
+    "deadline_s": 50.0,
+    "after": (),
+    "gpus": Elastic(min=1, max=4),
+    "cpus": 2,
+    "memory_gib": 4.0,
+    "duration_s": 500.0,
+    "modes": (Mode(gpus=2, duration_s=300.0),),
+    "resources": {"licence": 1.0},
+    "budgets": {"money": 1.0},
+    "preemptible": False,
+    "min_run_s": 5.0,
+    "max_preemptions": 1,
+    "min_nodes": 2,
+    "max_nodes": 2,
+    "profile": replace(PROFILE, mixing="sum"),
+}
+
+
+def changed_jobs() -> list[tuple[str, Job]]:
+    """`JOB` with one field of it, or of its profile, changed: all of them, as a new one has no
+    entry above."""
+    return [
+        *(
+            (f"job.{one.name}", replace(JOB, **{"id": "q", one.name: OTHER_JOB[one.name]}))
+            for one in fields(Job)
+        ),
+        *(
+            (
+                f"profile.{one.name}",
+                replace(JOB, id="q", profile=replace(PROFILE, **{one.name: value})),
+            )
+            for one in fields(Profile)
+            for value in [OTHER_PROFILE[one.name]]
+        ),
+    ]
+
+
+def own_ways(ways: Ways, job: int) -> dict[str, object]:
+    """The columns of one job."""
+    mine = ways.job == job
+    columns = {one.name: getattr(ways, one.name) for one in fields(ways)}
+    found: dict[str, object] = {
+        name: column[mine].tolist()
+        for name, column in columns.items()
+        if isinstance(column, np.ndarray)
+        and len(column) == len(ways.job)
+        and name not in ("job", "first")
+    }
+    return found | {
+        "resources": {
+            name: own[mine].tolist() for name, own in ways.resources.items() if own[mine].any()
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), changed_jobs(), ids=lambda one: one if isinstance(one, str) else ""
+)
+@pytest.mark.parametrize("preemptive", [True, False])
+def test_jobs_side_by_side_have_the_ways_they_have_alone(
+    name: str, other: Job, preemptive: bool
+) -> None:
+    both = tabulate(Instance(cluster=CLUSTER, jobs=(JOB, other)), preemptive)
+    for k, job in enumerate((JOB, other)):
+        assert own_ways(both, k) == own_ways(
+            tabulate(Instance(cluster=CLUSTER, jobs=(job,)), preemptive), 0
+        ), name
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), changed_jobs(), ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_jobs_side_by_side_have_the_options_they_have_alone(name: str, other: Job) -> None:
+    memo = replace(CLUSTER)
+    found = [options(memo, job) for job in (JOB, other)]
+    assert found == [options(replace(CLUSTER), job) for job in (JOB, other)], name
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(Profile)])
+def test_profiles_of_equal_contents_are_equal(name: str) -> None:
+    other = replace(PROFILE, **{name: OTHER_PROFILE[name]})
+    assert other.contents != PROFILE.contents
+    assert other.contents == replace(other).contents
+    assert hash(other.contents) == hash(replace(other).contents)
+    assert UNMEASURED.contents == Profile().contents
+
+
+def test_gangs_that_mix_otherwise_do_not_share_their_bound() -> None:
+    """A plan of 7,200 s exists: q first, on all but one GPU less than it needs alone on either
+    type."""
+    nodes = (Node(name="a", gpu_type="a", gpus=2), Node(name="b", gpu_type="b", gpus=4))
+    p, q = (
+        Job(
+            id=name,
+            gpus=4,
+            duration_s=1000,
+            profile=Profile(rate={"a": 1.0, "b": 0.25}, mixing=mixing),
+        )
+        for name, mixing in (("p", "bottleneck"), ("q", "sum"))
+    )
+    for jobs in ((p, q), (q, p)):
+        [bound] = lower_bounds(Instance(cluster=Cluster(nodes=nodes), jobs=jobs), parse("wct"))
+        assert bound.value <= 7200
