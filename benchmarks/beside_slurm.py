@@ -40,10 +40,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from optsched.control.journal.journal.events import Submitted
 
 from optsched import Job, Profile
 from optsched.control.controller import Controller
+from optsched.control.journal.events import Submitted
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission

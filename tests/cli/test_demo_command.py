@@ -5,9 +5,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from optsched.control.journal.journal.journal import Journal
-from optsched.control.journal.journal.state import State
 
+from optsched.control.journal.journal import Journal
+from optsched.control.journal.state import State
 from optsched.demo.scenario import ARRIVALS, CLUSTER
 
 

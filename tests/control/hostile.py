@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
-from optsched.control.journal.journal.events import Cancelled, Held, Released, Submitted
-from optsched.control.journal.journal.journal import Journal
-from optsched.control.journal.journal.state import State
-from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Elastic, Job, Node, Profile
 from optsched.control.api.views import job_view
 from optsched.control.controller import Controller
 from optsched.control.explain.explaining import explain_job
+from optsched.control.journal.events import Cancelled, Held, Released, Submitted
+from optsched.control.journal.journal import Journal
+from optsched.control.journal.state import State
 from optsched.control.settings import NodeSettings, Settings, TenantSettings
 from optsched.control.submission import Submission
+from optsched.control.what_if.snapshot import scene
 from optsched.executors.base import LAST_S
 
 from .virtual import VirtualClock, VirtualExecutor

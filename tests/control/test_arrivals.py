@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optsched.control.journal.journal.events import Cancelled, Changed, Noted
-from optsched.control.journal.journal.journal import Journal
-from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Job, Node, Profile
 from optsched.control.api.views import reason_of
 from optsched.control.arrivals import FORGOTTEN, ON_HOLD
 from optsched.control.controller import Controller
 from optsched.control.explain.explaining import explain_job
+from optsched.control.journal.events import Cancelled, Changed, Noted
+from optsched.control.journal.journal import Journal
 from optsched.control.learned import NEVER_S
 from optsched.control.present import as_waiting, guarded
 from optsched.control.settings import Settings, TenantSettings
+from optsched.control.what_if.snapshot import scene
 from optsched.executors.base import Arrival, NoAnswer, Order, Request
 
 from .virtual import VirtualClock, VirtualExecutor

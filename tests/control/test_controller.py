@@ -10,20 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from optsched.control.journal.journal.events import (
-    Cancelled,
-    Event,
-    Held,
-    Noted,
-    Released,
-    Submitted,
-)
-from optsched.control.journal.journal.journal import Journal
-from optsched.control.journal.journal.state import State
 
 from optsched import Job, Node, Profile
 from optsched.control import present
 from optsched.control.controller import Controller
+from optsched.control.journal.events import Cancelled, Event, Held, Noted, Released, Submitted
+from optsched.control.journal.journal import Journal
+from optsched.control.journal.state import State
 from optsched.control.learned import NEVER_S
 from optsched.control.settings import NodeSettings, Settings
 from optsched.control.submission import Submission

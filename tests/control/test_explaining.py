@@ -4,16 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from optsched.control.journal.journal.events import Held
-from optsched.control.what_if.simulated.future import outlook
-from optsched.control.what_if.simulated.simulated import Change, what_if
-from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Profile
 from optsched.control.api.views import job_view
 from optsched.control.explain.explaining import explain_job
+from optsched.control.journal.events import Held
 from optsched.control.learned import NEVER_S
 from optsched.control.settings import TenantSettings
+from optsched.control.what_if.future import outlook
+from optsched.control.what_if.simulated import Change, what_if
+from optsched.control.what_if.snapshot import scene
 from optsched.errors import InputError
 from optsched.model.instance import Instance
 from optsched.model.job import Elastic

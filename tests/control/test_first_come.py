@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from optsched.control.what_if.simulated.future import outlook
-from optsched.control.what_if.simulated.simulated import Change, what_if
-from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Cluster, Instance, Job, Profile
+from optsched.control.what_if.future import outlook
+from optsched.control.what_if.simulated import Change, what_if
+from optsched.control.what_if.snapshot import scene
 from optsched.model.job import first_come
 from optsched.plugins import registry
 from optsched.round.decide import decide

@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from optsched.control.journal.journal.events import (
+
+from optsched import Job, Profile
+from optsched.control import clock, controller
+from optsched.control.clock import SteadyClock
+from optsched.control.explain.explaining import explain_job
+from optsched.control.journal.events import (
     AttemptEnded,
     Cancelled,
     Cleared,
@@ -20,18 +25,13 @@ from optsched.control.journal.journal.events import (
     StopIntended,
     Submitted,
 )
-from optsched.control.journal.journal.journal import JournalFault
-from optsched.control.journal.journal.log import BugLog
-from optsched.control.what_if.simulated.future import outlook
-from optsched.control.what_if.simulated.snapshot import scene
-
-from optsched import Job, Profile
-from optsched.control import clock, controller
-from optsched.control.clock import SteadyClock
-from optsched.control.explain.explaining import explain_job
+from optsched.control.journal.journal import JournalFault
+from optsched.control.journal.log import BugLog
 from optsched.control.loop import Loop
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
+from optsched.control.what_if.future import outlook
+from optsched.control.what_if.snapshot import scene
 from optsched.errors import InputError
 from optsched.executors.base import MOST_COST_S, AttemptKey, Progress
 from optsched.files import dump_instance, load_instance

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from optsched.control.journal.journal.events import (
+
+from optsched import Job, Mode, Slot
+from optsched.control.journal.events import (
     KINDS,
     AttemptEnded,
     Claim,
@@ -20,9 +22,7 @@ from optsched.control.journal.journal.events import (
     dump_event,
     load_event,
 )
-from optsched.control.journal.journal.journal import Journal, JournalFault, RoundEntry
-
-from optsched import Job, Mode, Slot
+from optsched.control.journal.journal import Journal, JournalFault, RoundEntry
 from optsched.control.submission import Submission
 from optsched.executors.base import Progress
 

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from optsched.control.journal.journal.state import Attempt
 
 from optsched import Job, Mode, Profile
+from optsched.control.journal.state import Attempt
 from optsched.control.learned import NEVER_S, learned
 from optsched.control.submission import Submission
 from optsched.control.work_left import OVERRUN, work_left_s

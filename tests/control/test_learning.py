@@ -4,15 +4,15 @@ have."""
 from pathlib import Path
 
 import pytest
-from optsched.control.journal.journal.events import Submitted
-from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Job, Profile
 from optsched.control.explain.explaining import explain_job
+from optsched.control.journal.events import Submitted
 from optsched.control.learned import NEVER_S
 from optsched.control.learning import Learning, believed
 from optsched.control.regret.spent import useful_work_s
 from optsched.control.submission import Submission
+from optsched.control.what_if.snapshot import scene
 from optsched.profiling.measured import Measured
 from optsched.profiling.store import Store
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from optsched.control.journal.journal.disk import check_journal_disk
 
+from optsched.control.journal.disk import check_journal_disk
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.errors import InputError

@@ -8,13 +8,13 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from optsched.control.journal.journal.events import Claim, RoundDecided, StartRefused
-from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Mode, Slot
+from optsched.control.journal.events import Claim, RoundDecided, StartRefused
 from optsched.control.present import present
 from optsched.control.room_now import RoomNow
 from optsched.control.starts import starts
+from optsched.control.what_if.snapshot import scene
 from optsched.executors.base import (
     AttemptKey,
     AttemptState,

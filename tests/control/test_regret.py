@@ -8,7 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
-from optsched.control.journal.journal.events import (
+
+from optsched import Cluster, Instance, Job, Node, Profile
+from optsched.bounds import priced_bound
+from optsched.cli.regret import command as regret_command
+from optsched.control.journal.events import (
     AttemptEnded,
     AttemptRunning,
     Claim,
@@ -19,11 +23,7 @@ from optsched.control.journal.journal.events import (
     StopIntended,
     Submitted,
 )
-from optsched.control.journal.journal.journal import Journal, RoundEntry
-
-from optsched import Cluster, Instance, Job, Node, Profile
-from optsched.bounds import priced_bound
-from optsched.cli.regret import command as regret_command
+from optsched.control.journal.journal import Journal, RoundEntry
 from optsched.control.regret.picture import svg
 from optsched.control.regret.regret import Regret, regret
 from optsched.control.submission import Submission

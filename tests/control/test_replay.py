@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from optsched.control.journal.journal.journal import Journal
 
 import optsched.control.controller
 from optsched.cli.replay import command as replay_command
 from optsched.cli.rounds import command as rounds_command
+from optsched.control.journal.journal import Journal
 from optsched.control.regret.past import past_rounds
 from optsched.control.regret.replay import replay
 from optsched.errors import InputError

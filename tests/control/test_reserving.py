@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from optsched.control.journal.journal.events import Held, Released
-from optsched.control.journal.journal.state import LiveJob, State
 
 from optsched import Profile
+from optsched.control.journal.events import Held, Released
+from optsched.control.journal.state import LiveJob, State
 from optsched.driver import reservation
 from optsched.driver.live_reservation import Reserving, protected
 from optsched.driver.reservation import GANG_PATIENCE_S

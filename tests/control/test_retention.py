@@ -4,11 +4,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from optsched.control.journal.journal.events import Noted, Pruned, RoundDecided
-from optsched.control.journal.journal.journal import Journal, JournalFault
-from optsched.control.journal.journal.retention import KEPT_ALIKE, Retention
 
 from optsched.control.controller import Controller
+from optsched.control.journal.events import Noted, Pruned, RoundDecided
+from optsched.control.journal.journal import Journal, JournalFault
+from optsched.control.journal.retention import KEPT_ALIKE, Retention
 from optsched.control.regret.past import past_rounds
 from optsched.control.regret.regret import regret
 from optsched.control.settings import RetentionSettings, read_settings

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from optsched.control.journal.journal.events import Claim, RoundDecided, StartIntended, Submitted
-from optsched.control.journal.journal.state import State
 
 from optsched import Cluster, Job, Mode, Node, Profile, Slot, Tenant
 from optsched.control import starts as module
+from optsched.control.journal.events import Claim, RoundDecided, StartIntended, Submitted
+from optsched.control.journal.state import State
 from optsched.control.starts import starts
 from optsched.control.submission import Submission
 from optsched.executors.base import NodeStatus

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from optsched.control.journal.journal.events import Cancelled, Held
-from optsched.control.what_if.simulated.future import Outlook, outlook
-from optsched.control.what_if.simulated.process import foretell, told
-from optsched.control.what_if.simulated.simulated import Answer, Change, changed_instance, what_if
-from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Job, Profile
 from optsched.cli.explain import command as explain_command
 from optsched.cli.what_if import command as what_if_command
+from optsched.control.journal.events import Cancelled, Held
+from optsched.control.what_if.future import Outlook, outlook
+from optsched.control.what_if.process import foretell, told
+from optsched.control.what_if.simulated import Answer, Change, changed_instance, what_if
+from optsched.control.what_if.snapshot import scene
 from optsched.duration import human
 from optsched.errors import InputError
 

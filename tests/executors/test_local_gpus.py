@@ -10,17 +10,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from optsched.control.journal.journal.events import NodeSeen, Submitted
-from optsched.control.journal.journal.journal import Journal
-from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched import Job
 from optsched.control.api.views import reason_of
 from optsched.control.clock import SteadyClock
 from optsched.control.controller import Controller
 from optsched.control.explain.explaining import explain_job
+from optsched.control.journal.events import NodeSeen, Submitted
+from optsched.control.journal.journal import Journal
 from optsched.control.settings import Settings
 from optsched.control.submission import Submission
+from optsched.control.what_if.snapshot import scene
 from optsched.errors import InputError
 from optsched.executors.base import AttemptState, Refused
 from optsched.executors.local import LocalNode, driver

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from optsched.control.journal.journal.events import Submitted
-
 from optsched import Job, Profile
 from optsched.control.controller import Controller
+from optsched.control.journal.events import Submitted
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from optsched.control.journal.journal.events import Submitted
-from optsched.control.journal.journal.state import LiveJob
-
 from optsched import Job, Profile
 from optsched.control.controller import Controller
+from optsched.control.journal.events import Submitted
+from optsched.control.journal.state import LiveJob
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission

@@ -16,8 +16,9 @@ from typing import Any
 
 import psutil
 import pytest
-from optsched.control.journal.journal.journal import Journal
-from optsched.control.journal.journal.state import State
+
+from optsched.control.journal.journal import Journal
+from optsched.control.journal.state import State
 
 HERE = Path(__file__).parent
 POINTS = int(os.environ.get("OPTSCHED_FAULT_POINTS", "200"))

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from optsched.control.journal.journal.events import Noted
-from optsched.control.journal.journal.journal import Journal, JournalFault
 
 from optsched.control import controller as controller_module
 from optsched.control.api import client
 from optsched.control.api.client import NoController
+from optsched.control.journal.events import Noted
+from optsched.control.journal.journal import Journal, JournalFault
 from tests.live.lab import lab
 from tests.live.running import Run
 from tests.small_disk import MIB, fill, small_disk

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from optsched.control.journal.journal.events import Cancelled, Cleared
-from optsched.control.journal.journal.journal import JournalFault
+
+from optsched.control.journal.events import Cancelled, Cleared
+from optsched.control.journal.journal import JournalFault
 
 from .lab import PYTHON, lab
 

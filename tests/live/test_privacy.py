@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optsched.control.journal.journal.journal import Journal
 
 from optsched.control.api.client import Client
+from optsched.control.journal.journal import Journal
 from optsched.executors.base import AttemptKey
 from optsched.executors.local.attempt_folder import AttemptFolder
 from tests.live.running import Run

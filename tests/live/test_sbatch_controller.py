@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from optsched.control.journal.journal.events import Cancelled, Event, Held, Noted, Released
-from optsched.control.journal.journal.journal import Journal
-from optsched.control.journal.journal.state import LiveJob, State
 
 from optsched.control.controller import Controller
+from optsched.control.journal.events import Cancelled, Event, Held, Noted, Released
+from optsched.control.journal.journal import Journal
+from optsched.control.journal.state import LiveJob, State
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.executors.base import AttemptKey, Order

@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from optsched.control.what_if.simulated.snapshot import scene
 
 from optsched.control.api.views import reason_of
 from optsched.control.explain.explaining import explain_job
+from optsched.control.what_if.snapshot import scene
 from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.slurm import declining
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optsched.control.journal.journal.events import Submitted
 
 from optsched import Job, Profile
+from optsched.control.journal.events import Submitted
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission

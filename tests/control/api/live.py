@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from optsched.control.journal.journal.journal import Journal
-
 from optsched import Node
 from optsched.control.api.client import Client
 from optsched.control.api.place import SOCKET
 from optsched.control.api.server import Server, serve
 from optsched.control.clock import SteadyClock
 from optsched.control.controller import Controller
+from optsched.control.journal.journal import Journal
 from optsched.control.loop import Loop
 from optsched.control.settings import NodeSettings, Settings
 from optsched.executors.base import Order, Refused

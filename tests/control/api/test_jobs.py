@@ -4,8 +4,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from optsched.control.journal.journal.journal import Journal
-from optsched.control.journal.journal.state import State
+
+from optsched.control.journal.journal import Journal
+from optsched.control.journal.state import State
 
 from .live import Live, until, work
 
