@@ -33,8 +33,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from optsched.driver.state import Ending
 from optsched.model.instance import Instance
-from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation
 from optsched.traces.readers import gavel, shockwave
 from optsched_solvers.policies.gavel.fifo import GavelFifo

@@ -27,13 +27,13 @@ from typing import Any
 
 import numpy as np
 
+from optsched.driver.state import Ending
 from optsched.estimates.parse import parse as parse_estimates
 from optsched.model.instance import Instance
 from optsched.model.job import Elastic, Job
 from optsched.objectives import parse
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import policy
-from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation
 from optsched.traces import FORMATS
 from optsched.traces.generate.synth import generate

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from optsched import Cluster, Instance, Job, Node, engine
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.plan import Plan
 from optsched.objectives import Objective, parse
@@ -14,7 +15,6 @@ from optsched.plugins import registry
 from optsched.plugins.solver import Report, Request, ignore, only_options
 from optsched.round.decide import decide
 from optsched.simulate.policy_solver import PolicySolver
-from optsched.simulate.world import World
 
 WCT = parse("wct")
 INSTANCE = Instance(

@@ -3,12 +3,12 @@
 import math
 from bisect import insort
 
+from optsched.driver.world import World
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.model.job import Job
 from optsched.physics import TIME_TOLERANCE_S, locality_rate
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.virtual_machine import VirtualMachine

@@ -3,12 +3,12 @@ uplink."""
 
 import math
 
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.least_loaded import LeastLoaded
 from .parts.list_scheduling import ListScheduling

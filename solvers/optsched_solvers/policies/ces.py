@@ -3,14 +3,14 @@
 import math
 from typing import Any, cast
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .backfill import Backfill
 from .fifo import Fifo

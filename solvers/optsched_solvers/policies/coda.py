@@ -3,14 +3,14 @@
 import math
 from bisect import insort
 
+from optsched.driver.layout import Need
+from optsched.driver.outlook import Outlook
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.layout import Need
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .parts.coda_arrays import Arrays
 from .parts.core_search import CoreSearch

@@ -3,12 +3,12 @@
 import math
 from heapq import heappop, heappush
 
+from optsched.driver.demand import Demand
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.demand import Demand
-from optsched.simulate.world import World
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.spread_choices import spread_choices

@@ -1,9 +1,9 @@
 """DL2's reward, maximised exactly one slot ahead."""
 
+from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import hold_to_save_s, setup_s
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import CountsOf, GangCounts

@@ -5,14 +5,14 @@ from collections import defaultdict
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.model.job import Elastic
 from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .parts.reallocation import arrival, held
 from .parts.ring import Ring, ring_of

@@ -2,9 +2,9 @@
 
 import math
 
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive

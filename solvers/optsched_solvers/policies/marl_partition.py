@@ -3,11 +3,11 @@ least."""
 
 from collections.abc import Iterator
 
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.interference_model import InterferenceModel, features
 from .parts.list_scheduling import ListScheduling

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from optsched.driver.layout import Need
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.layout import Need
-from optsched.simulate.world import World
 
 from .parts.by_score import ByScore
 from .parts.duration_model import MODELS, DurationModel, Floats

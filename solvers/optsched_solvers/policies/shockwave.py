@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from optsched.driver.world import World
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import is_left_alone

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.gpu_pool import GpuPool

@@ -2,14 +2,14 @@
 
 import math
 
+from optsched.driver.outlook import Outlook
+from optsched.driver.world import World
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.world import World
 
 from .parts.partial_allocation import Bid, allocate
 from .parts.reallocation import may_move

@@ -4,13 +4,13 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+from optsched.driver.outlook import Outlook
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.world import World
 
 from .parts.emptiest import Emptiest, wants_emptiest
 

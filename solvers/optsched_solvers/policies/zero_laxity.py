@@ -3,11 +3,11 @@ lose."""
 
 import math
 
+from optsched.driver.world import World
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.physics import TIME_TOLERANCE_S, setup_s
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive

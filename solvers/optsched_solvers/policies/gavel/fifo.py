@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Kinds
 from .citation import GAVEL

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from optsched.driver.world import World
 from optsched.errors import InputError
-from optsched.simulate.world import World
 
 from .active import Active, Floats, Kinds
 from .pair_rounds import PairRounds

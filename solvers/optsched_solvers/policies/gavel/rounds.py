@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optsched.driver.view import PolicyError
+from optsched.driver.world import World
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.simulate.view import PolicyError
-from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Ints, Kinds
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Container
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Placement, Slot
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 
 def wants_emptiest(policy: str, text: str) -> bool:

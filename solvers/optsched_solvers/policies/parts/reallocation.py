@@ -4,12 +4,12 @@ allocated."""
 import math
 from collections.abc import Iterable
 
+from optsched.driver.world import World
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.model.instance import Placement, Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
-from optsched.simulate.world import World
 
 from .emptiest import Emptiest, wants_emptiest
 from .gpu_pool import GpuPool

@@ -2,13 +2,13 @@
 
 import math
 
+from optsched.driver.world import World
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.model.instance import Placement, Running, Slot
 from optsched.physics import placed_rate, span
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from ..parts.gpu_pool import GpuPool
 from ..parts.growth import Growth

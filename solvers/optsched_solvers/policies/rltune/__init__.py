@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .features import Floats
 from .queue import Moment, PickedFirst, rows_of
