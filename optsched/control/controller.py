@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..driver.live_reservation import Reserving, protected
+from ..duration import human
 from ..errors import InputError
 from ..executors.base import (
     Arrivals,
@@ -38,7 +39,6 @@ from .journal.events import (
     AttemptLost,
     Cancelled,
     Changed,
-    Claim,
     Event,
     Held,
     KillIntended,
@@ -55,6 +55,7 @@ from .journal.events import (
 from .journal.journal import Journal, JournalError, RoundEntry
 from .journal.retention import Retention
 from .journal.state import Attempt, LiveJob, State
+from .policy_driver import PAUSE_S, Commands, PolicyDriver, commands_of
 from .posing import Posed, at_fault, pose, sound, stubborn
 from .present import may_start, memory_of, present, start_setup_s
 from .seen import news, node_news
@@ -127,6 +128,11 @@ class Controller:
         self.last_round: RoundSolution | None = None
         self.last_instance: Instance | None = None
         self.reserving = Reserving()
+        self.policy = (
+            None
+            if settings.policy is None
+            else PolicyDriver(settings.policy, settings.objective, settings.options_of_policy)
+        )
         self.decided_s = -float("inf")
         self._due = True
         self.short_of_disk: str | None = None
@@ -366,10 +372,14 @@ class Controller:
         now_s = self.clock.now_s()
         if now_s - self.decided_s >= float(self.settings.every):
             return True
-        return self._due or any(
-            self.decided_s < job.ready_s <= now_s
-            for job in self.state.open.values()
-            if job.live is None
+        return (
+            self._due
+            or (self.policy is not None and self.policy.wake_s <= now_s)
+            or any(
+                self.decided_s < job.ready_s <= now_s
+                for job in self.state.open.values()
+                if job.live is None
+            )
         )
 
     def decide(self) -> None:
@@ -377,25 +387,21 @@ class Controller:
         now_s = self.clock.now_s()
         self._due, self.decided_s = False, now_s
         self._drop_orphans()
+        if self._policy_decides(now_s):  # else what it started would seem never to have begun
+            self._part("starting attempts", self._start_claimed)
         self._drop_stale_claims(now_s)
-        self._reserve(now_s)
-        posed, found = self._decided(now_s)
+        if not self._policy_decides(now_s):
+            self._reserve(now_s)
+        posed, commands = self._decided(now_s)
         self._leave_out(posed.left_out)
-        if found is None:
+        if commands is None:
             return
+        found = commands.solution
         self.last_round, self.last_instance, self.blocked = found, posed.instance, posed.blocked
-        claims = [*self.state.claims.values()]
-        stay = {attempt.key.job for attempt in self.state.live_attempts()} - {
-            one.job for one in posed.instance.running
-        }
-        for entry in found.jobs:
-            if entry.decision == "continue":
-                stay.add(entry.id)
-            elif entry.mode is not None:
-                claims.append(Claim(job=entry.id, mode=entry.mode, placement=entry.placement))
+        stay = {attempt.key.job for attempt in self.state.live_attempts()} - commands.stop
         number = self.journal.last_round() + 1
         event = RoundDecided(
-            round=number, claims=tuple(claims), stay=tuple(sorted(stay)), blocked=posed.blocked
+            round=number, claims=commands.claims, stay=tuple(sorted(stay)), blocked=posed.blocked
         )
         decided = dump_round(replace(found, instance_hash=instance_hash(posed.instance)))
         listed = RoundEntry(
@@ -432,7 +438,31 @@ class Controller:
         if due is not None:
             self.state.claims[due.job] = due
 
-    def _decided(self, now_s: float) -> tuple[Posed, RoundSolution | None]:
+    def _policy_decides(self, now_s: float) -> bool:
+        return self.policy is not None and self.policy.may_decide(now_s)
+
+    def _commanded(self, posed: Posed, now_s: float) -> Commands | None:
+        """Return what the policy commands, None where there is none or it fails."""
+        policy = self.policy
+        if policy is None or not policy.may_decide(now_s):
+            return None
+        closed = {status.node.name for status in self.statuses if not status.usable}
+        try:
+            return policy.decide(
+                posed.instance, self.state, posed.blocked, closed, float(self.settings.length)
+            )
+        except Exception as error:
+            policy.failed(now_s)
+            self.bug(f"deciding by policy {policy.name}", error)
+            self.record(
+                Noted(
+                    text=f"policy {policy.name} failed, and rounds are decided in its place for "
+                    f"{human(PAUSE_S)}: {type(error).__name__}: {str(error)[:MOST_SAID]}"
+                )
+            )
+            return None
+
+    def _decided(self, now_s: float) -> tuple[Posed, Commands | None]:
         """What the present was posed as, and what was decided of it, None where nobody waits or
         runs.
 
@@ -466,10 +496,12 @@ class Controller:
             )
             if not posed.instance.jobs:
                 return posed, None
+            commands = self._commanded(posed, now_s)
+            if commands is not None:
+                return posed, commands
             try:
-                return posed, self._decide(
-                    posed.instance, posed.blocked, float(self.settings.budget)
-                )
+                found = self._decide(posed.instance, posed.blocked, float(self.settings.budget))
+                return posed, commands_of(found, posed.instance, self.state)
             except InputError as error:
                 if not posed.instance.running:
                     raise
@@ -725,6 +757,8 @@ class Controller:
         """Seconds until something is due by itself."""
         now_s = self.clock.now_s()
         due = [self.decided_s + float(self.settings.every)]
+        if self.policy is not None:
+            due.append(self.policy.wake_s)
         for job in self.state.open.values():
             live = job.live
             if live is None:

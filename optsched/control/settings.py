@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ..duration import parse_duration
-from ..errors import InputError, perhaps
+from ..errors import InputError, OptschedError, perhaps
 from ..files import dump_instance, load_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
@@ -20,6 +20,7 @@ from ..hostlist import MAX_NODES, expand_hostlist
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance
 from ..objectives import parse as parse_objective
+from ..plugins import registry
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
@@ -246,7 +247,8 @@ class Settings(Part):
 
     A round is decided whenever something has changed, and at the latest `every` after the one
     before; `budget` is its wall clock. `length` is the time over which a round's options are
-    valued. `grace` is how long a job may save, and `runs` how long one whose duration nobody states
+    valued. With `policy` (see `optsched list policies`), which has `policy_options`, no rounds are
+    decided: it says who starts and stops. `grace` is how long a job may save, and `runs` how long one whose duration nobody states
     is believed to run, unless it says otherwise. Jobs that are not known to save are preempted only
     with `preempt_unsaved`.
     """
@@ -261,6 +263,8 @@ class Settings(Part):
     executor: str = "local"
     objective: str = "wct"
     solver: str = "price"
+    policy: str | None = None
+    policy_options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     every: Time = 60.0
     length: Time = 300.0
     budget: Time = 1.0
@@ -277,6 +281,14 @@ class Settings(Part):
     slurm: SlurmSettings = SlurmSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
     kueue: KueueSettings = KueueSettings()
+
+    @property
+    def options_of_policy(self) -> dict[str, str]:
+        """The options of the policy as the command line would give them."""
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in self.policy_options.items()
+        }
 
     @property
     def attempts(self) -> Path:
@@ -362,6 +374,16 @@ def _faults(settings: Settings) -> Iterator[Fault]:
         parse_objective(settings.objective)
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
+    else:
+        if settings.policy is not None:
+            try:
+                registry.policy(
+                    settings.policy, parse_objective(settings.objective), settings.options_of_policy
+                )
+            except OptschedError as error:
+                yield Fault("policy", str(error), "see `optsched list policies`")
+        elif settings.policy_options:
+            yield Fault("policy_options", "there is no policy for them", "name a policy")
     for what, group, name in (
         ("solver", "rounds", settings.solver),
         ("executor", "executors", settings.executor),
