@@ -15,6 +15,7 @@ from ..model.instance import Instance
 from ..model.plan import Solution, Status
 from ..objectives import SINCE_SUBMISSION, Objective
 from ..plugins import registry
+from ..plugins.options import NO_OPTIONS
 from ..plugins.solver import Report, Request, Solver
 from .incumbent import Incumbent
 from .watchdog import Child
@@ -57,7 +58,6 @@ class Search:
         time_limit_s: float,
         seed: int,
         workers: int,
-        options: dict[str, str],
         started_s: float,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
@@ -67,7 +67,7 @@ class Search:
         self.time_limit_s = time_limit_s
         self.seed = seed
         self.workers = workers
-        self.options = options
+        self.options = NO_OPTIONS
         self.started_s = started_s
         self.on_progress = on_progress
         self.incumbent = Incumbent(instance, objective, any_plan=False)

@@ -116,6 +116,7 @@ def request_of(
         report_bound=lambda bound, _: bounds.append(bound),
         report_prices=lambda _: None,
         note=lambda _: None,
+        options=SOLVER.Options(),
     )
 
 
