@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 
-from ..errors import InputError, SolverUnavailable
+from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
 from ..model.instance import Instance
 from ..model.plan import Solution
@@ -98,7 +98,7 @@ def _choose(
     known = registry.names("policies")
     options = NO_OPTIONS
     if isinstance(solver, str) and solver in known and solver not in registry.names("solvers"):
-        with suppress(SolverUnavailable):  # what is broken will be noted
+        with suppress(SolverUnavailableError):  # what is broken will be noted
             declared = registry.options_of("policies", solver)
             options = read_options(f"policy {solver}", declared, given)
             registry.policy(solver, objective, options)
@@ -107,7 +107,7 @@ def _choose(
     if solver != "auto":
         found, reason = _usable(solver, instance, objective)
         name = solver if isinstance(solver, str) else solver.name
-        with suppress(SolverUnavailable):
+        with suppress(SolverUnavailableError):
             declared = (
                 registry.options_of("solvers", solver)
                 if isinstance(solver, str)
@@ -150,7 +150,7 @@ def _usable(
         if missing:
             return None, f"{found.name} needs {', '.join(missing)}, which is not installed"
         reason = found.supports(instance, objective)
-    except SolverUnavailable as error:
+    except SolverUnavailableError as error:
         return None, str(error)
     except InputError:
         raise

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ..errors import InputError, OptschedError, SolverUnavailable, perhaps
+from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
 from .options import DeclaredOption, PluginOptions, declaration, described, read_options
 from .policy import Policy, Source
 from .solver import Solver, missing_modules
@@ -56,7 +56,7 @@ def _load(group: Group, name: str) -> Any:
     try:
         return entries(group)[name].load()
     except Exception as error:
-        raise SolverUnavailable(
+        raise SolverUnavailableError(
             f"{name} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
 
@@ -64,7 +64,8 @@ def _load(group: Group, name: str) -> Any:
 def solver(name: str) -> Solver:
     """The solver of that name; a policy's name gives the solver that simulates it.
 
-    Raises InputError for an unknown name, SolverUnavailable where a module it needs is missing.
+    Raises InputError for an unknown name, SolverUnavailableError where a module it needs is
+    missing.
     """
     if name in entries("policies") and name not in entries("solvers"):
         from ..simulate.policy_solver import PolicySolver
@@ -78,17 +79,17 @@ def solver(name: str) -> Solver:
     found = cast(Solver, _load("solvers", name))
     missing = missing_modules(found)
     if missing:
-        raise SolverUnavailable(f"{name} needs {', '.join(missing)}, which is not installed")
+        raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
     return found
 
 
 def round_solver(name: str) -> "RoundSolver":
-    """The round solver of that name. Raises InputError for an unknown name, SolverUnavailable where
-    a module it needs is missing."""
+    """The round solver of that name. Raises InputError for an unknown name, SolverUnavailableError
+    where a module it needs is missing."""
     found = cast("RoundSolver", _load("rounds", name))
     missing = missing_modules(found)
     if missing:
-        raise SolverUnavailable(f"{name} needs {', '.join(missing)}, which is not installed")
+        raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
     return found
 
 
@@ -101,8 +102,8 @@ def policy(
 
     One whose constructor has a parameter `objective` is given the objective, one that declares
     `Options` the options (`--option key=value`, or as they have been read). Raises InputError for
-    an unknown name and for options that the policy does not take, SolverUnavailable for a broken
-    one.
+    an unknown name and for options that the policy does not take, SolverUnavailableError for a
+    broken one.
     """
     made = _load("policies", name)
     declared = declaration(made)
@@ -118,14 +119,14 @@ def policy(
     except OptschedError:
         raise
     except Exception as error:
-        raise SolverUnavailable(
+        raise SolverUnavailableError(
             f"{name} cannot be made: {type(error).__name__}: {error}"
         ) from error
 
 
 def options_of(group: Group, name: str) -> type[PluginOptions]:
-    """Return what a plug-in declares. Raises InputError for an unknown name, SolverUnavailable for
-    one that cannot be loaded."""
+    """Return what a plug-in declares. Raises InputError for an unknown name,
+    SolverUnavailableError for one that cannot be loaded."""
     return declaration(_load(group, name))
 
 
@@ -142,7 +143,7 @@ def listed(group: Group) -> list[Listed]:
     for name in names(group):
         try:
             entry = _load(group, name)
-        except SolverUnavailable as error:
+        except SolverUnavailableError as error:
             found.append(Listed(name, "", "", str(error)))
             continue
         missing = [] if group == "policies" else missing_modules(entry)

@@ -53,7 +53,15 @@ class Demands:
         type), and the demand whose needs go with them one by one."""
         if job.modes or job.resources or job.budgets:
             return self._find(job)
-        plain = (id(job.profile), job.gpus, job.cpus, job.memory_gib, job.tenant)
+        plain = (
+            id(job.profile),
+            job.gpus,
+            job.cpus,
+            job.memory_gib,
+            job.tenant,
+            job.min_nodes,
+            job.max_nodes,
+        )
         found = self._of_plain.get(plain)
         if found is None:
             found = self._of_plain[plain] = self._find(job)

@@ -8,7 +8,7 @@ from ..files.faults import REMAINING_TOLERANCE
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, first_come
-from .view import PolicyFault
+from .view import PolicyError
 from .world import World
 
 
@@ -43,7 +43,7 @@ def snapshot(
     - `known` are the jobs as they were in snapshots before; those whose length still fits what they
       have left are the same objects again, so that what was derived from them can be, too.
 
-    Raises PolicyFault where one of `jobs` neither waits nor runs.
+    Raises PolicyError where one of `jobs` neither waits nor runs.
     """
     wanted = (
         [*world.waiting]
@@ -52,7 +52,7 @@ def snapshot(
     )
     for job_id in wanted:
         if job_id not in world.waiting:
-            raise PolicyFault(
+            raise PolicyError(
                 f"no snapshot with job {job_id} at {world.now_s:g} s: it neither waits nor runs"
             )
     chosen = sorted(

@@ -22,7 +22,7 @@ WORK_TOLERANCE = 1e-9
 """Share of a job's work that counts as rounding."""
 
 
-class PolicyFault(OptschedError):
+class PolicyError(OptschedError):
     """A policy asked for what cannot be; the message says what and when."""
 
 
@@ -117,10 +117,10 @@ class View:
         return self._state[job_id].demand
 
     def fastest(self, job_id: str) -> Option:
-        """The fastest option. Raises PolicyFault for a job that fits nowhere."""
+        """The fastest option. Raises PolicyError for a job that fits nowhere."""
         state = self._state[job_id]
         if not state.options:
-            raise PolicyFault(
+            raise PolicyError(
                 f"job {job_id} fits nowhere within its tenant's quota and the budgets"
             )
         return state.options[0]
@@ -373,7 +373,7 @@ class View:
     def _held(self, job_id: str) -> Run:
         run = self._state[job_id].run
         if run is None:
-            raise PolicyFault(f"job {job_id} holds nothing at {self.now_s:g} s")
+            raise PolicyError(f"job {job_id} holds nothing at {self.now_s:g} s")
         return run
 
     def _rate(self, job: Job, option: Option, placement: Placement) -> float:

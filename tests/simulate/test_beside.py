@@ -24,7 +24,7 @@ from optsched import (
 from optsched.objectives import parse
 from optsched.physics import placed_rate
 from optsched.simulate.run import simulate
-from optsched.simulate.view import PolicyFault
+from optsched.simulate.view import PolicyError
 from optsched.simulate.world import World
 from optsched.verify import verify
 
@@ -282,10 +282,10 @@ def test_what_is_refused(change: dict[str, Any], reason: str | None) -> None:
     if reason is None:
         world.start_beside("b", option, "a")
         assert not world.may_share("c", world.options("c")[0], "a")
-        with pytest.raises(PolicyFault, match="a shares its GPUs already"):
+        with pytest.raises(PolicyError, match="a shares its GPUs already"):
             beside(world, "c", "a")
     else:
-        with pytest.raises(PolicyFault, match=f"job b cannot start beside a at 0 s: .*{reason}"):
+        with pytest.raises(PolicyError, match=f"job b cannot start beside a at 0 s: .*{reason}"):
             world.start_beside("b", option, "a")
         assert "b" in world.waiting and held_gpus(world) == 2
 
@@ -294,9 +294,9 @@ def test_who_is_no_partner() -> None:
     _, world = case()
     option = world.options("b")[0]
     for partner_id in ("c", "b", "nobody"):
-        with pytest.raises(PolicyFault, match=f"{partner_id} does not run"):
+        with pytest.raises(PolicyError, match=f"{partner_id} does not run"):
             world.start_beside("b", option, partner_id)
-    with pytest.raises(PolicyFault, match="it does not wait"):
+    with pytest.raises(PolicyError, match="it does not wait"):
         world.start_beside("a", world.options("a")[0], "c")
 
 

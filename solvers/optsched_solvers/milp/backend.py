@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from optsched.errors import SolverUnavailable
+from optsched.errors import SolverUnavailableError
 from optsched.plugins.options import Written
 
 DEFAULT = "PULP_CBC_CMD"
@@ -62,12 +62,14 @@ Backend = Annotated[str, Written("a PuLP solver", known)]
 
 
 def choose(name: str) -> str:
-    """Return the name of a back end that PuLP knows. Raises SolverUnavailable where it is not
+    """Return the name of a back end that PuLP knows. Raises SolverUnavailableError where it is not
     installed."""
     if not _is_there(name):
-        raise SolverUnavailable(f"PuLP's {name} is not installed; available here: {_available()}")
+        raise SolverUnavailableError(
+            f"PuLP's {name} is not installed; available here: {_available()}"
+        )
     if name == "HiGHS" and "ortools" in sys.modules:
-        raise SolverUnavailable(
+        raise SolverUnavailableError(
             "HiGHS cannot be loaded beside OR-Tools in one process; use HiGHS_CMD"
         )
     return name
@@ -112,8 +114,8 @@ def run(
     max_nodes: int | None,
     folder: Path,
 ) -> Outcome:
-    """Solve `problem` in place, with temporary files in `folder`. Raises SolverUnavailable if the
-    back end fails."""
+    """Solve `problem` in place, with temporary files in `folder`. Raises SolverUnavailableError if
+    the back end fails."""
     import pulp
 
     is_cbc = name in (DEFAULT, "COIN_CMD")
@@ -138,7 +140,9 @@ def run(
     try:
         problem.solve(solver)
     except pulp.PulpSolverError as error:
-        raise SolverUnavailable(f"PuLP's back end {name} failed: {str(error).strip()}") from error
+        raise SolverUnavailableError(
+            f"PuLP's back end {name} failed: {str(error).strip()}"
+        ) from error
     if problem.sol_status == pulp.LpSolutionOptimal:
         return Outcome("optimal", None)
     if pulp.LpStatusInfeasible in (problem.status, problem.sol_status):

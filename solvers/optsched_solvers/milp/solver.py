@@ -84,7 +84,8 @@ class MilpSolver:
         return None
 
     def solve(self, request: Request, report: Report) -> None:
-        """See `Solver.solve`. Raises SolverUnavailable for a back end that is absent or fails."""
+        """See `Solver.solve`. Raises SolverUnavailableError for a back end that is absent or that
+        fails."""
         options: MilpSolver.Options = request.options
         until = time.monotonic() + request.time_limit_s
         name = backend.choose(options.backend)

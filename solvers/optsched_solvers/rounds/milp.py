@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from optsched.errors import SolverUnavailable
+from optsched.errors import SolverUnavailableError
 from optsched.plugins.options import PluginOptions, Written
 from optsched.round.model import Ints, Kind, RoundModel, Row, is_second
 from optsched.round.realise import keep_all, realise
@@ -207,7 +207,7 @@ class MilpRoundSolver:
 
     def solve(self, request: RoundRequest) -> None:
         """The plan that keeps all, then the best that the model and the nodes allow. Raises
-        SolverUnavailable for a back end that is absent or fails."""
+        SolverUnavailableError for a back end that is absent or fails."""
         options: MilpRoundSolver.Options = request.options
         name = _backend(options.backend)
         model = request.model
@@ -249,7 +249,7 @@ def _backend(asked: str) -> str:
     for name in names[:-1]:
         try:
             return backend.choose(name)
-        except SolverUnavailable:
+        except SolverUnavailableError:
             continue
     return backend.choose(names[-1])
 
