@@ -8,7 +8,6 @@ from typing import Any, Literal, Protocol
 from ..model.instance import Instance
 from ..model.plan import Plan
 from ..objectives import Objective
-from .options import NO_OPTIONS
 
 Guarantee = Literal["exact", "bound", "none"]
 
@@ -19,7 +18,8 @@ class Request:
 
     `time_limit_s` is what is left of the wall clock. With `workers` 1 the result must depend on
     nothing but the request: limit the search by counted work, not by the clock. `incumbent` is a
-    verified plan to start from. `options` are those that the solver declares.
+    verified plan to start from. `options` are those that the solver declares,
+    None for their defaults.
     """
 
     instance: Instance
@@ -28,7 +28,7 @@ class Request:
     seed: int = 0
     workers: int = 1
     incumbent: Plan | None = None
-    options: Any = NO_OPTIONS
+    options: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..plugins.options import NO_OPTIONS
 from .model import Floats, RoundModel
 from .place import Packing
 
@@ -29,7 +28,7 @@ class RoundRequest:
     report_prices: Callable[[Floats], None]
     note: Callable[[str], None]
     prices: dict[str, float] = field(default_factory=dict)
-    options: Any = NO_OPTIONS
+    options: Any = None
 
     def left_s(self) -> float:
         """Seconds left."""
@@ -38,7 +37,7 @@ class RoundRequest:
 
 class RoundSolver(Protocol):
     """Decides a round. Heavy libraries are imported inside `solve`. One that takes options
-    declares them as `Options` (see `plugins.options`) and finds them in its requests."""
+    declares them as `Options` (see `plugins.options`) and finds them in its requests, None for their defaults."""
 
     name: str
     title: str

@@ -116,7 +116,6 @@ def request_of(
         report_bound=lambda bound, _: bounds.append(bound),
         report_prices=lambda _: None,
         note=lambda _: None,
-        options=SOLVER.Options(),
     )
 
 

@@ -86,7 +86,7 @@ class MilpSolver:
     def solve(self, request: Request, report: Report) -> None:
         """See `Solver.solve`. Raises SolverUnavailableError for a back end that is absent or that
         fails."""
-        options: MilpSolver.Options = request.options
+        options = request.options or self.Options()
         until = time.monotonic() + request.time_limit_s
         name = backend.choose(options.backend)
         instance = request.instance

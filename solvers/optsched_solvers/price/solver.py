@@ -63,7 +63,7 @@ class PriceSolver:
     def solve(self, request: RoundRequest) -> None:
         """Anytime: a bound and the plan that keeps all come first, and both only get better until
         the gap is the one that was asked for."""
-        _Search(request, request.options.core).run()
+        _Search(request, (request.options or self.Options()).core).run()
 
 
 class _Search:

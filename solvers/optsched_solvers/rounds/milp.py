@@ -208,8 +208,7 @@ class MilpRoundSolver:
     def solve(self, request: RoundRequest) -> None:
         """The plan that keeps all, then the best that the model and the nodes allow. Raises
         SolverUnavailableError for a back end that is absent or fails."""
-        options: MilpRoundSolver.Options = request.options
-        name = _backend(options.backend)
+        name = _backend((request.options or self.Options()).backend)
         model = request.model
         request.report_packing(keep_all(model))
         if request.left_s() < LEAST_S + WRITE_S * len(model.value):
