@@ -37,7 +37,8 @@ class RoundRequest:
 
 class RoundSolver(Protocol):
     """Decides a round. Heavy libraries are imported inside `solve`. One that takes options
-    declares them as `Options` (see `plugins.options`) and finds them in its requests, None for their defaults."""
+    declares them as `Options` (see `plugins.options`) and finds them in its requests, None for
+    their defaults."""
 
     name: str
     title: str
