@@ -40,7 +40,7 @@ def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
     policies     rules that decide now; simulated, they make a plan too   (solve --solver)
     formats      traces and benchmarks that `optsched import` reads
     objectives   what a plan can minimise                                 (solve --objective)
-    executors    what starts and watches jobs on real nodes               (cluster.toml)
+    executors    what starts and watches jobs on real nodes               (run)
 
     A guarantee "exact" proves an optimum given time, "bound" proves a limit, "none" gives a plan
     alone. How sure it is that a policy is what was published: "verified" against public code or
