@@ -32,8 +32,6 @@ MOVES_S = 60.0
 """While nobody waits, it is looked this often whether running jobs should move."""
 SOON_S = 300.0
 """How far ahead a place is held for a gang."""
-CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
-"""Objectives under which the order of jobs changes while nothing happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +92,6 @@ class Optsched:
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights()
         self._moves_s = self._paced_s = -math.inf
-        self._weighs = all(
-            term.name == "wct" for level in self.objective.levels for _, term in level
-        )
-        self._changing = any(
-            term.name in CHANGING for level in self.objective.levels for _, term in level
-        )
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
@@ -122,7 +114,9 @@ class Optsched:
         self._moves_s = world.now_s + MOVES_S
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
         now = snapshot(world, jobs=waiting, known=self._known)
-        posed = self._gangs.raised(world, now.instance) if self._weighs else now.instance
+        posed = (
+            self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
+        )
         found = decide(
             posed,
             self.objective,
@@ -149,7 +143,7 @@ class Optsched:
         )
         self._carry_out(world, posed, found)
         self._keep_places(world)
-        if world.waiting and self._changing:
+        if world.waiting and self.objective.changes(world.instance.cluster):
             world.wake_at(world.now_s + self.round_s)
 
     def _fill(self, world: World, waiting: list[str]) -> None:
