@@ -350,7 +350,5 @@ def test_nothing_but_an_objective_asks_for_its_name() -> None:
         for line, text in compared_names(ast.parse(source.read_text()))
     ]
     assert len(sources) > 500 and not found, found
-    asks = ast.parse(
-        "x = term.name == 'wct' or term.name in ('cost', 'y') or {'tail': 1}[term.name]"
-    )
-    assert len(list(compared_names(asks))) == 3
+    asks = "term.name == 'wct' or term.name in ('cost', 'y') or {'tail': 1}[term.name]"
+    assert len(list(compared_names(ast.parse(asks)))) == 3
