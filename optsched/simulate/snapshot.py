@@ -119,18 +119,19 @@ def _with_budgets_left(world: World, jobs: list[str]) -> Cluster:
     cluster = world.cluster
     if not cluster.budgets:
         return cluster
-    left = dict(world.free.budgets)  # beyond the least that unfinished jobs need
-    most_needed = dict.fromkeys(left, 0.0)
+    left = list(world.free.left)  # of budgets what is beyond the least that unfinished jobs need
+    most_needed = [0.0] * len(left)
     for job_id in jobs:
-        for name, amount in world.least_budgets(job_id).items():
-            left[name] += amount
-            most_needed[name] = max(amount, most_needed[name])
+        for row, amount in world.least_budgets(job_id).items():
+            left[row] += amount
+            most_needed[row] = max(amount, most_needed[row])
         if job_id in world.running:
-            for name, amount in world.hold(job_id).need.budgets:
-                left[name] += amount
-    budgets = {
-        name: max(amount, most_needed[name]) for name, amount in left.items()
-    }  # whatever the rounding
+            for row, amount in world.hold(job_id).need.budgets:
+                left[row] += amount
+    budgets = {  # whatever the rounding
+        name: max(left[row], most_needed[row])
+        for name, row in world.free.layout.table.budgets.items()
+    }
     memo = cluster.memo
     new = replace(cluster, budgets=budgets)
     vars(new)["memo"] = memo

@@ -53,8 +53,8 @@ class View:
         self.running: dict[str, Job] = {}
         self.saving: dict[str, Job] = {}
         self.lost: dict[str, None] = {}
-        layout = Layout(instance.cluster)
-        self.free = Room(layout, instance.cluster, instance.tenants)
+        layout = Layout(instance.cluster, instance.tenants)
+        self.free = Room(layout)
         self._demands = Demands(instance, layout)
         self._states = [
             JobState(index, job, instance.remaining_s(job), *self._demands.of(job))
@@ -209,7 +209,9 @@ class View:
         """What running and saving jobs take now of the uplink of a rack that has a limit."""
         if self._channels is not None and self.cluster.uplinks == "shared":
             return self._channels.gbps(("uplink", rack))
-        return self.cluster.rack_uplink_gbps[rack] - self.free.uplinks[rack]
+        table = self.free.layout.table
+        row = table.uplinks[rack]
+        return table.rows[row].capacity - self.free.left[row]
 
     def memory_load_gbps(self, node: str) -> float:
         """What running and saving jobs take now of the memory bandwidth of a node that has a
@@ -323,9 +325,9 @@ class View:
         )
         return need if same else None
 
-    def least_budgets(self, job_id: str) -> dict[str, float]:
-        """The least that the job uses of each budget; `free` has set it aside for every unfinished
-        job."""
+    def least_budgets(self, job_id: str) -> dict[int, float]:
+        """The least that the job uses of each budget, by row; `free` has set it aside for every
+        unfinished job."""
         state = self._state[job_id]
         return self._demands.least_budgets(state.job, state.options)
 

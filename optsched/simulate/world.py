@@ -476,8 +476,8 @@ class World(View):
         """Every job will use the least it needs of each budget; only what is beyond is free to
         choose with."""
         for job in self.instance.jobs:
-            for name, amount in self.least_budgets(job.id).items():
-                self.free.budgets[name] -= amount
+            for row, amount in self.least_budgets(job.id).items():
+                self.free.left[row] -= amount
 
 
 def _service_of_work(state: JobState, mode: Mode) -> float:

@@ -124,7 +124,7 @@ def test_gangs_on_one_node_take_slots(solver: str, gpus: int, running: int) -> N
 
 def test_the_solvers_are_found_without_loading_what_they_need() -> None:
     check = (
-        "import sys; from optsched import registry; registry.round_solver('milp'); "
+        "import sys; from optsched.plugins import registry; registry.round_solver('milp'); "
         "registry.round_solver('highs'); "
         "assert not {'pulp', 'ortools'} & set(sys.modules)"
     )

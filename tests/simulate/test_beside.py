@@ -28,6 +28,7 @@ from optsched.simulate.view import PolicyError
 from optsched.simulate.world import World
 from optsched.verify import verify
 
+from .free_rows import left_of
 from .random_instances import instances
 from .sharing_policy import StartsBeside
 
@@ -103,9 +104,9 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(
         assert all(
             0 <= left_s <= world.job(job_id).work_s * (1 + 1e-9) for job_id, left_s in left.items()
         )
-    assert before == 0 and world.free.quotas == instance.gpu_cap
-    assert world.free.resources == pytest.approx(instance.cluster.resources)
-    assert world.free.uplinks == pytest.approx(instance.cluster.rack_uplink_gbps)
+    assert before == 0 and left_of(world.free, "quota") == instance.gpu_cap
+    assert left_of(world.free, "resource") == pytest.approx(instance.cluster.resources)
+    assert left_of(world.free, "uplink") == pytest.approx(instance.cluster.rack_uplink_gbps)
     plan = world.rows.record(instance).plan()
     segments = {entry.id: entry.segments for entry in plan.jobs}
     pauses_s = 2e-5 * sum(len(found) for found in segments.values()) * sum(world.free.layout.gpus)
@@ -303,9 +304,10 @@ def test_who_is_no_partner() -> None:
 def test_shared_gpus_count_for_both_jobs_of_a_tenant() -> None:
     _, world = case(tenant="t")
     beside(world, "b", "a")
-    assert world.free.quotas == {"t": 0}
+    assert left_of(world.free, "quota") == {"t": 0}
     _, world = case()
-    world.free.quotas["t"] = 1
+    table = world.free.layout.table
+    world.free.left[table.quotas["t"]] = 1
     assert not world.may_share("b", world.options("b")[0], "a")
 
 

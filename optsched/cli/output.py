@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import json_option
-from .controller import asks_controller
+from .parts.arguments import json_option
+from .parts.controller import asks_controller
 
 if TYPE_CHECKING:
-    from ...control.api.client import Client
+    from ..control.api.client import Client
 
 FINISHED = ("completed", "failed", "cancelled")
 LONGEST_PAUSE_S = 2.0
@@ -114,7 +114,7 @@ def exit_status(job: dict[str, Any]) -> int:
 
 
 def _once_there(client: "Client", job: str) -> dict[str, Any]:
-    from ...control.api.client import NoControllerError
+    from ..control.api.client import NoControllerError
 
     told = False
     while True:
@@ -130,7 +130,7 @@ def _once_there(client: "Client", job: str) -> dict[str, Any]:
 def _rest(
     client: "Client", job: str, stream: str, number: int, start: int
 ) -> Iterator[tuple[str, int]]:
-    from ...control.api.client import ApiError, NoControllerError
+    from ..control.api.client import ApiError, NoControllerError
 
     while True:
         try:

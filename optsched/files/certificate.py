@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from ..files import InstanceRef, adapter, lines, number, parse_file, plain, read_bytes
-from ..files.faults import Fault
-from ..files.shape_faults import FaultyFileError
+from . import InstanceRef, adapter, lines, number, parse_file, plain, read_bytes
+from .faults import Fault
+from .shape_faults import FaultyFileError
 
 NotNegative = Annotated[float, Ge(0)]
 BOUND_FORMAT = "optsched-bound/1"
