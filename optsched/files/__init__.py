@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import zlib
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
 from ..model.profile import UNMEASURED, Clock, Locality, Profile, Sharing
+from ..model.value import EMPTY
 from .faults import Fault, find_faults
 from .power import with_power, without_power
 from .shape_faults import FaultyFile, duplicate_keys, other_kind, shape_faults
@@ -249,12 +250,12 @@ def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
 
 def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     """One object for equal profiles, so that what is derived from a profile is derived once."""
-    known: dict[object, Profile] = {}
+    known: dict[Profile, Profile] = {}
     for job in jobs:
         profile = job.profile
         if profile is UNMEASURED:
             continue
-        first = known.setdefault(profile.contents, profile)
+        first = known.setdefault(profile, profile)
         if first is not profile:
             object.__setattr__(
                 job, "profile", first
@@ -405,10 +406,7 @@ def _plain_fields(value: Any, profiles: dict[int, Any] | None) -> dict[str, Any]
     kind: type = type(value)
     for name, alias, field in _layout(kind):
         inner = getattr(value, name)
-        default = field.default
-        if inner is default or (default is not MISSING and inner == default):
-            continue
-        if field.default_factory is not MISSING and not inner:
+        if inner is field.default or inner == field.default or inner == EMPTY:
             continue
         out[alias] = plain(inner, profiles)
     return out

@@ -2,12 +2,11 @@
 for the same."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
 from ..physics import Span, node_counts
-from ..physics.modes import Option, options, room
+from ..physics.modes import Option, demands, options, room
 from .layout import NO_GPUS, Layout, Need
 from .placement import Room
 
@@ -40,31 +39,18 @@ class Demands:
     def __init__(self, instance: Instance, layout: Layout) -> None:
         self._instance = instance
         self._layout = layout
-        self._by_options: dict[tuple[int, str | None], tuple[tuple[Option, ...], Demand]] = {}
+        self._by_demands: dict[object, tuple[tuple[Option, ...], Demand]] = {}
         self._by_signature: dict[object, Demand] = {}
-        self._of_plain: dict[object, tuple[tuple[Option, ...], Demand]] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is found by identity, which is another one in another process."""
-        return {**self.__dict__, "_by_options": {}, "_of_plain": {}}
 
     def of(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
         """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU
         type), and the demand whose needs go with them one by one."""
-        if job.modes or job.resources or job.budgets:
-            return self._find(job)
-        plain = (id(job.profile), job.gpus, job.cpus, job.memory_gib, job.tenant)
-        found = self._of_plain.get(plain)
-        if found is None:
-            found = self._of_plain[plain] = self._find(job)
-        return found
-
-    def _find(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
-        every = options(self._instance.cluster, job)
-        key = (id(every), self._quota(job))
-        if key not in self._by_options:
-            self._by_options[key] = self._make(job, every)
-        return self._by_options[key]
+        key = demands(job), job.tenant
+        known = self._by_demands.get(key)
+        if known is None:
+            every = options(self._instance.cluster, job)
+            known = self._by_demands[key] = self._make(job, every)
+        return known
 
     def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[str, float]:
         """The least that the job uses of each budget, whichever option it takes."""

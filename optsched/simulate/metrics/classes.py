@@ -26,14 +26,7 @@ def classes(instance: Instance) -> Classes:
     examples: list[Job] = []
     codes = []
     for job in instance.jobs:
-        key = (
-            id(job.profile),
-            job.gpus,
-            job.cpus,
-            job.memory_gib,
-            id(job.modes) if job.modes else 0,
-            job.tenant,
-        )
+        key = (job.profile, job.gpus, job.cpus, job.memory_gib, job.modes, job.tenant)
         code = known.setdefault(key, len(examples))
         if code == len(examples):
             examples.append(job)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from optsched.objectives import Term, combine, job_cost, quantile_rank
 
+from .alternatives import Alternative
 from .grid import Start
 from .model import Expression, Model
 
@@ -107,12 +108,11 @@ def _costs(model: Model, term: Term) -> dict[str, list[float]]:
     for job in model.instance.jobs:
         starts = [start for start, _ in model.starts[job.id]]
         if term.over == "segments":
-            known: dict[int, float] = {}
+            known: dict[Alternative, float] = {}
             for start in starts:
-                key = id(start.alternative)
-                if key not in known:
-                    known[key] = model.ways.hold_cost(term, job, start.alternative)
-            found[job.id] = [known[id(start.alternative)] for start in starts]
+                if start.alternative not in known:
+                    known[start.alternative] = model.ways.hold_cost(term, job, start.alternative)
+            found[job.id] = [known[start.alternative] for start in starts]
             continue
         cost = job_cost(term, model.instance, job)
         if cost is not None:

@@ -3,12 +3,12 @@ rack, then anywhere."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from optsched.model.instance import Placement
 from optsched.model.job import Job
+from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
-from optsched.physics.modes import Option, most_gpus
+from optsched.physics.modes import Option, spans_of
 from optsched.simulate.layout import Need
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
@@ -53,11 +53,7 @@ class LocalityGate:
 
     def __init__(self) -> None:
         self._narrow: dict[tuple[Need, Span], Need] = {}
-        self._ways_of: dict[tuple[int, int], tuple[_Way, ...]] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is found by identity, which is another one in another process."""
-        return {**self.__dict__, "_ways_of": {}}
+        self._ways_of: dict[tuple[int, Profile], tuple[_Way, ...]] = {}
 
     def find(
         self, world: World, job_id: str, patience: Patience, wait_s: float, room: Room | None = None
@@ -96,7 +92,7 @@ class LocalityGate:
         job = world.job(job_id)
         if job.modes:  # their rates depend on the job's own work
             return self._make(world, job)
-        key = world.demand(job_id).number, id(job.profile)
+        key = world.demand(job_id).number, job.profile
         if key not in self._ways_of:
             self._ways_of[key] = self._make(world, job)
         return self._ways_of[key]
@@ -112,16 +108,13 @@ class LocalityGate:
                 and other.mode == option.mode
             ]
             need, mode = world.need(job.id, option), option.mode
-            spreads = mode.gpus > 1 and option.needs_node
-            most = most_gpus(world.cluster, job, mode) if spreads else {}
+            is_spread = mode.gpus > 1 and option.needs_node
+            able = spans_of(world.cluster, job, mode) if is_spread else LEVELS
             for level in LEVELS[max(narrower, default=-1) + 1 : LEVELS.index(option.spread) + 1]:
-                if spreads and most[level] < mode.gpus:
+                if level not in able:
                     continue  # not even in the empty cluster
-                alone = (
-                    not any(most[other] >= mode.gpus for other in LEVELS[: LEVELS.index(level)])
-                    if spreads
-                    else True
-                )
+                closer = LEVELS[: LEVELS.index(level)] if is_spread else ()
+                alone = not any(other in able for other in closer)
                 way = _Way(option, self._kept_within(need, level), level, alone)
                 found.append((-rate(job, mode, mode.gpu_type, level), LEVELS.index(level), way))
         found.sort(key=lambda entry: entry[:2])
