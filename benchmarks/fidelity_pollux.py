@@ -93,7 +93,7 @@ def main() -> None:
         for number in given.workloads.split(",")
     ]
     if given.json:
-        print(json.dumps(rows, indent=2))
+        print(*(json.dumps(found) for found in rows), sep="\n")
         return
     heads = "".join(f" {kind:>18}" for kind in ("ours", "emptiest", "epochs"))
     print(f"{'policy':<9} {'workload':<10} {'published':>10}{heads} {'proven':>7}")

@@ -11,7 +11,7 @@ class InputError(OptschedError):
     """The input is wrong; the message says what, where, and what would be right."""
 
 
-class SolverUnavailable(OptschedError):
+class SolverUnavailableError(OptschedError):
     """A solver or policy cannot be used here; the message says what is missing."""
 
 

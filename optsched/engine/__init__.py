@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
-from ..errors import InputError, SolverUnavailable
+from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
 from ..model.instance import Instance
 from ..model.plan import Solution
@@ -74,7 +74,7 @@ def solve(
     policies, exact, search.not_run = _choose(solver, instance, goal, options or {})
     if policies == (solver,):
         search.incumbent.any_plan = True
-        with suppress(SolverUnavailable):  # what is broken will be noted
+        with suppress(SolverUnavailableError):  # what is broken will be noted
             registry.policy(
                 policies[0], goal, options
             )  # what it does not take is refused before any work
@@ -147,7 +147,7 @@ def _usable(
         if missing:
             return None, f"{found.name} needs {', '.join(missing)}, which is not installed"
         reason = found.supports(instance, objective)
-    except SolverUnavailable as error:
+    except SolverUnavailableError as error:
         return None, str(error)
     except InputError:
         raise

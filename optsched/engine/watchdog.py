@@ -35,7 +35,7 @@ _NOUNS = {
 }
 
 
-class Junk(Exception):
+class BadMessageError(Exception):
     """What came out of the pipe is no message; the text completes the sentence "the solver ..."."""
 
 
@@ -220,7 +220,7 @@ class Child:
             try:
                 found.append(_load(bytes(memoryview(self._buffer)[child.HEADER.size : end])))
                 del self._buffer[:end]
-            except Junk as error:
+            except BadMessageError as error:
                 found.append(("junk", str(error)))
                 self._buffer.clear()
                 self.ended = True
@@ -234,19 +234,21 @@ class _PlansOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _NOUNS:
             hint = "; plans take plain int and float" if module.startswith("numpy") else ""
-            raise Junk(f"sent an object of {module}.{name}, which has no place in a plan{hint}")
+            raise BadMessageError(
+                f"sent an object of {module}.{name}, which has no place in a plan{hint}"
+            )
         return _NOUNS[module, name]
 
 
 def _load(body: bytes) -> tuple[Any, ...]:
     try:
         message = _PlansOnly(io.BytesIO(body)).load()
-    except Junk:
+    except BadMessageError:
         raise
     except Exception as error:
-        raise Junk(f"sent bytes that are no message ({type(error).__name__})") from None
+        raise BadMessageError(f"sent bytes that are no message ({type(error).__name__})") from None
     if type(message) is not tuple or not message or type(message[0]) is not str:
-        raise Junk("sent a message of no known kind")
+        raise BadMessageError("sent a message of no known kind")
     if ARITY.get(message[0]) != len(message) - 1:
-        raise Junk("sent a message of no known kind")
+        raise BadMessageError("sent a message of no known kind")
     return message

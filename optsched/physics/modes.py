@@ -284,21 +284,21 @@ def _candidates(cluster: Cluster, job: Job) -> Iterator[Option]:
             yield Option(mode=mode, spread="node", rate=speed, needs_node=False)
             continue
         fastest = 0.0
-        for spread in spans_of(cluster, job, mode):
+        for spread in spreads(mode.gpus, node_counts(job, mode.gpus)):
             speed = rate(job, mode, mode.gpu_type, spread)
-            if speed > fastest:
+            if speed > fastest and fits_within(cluster, job, mode, spread):
                 yield Option(mode=mode, spread=spread, rate=speed, needs_node=True)
                 fastest = speed
 
 
-def spans_of(cluster: Cluster, job: Job, mode: Mode) -> tuple[Span, ...]:
-    """Return how far a gang may be spread so that empty nodes hold it, the widest first."""
-    most = most_gpus(cluster, job, mode)
+def fits_within(cluster: Cluster, job: Job, mode: Mode, spread: Span) -> bool:
+    """Return whether the empty cluster holds the gang of `mode` within `spread`, split as the job
+    allows."""
     counts = node_counts(job, mode.gpus)
-    return tuple(
-        spread
-        for spread in spreads(mode.gpus, counts)
-        if most[spread] >= max(mode.gpus, 1) and _splits(cluster, job, mode, spread, counts)
+    return (
+        spread in spreads(mode.gpus, counts)
+        and most_gpus(cluster, job, mode)[spread] >= max(mode.gpus, 1)
+        and _splits(cluster, job, mode, spread, counts)
     )
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ..errors import InputError, OptschedError, SolverUnavailable, perhaps
+from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
 from .policy import Policy, Source
 from .solver import Solver, missing_modules
 
@@ -54,7 +54,7 @@ def _load(group: Group, name: str) -> Any:
     try:
         return entries(group)[name].load()
     except Exception as error:
-        raise SolverUnavailable(
+        raise SolverUnavailableError(
             f"{name} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
 
@@ -62,7 +62,8 @@ def _load(group: Group, name: str) -> Any:
 def solver(name: str) -> Solver:
     """The solver of that name; a policy's name gives the solver that simulates it.
 
-    Raises InputError for an unknown name, SolverUnavailable where a module it needs is missing.
+    Raises InputError for an unknown name, SolverUnavailableError where a module it needs is
+    missing.
     """
     if name in entries("policies") and name not in entries("solvers"):
         from ..simulate.policy_solver import PolicySolver
@@ -76,17 +77,17 @@ def solver(name: str) -> Solver:
     found = cast(Solver, _load("solvers", name))
     missing = missing_modules(found)
     if missing:
-        raise SolverUnavailable(f"{name} needs {', '.join(missing)}, which is not installed")
+        raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
     return found
 
 
 def round_solver(name: str) -> "RoundSolver":
-    """The round solver of that name. Raises InputError for an unknown name, SolverUnavailable where
-    a module it needs is missing."""
+    """The round solver of that name. Raises InputError for an unknown name, SolverUnavailableError
+    where a module it needs is missing."""
     found = cast("RoundSolver", _load("rounds", name))
     missing = missing_modules(found)
     if missing:
-        raise SolverUnavailable(f"{name} needs {', '.join(missing)}, which is not installed")
+        raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
     return found
 
 
@@ -97,7 +98,7 @@ def policy(
 
     One whose constructor has a parameter `objective` is given the objective, one that has `options`
     the options (`--option key=value`). Raises InputError for an unknown name and for options that
-    the policy does not take, SolverUnavailable for a broken one.
+    the policy does not take, SolverUnavailableError for a broken one.
     """
     made = _load("policies", name)
     takes = _parameters(made)
@@ -113,7 +114,7 @@ def policy(
     except OptschedError:
         raise
     except Exception as error:
-        raise SolverUnavailable(
+        raise SolverUnavailableError(
             f"{name} cannot be made: {type(error).__name__}: {error}"
         ) from error
 
@@ -131,7 +132,7 @@ def listed(group: Group) -> list[Listed]:
     for name in names(group):
         try:
             entry = _load(group, name)
-        except SolverUnavailable as error:
+        except SolverUnavailableError as error:
             found.append(Listed(name, "", "", str(error)))
             continue
         missing = [] if group == "policies" else missing_modules(entry)

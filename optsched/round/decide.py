@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..errors import InputError, SolverUnavailable
+from ..errors import InputError, SolverUnavailableError
 from ..model.instance import Instance, Placement
 from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, parse
@@ -148,7 +148,7 @@ def decide(
             )
             try:
                 found.solve(request)
-            except (InputError, SolverUnavailable):
+            except (InputError, SolverUnavailableError):
                 raise
             except Exception as error:
                 fallback = f"{solver} crashed: {type(error).__name__}: {error}"

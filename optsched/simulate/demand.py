@@ -39,24 +39,22 @@ class Demands:
     def __init__(self, instance: Instance, layout: Layout) -> None:
         self._instance = instance
         self._layout = layout
-        self._by_demands: dict[object, tuple[tuple[Option, ...], Demand]] = {}
+        self._known: dict[object, tuple[tuple[Option, ...], Demand]] = {}
         self._by_signature: dict[object, Demand] = {}
 
     def of(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
         """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU
         type), and the demand whose needs go with them one by one."""
         key = demands(job), job.tenant
-        known = self._by_demands.get(key)
-        if known is None:
-            every = options(self._instance.cluster, job)
-            known = self._by_demands[key] = self._make(job, every)
-        return known
+        if key not in self._known:
+            self._known[key] = self._make(job, options(self._instance.cluster, job))
+        return self._known[key]
 
-    def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[str, float]:
-        """The least that the job uses of each budget, whichever option it takes."""
+    def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[int, float]:
+        """The least that the job uses of each budget, by row, whichever option it takes."""
         return {
-            name: min((option.mode.budgets.get(name, 0.0) for option in among), default=0.0)
-            for name in self._instance.cluster.budgets
+            row: min((option.mode.budgets.get(name, 0.0) for option in among), default=0.0)
+            for name, row in self._layout.table.budgets.items()
         }
 
     def need(self, job: Job, mode: Mode, spread: Span, among: tuple[Option, ...]) -> Need:
@@ -78,15 +76,11 @@ class Demands:
             memory_gib_per_gpu=job.profile.memory_gib_per_gpu if mode.gpus else 0.0,
             cpus=mode.cpus,
             memory_gib=job.memory_gib,
-            resources=tuple(
-                (name, amount) for name, amount in sorted(mode.resources.items()) if amount
-            ),
+            shared=tuple(self._layout.table.together(job, mode)),
             budgets=tuple(
-                (name, max(0.0, amount - least[name]))
-                for name, amount in sorted(mode.budgets.items())
-                if amount
+                (row, max(0.0, amount - least[row]))
+                for row, amount in self._layout.table.used_up(mode)
             ),
-            quota=self._quota(job),
             network_gbps=self._traffic(job) if mode.gpus > 1 else 0.0,
             counts=node_counts(job, mode.gpus),
         )
@@ -101,7 +95,7 @@ class Demands:
         types = {gpu_type: i for i, gpu_type in enumerate(self._instance.cluster.gpu_types)}
         able = tuple(
             sorted(
-                (option for option in every if self._ever(job, option.mode)),
+                (option for option in every if self._layout.table.allows(job, option.mode)),
                 key=lambda option: (
                     -option.rate,
                     option.mode.gpus,
@@ -138,19 +132,3 @@ class Demands:
             needs = tuple(self.need(job, option.mode, option.spread, able) for option in able)
             self._by_signature[signature] = Demand(len(self._by_signature), needs)
         return able, self._by_signature[signature]
-
-    def _ever(self, job: Job, mode: Mode) -> bool:
-        """Whether quota, resources and budgets would allow the mode with nothing else in the
-        cluster."""
-        cluster = self._instance.cluster
-        quota = None if job.tenant is None else self._instance.gpu_cap.get(job.tenant)
-        return (
-            (quota is None or mode.gpus <= quota)
-            and all(
-                amount <= cluster.resources.get(name, 0.0)
-                for name, amount in mode.resources.items()
-            )
-            and all(
-                amount <= cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items()
-            )
-        )

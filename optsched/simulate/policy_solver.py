@@ -14,7 +14,7 @@ class PolicySolver:
     """Plans by simulating the policy of that name, which is given the objective and the options if
     it takes them; it proves nothing.
 
-    Raises InputError for an unknown policy, SolverUnavailable for a broken one.
+    Raises InputError for an unknown policy, SolverUnavailableError for a broken one.
     """
 
     def __init__(self, name: str) -> None:

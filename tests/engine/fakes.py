@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Segment, Slot
-from optsched.errors import SolverUnavailable
+from optsched.errors import SolverUnavailableError
 from optsched.objectives import Objective
 from optsched.plugins.solver import Guarantee, Report, Request
 from optsched.verify import decision_now
@@ -96,7 +96,7 @@ class Raises(Fake):
 
 class Refuses(Fake):
     def solve(self, request: Request, report: Report) -> None:
-        raise SolverUnavailable("its licence is used up")
+        raise SolverUnavailableError("its licence is used up")
 
 
 class BetterThenRaises(Fake):

@@ -180,9 +180,10 @@ def test_wrong_options_are_refused(options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int) -> None:
+def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between rounds what comes free goes to whoever fits, so that no GPU waits for the next
     one."""
+    monkeypatch.setattr(rule, "FEW_JOBS", 0)
     made = generate(jobs=100, gpus=16, seed=seed)
     instance = replace(made, jobs=tuple(replace(job, submit_s=0.0) for job in made.jobs))
     means, rounds = [], []

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...model.instance import Instance
 from ...model.job import Job
-from ...physics.modes import Option, options
+from ...physics.modes import Option, demands, options
 from ..record import Floats, Ints
 
 
@@ -20,13 +20,13 @@ class Classes:
 
 
 def classes(instance: Instance) -> Classes:
-    """Jobs by profile, gang, cores, memory, listed modes and tenant, in order of first appearance.
-    O(jobs)."""
+    """Return jobs by profile, gang, nodes, cores, memory, listed modes and tenant, in order of
+    first appearance. O(jobs)."""
     known: dict[object, int] = {}
     examples: list[Job] = []
     codes = []
     for job in instance.jobs:
-        key = (job.profile, job.gpus, job.cpus, job.memory_gib, job.modes, job.tenant)
+        key = demands(job), job.tenant
         code = known.setdefault(key, len(examples))
         if code == len(examples):
             examples.append(job)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from optsched.errors import InputError, SolverUnavailable
+from optsched.errors import InputError, SolverUnavailableError
 
 DEFAULT = "PULP_CBC_CMD"
 
@@ -65,16 +65,16 @@ def check_known(name: str) -> list[str]:
 def choose(name: str) -> str:
     """Check that a back end can be used here.
 
-    Raises InputError for a name PuLP does not know, SolverUnavailable for one that is not
+    Raises InputError for a name PuLP does not know, SolverUnavailableError for one that is not
     installed.
     """
     known = check_known(name)
     if not _is_there(name):
-        raise SolverUnavailable(
+        raise SolverUnavailableError(
             f"PuLP's {name} is not installed; available here: {_available(known)}"
         )
     if name == "HiGHS" and "ortools" in sys.modules:
-        raise SolverUnavailable(
+        raise SolverUnavailableError(
             "HiGHS cannot be loaded beside OR-Tools in one process; use HiGHS_CMD"
         )
     return name
@@ -113,8 +113,8 @@ def run(
     max_nodes: int | None,
     folder: Path,
 ) -> Outcome:
-    """Solve `problem` in place, with temporary files in `folder`. Raises SolverUnavailable if the
-    back end fails."""
+    """Solve `problem` in place, with temporary files in `folder`. Raises SolverUnavailableError if
+    the back end fails."""
     import pulp
 
     is_cbc = name in (DEFAULT, "COIN_CMD")
@@ -139,7 +139,9 @@ def run(
     try:
         problem.solve(solver)
     except pulp.PulpSolverError as error:
-        raise SolverUnavailable(f"PuLP's back end {name} failed: {str(error).strip()}") from error
+        raise SolverUnavailableError(
+            f"PuLP's back end {name} failed: {str(error).strip()}"
+        ) from error
     if problem.sol_status == pulp.LpSolutionOptimal:
         return Outcome("optimal", None)
     if pulp.LpStatusInfeasible in (problem.status, problem.sol_status):

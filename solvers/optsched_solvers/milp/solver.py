@@ -85,8 +85,8 @@ class MilpSolver:
             backend.check_known(options["backend"])
 
     def solve(self, request: Request, report: Report) -> None:
-        """See `Solver.solve`. Raises InputError for a bad option, SolverUnavailable for a back end
-        that is absent or fails."""
+        """See `Solver.solve`. Raises InputError for a bad option, SolverUnavailableError for a
+        back end that is absent or fails."""
         self.check_options(request.options)
         until = time.monotonic() + request.time_limit_s
         max_variables = _max_variables(request.options)

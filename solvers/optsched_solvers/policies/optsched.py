@@ -33,6 +33,8 @@ MOVES_S = 60.0
 """While nobody waits, it is looked this often whether running jobs should move."""
 SOON_S = 300.0
 """How far ahead a place is held for a gang."""
+FEW_JOBS = 100
+"""With so many jobs or fewer every round is decided, whatever the pace."""
 CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
 """Objectives under which the order of jobs changes while nothing happens."""
 
@@ -64,9 +66,10 @@ class Optsched:
     now.
 
     Options: `solver` (a round solver, default price), `round` (seconds), `pace` (default 0): a
-    round is decided once a share `pace` of the time simulated so far has passed since the last.
-    What comes free before goes to waiting jobs by weight per GPU and second. So a long time is seen
-    roughly, but quickly, and its beginning as it is.
+    round is decided once a share `pace` of the time simulated so far has passed since the last, or
+    when at most `FEW_JOBS` wait or run. What comes free before goes to waiting jobs by weight per
+    GPU and second, beside the places that are kept. So a long time is seen roughly, but quickly,
+    and its beginning as it is.
     """
 
     name = "optsched"
@@ -116,8 +119,9 @@ class Optsched:
             if world.now_s < self._moves_s:
                 world.wake_at(self._moves_s)
                 return
-        elif world.now_s < self._paced_s and world.running:
+        elif world.now_s < self._paced_s and len(waiting) + len(world.running) > FEW_JOBS:
             self._fill(world, waiting)
+            self._keep_places(world)
             world.wake_at(self._paced_s)
             return
         self._moves_s = world.now_s + MOVES_S
@@ -166,7 +170,7 @@ class Optsched:
             demand = world.demand(job_id)
             if demand in full:
                 continue
-            found = self._reservations.fit(world, job_id, room)
+            found = self._reservations.fit(world, job_id, room, kept=self._kept_place)
             if found is None:
                 full.add(demand)
                 continue
@@ -207,6 +211,10 @@ class Optsched:
         if kept is not None and world.now_s < kept.due_s < math.inf:
             world.wake_at(kept.due_s)
 
+    @property
+    def _kept_place(self) -> Reservation | None:
+        return self._reservations.current or self._soon
+
     def _density(self, world: World, job_id: str) -> float:
         return world.job(job_id).weight / (
             world.service_gpus(job_id) * world.fastest_finish_s(job_id)
@@ -220,7 +228,7 @@ class Optsched:
         ]
 
     def _reserved(self, world: World) -> tuple[tuple[Placement, float], ...]:
-        kept = self._reservations.current or self._soon
+        kept = self._kept_place
         if kept is None:
             return ()
         return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
@@ -230,7 +238,7 @@ class Optsched:
         claimed."""
         while True:
             self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
-            kept = self._reservations.current or self._soon
+            kept = self._kept_place
             if kept is None or kept.job not in world.waiting or kept.job in self._claims:
                 return
             claimed = {slot.node for _, placement in self._claims.values() for slot in placement}

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.errors import SolverUnavailable
+from optsched.errors import SolverUnavailableError
 from optsched.plugins.solver import only_options
 from optsched.round.model import Ints, Kind, RoundModel, Row, is_second
 from optsched.round.realise import keep_all, realise
@@ -196,7 +196,8 @@ class MilpRoundSolver:
 
     def solve(self, request: RoundRequest) -> None:
         """The plan that keeps all, then the best that the model and the nodes allow. Raises
-        InputError for a bad option, SolverUnavailable for a back end that is absent or fails."""
+        InputError for a bad option, SolverUnavailableError for a back end that is absent or
+        fails."""
         name = _backend(request.options)
         model = request.model
         request.report_packing(keep_all(model))
@@ -243,7 +244,7 @@ def _backend(options: dict[str, str]) -> str:
     for name in names[:-1]:
         try:
             return backend.choose(name)
-        except SolverUnavailable:
+        except SolverUnavailableError:
             continue
     return backend.choose(names[-1])
 

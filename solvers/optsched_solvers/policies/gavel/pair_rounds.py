@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.simulate.view import PolicyFault
+from optsched.simulate.view import PolicyError
 from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Kinds
@@ -238,7 +238,7 @@ class PairRounds(Rounds):
             ):
                 try:
                     world.start_beside(active.ids[i], option, mate)
-                except PolicyFault:
+                except PolicyError:
                     continue
                 active.column[i] = column
                 return True

@@ -8,7 +8,7 @@ import numpy as np
 from optsched.duration import parse_duration
 from optsched.errors import InputError
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.simulate.view import PolicyFault
+from optsched.simulate.view import PolicyError
 from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Ints, Kinds
@@ -214,7 +214,7 @@ class Rounds:
         for i in self._leavers(world, chosen):
             try:
                 world.preempt(ids[i])
-            except PolicyFault:  # it is about to end
+            except PolicyError:  # it is about to end
                 continue
             column[i] = IDLE
         starts = [(i, chosen[i]) for i in picked if column[i] == IDLE]

@@ -8,7 +8,7 @@ from optsched.model.instance import Placement
 from optsched.model.job import Job
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
-from optsched.physics.modes import Option, spans_of
+from optsched.physics.modes import Option, fits_within
 from optsched.simulate.layout import Need
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
@@ -108,13 +108,12 @@ class LocalityGate:
                 and other.mode == option.mode
             ]
             need, mode = world.need(job.id, option), option.mode
-            is_spread = mode.gpus > 1 and option.needs_node
-            able = spans_of(world.cluster, job, mode) if is_spread else LEVELS
+            spreads = mode.gpus > 1 and option.needs_node
+            able = [level for level in LEVELS if fits_within(world.cluster, job, mode, level)]
             for level in LEVELS[max(narrower, default=-1) + 1 : LEVELS.index(option.spread) + 1]:
-                if level not in able:
+                if spreads and level not in able:
                     continue  # not even in the empty cluster
-                closer = LEVELS[: LEVELS.index(level)] if is_spread else ()
-                alone = not any(other in able for other in closer)
+                alone = not spreads or level == able[0]
                 way = _Way(option, self._kept_within(need, level), level, alone)
                 found.append((-rate(job, mode, mode.gpu_type, level), LEVELS.index(level), way))
         found.sort(key=lambda entry: entry[:2])
