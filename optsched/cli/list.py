@@ -25,12 +25,13 @@ KINDS = ("solvers", "rounds", "policies", "formats", "objectives", "executors")
 def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
     """What there is to choose from. With --quiet only the names.
 
-    \b solvers      plan a whole instance and prove how good the plan is     (solve --solver) rounds
-    decide who runs now and prove how good that is           (round --solver) policies     rules
-    that decide now; simulated, they make a plan too   (solve --solver) formats      traces and
-    benchmarks that `optsched import` reads objectives   what a plan can minimise
-    (solve --objective) executors    what starts and watches jobs on real nodes               (run,
-    `executor` in cluster.toml)
+    \b
+    solvers      plan a whole instance and prove how good the plan is     (solve --solver)
+    rounds       decide who runs now and prove how good that is           (round --solver)
+    policies     rules that decide now; simulated, they make a plan too   (solve --solver)
+    formats      traces and benchmarks that `optsched import` reads
+    objectives   what a plan can minimise                                 (solve --objective)
+    executors    what starts and watches jobs on real nodes               (run)
 
     A guarantee "exact" proves an optimum given time, "bound" proves a limit, "none" gives a plan
     alone. How sure it is that a policy is what was published: "verified" against public code or

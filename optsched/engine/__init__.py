@@ -1,19 +1,21 @@
 """solve(): a heuristic first, then an exact solver under a watchdog; every plan and bound is
 checked."""
 
-import math
+import pickle
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
 from ..model.instance import Instance
-from ..model.plan import Solution
+from ..model.plan import Plan, Solution
 from ..objectives import Objective, parse
 from ..plugins import registry
-from ..plugins.solver import Solver, check_options, missing_modules, only_options
-from .search import Progress, Search
+from ..plugins.solver import Constrain, Solver, check_options, missing_modules, only_options
+from .search import Limits, Progress, Search
+from .warm_start import initial_plan
 from .watchdog import Child
 
 __all__ = ["DEFAULT_WORKERS", "Progress", "choose_solver", "solve"]
@@ -40,6 +42,10 @@ def solve(
     isolate: bool = True,
     checked: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
+    initial: Plan | Solution | None = None,
+    gap: float = 0.0,
+    log: Callable[[str], None] | bool = False,
+    constrain: Constrain | None = None,
 ) -> Solution:
     """Plan an instance: the best verified plan found in `time_limit_s` of wall clock, with its
     proven gap.
@@ -56,23 +62,43 @@ def solve(
     watchdog. `checked` skips the check of an instance that was read from a file. `on_progress` is
     called at every improvement and, where the solver is isolated, every half second.
 
+    `initial` is a plan to start from, of these jobs or others: what does not pass the verifier
+    still gives an order of jobs. The search ends once the proven gap of every objective is at most
+    `gap`. `log` is called with every line of the log of the search; True prints them.
+
+    `constrain(model, variables)` adds side constraints to the CP-SAT model (see `docs/python.md`).
+    Every plan then comes from that model; what it proves holds only among the plans that meet the
+    side constraints, so that a note says it and `bound` stays that of the instance. A function that
+    cannot be pickled runs in this process, without a watchdog.
+
     Raises InputError for a faulty instance, objective, solver name, limit or option. Isolation
     needs POSIX.
     """
     started_s = time.monotonic()
-    if not (math.isfinite(time_limit_s) and time_limit_s > 0):
-        raise InputError(f"time limit {time_limit_s} is no positive number of seconds")
-    workers = DEFAULT_WORKERS if workers is None else workers
-    if workers < 1:
-        raise InputError(f"workers {workers} must be at least 1")
+    limits = Limits(time_limit_s, DEFAULT_WORKERS if workers is None else workers, seed, gap)
+    limits.check()
     goal = parse(objective) if isinstance(objective, str) else objective
     if not checked:
         check_instance(instance)
-    search = Search(
-        instance, goal, time_limit_s, seed, workers, options or {}, started_s, on_progress
-    )
+    if log is True:
+        log = partial(print, flush=True)
+    search = Search(instance, goal, limits, options or {}, started_s, on_progress, log or None)
+    search.initial = initial_plan(initial)
     policies, exact, search.not_run = _choose(solver, instance, goal, options or {})
+    if constrain is not None:
+        search.constrain, policies = constrain, ()
+        if not getattr(exact, "constrains", False):
+            reason = search.not_run or "only solver cpsat takes them"
+            raise InputError(f"side constraints cannot be used here: {reason}")
+        if isolate and not _can_travel(constrain):
+            isolate = False
+            search.note(
+                "the side constraints cannot be sent to another process, so the solver ran in this "
+                "one, without a watchdog"
+            )
     if policies == (solver,):
+        if search.initial is not None:
+            raise InputError(f"policy {solver} takes no plan to start from; name a solver")
         search.incumbent.any_plan = True
         with suppress(SolverUnavailableError):  # what is broken will be noted
             registry.policy(
@@ -90,6 +116,17 @@ def solve(
                 exact = None
         search.run(policies, exact, child)
     return search.solution(exact)
+
+
+def _can_travel(constrain: Constrain) -> bool:
+    """Return whether another process can be given this function."""
+    if getattr(constrain, "__module__", None) == "__main__":
+        return False
+    try:
+        pickle.dumps(constrain)
+    except Exception:
+        return False
+    return True
 
 
 def _choose(

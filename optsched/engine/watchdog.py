@@ -22,7 +22,16 @@ from ..model.value import Table
 from ..plugins.solver import Request, Solver
 from . import child
 
-ARITY = {"plan": 1, "bound": 3, "infeasible": 1, "note": 1, "done": 0, "unable": 1, "error": 2}
+ARITY = {
+    "plan": 1,
+    "bound": 3,
+    "infeasible": 1,
+    "note": 1,
+    "log": 1,
+    "done": 0,
+    "unable": 1,
+    "error": 2,
+}
 """Kinds of message, and how many things each says."""
 
 MAX_MESSAGE_BYTES = 1 << 32

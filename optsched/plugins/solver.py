@@ -12,6 +12,14 @@ from ..objectives import Objective
 
 Guarantee = Literal["exact", "bound", "none"]
 
+Constrain = Callable[[Any, Any], None]
+"""Adds side constraints to a solver's model: it is called with the model and with its variables by
+job."""
+
+
+def ignore(*_: Any) -> None:
+    """A callback for those who do not listen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -19,7 +27,10 @@ class Request:
 
     `time_limit_s` is what is left of the wall clock. With `workers` 1 the result must depend on
     nothing but the request: limit the search by counted work, not by the clock. `incumbent` is a
-    verified plan to start from. `options` are the solver's own (`--option key=value`).
+    verified plan to start from. `options` are the solver's own (`--option key=value`). With `log`
+    the solver reports the log of its search. `constrain` adds side constraints to the model of a
+    solver that says `constrains`; every plan it reports must satisfy them, and its bounds are those
+    of the constrained problem.
     """
 
     instance: Instance
@@ -29,6 +40,8 @@ class Request:
     workers: int = 1
     incumbent: Plan | None = None
     options: dict[str, str] = field(default_factory=dict)
+    log: bool = False
+    constrain: Constrain | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +52,14 @@ class Report:
     limit on the value of level `level` of the objective among plans that keep the values of the
     earlier levels, with what proved it. infeasible: the solver holds that no plan exists. The
     engine believes it only where no plan is found at all. note: one sentence for the person who
-    reads the solution.
+    reads the solution. log: a line of the log of the search.
     """
 
     plan: Callable[[Plan], None]
     bound: Callable[[int, float, str], None]
     infeasible: Callable[[str], None]
     note: Callable[[str], None]
+    log: Callable[[str], None] = ignore
 
 
 class Solver(Protocol):
@@ -53,7 +67,8 @@ class Solver(Protocol):
     libraries are imported inside `solve`.
 
     `needs` are the modules it imports, `guarantee` what it can prove: "exact" (an optimum, given
-    time), "bound" (a limit) or "none". One that takes options has a method
+    time), "bound" (a limit) or "none". One whose model takes side constraints (`Request.constrain`)
+    has an attribute `constrains` that is true. One that takes options has a method
     `check_options(options)`, which raises InputError for one that it does not have and for a value
     that it cannot use (see `only_options`).
     """
@@ -105,10 +120,6 @@ def _is_installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # a parent package is absent
         return False
-
-
-def ignore(*_: Any) -> None:
-    """A callback for those who do not listen."""
 
 
 SILENT = Report(plan=ignore, bound=ignore, infeasible=ignore, note=ignore)
