@@ -15,6 +15,7 @@ from ..model.instance import Instance
 from ..model.plan import Level, Plan, Solution, Status
 from ..objectives import SINCE_SUBMISSION, Objective
 from ..plugins import registry
+from ..plugins.options import NO_OPTIONS
 from ..plugins.solver import Constrain, Report, Request, Solver
 from .incumbent import Incumbent
 from .warm_start import offer_initial
@@ -75,7 +76,6 @@ class Search:
         instance: Instance,
         objective: Objective,
         limits: Limits,
-        options: dict[str, str],
         started_s: float,
         on_progress: Callable[[Progress], None] | None,
         log: Callable[[str], None] | None,
@@ -87,7 +87,7 @@ class Search:
         self.seed = limits.seed
         self.workers = limits.workers
         self.gap = limits.gap
-        self.options = options
+        self.options = NO_OPTIONS
         self.started_s = started_s
         self.on_progress = on_progress
         self.log = log

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..model.instance import Instance, Placement
 from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, parse
 from ..plugins import registry
-from ..plugins.solver import check_options
+from ..plugins.options import declaration, read_options
 from .model import Floats, RoundModel
 from .place import Packing, to_placement
 from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision
@@ -90,7 +90,7 @@ def decide(
     reserved: Sequence[tuple[Placement, float]] = (),
     keep: Collection[str] = (),
     last: RoundSolution | None = None,
-    options: dict[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> RoundSolution:
     """Decide which jobs of a checked instance run from `now_s` until the next round, about
     `round_s` later.
@@ -112,7 +112,7 @@ def decide(
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
     goal = parse(objective) if isinstance(objective, str) else objective
     found = registry.round_solver(solver)
-    check_options(f"round solver {solver}", found, options or {})
+    own = read_options(f"round solver {solver}", declaration(found), options)
     posed = pose(
         instance,
         goal,
@@ -144,7 +144,7 @@ def decide(
                 report_prices=best.priced,
                 note=best.notes.append,
                 prices={} if last is None else {row.name: row.price for row in last.prices},
-                options=options or {},
+                options=own,
             )
             try:
                 found.solve(request)

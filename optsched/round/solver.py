@@ -4,7 +4,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from .model import Floats, RoundModel
 from .place import Packing
@@ -28,7 +28,7 @@ class RoundRequest:
     report_prices: Callable[[Floats], None]
     note: Callable[[str], None]
     prices: dict[str, float] = field(default_factory=dict)
-    options: dict[str, str] = field(default_factory=dict)
+    options: Any = None
 
     def left_s(self) -> float:
         """Seconds left."""
@@ -36,8 +36,9 @@ class RoundRequest:
 
 
 class RoundSolver(Protocol):
-    """Decides a round. Heavy libraries are imported inside `solve`. One that takes options has a
-    method `check_options` (see `solver.Solver`)."""
+    """Decides a round. Heavy libraries are imported inside `solve`. One that takes options
+    declares them as `Options` (see `plugins.options`) and finds them in its requests, None for
+    their defaults."""
 
     name: str
     title: str

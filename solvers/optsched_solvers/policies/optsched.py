@@ -3,14 +3,15 @@ problem."""
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
-from optsched.errors import InputError
 from optsched.model.instance import Instance, Placement, Slot
 from optsched.model.job import Job, Mode
 from optsched.objectives import Objective, parse
 from optsched.physics.modes import Option
 from optsched.plugins import registry
+from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 from optsched.simulate.demand import Demand
@@ -19,9 +20,6 @@ from optsched.simulate.world import World
 
 from .parts.gang_weights import GangWeights
 
-ROUND_S = 300.0
-"""Length of the round over which options are valued. Only the cap on finishing jobs depends on
-it."""
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
 clock."""
@@ -65,28 +63,31 @@ class Optsched:
     comes free within `SOON_S`: it is not worth preempting for, yet would be delayed by what starts
     now.
 
-    Options: `solver` (a round solver, default price), `round` (seconds), `pace` (default 0): a
-    round is decided once a share `pace` of the time simulated so far has passed since the last, or
-    when at most `FEW_JOBS` wait or run. What comes free before goes to waiting jobs by weight per
-    GPU and second, beside the places that are kept. So a long time is seen roughly, but quickly,
-    and its beginning as it is.
+    With `pace` a long time is seen roughly, but quickly, and its beginning as it is: what comes
+    free between rounds goes to waiting jobs by weight per GPU and second, beside the places that
+    are kept. While at most `FEW_JOBS` wait or run every event has its round.
     """
 
     name = "optsched"
     title = "each round as one optimization problem, with a proven gap"
 
-    def __init__(
-        self, objective: Objective | None = None, options: dict[str, str] | None = None
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        solver: Annotated[str, "Decides the rounds: a name of `optsched list rounds`."] = "price"
+        round_s: Annotated[
+            PositiveDuration,
+            "Length of the round over which options are valued; only the cap on finishing jobs "
+            "depends on it.",
+        ] = 300.0
+        pace: Annotated[
+            Share,
+            "A round is decided once this share of the time simulated so far has passed since the "
+            "last.",
+        ] = 0.0
+
+    def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
-        given = dict(options or {})
-        self.solver = given.pop("solver", "price")
-        self.round_s = _seconds(given.pop("round", str(ROUND_S)))
-        self.pace = _pace(given.pop("pace", "0"))
-        if given:
-            raise InputError(
-                f"policy optsched has no option {', '.join(given)}; it has solver, round and pace"
-            )
+        self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         self._options = {"core": str(CORE_OPTIONS)} if self.solver == "price" else {}
         self.rounds: list[RoundRecord] = []
@@ -321,26 +322,6 @@ class Optsched:
             )
             for name in nodes
         )
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise InputError(f"policy optsched: round={text} is no positive number of seconds")
-    return value
-
-
-def _pace(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise InputError(f"policy optsched: pace={text} is no share from 0 to 1")
-    return value
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:
