@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import zlib
-from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,6 @@ from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
 from ..model.profile import UNMEASURED, Clock, Locality, Profile, Sharing
-from ..model.value import EMPTY
 from .faults import Fault, find_faults
 from .power import with_power, without_power
 from .shape_faults import FaultyFileError, duplicate_keys, other_kind, shape_faults
@@ -408,7 +407,9 @@ def _plain_fields(value: Any, profiles: dict[int, Any] | None) -> dict[str, Any]
     kind: type = type(value)
     for name, alias, field in _layout(kind):
         inner = getattr(value, name)
-        if inner is field.default or inner == field.default or inner == EMPTY:
+        if inner is field.default or inner == field.default:
+            continue
+        if field.default_factory is not MISSING and not inner:
             continue
         out[alias] = plain(inner, profiles)
     return out
