@@ -199,7 +199,7 @@ class MilpRoundSolver:
         InputError for a bad option, SolverUnavailable for a back end that is absent or fails."""
         name = _backend(request.options)
         model = request.model
-        request.report_packing(keep_all(model))
+        request.report_packing(keep_all(model, request.deadline))
         if request.left_s() < LEAST_S + WRITE_S * len(model.value):
             request.note("milp: too little time for a back end")
             return
