@@ -2,6 +2,8 @@
 # make lint    ruff and mypy        make test-slow  all, those that take minutes too, with other examples
 # make test-kubernetes              the tests that need a Kubernetes API server, which is built once (Debian 12, root)
 # make test-ray                     those that need a Ray cluster, in an environment of their own
+# make claims                       measure the numbers that README and docs state, and write them there (hours)
+# make claims-fast                  those that do not depend on the machine: fail where one got worse (minutes)
 # Uses the active virtual environment; without one it makes .venv here.
 
 ifneq ($(VIRTUAL_ENV),)
@@ -13,7 +15,7 @@ BIN := $(ENV)/bin
 PYTHON ?= python3
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow test-ray test-kubernetes lint clean
+.PHONY: demo test test-slow test-ray test-kubernetes claims claims-fast claims-tables lint clean
 .DEFAULT_GOAL := demo
 
 demo: $(ENV)/.optsched-all
@@ -32,6 +34,15 @@ test-kubernetes: $(ENV)/.optsched-dev
 	tests/live/build_kubernetes.sh
 	$(BIN)/python -c 'import sys; from tests.live.kubernetes_cluster import missing; sys.exit(missing())'
 	$(BIN)/python -m pytest -m '' tests/executors/kubernetes tests/kueue tests/test_deploy.py
+
+claims: $(ENV)/.optsched-dev
+	$(BIN)/python -m benchmarks.claims $(CLAIMS)
+
+claims-fast: $(ENV)/.optsched-dev
+	$(BIN)/python -m benchmarks.claims --fast --check --again
+
+claims-tables: $(ENV)/.optsched-dev
+	$(BIN)/python -m benchmarks.claims --tables
 
 lint: $(ENV)/.optsched-dev
 	$(BIN)/ruff check .

@@ -1,18 +1,20 @@
-"""CPU time of the combinatorial bounds: `python benchmarks/bounds.py [JOBS]`, 100,000 jobs by
-default.
+"""Processor time of the combinatorial bounds, a line of JSON for each: `python -m
+benchmarks.bounds [JOBS]`, 100,000 jobs by default.
 
-`python benchmarks/bounds.py --prices [JOBS]`: of the bounds by prices beside them, 10,000 jobs by
-default.
+`python -m benchmarks.bounds --prices [JOBS]`: of the bounds by prices beside them, 10,000 jobs by
+default. `kernels` is the time in thousands of steps of a reference loop.
 
 Three GPU types, 40 profiles, Philly-like gangs and log-normal durations; released at once or over a
 week.
 """
 
+import json
 import random
 import sys
 import time
 
-from optsched.bounds import all_bounds, lower_bounds, priced_bound
+from benchmarks.reference import kernel_us
+from optsched.bounds import lower_bounds, priced_bound
 from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.model.job import Job
@@ -100,20 +102,21 @@ def main() -> None:
     for horizon_s, weighted in ((0.0, True), (7 * 86400.0, True), (7 * 86400.0, False)):
         made = instance(jobs, horizon_s, weighted)
         made.job  # noqa: B018  (derived once, for whatever uses the instance)
-        print(
-            f"{jobs} jobs released over {horizon_s:g} s, weights "
-            f"{'1 to 4' if weighted else 'equal'}"
-        )
         for name in ("wct", "makespan", "wct,makespan", "lateness", "tail", "cost"):
             started = time.process_time()
             best = lower_bounds(made, parse(name))
             cpu_s = time.process_time() - started
-            proved = "; ".join(f"{one.value:.6g} ({one.source})" for one in best)
-            print(f"  {name:14s} {cpu_s:6.2f} s CPU  {proved}")
-    for one in all_bounds(instance(1000, 3600.0, True), parse("wct,makespan")):
-        print(
-            f"  {one.level} {one.value:14.6g} {'any' if one.preemptive else 'class'} {one.source}"
-        )
+            record = {
+                "jobs": jobs,
+                "released_over_s": horizon_s,
+                "weights": "1 to 4" if weighted else "equal",
+                "objective": name,
+                "cpu_s": round(cpu_s, 2),
+                "kernels": round(1e3 * cpu_s / kernel_us(), 1),
+                "bounds": [bound.value for bound in best],
+                "sources": [bound.source for bound in best],
+            }
+            print(json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ cost of deciding.
 
     python benchmarks/flagship.py --workload gavel-osdi --estimates oracle
     python benchmarks/flagship.py --set tuning --jobs 300 --results /tmp/tuning.json
-    python benchmarks/flagship.py --set test --table
+    python benchmarks/flagship.py --set test --estimates oracle,history
 
 `tuning` workloads are generated; constants of the policy were chosen on these alone. `test`
 workloads are public traces under OPTSCHED_DATA (default ../shared/data), their arrivals compressed
@@ -15,6 +15,7 @@ attempts that fail and lost nodes left out.
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -240,42 +241,31 @@ def run(
     return found
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """Markdown: one line a workload, `optsched` against each rule and the best of them."""
-    lines = [
-        "| workload | jobs | GPUs | "
-        + " | ".join(f"{name} h" for name in POLICIES)
-        + " | gain over best | p99: best rule h | p99: optsched h | preemptions | rounds | gap: "
-        "median / p99 | CPU s |",
-        "|---|--:|--:|" + "--:|" * (len(POLICIES) + 7),
-    ]
-    gains = []
-    for name in WORKLOADS:
-        found = {one["policy"]: one for one in results.values() if one["workload"] == name}
-        if set(POLICIES) - set(found):
-            continue
-        best = min(RULES, key=lambda rule: found[rule]["mean_s"])
-        own = found["optsched"]
-        gains.append(1 - own["mean_s"] / found[best]["mean_s"])
-        lines.append(
-            f"| {name} | {own['jobs']} | {own['gpus']} | "
-            + " | ".join(f"{found[one]['mean_s'] / 3600:.2f}" for one in POLICIES)
-            + f" | {100 * gains[-1]:.1f} % ({best}) | {found[best]['p99_s'] / 3600:.1f} | "
-            f"{own['p99_s'] / 3600:.1f} | "
-            f"{own['preemptions']} | {own['rounds']} | {100 * own['gap_median']:.2f} / "
-            f"{100 * own['gap_p99']:.2f} % | "
-            f"{own['cpu_s']:.0f} |"
-        )
-    if gains:
-        lines += [
-            "",
-            f"Mean gain over the best rule of each workload: {100 * float(np.mean(gains)):.1f} %",
-        ]
-    return "\n".join(lines)
+def compared(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Compare `optsched` with each rule and the best of them on one workload, from the runs by
+    policy; `change` is relative to the best mean."""
+    best = min(RULES, key=lambda rule: runs[rule]["mean_s"])
+    own = runs["optsched"]
+    return {
+        "estimates": own["estimates"],
+        "workload": own["workload"],
+        "jobs": own["jobs"],
+        "gpus": own["gpus"],
+        **{f"{rule}_h": round(runs[rule]["mean_s"] / 3600, 2) for rule in POLICIES},
+        "best": best,
+        "change": round(own["mean_s"] / runs[best]["mean_s"] - 1, 4),
+        "best_p99_h": round(runs[best]["p99_s"] / 3600, 1),
+        "p99_h": round(own["p99_s"] / 3600, 1),
+        "preemptions": own["preemptions"],
+        "rounds": own["rounds"],
+        "gap_median": round(own["gap_median"], 6),
+        "gap_p99": round(own["gap_p99"], 6),
+        "cpu_s": round(own["cpu_s"]),
+    }
 
 
 def main() -> None:
-    """Run what is missing, one process each, then print the table."""
+    """Run what is missing, one process each, then print a line of JSON for each workload."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -287,15 +277,12 @@ def main() -> None:
         "--policy", action="append", help=f"only these (default: {', '.join(POLICIES)})"
     )
     parser.add_argument("--jobs", type=int, help="only the first so many jobs")
-    parser.add_argument("--estimates", default="oracle")
+    parser.add_argument("--estimates", default="oracle", help="several: oracle,history")
     parser.add_argument(
         "--no-sharing", dest="sharing", action="store_false", help="no two jobs on the same GPUs"
     )
     parser.add_argument("--results", type=Path, default=Path("flagship.json"))
     parser.add_argument("--again", action="store_true", help="run even what is there")
-    parser.add_argument(
-        "--table", action="store_true", help="only print the table of what is there"
-    )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     names = given.workload or [name for name, one in WORKLOADS.items() if one.kind == given.kind]
@@ -310,10 +297,13 @@ def main() -> None:
     known: dict[str, dict[str, Any]] = (
         json.loads(given.results.read_text()) if given.results.exists() else {}
     )
-    setting = f"{given.estimates}/{given.jobs or 'all'}{'' if given.sharing else '/alone'}"
-    for name in () if given.table else names:
+
+    def setting_of(estimates: str) -> str:
+        return f"{estimates}/{given.jobs or 'all'}{'' if given.sharing else '/alone'}"
+
+    for estimates, name in itertools.product(given.estimates.split(","), names):
         for rule in policies:
-            key = f"{name}/{rule}/{setting}"
+            key = f"{name}/{rule}/{setting_of(estimates)}"
             if key in known and not given.again:
                 continue
             command = [
@@ -325,7 +315,7 @@ def main() -> None:
                 "--policy",
                 rule,
                 "--estimates",
-                given.estimates,
+                estimates,
                 *(["--jobs", str(given.jobs)] if given.jobs else []),
                 *([] if given.sharing else ["--no-sharing"]),
             ]
@@ -341,7 +331,14 @@ def main() -> None:
                 f"{one['preemptions']} preemptions, {one['cpu_s']:.1f} s {one['faults'] or ''}",
                 file=sys.stderr,
             )
-    print(table({key: one for key, one in known.items() if key.split("/", 2)[2] == setting}))
+    for name, estimates in itertools.product(names, given.estimates.split(",")):
+        runs = {
+            run["policy"]: run
+            for key, run in known.items()
+            if key.startswith(f"{name}/") and key.endswith(f"/{setting_of(estimates)}")
+        }
+        if set(POLICIES) <= set(runs):
+            print(json.dumps(compared(runs)), flush=True)
 
 
 if __name__ == "__main__":

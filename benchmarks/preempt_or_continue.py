@@ -297,13 +297,14 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="write optima.json and the table of the README"
     )
-    parser.add_argument("--policy", help="judge this policy or solver instead")
+    parser.add_argument("--policy", help="judge these policies or solvers instead")
     parser.add_argument(
         "--time-limit", type=float, default=10.0, help="seconds for a solver on each instance"
     )
     options = parser.parse_args()
     if options.policy:
-        judge(options.policy, options.names, options.time_limit)
+        for policy in options.policy.split(","):
+            judge(policy, options.names, options.time_limit)
     else:
         sys.exit(1 if certify(options.names, options.write) else 0)
 

@@ -1,14 +1,17 @@
 """One scheduling round at scale: gap, time, memory.
 
-    python benchmarks/round.py --jobs 2000 --gpus 4096 --mix mixed --seed 1 --budget 1s --json
-    python benchmarks/round.py --table
+    python -m benchmarks.round --jobs 2000 --gpus 4096 --mix mixed --seed 1 --budget 1s --json
+    python -m benchmarks.round --table
+    python -m benchmarks.round --counted --json
 
 Jobs, nodes and running jobs are those of `optsched.traces.generate.synth.generate` (three node
 classes, half of the jobs running), the round is 300 s, nothing is started between rounds. `wall_s`
 is the median over `--repeat` runs, each on an instance made anew, and holds everything from the
 instance to the verified plan: options, prices, packing, checks. Imports come before. `cpu_s` is the
 median of processor time, which says more on a machine that has other work. `peak_mib` is the
-largest resident memory of the process.
+largest resident memory of the process. `--counted` has no budget that binds, so that gaps do not
+depend on the machine; `kernels` is the processor time in thousands of steps of a reference loop,
+`allocated_mib` the most memory that Python and numpy hold at once for a round.
 """
 
 import argparse
@@ -17,9 +20,11 @@ import resource
 import statistics
 import sys
 import time
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
+from benchmarks.reference import kernel_us
 from optsched.cli.parts.duration import duration
 from optsched.model.instance import Instance, Running, Suspended
 from optsched.round.decide import decide
@@ -37,6 +42,8 @@ TABLE = (
     (100_000, 131_072, 15.0, 1e-2),
 )
 """Jobs, GPUs, budget in seconds, and the gap at which to stop."""
+COUNTED = ((200, 256, 600.0, 0.0), (2_000, 4_096, 600.0, 1e-3), (10_000, 16_384, 600.0, 1e-3))
+"""The same with budgets that are never reached."""
 
 
 def load_solvers() -> None:
@@ -126,6 +133,8 @@ def measure(
         "mix": mix,
         "seed": seed,
         "solver": solver,
+        "asked": gap,
+        "budget_s": budget_s,
         "gap": found.gap,
         "wall_s": round(statistics.median(walls), 4),
         "cpu_s": round(statistics.median(cpus), 4),
@@ -137,6 +146,16 @@ def measure(
         "warm_over_cold": round(statistics.median(warm), 3),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
+
+
+def allocated_mib(jobs: int, gpus: int, mix: str, budget_s: float, gap: float) -> float:
+    """The most memory that one round holds at once, its instance apart."""
+    instance = generate(jobs=jobs, gpus=gpus, seed=1, like=mix, running=0.5)  # type: ignore[arg-type]
+    tracemalloc.start()
+    solve(instance, budget_s, gap, None, "price")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 2**20
 
 
 def main() -> None:
@@ -152,16 +171,17 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--solver", default="price")
     parser.add_argument("--table", action="store_true", help="all sizes, both mixes")
+    parser.add_argument("--counted", action="store_true", help="three sizes, no budget that binds")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments = parser.parse_args()
     load_solvers()
     cases = (
         [
             (jobs, gpus, mix, budget_s, gap)
-            for jobs, gpus, budget_s, gap in TABLE
+            for jobs, gpus, budget_s, gap in (TABLE if arguments.table else COUNTED)
             for mix in ("mixed", "llm")
         ]
-        if arguments.table
+        if arguments.table or arguments.counted
         else [
             (
                 arguments.jobs,
@@ -173,9 +193,13 @@ def main() -> None:
         ]
     )
     for jobs, gpus, mix, budget_s, gap in cases:
+        before_us = kernel_us()
         line = measure(
             jobs, gpus, mix, arguments.seed, budget_s, gap, arguments.repeat, arguments.solver
         )
+        if arguments.counted:
+            line["kernels"] = round(1e3 * line["cpu_s"] / min(before_us, kernel_us()), 1)
+            line["allocated_mib"] = round(allocated_mib(jobs, gpus, mix, budget_s, gap), 1)
         if arguments.json:
             print(json.dumps(line), flush=True)
         else:

@@ -1,58 +1,49 @@
 """How fast policies are replayed, all metrics included, on one core. One line of JSON for each
 policy and size.
 
-    python benchmarks/simulate.py [--jobs 100000] [--nodes 550] [--policies fifo,srtf,srsf,las]
-    [--load 0.95] python benchmarks/simulate.py --jobs 1000000 --policies fifo python
-    benchmarks/simulate.py --growth
+    python -m benchmarks.simulate [--jobs 100000] [--nodes 550] [--policies fifo,srtf,srsf,las]
+    python -m benchmarks.simulate --jobs 1000000 --policies fifo
+    python -m benchmarks.simulate --jobs 10000 --nodes 128 --gpu-types 3 --policies optsched
+    python -m benchmarks.simulate --growth
 
 Nodes have 8 GPUs; the jobs are those of `optsched.traces.generate.synth`, with its checkpoint
-costs. Each policy runs in a process of its own, so that memory is its own. `events` are starts,
-ends and arrivals. `kernel_us` is what one push and half a pop of a heap cost at that moment:
-machines are noisy, `us_per_event / kernel_us` is what to compare. `--growth` goes from 10,000 to
-1,000,000 jobs under fifo, with a cluster of the same size: cost per event should grow no faster
-than the logarithm.
+costs. `--spacing` is the least time between two decisions; policies that prove their rounds also
+tell the gaps. Each policy runs in a process of its own, so that memory is its own. `events` are
+starts, ends and arrivals. `kernel_us` is what one push and half a pop of a heap cost at that
+moment: machines are noisy, `us_per_event / kernel_us` is what to compare. `--growth` goes from
+10,000 to 1,000,000 jobs under fifo, with a cluster of the same size: cost per event should grow no
+faster than the logarithm.
 """
 
 import argparse
 import json
-import math
 import multiprocessing
 import resource
 import time
-from heapq import heappop, heappush
 from typing import Any
 
+import numpy as np
+
+from benchmarks.reference import kernel_us
 from optsched.plugins import registry
 from optsched.simulate.metrics import measure
 from optsched.simulate.run import Simulation
 from optsched.traces.generate.synth import generate
 
 TARGET_S = {100_000: 5.0, 1_000_000: 60.0}
-KERNEL_EVENTS = 200_000
 
 
-def kernel_us() -> float:
-    """Microseconds for one push and half a pop, the best of three."""
-    best = math.inf
-    for _ in range(3):
-        start_s = time.process_time()
-        heap: list[tuple[int, int]] = []
-        for i in range(KERNEL_EVENTS):
-            heappush(heap, (i * 7919 % 100_003, i))
-            if i & 1:
-                heappop(heap)
-        best = min(best, time.process_time() - start_s)
-    return best / KERNEL_EVENTS * 1e6
-
-
-def replay(jobs: int, nodes: int, load: float, policy: str) -> dict[str, Any]:
+def replay(
+    jobs: int, nodes: int, load: float, gpu_types: int, spacing_s: float | None, policy: str
+) -> dict[str, Any]:
     """Generate, replay, measure."""
     instance = generate(
-        jobs=jobs, gpus=8 * nodes, seed=1, arrivals="poisson", load=load, gpu_types=1
+        jobs=jobs, gpus=8 * nodes, seed=1, arrivals="poisson", load=load, gpu_types=gpu_types
     )
     before = kernel_us()
     start_s = time.process_time()
-    simulation = Simulation(instance, registry.policy(policy))
+    chosen = registry.policy(policy)
+    simulation = Simulation(instance, chosen, spacing_s=spacing_s)
     simulation.run()
     record = simulation.record()
     replayed_s = time.process_time() - start_s
@@ -60,6 +51,7 @@ def replay(jobs: int, nodes: int, load: float, policy: str) -> dict[str, Any]:
     total_s = time.process_time() - start_s
     events = jobs + 2 * record.rows
     kernel = min(before, kernel_us())
+    gaps = [entry.gap for entry in getattr(chosen, "rounds", ())]
     return {
         "benchmark": "simulate",
         "policy": policy,
@@ -77,6 +69,9 @@ def replay(jobs: int, nodes: int, load: float, policy: str) -> dict[str, Any]:
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "mean_jct_s": round(float(metrics.jct_s.mean()), 1),
         "mean_waiting_s": round(float(metrics.waiting_s.mean()), 1),
+        "rounds": len(gaps),
+        "mean_gap": round(float(np.mean(gaps)), 6) if gaps else None,
+        "worst_gap": round(max(gaps), 6) if gaps else None,
     }
 
 
@@ -94,14 +89,17 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=550)
     parser.add_argument("--load", type=float, default=0.95)
     parser.add_argument("--policies", default="fifo,srtf,srsf,las")
+    parser.add_argument("--gpu-types", type=int, default=1)
+    parser.add_argument("--spacing", type=float, metavar="S")
     parser.add_argument("--growth", action="store_true")
     arguments = parser.parse_args()
+    fixed = (arguments.load, arguments.gpu_types, arguments.spacing)
     if arguments.growth:
         for jobs in (10_000, 30_000, 100_000, 300_000, 1_000_000):
-            _in_a_process(jobs, arguments.nodes, arguments.load, "fifo")
+            _in_a_process(jobs, arguments.nodes, *fixed, "fifo")
         return
     for policy in arguments.policies.split(","):
-        _in_a_process(arguments.jobs, arguments.nodes, arguments.load, policy)
+        _in_a_process(arguments.jobs, arguments.nodes, *fixed, policy)
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ STEP_S = 0.5
 EPS = 1e-6
 
 
-class Broken(Exception):
+class BrokenPlanError(Exception):
     """The plan breaks a rule."""
 
 
 def need(holds: bool, why: str) -> None:
     if not holds:
-        raise Broken(why)
+        raise BrokenPlanError(why)
 
 
 def is_valid(instance: Instance, plan: Plan) -> bool:
@@ -52,7 +52,7 @@ def why_not(instance: Instance, plan: Plan) -> str | None:
         for job in instance.jobs:
             slow = {i: slower(instance, job, rows, i) for i in rows[job.id]}
             check_work(instance, job, rows[job.id], slow, fetched[job.id])
-    except Broken as broken:
+    except BrokenPlanError as broken:
         return str(broken)
     return None
 

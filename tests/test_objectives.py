@@ -252,7 +252,7 @@ def test_any_name_means_what_was_meant(levels: list[list[tuple[float, str, float
     [
         ("", "objective '' is unknown"),
         ("wct,", "''"),
-        ("wtc", "'wtc' is unknown (perhaps wct); choose from wct, makespan"),
+        ("wtc", "'wtc' is unknown (did you mean wct?); choose from wct, makespan"),
         ("wct++makespan", "''"),
         ("0*wct", "weight must be positive"),
         ("-1*wct", "weight must be positive"),

@@ -17,7 +17,7 @@ from .terms import Outlook, look, term_bounds
 from .ways import Ways, tabulate
 
 if TYPE_CHECKING:
-    from .certificate import Certificate
+    from ..files.certificate import Certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ import numpy as np
 
 from ..errors import InputError
 from ..files import InstanceRef, instance_hash
+from ..files.certificate import Certificate, TypePrices
 from ..model.instance import Instance
 from ..objectives import Objective
 from . import Bound, lower_bounds
 from .ascent import ascend
-from .certificate import Certificate, TypePrices
 from .deadlines import Deadlines
 from .fluid import fluid, resampled
 from .market import Market, market

@@ -56,7 +56,7 @@ GOOD, NO_PLAN_OR_CHECK_FAILED, BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 
 """Exit statuses; the last two are what a shell reports of a program stopped by these signals."""
 
 
-class PipeClosed(Exception):
+class PipeClosedError(Exception):
     """Whoever read our output has gone: `optsched list policies | head -1`."""
 
 
@@ -96,7 +96,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise PipeClosed from None
+            raise PipeClosedError from None
 
     def main(
         self,
@@ -124,7 +124,7 @@ class LazyGroup(click.Group):
         except (KeyboardInterrupt, click.Abort):
             click.echo("optsched: interrupted", err=True)
             status = INTERRUPTED
-        except (PipeClosed, BrokenPipeError):
+        except (PipeClosedError, BrokenPipeError):
             _abandon_stdout()
             status = PIPE_CLOSED
         except OSError as error:

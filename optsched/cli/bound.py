@@ -23,7 +23,7 @@ from .parts.duration import duration
 if TYPE_CHECKING:
     from ..bounds import Bound
     from ..bounds.by_prices import Found
-    from ..bounds.certificate import Certificate
+    from ..files.certificate import Certificate
     from ..model.instance import Instance
     from ..objectives import Objective
 
@@ -102,8 +102,8 @@ def command(
         by_prices, certificate = _search(loaded, goal, steps, time_limit, wanted=not quiet)
         found.append(by_prices)
         if output is not None:
-            from ..bounds.certificate import dump_certificate
             from ..files import write_text
+            from ..files.certificate import dump_certificate
 
             write_text(output, dump_certificate(certificate))
     names = [objectives.level_name(level) for level in goal.levels]

@@ -25,13 +25,13 @@ def _change(
     client: "Client", jobs: tuple[str, ...], change: str, as_json: bool, quiet: bool
 ) -> int:
     """Change each job; those that cannot be are told on stderr, and make the status 1."""
-    from ..control.api.client import ApiRefused
+    from ..control.api.client import ApiError
 
     changed = []
     for name in jobs:
         try:
             changed.append(client.post(client.job_path(name, change)))
-        except ApiRefused as error:
+        except ApiError as error:
             click.echo(f"optsched: {error}", err=True)
             continue
         if not as_json and not quiet:

@@ -13,7 +13,7 @@ from .parts.controller import NO_ANSWER
 def explain_live(config: Path | None, jobs: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
     """Print why each job is where it is. Raises InputError for a job that is not there, or where no
     controller is named."""
-    from ..control.api.client import NoController, find_client
+    from ..control.api.client import NoControllerError, find_client
 
     try:
         client = find_client(config)
@@ -28,7 +28,7 @@ def explain_live(config: Path | None, jobs: tuple[str, ...], *, as_json: bool, q
     try:
         for name in dict.fromkeys(jobs):
             found.append(client.get(client.job_path(name, "explain")))
-    except NoController as error:
+    except NoControllerError as error:
         click.echo(f"optsched: {error}", err=True)
         return NO_ANSWER
     if as_json:

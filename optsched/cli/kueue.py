@@ -49,7 +49,7 @@ def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool)
 
     from ..control.settings import read_settings
     from ..errors import InputError
-    from ..executors.base import NoAnswer
+    from ..executors.base import NoAnswerError
     from ..kueue.handover import Handover
     from ..kueue.server import KueueServer
 
@@ -68,7 +68,7 @@ def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool)
                 handover.write(decided)
             if not quiet:
                 _show(decided, as_json=as_json, whole=once, dry_run=dry_run)
-        except (NoAnswer, InputError) as error:
+        except (NoAnswerError, InputError) as error:
             if isinstance(error, InputError) and decided is None:
                 raise
             click.echo(f"optsched: {error}", err=True)

@@ -70,9 +70,10 @@ def command(
     further ones are drawn from the same jobs until --load. The packing is checked independently
     before it is shown. Exit status 0, 1 where that check fails, 2 for bad input.
 
-    \b optsched import openb openb_pod_list_default.csv.gz --all-pods --millicores --profiles none
-    -o openb.json.gz optsched pack openb.json.gz optsched pack openb.json.gz --rule fgd --seed 42
-    --bound -o fgd
+    \b
+    optsched import openb openb_pod_list_default.csv.gz --all-pods --millicores -o openb.json.gz
+    optsched pack openb.json.gz
+    optsched pack openb.json.gz --rule fgd --seed 42 --bound -o fgd
     """
     from ..files import write_text
     from ..packing.arrivals import arrivals

@@ -130,7 +130,7 @@ def command(
     from ..profiling.gpus import open_gpus
     from ..profiling.host import usable_cores
     from ..profiling.picture import svg
-    from ..profiling.probe import ProbeFailed, probe
+    from ..profiling.probe import ProbeError, probe
     from ..profiling.result import dump_result, result, result_object
     from ..profiling.run import Setting
     from ..profiling.store import Store, check_name
@@ -174,7 +174,7 @@ def command(
         cpu_sweep = None
         if cpus is not None:
             if measured.step_s is None:
-                raise ProbeFailed(
+                raise ProbeError(
                     f"without steps there are no rates to compare; {measured.absent['step_s']}"
                 )
             cpu_sweep = sweep(
@@ -186,7 +186,7 @@ def command(
                     f"cores{' for each GPU' if gpus > 1 else ''}: {count}"
                 ),
             )
-    except ProbeFailed as error:
+    except ProbeError as error:
         click.echo(f"optsched: no profile: {error}", err=True)
         return NO_PROFILE
     finally:

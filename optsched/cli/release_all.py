@@ -30,7 +30,7 @@ def command(config: Path, as_json: bool, quiet: bool) -> int:
     from ..control.opening import alone
     from ..control.settings import read_settings
     from ..errors import InputError
-    from ..executors.base import NoAnswer, Refused
+    from ..executors.base import NoAnswerError, RefusedError
     from ..executors.sbatch.releasing import release_all
     from ..executors.slurm.client import SlurmClient
 
@@ -48,7 +48,7 @@ def command(config: Path, as_json: bool, quiet: bool) -> int:
                 given.append(one)
                 if not (as_json or quiet):
                     click.echo(f"{one.job}: {one.done}")
-        except (NoAnswer, Refused) as error:
+        except (NoAnswerError, RefusedError) as error:
             raise InputError(
                 f"Slurm does not list its jobs: {error}; try again when it answers"
             ) from None

@@ -18,7 +18,7 @@ from .parts.arguments import (
     quiet_option,
     solver_options,
 )
-from .parts.duration import duration
+from .parts.duration import duration, share
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,10 +66,7 @@ MOST_PRICES = 20
 )
 @objective_option
 @click.option(
-    "--gap",
-    type=click.FloatRange(min=0),
-    metavar="G",
-    help="Be content with this proven gap, as in 0.001.",
+    "--gap", type=share, metavar="G", help="Stop once this gap is proven, as 0.1% or 0.001."
 )
 @click.option(
     "--fixed",

@@ -45,8 +45,10 @@ def command(
     most have been gained in that round. The files are as those of `optsched round`: solve, verify
     and explain them offline.
 
-    \b optsched rounds --last 100 optsched rounds 17 -o here && optsched explain
-    here/round-17.instance.json here/round-17.round.json
+    \b
+    optsched rounds --last 100
+    optsched rounds 17 -o here
+    optsched explain here/round-17.instance.json here/round-17.round.json
     """
     if output is not None and number is None:
         raise InputError("-o writes the files of one round; name it: optsched rounds 17 -o DIR")

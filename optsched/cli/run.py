@@ -50,7 +50,7 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
 
     from ..control.api.place import TOKEN
     from ..control.api.server import read_token, serve
-    from ..control.journal.journal import JournalFault
+    from ..control.journal.journal import JournalError
     from ..control.journal.log import line
     from ..control.loop import Loop
     from ..control.opening import opened
@@ -93,7 +93,7 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
             signal.signal(number, lambda *_: loop.stop())
         try:
             loop.run()
-        except JournalFault as error:
+        except JournalError as error:
             click.echo(f"Error: {error}; stopped, what runs goes on running", err=True)
             return 1
         finally:

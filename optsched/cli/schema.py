@@ -18,7 +18,7 @@ def command(kind: str) -> None:
     optsched schema instance > instance.schema.json
     """
     from .. import files
-    from ..bounds.certificate import schema as bound_schema
+    from ..files.certificate import schema as bound_schema
     from ..round.files import schema as round_schema
 
     if kind == "round":

@@ -77,9 +77,10 @@ def command(
     """Print the few lines that make nodes of a Slurm cluster optsched's, and the cluster.toml that
     goes with them.
 
-    \b optsched setup slurm --nodes gpu-[0-3] --user root --shared /shared/optsched optsched setup
-    slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup optsched setup slurm
-    --nodes gpu-[0-3] --user root --partition gpu --sbatch --shared /shared/optsched -o setup
+    \b
+    optsched setup slurm --nodes gpu-[0-3] --user root --shared /shared/optsched
+    optsched setup slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup
+    optsched setup slurm --nodes gpu-[0-3] --user root --partition gpu --sbatch -o setup
     """
     import json
     import re

@@ -149,9 +149,9 @@ def command(
     from ..plugins import registry
     from ..simulate import output as directory
     from ..simulate.metrics import measure
-    from ..simulate.run import Simulation, Stalled
-    from ..simulate.saved import STATE, Interrupted, run_saving, take_up
-    from ..simulate.view import PolicyFault
+    from ..simulate.run import Simulation, StalledError
+    from ..simulate.saved import STATE, RunInterruptedError, run_saving, take_up
+    from ..simulate.view import PolicyError
 
     if round_s and spacing_s:
         raise InputError(
@@ -196,10 +196,10 @@ def command(
                 simulation.run(on_progress)
             else:
                 run_saving(simulation, state, asked, on_progress)
-    except (Stalled, PolicyFault) as error:
+    except (StalledError, PolicyError) as error:
         click.echo(f"optsched: no plan: {error}", err=True)
         return 1
-    except Interrupted:
+    except RunInterruptedError:
         done = f"{simulation.done:,} of {len(loaded.jobs):,} jobs completed"
         click.echo(
             f"optsched: interrupted, {done}; the same command with --resume goes on from there",

@@ -1,5 +1,6 @@
 """`optsched solve`: an instance in, a checked plan with a proven gap out."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from .parts.arguments import (
     quiet_option,
     solver_options,
 )
-from .parts.duration import duration
+from .parts.duration import duration, share
 
 
 @click.command("solve")
@@ -55,6 +56,16 @@ from .parts.duration import duration
     help="An option of the solver's own; may be repeated.",
 )
 @click.option(
+    "--start",
+    type=click.Path(path_type=Path),
+    metavar="PLAN",
+    help="Start from this plan, of these jobs or others: what fits is used.",
+)
+@click.option(
+    "--gap", type=share, default="0", metavar="G", help="Stop once this gap is proven, as 1%."
+)
+@click.option("--log", is_flag=True, help="Show the log of the search on stderr.")
+@click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="PLAN", help="Write the plan file."
 )
 @click.option(
@@ -81,6 +92,9 @@ def command(
     seed: int,
     workers: int | None,
     pairs: tuple[str, ...],
+    start: Path | None,
+    gap: float,
+    log: bool,
     output: Path | None,
     gantt: Path | None,
     trace: Path | None,
@@ -93,10 +107,13 @@ def command(
     Every plan is checked independently before it is shown. Ctrl-C ends the search and keeps the
     best plan so far. Exit status 0 with a plan, 1 without one, 2 for bad input.
 
-    \b optsched solve cluster.json optsched solve cluster.json --objective deadline,wct --time-limit
-    1m -o plan.json --gantt plan.html optsched solve cluster.json --solver srtf              what
-    the policy SRTF would do optsched solve cluster.json --json | jq .objective.gap optsched
-    generate --jobs 50 --gpus 32 | optsched solve -
+    \b
+    optsched solve cluster.json
+    optsched solve cluster.json --objective deadline,wct --time-limit 1m -o plan.json
+    optsched solve cluster.json --start plan.json --gap 1% --gantt plan.html
+    optsched solve cluster.json --solver srtf              what the policy SRTF would do
+    optsched solve cluster.json --json | jq .objective.gap
+    optsched generate --jobs 50 --gpus 32 | optsched solve -
     """
     from .. import engine, files, objectives
     from ..picture import can_draw
@@ -106,9 +123,10 @@ def command(
     check_outputs({"-o": output, "--gantt": gantt, "--trace": trace}, instance)
     draw = None if gantt is None else can_draw(gantt)
     loaded = load(instance)
+    initial = None if start is None else files.read_plan(start)[1]
     from .parts.progress import Trace, live_progress
 
-    with live_progress(objective, time_limit_s, wanted=not quiet) as show:
+    with live_progress(objective, time_limit_s, wanted=not quiet and not log) as show:
         seen = None if trace is None else Trace(show)
         solution = engine.solve(
             loaded,
@@ -120,6 +138,9 @@ def command(
             options=options,
             checked=True,
             on_progress=seen or show,
+            initial=initial,
+            gap=gap,
+            log=partial(click.echo, err=True) if log else False,
         )
     trouble: list[OptschedError] = []
     written: list[str] = []

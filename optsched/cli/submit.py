@@ -194,7 +194,7 @@ def command(
         elif not quiet:
             click.echo(job["id"])
         return 0
-    from .parts.output import ended, exit_status, follow
+    from .output import ended, exit_status, follow
 
     name = str(job["id"])
     if not as_json and not quiet:

@@ -57,7 +57,7 @@ def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
     from rich.console import Console, Group
     from rich.live import Live
 
-    from ..control.api.client import NoController
+    from ..control.api.client import NoControllerError
 
     console = Console(highlight=False, markup=False, emoji=False)
     with Live(console=console, screen=True, auto_refresh=False) as live:
@@ -68,7 +68,7 @@ def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
                 time.sleep(every_s)
                 try:
                     found = look(client)
-                except NoController as error:
+                except NoControllerError as error:
                     live.update(Group(f"{error}", "waiting for it"), refresh=True)
                     time.sleep(every_s)
         except KeyboardInterrupt:
@@ -77,12 +77,12 @@ def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
 
 def look(client: "Client") -> dict[str, Any]:
     """State, nodes and jobs, of all users for those who may see them."""
-    from ..control.api.client import ApiRefused
+    from ..control.api.client import ApiError
 
     everybody = True
     try:
         jobs, total = all_jobs(client, everybody=True, finished=False, most=MOST_JOBS)
-    except ApiRefused as error:
+    except ApiError as error:
         if error.status != 403:
             raise
         everybody = False

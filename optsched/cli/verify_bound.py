@@ -23,7 +23,7 @@ def command(instance: str, certificate: str, as_json: bool, quiet: bool) -> int:
     optsched bound cluster.json --prices -o bound.json
     optsched verify-bound cluster.json bound.json
     """
-    from ..bounds.certificate import read_certificate
+    from ..files.certificate import read_certificate
     from ..picture.facts import level_unit
     from ..verify_bound import recomputed
     from .parts.table import with_length

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..estimates.history import gang
-from ..executors.base import JOB_NAME, Arrival, Arrivals, NoAnswer, Request
+from ..executors.base import JOB_NAME, Arrival, Arrivals, NoAnswerError, Request
 from ..files import dump_instance, load_instance
 from ..model.cluster import Cluster
 from ..model.instance import Instance
@@ -45,7 +45,7 @@ class Intake:
 
     def take(self) -> None:
         """Record what is new, and tell the manager of jobs that are not wanted any more. Raises
-        NoAnswer."""
+        NoAnswerError."""
         arrivals = self._source.arrivals()
         for arrival in arrivals:
             self._take(arrival)
@@ -72,7 +72,7 @@ class Intake:
                 if self._source.forgot_end(arrival.origin, job.finished_s or 0.0):
                     self._withdraw(arrival.origin)
                     return
-            except NoAnswer:
+            except NoAnswerError:
                 return  # asked again for as long as it is ready
             job = None  # its user has requeued it
         if job is None:
@@ -106,7 +106,7 @@ class Intake:
             if why is None:
                 yield Changed(submission=submission)
                 return
-        with suppress(NoAnswer):  # else at the next turn
+        with suppress(NoAnswerError):  # else at the next turn
             self._source.leave(arrival.origin, str(why))
             yield Cancelled(job=job.id, reason=f"it was changed in the cluster manager: {why}")
 
@@ -135,7 +135,7 @@ class Intake:
         if time.monotonic() < self._told_s.get(origin, -float("inf")) + AGAIN_S:
             return
         self._told_s[origin] = time.monotonic()
-        with suppress(NoAnswer):
+        with suppress(NoAnswerError):
             self._source.withdraw(origin)
 
     def _submit(self, arrival: Arrival) -> None:
@@ -156,7 +156,7 @@ class Intake:
             and time.monotonic() >= self._told_s.get(arrival.origin, -float("inf")) + AGAIN_S
         ):
             self._told_s[arrival.origin] = time.monotonic()
-            with suppress(NoAnswer):
+            with suppress(NoAnswerError):
                 self._source.leave(arrival.origin, why)
                 self._controller.record(Noted(text=f"{arrival.name} is left alone: {why}"))
 

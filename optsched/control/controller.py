@@ -15,14 +15,14 @@ from ..executors.base import (
     Arrivals,
     AttemptKey,
     AttemptState,
-    Declined,
+    DeclinedError,
     Executor,
-    NoAnswer,
+    NoAnswerError,
     NodeStatus,
     Observation,
     Order,
     Progress,
-    Refused,
+    RefusedError,
 )
 from ..files import instance_hash
 from ..model.cluster import Node
@@ -52,7 +52,7 @@ from .journal.events import (
     Submitted,
     Why,
 )
-from .journal.journal import Journal, JournalFault, RoundEntry
+from .journal.journal import Journal, JournalError, RoundEntry
 from .journal.retention import Retention
 from .journal.state import Attempt, LiveJob, State
 from .posing import Posed, at_fault, pose, sound, stubborn
@@ -106,7 +106,7 @@ class Controller:
     journal goes on where the old one was: calls whose effect is not seen are made again, which is
     why every call of an executor is idempotent.
 
-    Raises JournalFault where the journal fails; nothing is started then, and what runs goes on
+    Raises JournalError where the journal fails; nothing is started then, and what runs goes on
     running.
     """
 
@@ -169,7 +169,7 @@ class Controller:
             for listener in self.listeners:
                 try:
                     listener(now_s, event)
-                except JournalFault:
+                except JournalError:
                     raise
                 except Exception as error:  # who listens keeps nobody from what was written down
                     self.bug("listening", error)
@@ -201,14 +201,14 @@ class Controller:
         self._part("looking at nodes and attempts", self.observe)
 
     def _part(self, what: str, part: Callable[[], None]) -> None:
-        """Do a part of a turn, or leave it for later where it has just failed. Raises JournalFault
+        """Do a part of a turn, or leave it for later where it has just failed. Raises JournalError
         only."""
         before = self._failing.get(what)
         if before is not None and time.monotonic() < before.again_s:
             return
         try:
             part()
-        except JournalFault:
+        except JournalError:
             raise
         except Exception as error:
             self._failed(what, error)
@@ -251,7 +251,7 @@ class Controller:
             self.statuses = sound(self.executor.inventory(), self._sound)
             self.observed = {one.key: one for one in self.executor.observe()}
             self._take_arrivals()
-        except (NoAnswer, OSError) as error:
+        except (NoAnswerError, OSError) as error:
             self._silent(str(error))
             return
         now_s = self.clock.now_s()
@@ -281,14 +281,14 @@ class Controller:
 
     def _take_arrivals(self) -> None:
         """Take in jobs that were given to the cluster manager itself; a bug about one of them keeps
-        nobody from seeing what is. Raises NoAnswer, OSError, JournalFault."""
+        nobody from seeing what is. Raises NoAnswerError, OSError, JournalError."""
         if self._intake is None:
             return
         barred = self.state.barred.keys()
         try:
             self._intake.take()
             self._due |= bool(barred - self.state.barred.keys())
-        except (NoAnswer, OSError, JournalFault):
+        except (NoAnswerError, OSError, JournalError):
             raise
         except Exception as error:
             self._failed("taking in jobs of the cluster manager", error)
@@ -298,7 +298,7 @@ class Controller:
         start failed."""
         if self.clock.now_s() - self._asked_s.get(key, -float("inf")) >= AGAIN_S:
             self._asked_s[key] = self.clock.now_s()
-            with suppress(NoAnswer, OSError):
+            with suppress(NoAnswerError, OSError):
                 self.executor.kill(key)
 
     def _record_each(self, events: list[Event]) -> None:
@@ -341,7 +341,7 @@ class Controller:
         return self._answered_s < self._looked_s
 
     def _forget(self, key: AttemptKey) -> None:
-        with suppress(NoAnswer, OSError):  # else tried again at the next turn
+        with suppress(NoAnswerError, OSError):  # else tried again at the next turn
             self.executor.forget(key)
             self._forgotten.add(key)
 
@@ -614,7 +614,7 @@ class Controller:
                 self.executor.kill(attempt.key)
             else:
                 self.executor.checkpoint_stop(attempt.key, attempt.grace_s)
-        except (NoAnswer, OSError):
+        except (NoAnswerError, OSError):
             pass  # asked again until it is seen to have ended
         except Exception as error:
             self.bug(f"stopping {attempt.key}", error)
@@ -665,10 +665,10 @@ class Controller:
         self._asked_s[attempt.key] = self.clock.now_s()
         try:
             self.executor.start(self._order(attempt))
-        except (NoAnswer, OSError):
+        except (NoAnswerError, OSError):
             pass  # made again until it is seen
-        except Refused as error:
-            retry_s = error.retry_s if isinstance(error, Declined) else None
+        except RefusedError as error:
+            retry_s = error.retry_s if isinstance(error, DeclinedError) else None
             self.record(
                 StartRefused(
                     job=attempt.key.job,
@@ -679,7 +679,9 @@ class Controller:
             )
         except Exception as error:
             self.bug(f"starting {attempt.key}", error)
-            with suppress(NoAnswer, OSError):  # else tried again as if there had been no answer
+            with suppress(
+                NoAnswerError, OSError
+            ):  # else tried again as if there had been no answer
                 self.executor.kill(attempt.key)  # nobody knows how far it came
                 self.record(
                     StartRefused(

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from .controller import Controller
-from .journal.journal import JournalFault
+from .journal.journal import JournalError
 
 Answer = TypeVar("Answer")
 LOOK_S = 1.0
@@ -17,7 +17,7 @@ LONGEST_S = 60.0
 """So long at the most between two turns."""
 
 
-class Stopped(Exception):
+class LoopStoppedError(Exception):
     """The controller no longer turns."""
 
 
@@ -38,14 +38,14 @@ class Loop:
     def ask(self, call: Callable[[Controller], Answer], timeout_s: float = 30.0) -> Answer:
         """Have `call` done with the controller between two turns; its result or its exception.
 
-        Raises Stopped where the controller no longer turns, TimeoutError where it does not get to
-        it in time; then it never will.
+        Raises LoopStoppedError where the controller no longer turns, TimeoutError where it does
+        not get to it in time; then it never will.
         """
         answer: Future[Answer] = Future()
         self._asked.append((call, answer))
         self._wake.set()
         if self._stopping:
-            raise Stopped
+            raise LoopStoppedError
         try:
             return answer.result(timeout_s)
         except TimeoutError:
@@ -59,24 +59,24 @@ class Loop:
         self._stopping = True
 
     def run(self) -> None:
-        """Turn until `stop`. Raises JournalFault, and nothing else: a turn that fails is followed
+        """Turn until `stop`. Raises JournalError, and nothing else: a turn that fails is followed
         by others, later."""
         self._watcher.start()
-        fault: Exception = Stopped()
+        fault: Exception = LoopStoppedError()
         try:
             while not self._stopping:
                 self._wake.clear()
                 self._answer()
                 try:
                     wait_s = self.controller.step()
-                except JournalFault:
+                except JournalError:
                     raise
                 except Exception as error:
                     self.controller.bug("a turn", error)
                     wait_s = LOOK_S
                     time.sleep(LOOK_S)
                 self._wake.wait(min(wait_s, LONGEST_S))
-        except JournalFault as error:
+        except JournalError as error:
             fault = error
             raise
         finally:
@@ -93,7 +93,7 @@ class Loop:
                 continue
             try:
                 answer.set_result(call(self.controller))
-            except JournalFault as error:
+            except JournalError as error:
                 answer.set_exception(error)
                 raise
             except Exception as error:

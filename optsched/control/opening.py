@@ -30,7 +30,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
     """The controller of `settings.state`, alone there until it is left; what it started goes on
     after that.
 
-    Raises InputError where the folder cannot be used or another controller has it, JournalFault
+    Raises InputError where the folder cannot be used or another controller has it, JournalError
     where the journal is damaged.
     """
     check_executor(settings.executor)  # before anything is written

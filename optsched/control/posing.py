@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..executors.base import NodeStatus
 from ..files import dump_instance, load_instance
 from ..files.faults import Fault
-from ..files.shape_faults import FaultyFile
+from ..files.shape_faults import FaultyFileError
 from ..hostlist import expand_hostlist
 from ..model.cluster import Cluster, Node
 from ..model.instance import Instance, Placement, Slot
@@ -45,7 +45,7 @@ def pose(present: Pose, left_out: Mapping[str, str]) -> Posed:
             return Posed(
                 load_instance(text, view.instance.name, accept_never=True), text, view.blocked, out
             )
-        except FaultyFile as error:
+        except FaultyFileError as error:
             named = (
                 _named(view.instance, error.faults)
                 or _overfull(view.instance)
@@ -153,7 +153,7 @@ def _alone(instance: Instance) -> dict[str, str]:
 def _fault(instance: Instance) -> str | None:
     try:
         load_instance(dump_instance(instance), instance.name, accept_never=True)
-    except FaultyFile as error:
+    except FaultyFileError as error:
         fault = error.faults[0]
         return f"{fault.path.rpartition('.')[2]} {fault.problem}"
     return None

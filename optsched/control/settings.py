@@ -15,7 +15,7 @@ from ..duration import parse_duration
 from ..errors import InputError, perhaps
 from ..files import dump_instance, load_instance
 from ..files.faults import Fault
-from ..files.shape_faults import FaultyFile, shape_faults
+from ..files.shape_faults import FaultyFileError, shape_faults
 from ..hostlist import MAX_NODES, expand_hostlist
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance
@@ -308,11 +308,11 @@ def read_settings(path: Path) -> Settings:
     except ValidationError as error:
         known = {field for part in Part.__subclasses__() for field in part.model_fields}
         data = json.dumps(parsed, default=str)
-        raise FaultyFile(
+        raise FaultyFileError(
             str(path), list(shape_faults(error.errors(include_url=False), data, known))
         ) from None
     if faults := list(_faults(settings)):
-        raise FaultyFile(str(path), faults)
+        raise FaultyFileError(str(path), faults)
     tenants = tuple(tenant.tenant() for tenant in settings.tenants)
     empty = Instance(cluster=settings.cluster, tenants=tenants)
     load_instance(dump_instance(empty), str(path))  # what no round could be about is no cluster

@@ -1,19 +1,22 @@
 """solve(): a heuristic first, then an exact solver under a watchdog; every plan and bound is
 checked."""
 
-import math
+import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 
-from ..errors import InputError, SolverUnavailable
+from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
 from ..model.instance import Instance
-from ..model.plan import Solution
+from ..model.plan import Plan, Solution
 from ..objectives import Objective, parse
 from ..plugins import registry
-from ..plugins.solver import Solver, check_options, missing_modules, only_options
-from .search import Progress, Search
+from ..plugins.options import NO_OPTIONS, PluginOptions, declaration, read_options
+from ..plugins.solver import Constrain, Solver, missing_modules
+from .search import Limits, Progress, Search
+from .warm_start import initial_plan
 from .watchdog import Child
 
 __all__ = ["DEFAULT_WORKERS", "Progress", "choose_solver", "solve"]
@@ -36,10 +39,14 @@ def solve(
     time_limit_s: float = 10.0,
     seed: int = 0,
     workers: int | None = None,
-    options: dict[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
     isolate: bool = True,
     checked: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
+    initial: Plan | Solution | None = None,
+    gap: float = 0.0,
+    log: Callable[[str], None] | bool = False,
+    constrain: Constrain | None = None,
 ) -> Solution:
     """Plan an instance: the best verified plan found in `time_limit_s` of wall clock, with its
     proven gap.
@@ -56,28 +63,44 @@ def solve(
     watchdog. `checked` skips the check of an instance that was read from a file. `on_progress` is
     called at every improvement and, where the solver is isolated, every half second.
 
+    `initial` is a plan to start from, of these jobs or others: what does not pass the verifier
+    still gives an order of jobs. The search ends once the proven gap of every objective is at most
+    `gap`. `log` is called with every line of the log of the search; True prints them.
+
+    `constrain(model, variables)` adds side constraints to the CP-SAT model (see `docs/python.md`).
+    Every plan then comes from that model; what it proves holds only among the plans that meet the
+    side constraints, so that a note says it and `bound` stays that of the instance. A function that
+    cannot be pickled runs in this process, without a watchdog.
+
     Raises InputError for a faulty instance, objective, solver name, limit or option. Isolation
     needs POSIX.
     """
     started_s = time.monotonic()
-    if not (math.isfinite(time_limit_s) and time_limit_s > 0):
-        raise InputError(f"time limit {time_limit_s} is no positive number of seconds")
-    workers = DEFAULT_WORKERS if workers is None else workers
-    if workers < 1:
-        raise InputError(f"workers {workers} must be at least 1")
+    limits = Limits(time_limit_s, DEFAULT_WORKERS if workers is None else workers, seed, gap)
+    limits.check()
     goal = parse(objective) if isinstance(objective, str) else objective
     if not checked:
         check_instance(instance)
-    search = Search(
-        instance, goal, time_limit_s, seed, workers, options or {}, started_s, on_progress
-    )
-    policies, exact, search.not_run = _choose(solver, instance, goal, options or {})
+    if log is True:
+        log = partial(print, flush=True)
+    search = Search(instance, goal, limits, started_s, on_progress, log or None)
+    search.initial = initial_plan(initial)
+    policies, exact, search.not_run, search.options = _choose(solver, instance, goal, options or {})
+    if constrain is not None:
+        search.constrain, policies = constrain, ()
+        if not getattr(exact, "constrains", False):
+            reason = search.not_run or "only solver cpsat takes them"
+            raise InputError(f"side constraints cannot be used here: {reason}")
+        if isolate and not _can_travel(constrain):
+            isolate = False
+            search.note(
+                "the side constraints cannot be sent to another process, so the solver ran in this "
+                "one, without a watchdog"
+            )
     if policies == (solver,):
+        if search.initial is not None:
+            raise InputError(f"policy {solver} takes no plan to start from; name a solver")
         search.incumbent.any_plan = True
-        with suppress(SolverUnavailable):  # what is broken will be noted
-            registry.policy(
-                policies[0], goal, options
-            )  # what it does not take is refused before any work
     with ExitStack() as stack:
         child = None
         if exact is not None and isolate:
@@ -92,26 +115,50 @@ def solve(
     return search.solution(exact)
 
 
-def _choose(
-    solver: str | Solver, instance: Instance, objective: Objective, options: dict[str, str]
-) -> tuple[tuple[str, ...], Solver | None, str | None]:
-    """Policies to simulate, the exact solver to run afterwards if there is one, and if there is
-    none, why.
+def _can_travel(constrain: Constrain) -> bool:
+    """Return whether another process can be given this function."""
+    if getattr(constrain, "__module__", None) == "__main__":
+        return False
+    try:
+        pickle.dumps(constrain)
+    except Exception:
+        return False
+    return True
 
-    Raises InputError for options that the solver does not take.
+
+def _choose(
+    solver: str | Solver, instance: Instance, objective: Objective, given: Mapping[str, object]
+) -> tuple[tuple[str, ...], Solver | None, str | None, PluginOptions]:
+    """Policies to simulate, the exact solver to run afterwards if there is one, if there is none
+    why, and the options of the solver.
+
+    Raises InputError for options that the solver does not take, before any work.
     """
     known = registry.names("policies")
+    options = NO_OPTIONS
     if isinstance(solver, str) and solver in known and solver not in registry.names("solvers"):
-        return (solver,), None, None
+        with suppress(SolverUnavailableError):  # what is broken will be noted
+            declared = registry.options_of("policies", solver)
+            options = read_options(f"policy {solver}", declared, given)
+            registry.policy(solver, objective, options)
+        return (solver,), None, None, options
     policies = tuple(name for name in HEURISTICS if name in known) or known
     if solver != "auto":
-        return policies, *_usable(solver, instance, objective, options)
+        found, reason = _usable(solver, instance, objective)
+        name = solver if isinstance(solver, str) else solver.name
+        with suppress(SolverUnavailableError):
+            declared = (
+                registry.options_of("solvers", solver)
+                if isinstance(solver, str)
+                else declaration(solver)
+            )
+            options = read_options(f"solver {name}", declared, given)
+        return policies, found, reason, options
     chosen, reason = choose_solver(instance, objective)
-    if chosen is None:
-        only_options("solver auto, which finds no exact solver for this,", options, ())
-    else:
-        check_options(f"solver {chosen.name}, which auto takes here,", chosen, options)
-    return policies, chosen, reason
+    what = "solver auto, which finds no exact solver for this,"
+    if chosen is not None:
+        what = f"solver {chosen.name}, which auto takes here,"
+    return policies, chosen, reason, read_options(what, declaration(chosen), given)
 
 
 def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | None, str | None]:
@@ -132,22 +179,17 @@ def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | No
 
 
 def _usable(
-    solver: str | Solver,
-    instance: Instance,
-    objective: Objective,
-    options: dict[str, str] | None = None,
+    solver: str | Solver, instance: Instance, objective: Objective
 ) -> tuple[Solver | None, str | None]:
-    """The solver, or None and why it cannot be used for this. Raises InputError for an unknown name
-    or option."""
+    """The solver, or None and why it cannot be used for this. Raises InputError for an unknown
+    name."""
     try:
         found = registry.solver(solver) if isinstance(solver, str) else solver
-        if options is not None:
-            check_options(f"solver {found.name}", found, options)
         missing = missing_modules(found)
         if missing:
             return None, f"{found.name} needs {', '.join(missing)}, which is not installed"
         reason = found.supports(instance, objective)
-    except SolverUnavailable as error:
+    except SolverUnavailableError as error:
         return None, str(error)
     except InputError:
         raise

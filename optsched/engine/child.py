@@ -190,6 +190,7 @@ def _plan(inbox: BinaryIO, send: Any) -> None:
         bound=lambda level, bound, source: send("bound", int(level), float(bound), str(source)),
         infeasible=lambda reason: send("infeasible", str(reason)),
         note=lambda text: send("note", str(text)),
+        log=lambda line: send("log", str(line)),
     )
     solver.solve(request, report)
     send("done")

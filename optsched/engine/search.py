@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..errors import OptschedError
+from ..errors import InputError, OptschedError
 from ..files import instance_hash
 from ..model.instance import Instance
-from ..model.plan import Solution, Status
+from ..model.plan import Level, Plan, Solution, Status
 from ..objectives import SINCE_SUBMISSION, Objective
 from ..plugins import registry
-from ..plugins.solver import Report, Request, Solver
+from ..plugins.options import NO_OPTIONS
+from ..plugins.solver import Constrain, Report, Request, Solver
 from .incumbent import Incumbent
+from .warm_start import offer_initial
 from .watchdog import Child
 
 HEURISTIC_SHARE = 0.1
@@ -47,6 +49,25 @@ class Progress:
     source: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long to search, on how many workers, from which seed, and which proven gap is enough."""
+
+    time_limit_s: float
+    workers: int
+    seed: int
+    gap: float
+
+    def check(self) -> None:
+        """Raise InputError for a limit that makes no sense."""
+        if not (math.isfinite(self.time_limit_s) and self.time_limit_s > 0):
+            raise InputError(f"time limit {self.time_limit_s} is no positive number of seconds")
+        if self.workers < 1:
+            raise InputError(f"workers {self.workers} must be at least 1")
+        if not (math.isfinite(self.gap) and self.gap >= 0):
+            raise InputError(f"gap {self.gap} must be a number from 0 on, as 0.01 for 1 %")
+
+
 class Search:
     """One solve: what was found, and what went wrong."""
 
@@ -54,22 +75,26 @@ class Search:
         self,
         instance: Instance,
         objective: Objective,
-        time_limit_s: float,
-        seed: int,
-        workers: int,
-        options: dict[str, str],
+        limits: Limits,
         started_s: float,
         on_progress: Callable[[Progress], None] | None,
+        log: Callable[[str], None] | None,
     ) -> None:
         self.hash = instance_hash(instance)
         self.instance = instance = instance.undisturbed
         self.objective = objective
-        self.time_limit_s = time_limit_s
-        self.seed = seed
-        self.workers = workers
-        self.options = options
+        self.time_limit_s = limits.time_limit_s
+        self.seed = limits.seed
+        self.workers = limits.workers
+        self.gap = limits.gap
+        self.options = NO_OPTIONS
         self.started_s = started_s
         self.on_progress = on_progress
+        self.log = log
+        self.initial: Plan | None = None
+        self.constrain: Constrain | None = None
+        self.constrained_bounds: dict[int, float] = {}
+        self._logged = ""
         self.incumbent = Incumbent(instance, objective, any_plan=False)
         self.not_run: str | None = None  # why there is no exact solver
         self.interrupted = False
@@ -89,6 +114,9 @@ class Search:
         through."""
         self.doubt_submissions()
         try:
+            if self.initial is not None and self.constrain is None:
+                self.note(offer_initial(self.incumbent, self.initial))
+                self.progress()
             self.heuristics(policies)
             self.combinatorial_bounds()
             if exact is not None:
@@ -148,6 +176,14 @@ class Search:
     # ------------------------------------------------------------------------------------ the exact
     # solver
 
+    def is_enough(self) -> bool:
+        """Return whether the plan is as good as it can be, or as was asked for."""
+        if self.incumbent.is_optimal():
+            return True
+        return self.gap > 0 and all(
+            level.gap is not None and level.gap <= self.gap for level in self.incumbent.levels()
+        )
+
     def exact(self, solver: Solver, child: Child | None) -> None:
         """Run the exact solver for the rest of the time, unless nothing is left to find or no time
         is."""
@@ -156,6 +192,9 @@ class Search:
                 f"bounds prove the plan of {self.incumbent.source} optimal, {solver.name} did "
                 "not run"
             )
+            self.finished = True
+            return
+        if self.is_enough():
             self.finished = True
             return
         left_s = self.time_limit_s - self.elapsed_s()
@@ -170,8 +209,10 @@ class Search:
             time_limit_s=left_s if self.workers > 1 else REPRODUCIBLE_SHARE * self.time_limit_s,
             seed=self.seed,
             workers=self.workers,
-            incumbent=self.incumbent.plan,
+            incumbent=self.initial if self.constrain is not None else self.incumbent.plan,
             options=self.options,
+            log=self.log is not None,
+            constrain=self.constrain,
         )
         self.ran = True
         if child is None:
@@ -227,6 +268,7 @@ class Search:
             bound=lambda level, bound, source: tell("bound", int(level), float(bound), str(source)),
             infeasible=partial(tell, "infeasible"),
             note=partial(tell, "note"),
+            log=partial(tell, "log"),
         )
         try:
             solver.solve(request, report)
@@ -240,15 +282,24 @@ class Search:
         """Take in one message of the solver."""
         found = self.incumbent
         before = found.plan, found.levels()
+        if kind == "log":
+            if self.log is not None:
+                self.log(str(said[0]))
+            return
         if kind == "plan":
             reason = found.offer(said[0], name)
             if reason is not None:
                 self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
+        elif kind == "bound" and self.constrain is not None:
+            known = self.constrained_bounds.get(said[0], -math.inf)
+            self.constrained_bounds[said[0]] = max(known, said[1])
         elif kind == "bound":
             proof = said[2] if str(said[2]).startswith(name) else f"{name}: {said[2]}"
             reason = found.claim(said[0], said[1], proof)
             if reason is not None:
                 self.blame(f"{name} claimed {reason}")
+        elif kind == "infeasible" and self.constrain is not None:
+            self.trouble.append(f"no plan meets the side constraints: {said[0]}")
         elif kind == "infeasible":
             self.infeasible = str(said[0])
         elif kind == "note":
@@ -268,7 +319,7 @@ class Search:
             self.blame(f"{name} claimed {found.refuted_claims.pop(0)}")
         if (found.plan, found.levels()) != before:
             self.progress()
-            self.finished = self.finished or found.is_optimal()
+            self.finished = self.finished or self.is_enough()
 
     def blame(self, reason: str) -> None:
         """The solver was caught being wrong: none of its bounds counts any more."""
@@ -276,14 +327,17 @@ class Search:
         if reason not in self.trouble and len(self.trouble) < MAX_NOTES:
             self.trouble.append(reason)
 
-    def note(self, text: str) -> None:
-        if text not in self.notes and len(self.notes) < MAX_NOTES:
+    def note(self, text: str | None) -> None:
+        if text is not None and text not in self.notes and len(self.notes) < MAX_NOTES:
             self.notes.append(text)
 
     def progress(self) -> None:
-        if self.on_progress is None:
+        if self.on_progress is None and self.log is None:
             return
         level = self.incumbent.levels()[self.incumbent.unsettled()]
+        self.log_stand(level)
+        if self.on_progress is None:
+            return
         self.on_progress(
             Progress(
                 elapsed_s=self.elapsed_s(),
@@ -293,6 +347,19 @@ class Search:
                 source=self.incumbent.source,
             )
         )
+
+    def log_stand(self, level: Level) -> None:
+        """Log value, bound and gap of a level where they have changed visibly."""
+        numbers = (
+            "none" if number is None else f"{number:.6g}"
+            for number in (level.value, level.bound, level.gap)
+        )
+        value, bound, gap = numbers
+        line = f"{level.name}: value {value}, bound {bound}, gap {gap}, plan by "
+        line += self.incumbent.source or "nobody"
+        if self.log is not None and line != self._logged:
+            self._logged = line
+            self.log(f"{self.elapsed_s():8.2f} s  {line}")
 
     # ------------------------------------------------------------------------------------ the
     # answer
@@ -313,6 +380,13 @@ class Search:
             self.notes.append("stopped by Ctrl-C")
             if exact is not None and not self.finished:
                 self.trouble.append(f"{exact.name} was stopped by Ctrl-C before it was done")
+        if self.gap > 0 and not found.is_optimal() and self.is_enough():
+            self.notes.append(f"the search ended at a gap of at most {self.gap:.4g}, as asked")
+        for number, bound in sorted(self.constrained_bounds.items()):
+            self.notes.append(
+                f"with the side constraints {found.levels()[number].name} is at least {bound:.10g} "
+                f"({exact.name if exact else ''}); this is no bound of the instance"
+            )
         name, fallback = self._who_answered(exact)
         status: Status = "unknown"
         if found.plan is not None:

@@ -21,7 +21,16 @@ from ..model.plan import JobPlan, Plan, Segment
 from ..plugins.solver import Request, Solver
 from . import child
 
-ARITY = {"plan": 1, "bound": 3, "infeasible": 1, "note": 1, "done": 0, "unable": 1, "error": 2}
+ARITY = {
+    "plan": 1,
+    "bound": 3,
+    "infeasible": 1,
+    "note": 1,
+    "log": 1,
+    "done": 0,
+    "unable": 1,
+    "error": 2,
+}
 """Kinds of message, and how many things each says."""
 
 MAX_MESSAGE_BYTES = 1 << 32
@@ -32,7 +41,7 @@ GUARD_ENDS_WITHIN_S = 1.0
 _NOUNS = {(noun.__module__, noun.__name__): noun for noun in (Plan, JobPlan, Segment, Mode, Slot)}
 
 
-class Junk(Exception):
+class BadMessageError(Exception):
     """What came out of the pipe is no message; the text completes the sentence "the solver ..."."""
 
 
@@ -217,7 +226,7 @@ class Child:
             try:
                 found.append(_load(bytes(memoryview(self._buffer)[child.HEADER.size : end])))
                 del self._buffer[:end]
-            except Junk as error:
+            except BadMessageError as error:
                 found.append(("junk", str(error)))
                 self._buffer.clear()
                 self.ended = True
@@ -231,19 +240,21 @@ class _PlansOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _NOUNS:
             hint = "; plans take plain int and float" if module.startswith("numpy") else ""
-            raise Junk(f"sent an object of {module}.{name}, which has no place in a plan{hint}")
+            raise BadMessageError(
+                f"sent an object of {module}.{name}, which has no place in a plan{hint}"
+            )
         return _NOUNS[module, name]
 
 
 def _load(body: bytes) -> tuple[Any, ...]:
     try:
         message = _PlansOnly(io.BytesIO(body)).load()
-    except Junk:
+    except BadMessageError:
         raise
     except Exception as error:
-        raise Junk(f"sent bytes that are no message ({type(error).__name__})") from None
+        raise BadMessageError(f"sent bytes that are no message ({type(error).__name__})") from None
     if type(message) is not tuple or not message or type(message[0]) is not str:
-        raise Junk("sent a message of no known kind")
+        raise BadMessageError("sent a message of no known kind")
     if ARITY.get(message[0]) != len(message) - 1:
-        raise Junk("sent a message of no known kind")
+        raise BadMessageError("sent a message of no known kind")
     return message

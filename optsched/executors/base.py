@@ -228,11 +228,11 @@ class Arrival:
     barred: str | None = None
 
 
-class Refused(OptschedError):
+class RefusedError(OptschedError):
     """The executor certainly did not do it; the message says why."""
 
 
-class Declined(Refused):
+class DeclinedError(RefusedError):
     """The manager does not start it now, by rules of its own; after `retry_s` it may."""
 
     def __init__(self, why: str, retry_s: float) -> None:
@@ -240,7 +240,7 @@ class Declined(Refused):
         self.retry_s = retry_s
 
 
-class NoAnswer(OptschedError):
+class NoAnswerError(OptschedError):
     """Nobody knows whether it was done: only a later observation tells."""
 
 
@@ -251,29 +251,30 @@ class Executor(Protocol):
     title: str
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes, in a fixed order. Raises NoAnswer."""
+        """All nodes, in a fixed order. Raises NoAnswerError."""
         ...
 
     def start(self, order: Order) -> None:
-        """Start an attempt; nothing if one of this key was ever started or killed. Raises Refused,
-        NoAnswer."""
+        """Start an attempt; nothing if one of this key was ever started or killed. Raises
+        RefusedError, NoAnswerError."""
         ...
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
         """Ask an attempt to save and stop, and kill it where it has not ended after `grace_s`;
-        nothing if it was asked before or has ended. Raises NoAnswer."""
+        nothing if it was asked before or has ended. Raises NoAnswerError."""
         ...
 
     def kill(self, key: AttemptKey) -> None:
-        """End an attempt now; one that was never started never will be. Raises NoAnswer."""
+        """End an attempt now; one that was never started never will be. Raises NoAnswerError."""
         ...
 
     def observe(self) -> tuple[Observation, ...]:
-        """All attempts that were started or killed and are not forgotten. Raises NoAnswer."""
+        """All attempts that were started or killed and are not forgotten. Raises NoAnswerError."""
         ...
 
     def forget(self, key: AttemptKey) -> None:
-        """Drop what is kept of an attempt that has ended, its output excepted. Raises NoAnswer."""
+        """Drop what is kept of an attempt that has ended, its output excepted. Raises
+        NoAnswerError."""
         ...
 
     def changes(self, timeout_s: float) -> None:
@@ -291,22 +292,23 @@ class Arrivals(Protocol):
     """What an executor is besides, to whose manager users give jobs themselves."""
 
     def arrivals(self) -> tuple[Arrival, ...]:
-        """Those jobs, as of the last `observe`, until the manager forgets them. Raises NoAnswer."""
+        """Those jobs, as of the last `observe`, until the manager forgets them. Raises
+        NoAnswerError."""
         ...
 
     def forgot_end(self, origin: str, ended_s: float) -> bool:
         """Return whether the manager crashed after the job had ended, at `ended_s`, and has
         forgotten that.
 
-        Raises NoAnswer.
+        Raises NoAnswerError.
         """
         ...
 
     def leave(self, origin: str, why: str) -> None:
         """Let such a job be, and have the manager tell its user; it is no arrival any more. Raises
-        NoAnswer."""
+        NoAnswerError."""
         ...
 
     def withdraw(self, origin: str) -> None:
-        """End such a job for good, of which no attempt goes on. Raises NoAnswer."""
+        """End such a job for good, of which no attempt goes on. Raises NoAnswerError."""
         ...

@@ -6,36 +6,36 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .base import Order, Refused
+from .base import Order, RefusedError
 
 VARIABLE = re.compile(r"[^=\0]+")
 
 
 def check(order: Order, images: bool = False) -> None:
-    """What no executor can start, or none without `images`. Raises Refused."""
+    """What no executor can start, or none without `images`. Raises RefusedError."""
     if order.image is not None and not images:
-        raise Refused(f"it is to run in image {order.image}, and nothing here runs images")
+        raise RefusedError(f"it is to run in image {order.image}, and nothing here runs images")
     if order.origin is not None:
-        raise Refused(
+        raise RefusedError(
             "its job was given to a cluster manager, whose jobs this executor does not take"
         )
     if not order.placement:
-        raise Refused("its placement names no node")
+        raise RefusedError("its placement names no node")
     names = [slot.node for slot in order.placement]
     if len(set(names)) < len(names):
-        raise Refused("its placement names a node twice")
+        raise RefusedError("its placement names a node twice")
     if not order.argv or not order.argv[0]:
-        raise Refused("its command is empty")
+        raise RefusedError("its command is empty")
     if order.memory_gib and len(order.memory_gib) != len(names):
-        raise Refused(
+        raise RefusedError(
             f"its memory is given for {len(order.memory_gib)} nodes, its placement has {len(names)}"
         )
     for path in (order.directory, order.checkpoint_directory or "/"):
         if not os.path.isabs(path):
-            raise Refused(f"{path!r} is not an absolute path")
+            raise RefusedError(f"{path!r} is not an absolute path")
     texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
     if any("\0" in text for text in texts) or not all(map(VARIABLE.fullmatch, order.environment)):
-        raise Refused(
+        raise RefusedError(
             "its command, environment or directories hold what no process can be given (NUL, = "
             "in a name)"
         )
@@ -71,17 +71,17 @@ def told_on_node(order: Order, rank: int) -> dict[str, str]:
 
 
 def user_record(uid: int | None) -> dict[str, Any] | None:
-    """Ids of another user than our own, None for our own. Raises Refused."""
+    """Ids of another user than our own, None for our own. Raises RefusedError."""
     if uid is None or uid == os.geteuid():
         return None
     if os.geteuid() != 0:
-        raise Refused(
+        raise RefusedError(
             f"it is to run as user {uid}, which only a controller that runs as root can do"
         )
     try:
         account = pwd.getpwuid(uid)
     except KeyError:
-        raise Refused(f"user {uid} does not exist on this host") from None
+        raise RefusedError(f"user {uid} does not exist on this host") from None
     return {
         "uid": uid,
         "gid": account.pw_gid,

@@ -21,7 +21,7 @@ from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
 from ..model.profile import UNMEASURED, Clock, Locality, Profile, Sharing
 from .faults import Fault, find_faults
 from .power import with_power, without_power
-from .shape_faults import FaultyFile, duplicate_keys, other_kind, shape_faults
+from .shape_faults import FaultyFileError, duplicate_keys, other_kind, shape_faults
 
 INSTANCE_FORMAT = "optsched/1"
 PLAN_FORMAT = "optsched-plan/1"
@@ -107,7 +107,7 @@ def load_instance(
     )
     faults = find_faults(instance, accept_never=accept_never)
     if faults:
-        raise FaultyFile(name, faults)
+        raise FaultyFileError(name, faults)
     return instance
 
 
@@ -116,7 +116,9 @@ def check_instance(instance: Instance) -> None:
     fault."""
     load_instance(dump_instance(instance), instance.name)
     if POWER_CAP in instance.cluster.resources and (faults := find_faults(instance)):
-        raise FaultyFile(instance.name, faults)  # what a file may leave out, an instance must state
+        raise FaultyFileError(
+            instance.name, faults
+        )  # what a file may leave out, an instance must state
 
 
 def read_plan(path: str | Path) -> tuple[PlanFile, Plan | None]:
@@ -206,7 +208,7 @@ def parse_file(
         known = [alias for noun in nouns for _, alias, _ in _layout(noun)]
         faults.extend(shape_faults(error.errors(include_url=False), data, known))
     if faults:
-        raise FaultyFile(name, faults)
+        raise FaultyFileError(name, faults)
     return parsed
 
 
@@ -243,7 +245,7 @@ def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
             break
         nodes.extend(node if one == node.name else replace(node, name=one) for one in names)
     if faults:
-        raise FaultyFile(name, faults)
+        raise FaultyFileError(name, faults)
     return replace(cluster, nodes=tuple(nodes))
 
 

@@ -14,7 +14,7 @@ MAX_BYTES_FOR_DUPLICATES = 1_000_000
 time."""
 
 
-class FaultyFile(InputError):
+class FaultyFileError(InputError):
     """An input file with faults; the message shows the first ones, `faults` holds all."""
 
     def __init__(self, name: str, faults: list[Fault]) -> None:

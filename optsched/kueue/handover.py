@@ -54,8 +54,8 @@ class Handover:
         self._last: RoundSolution | None = None
 
     def decide(self, now_s: float) -> Pass:
-        """Look and decide; nothing is written. Raises NoAnswer, and InputError for queues that are
-        not there."""
+        """Look and decide; nothing is written. Raises NoAnswerError, and InputError for queues
+        that are not there."""
         given = self._settings
         queues, flavors, workloads = self._kueue.read()
         names = [queue.name for queue in queues]
@@ -106,7 +106,7 @@ class Handover:
         )
 
     def write(self, decided: Pass) -> None:
-        """Write the boosts that are others than before. Raises NoAnswer.
+        """Write the boosts that are others than before. Raises NoAnswerError.
 
         Those that rise come first, from the top down, then those that fall, from the bottom up: so
         nobody is above another meanwhile, who was not before and is not to be.

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from ..errors import InputError
-from ..executors.base import NoAnswer
-from ..executors.kubernetes.api import NOT_FOUND, KubernetesApi, Rejected
+from ..executors.base import NoAnswerError
+from ..executors.kubernetes.api import NOT_FOUND, KubernetesApi, RejectedError
 from .objects import BOOST, Flavor, Queue, Workload, read_flavor, read_queue, read_workload
 
 GROUP = "/apis/kueue.x-k8s.io"
@@ -21,8 +21,8 @@ class KueueServer(KubernetesApi):
     _version: str | None = None
 
     def read(self) -> tuple[list[Queue], list[Flavor], list[Workload]]:
-        """All there are. Raises NoAnswer, and InputError where there is no Kueue, or one that is
-        not understood."""
+        """All there are. Raises NoAnswerError, and InputError where there is no Kueue, or one that
+        is not understood."""
         if self._version is None:
             self._version = self._served()
         queues = self._all("clusterqueues", read_queue)
@@ -33,7 +33,7 @@ class KueueServer(KubernetesApi):
 
     def boost(self, workload: Workload, boost: int) -> None:
         """Write a boost, or remove it where it is 0; nothing if the Workload is gone. Raises
-        NoAnswer."""
+        NoAnswerError."""
         path = (
             f"{GROUP}/{self._version}/namespaces/{quote(workload.namespace, safe='')}"
             f"/workloads/{quote(workload.name, safe='')}"
@@ -42,19 +42,21 @@ class KueueServer(KubernetesApi):
             self._ask(
                 "PATCH", path, {"metadata": {"annotations": {BOOST: str(boost) if boost else None}}}
             )
-        except Rejected as error:
+        except RejectedError as error:
             if error.status != NOT_FOUND:
-                raise NoAnswer(f"{BOOST} of {workload.id} cannot be written: {error}") from None
+                raise NoAnswerError(
+                    f"{BOOST} of {workload.id} cannot be written: {error}"
+                ) from None
 
     def _served(self) -> str:
         try:
             versions = [one["version"] for one in self._ask("GET", GROUP)["versions"]]
-        except Rejected as error:
+        except RejectedError as error:
             if error.status == NOT_FOUND:
                 raise InputError(
                     f"there is no Kueue at {self.address}; install Kueue 0.17 or later there"
                 ) from None
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"the API server at {self.address} does not tell its versions of Kueue: {error}"
             ) from None
         found = next((version for version in VERSIONS if version in versions), None)
@@ -73,7 +75,7 @@ class KueueServer(KubernetesApi):
                 found.append(read(given))
             except (KeyError, TypeError, ValueError) as error:
                 name = (given.get("metadata") or {}).get("name")
-                raise NoAnswer(
+                raise NoAnswerError(
                     f"{what} {name} is not as Kueue's API says: {type(error).__name__} {error}"
                 ) from None
         return found

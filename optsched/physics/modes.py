@@ -284,18 +284,23 @@ def _candidates(cluster: Cluster, job: Job) -> Iterator[Option]:
             speed = rate(job, mode, None, "node")
             yield Option(mode=mode, spread="node", rate=speed, needs_node=False)
             continue
-        most = most_gpus(cluster, job, mode)
-        counts = node_counts(job, mode.gpus)
         fastest = 0.0
-        for spread in spreads(mode.gpus, counts):
+        for spread in spreads(mode.gpus, node_counts(job, mode.gpus)):
             speed = rate(job, mode, mode.gpu_type, spread)
-            if (
-                speed > fastest
-                and most[spread] >= max(mode.gpus, 1)
-                and _splits(cluster, job, mode, spread, counts)
-            ):
+            if speed > fastest and fits_within(cluster, job, mode, spread):
                 yield Option(mode=mode, spread=spread, rate=speed, needs_node=True)
                 fastest = speed
+
+
+def fits_within(cluster: Cluster, job: Job, mode: Mode, spread: Span) -> bool:
+    """Return whether the empty cluster holds the gang of `mode` within `spread`, split as the job
+    allows."""
+    counts = node_counts(job, mode.gpus)
+    return (
+        spread in spreads(mode.gpus, counts)
+        and most_gpus(cluster, job, mode)[spread] >= max(mode.gpus, 1)
+        and _splits(cluster, job, mode, spread, counts)
+    )
 
 
 def spreads(gpus: int, counts: tuple[int, ...] | None) -> tuple[Span, ...]:

@@ -4,9 +4,10 @@ does."""
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..model.cluster import POWER_CAP, Cluster, Node, Tenant, gpu_caps
+from ..model.cluster import POWER_CAP, Cluster, Node, Tenant
 from ..model.job import Job, Mode
 from . import Span, gpu_type_rate, node_counts, rate
+from .capacity import Capacity, capacity_of
 from .modes import (
     WIDEST_FIRST,
     Option,
@@ -40,59 +41,39 @@ def why_never(cluster: Cluster, tenants: tuple[Tenant, ...], job: Job) -> str | 
                 job,
             )  # keeping the job keeps what has the ids in the key
         return str(cluster.memo[key][0])
-    cap = None if job.tenant is None else _caps(cluster, tenants).get(job.tenant)
+    table = capacity_of(cluster, tenants)
+    quota = table.quotas.get(job.tenant or "")
     uses = job.modes or job.resources or job.budgets or POWER_CAP in cluster.resources
-    if not uses and (cap is None or (isinstance(job.gpus, int) and job.gpus <= cap)):
+    if not uses and (
+        quota is None or (isinstance(job.gpus, int) and job.gpus <= table.rows[quota].capacity)
+    ):
         return None
     fitting = options(cluster, job)
-    budgets = tuple(
-        cluster.budgets.items()
-    )  # copies of a cluster with other budgets share its memo
-    key = ("beyond shares", id(fitting), id(tenants), job.tenant, budgets)
+    key = ("beyond shares", id(fitting), id(table), job.tenant)
     if key not in cluster.memo:
-        cluster.memo[key] = _beyond_shares(cluster, tenants, job, fitting, cap), fitting, tenants
+        cluster.memo[key] = _beyond_shares(table, job, fitting), fitting, table
     found: str | None = cluster.memo[key][0]
     return found
 
 
-def _caps(cluster: Cluster, tenants: tuple[Tenant, ...]) -> dict[str, int]:
-    key = ("caps", id(tenants))
-    if key not in cluster.memo:
-        cluster.memo[key] = gpu_caps(tenants), tenants
-    found: dict[str, int] = cluster.memo[key][0]
-    return found
-
-
-def _beyond_shares(
-    cluster: Cluster,
-    tenants: tuple[Tenant, ...],
-    job: Job,
-    fitting: tuple[Option, ...],
-    cap: int | None,
-) -> str | None:
+def _beyond_shares(table: Capacity, job: Job, fitting: tuple[Option, ...]) -> str | None:
     """Why quota, resources and budgets leave none of the options that fit the nodes."""
-    if cap is not None and all(option.mode.gpus > cap for option in fitting):
-        least = min(option.mode.gpus for option in fitting)
-        borrows = any(tenant.borrow_gpus for tenant in tenants if tenant.name == job.tenant)
-        loans = " with what it may borrow" if borrows else ""
-        return f"it needs {_gpus(least)}, the quota of {job.tenant} is {cap}{loans}"
-    for field, have in (("resources", cluster.resources), ("budgets", cluster.budgets)):
-        for name, capacity in have.items():
-            need = min(getattr(option.mode, field).get(name, 0.0) for option in fitting)
-            if need > capacity:
-                return f"it needs {need:.12g} of {name}, there is {capacity:.12g}"
-    if any(
-        (cap is None or option.mode.gpus <= cap)
-        and all(
-            amount <= cluster.resources.get(name, 0.0)
-            for name, amount in option.mode.resources.items()
-        )
-        and all(
-            amount <= cluster.budgets.get(name, 0.0) for name, amount in option.mode.budgets.items()
-        )
-        for option in fitting
-    ):
+    if any(table.allows(job, option.mode) for option in fitting):
         return None
+    demands = [
+        dict([*table.together(job, option.mode), *table.used_up(option.mode)]) for option in fitting
+    ]
+    for kind in ("quota", "resource", "budget"):
+        for number, row in enumerate(table.rows[: table.shared]):
+            need = min(demand.get(number, 0.0) for demand in demands)
+            if row.kind != kind or need <= row.capacity:
+                continue
+            if kind != "quota":
+                return f"it needs {need:.12g} of {row.of}, there is {row.capacity:.12g}"
+            loans = " with what it may borrow" if job.tenant in table.borrowers else ""
+            return (
+                f"it needs {_gpus(int(need))}, the quota of {job.tenant} is {row.capacity}{loans}"
+            )
     return "each of its modes needs more of some resource, budget or quota than there is"
 
 

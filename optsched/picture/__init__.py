@@ -5,7 +5,7 @@ import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import InputError, SolverUnavailable
+from ..errors import InputError, SolverUnavailableError
 from ..model.instance import Instance
 from ..model.plan import Solution
 
@@ -16,8 +16,8 @@ FIGURES = (".svg", ".png", ".pdf")
 def can_draw(path: Path) -> Draw:
     """What draws a picture of the kind that the name of `path` says.
 
-    Raises InputError for a name without a kind, SolverUnavailable where the library for it is not
-    installed.
+    Raises InputError for a name without a kind, SolverUnavailableError where the library for it is
+    not installed.
     """
     kind = path.suffix.lower()
     if kind in (".html", ".htm"):
@@ -38,4 +38,6 @@ def can_draw(path: Path) -> Draw:
 
 def _require(module: str, path: Path) -> None:
     if importlib.util.find_spec(module) is None:
-        raise SolverUnavailable(f"--gantt {path}: {module} is not installed; pip install optsched")
+        raise SolverUnavailableError(
+            f"--gantt {path}: {module} is not installed; pip install optsched"
+        )

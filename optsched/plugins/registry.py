@@ -7,7 +7,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ..errors import InputError, OptschedError, SolverUnavailable, perhaps
+from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
+from .options import DeclaredOption, PluginOptions, declaration, described, read_options
 from .policy import Policy, Source
 from .solver import Solver, missing_modules
 
@@ -20,13 +21,14 @@ Group = Literal["solvers", "policies", "rounds"]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One line of `optsched list`: name, what it is, who published it, and why it cannot be used
-    here, if so."""
+    """What `optsched list` says of a plug-in: name, what it is, what may be set, who published it,
+    and why it cannot be used here, if so."""
 
     name: str
     title: str
     guarantee: str
     unavailable: str | None
+    options: tuple[DeclaredOption, ...] = ()
     source: Source | None = None
 
 
@@ -54,7 +56,7 @@ def _load(group: Group, name: str) -> Any:
     try:
         return entries(group)[name].load()
     except Exception as error:
-        raise SolverUnavailable(
+        raise SolverUnavailableError(
             f"{name} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
 
@@ -62,7 +64,8 @@ def _load(group: Group, name: str) -> Any:
 def solver(name: str) -> Solver:
     """The solver of that name; a policy's name gives the solver that simulates it.
 
-    Raises InputError for an unknown name, SolverUnavailable where a module it needs is missing.
+    Raises InputError for an unknown name, SolverUnavailableError where a module it needs is
+    missing.
     """
     if name in entries("policies") and name not in entries("solvers"):
         from ..simulate.policy_solver import PolicySolver
@@ -76,46 +79,55 @@ def solver(name: str) -> Solver:
     found = cast(Solver, _load("solvers", name))
     missing = missing_modules(found)
     if missing:
-        raise SolverUnavailable(f"{name} needs {', '.join(missing)}, which is not installed")
+        raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
     return found
 
 
 def round_solver(name: str) -> "RoundSolver":
-    """The round solver of that name. Raises InputError for an unknown name, SolverUnavailable where
-    a module it needs is missing."""
+    """The round solver of that name. Raises InputError for an unknown name, SolverUnavailableError
+    where a module it needs is missing."""
     found = cast("RoundSolver", _load("rounds", name))
     missing = missing_modules(found)
     if missing:
-        raise SolverUnavailable(f"{name} needs {', '.join(missing)}, which is not installed")
+        raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
     return found
 
 
 def policy(
-    name: str, objective: "Objective | None" = None, options: Mapping[str, str] | None = None
+    name: str,
+    objective: "Objective | None" = None,
+    options: Mapping[str, object] | PluginOptions | None = None,
 ) -> Policy:
-    """A fresh policy of that name.
+    """Return a fresh policy of that name.
 
-    One whose constructor has a parameter `objective` is given the objective, one that has `options`
-    the options (`--option key=value`). Raises InputError for an unknown name and for options that
-    the policy does not take, SolverUnavailable for a broken one.
+    One whose constructor has a parameter `objective` is given the objective, one that declares
+    `Options` the options (`--option key=value`, or as they have been read). Raises InputError for
+    an unknown name and for options that the policy does not take, SolverUnavailableError for a
+    broken one.
     """
     made = _load("policies", name)
-    takes = _parameters(made)
-    if options and "options" not in takes:
-        raise InputError(f"policy {name} takes no options; leave out {', '.join(options)}")
+    declared = declaration(made)
+    if not isinstance(options, PluginOptions):
+        options = read_options(f"policy {name}", declared, options)
     given: dict[str, Any] = {}
-    if objective is not None and "objective" in takes:
+    if declared is not PluginOptions:
+        given["options"] = options
+    if objective is not None and "objective" in _parameters(made):
         given["objective"] = objective
-    if options:
-        given["options"] = dict(options)
     try:
         return cast(Policy, made(**given))
     except OptschedError:
         raise
     except Exception as error:
-        raise SolverUnavailable(
+        raise SolverUnavailableError(
             f"{name} cannot be made: {type(error).__name__}: {error}"
         ) from error
+
+
+def options_of(group: Group, name: str) -> type[PluginOptions]:
+    """Return what a plug-in declares. Raises InputError for an unknown name,
+    SolverUnavailableError for one that cannot be loaded."""
+    return declaration(_load(group, name))
 
 
 def _parameters(made: Any) -> Container[str]:
@@ -131,11 +143,19 @@ def listed(group: Group) -> list[Listed]:
     for name in names(group):
         try:
             entry = _load(group, name)
-        except SolverUnavailable as error:
+        except SolverUnavailableError as error:
             found.append(Listed(name, "", "", str(error)))
             continue
         missing = [] if group == "policies" else missing_modules(entry)
         reason = f"needs {', '.join(missing)}" if missing else None
-        source = getattr(entry, "source", None)
-        found.append(Listed(name, entry.title, getattr(entry, "guarantee", "none"), reason, source))
+        found.append(
+            Listed(
+                name,
+                entry.title,
+                getattr(entry, "guarantee", "none"),
+                reason,
+                described(declaration(entry)),
+                getattr(entry, "source", None),
+            )
+        )
     return found

@@ -1,16 +1,23 @@
 """What a solver is: the contract between the engine and its plug-ins."""
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from ..errors import InputError
 from ..model.instance import Instance
 from ..model.plan import Plan
 from ..objectives import Objective
 
 Guarantee = Literal["exact", "bound", "none"]
+
+Constrain = Callable[[Any, Any], None]
+"""Adds side constraints to a solver's model: it is called with the model and with its variables by
+job."""
+
+
+def ignore(*_: Any) -> None:
+    """A callback for those who do not listen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +26,10 @@ class Request:
 
     `time_limit_s` is what is left of the wall clock. With `workers` 1 the result must depend on
     nothing but the request: limit the search by counted work, not by the clock. `incumbent` is a
-    verified plan to start from. `options` are the solver's own (`--option key=value`).
+    verified plan to start from. `options` are those that the solver declares, None for their
+    defaults. With `log` the solver reports the log of its search. `constrain` adds side constraints
+    to the model of a solver that says `constrains`; every plan it reports must satisfy them, and
+    its bounds are those of the constrained problem.
     """
 
     instance: Instance
@@ -28,7 +38,9 @@ class Request:
     seed: int = 0
     workers: int = 1
     incumbent: Plan | None = None
-    options: dict[str, str] = field(default_factory=dict)
+    options: Any = None
+    log: bool = False
+    constrain: Constrain | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +51,14 @@ class Report:
     limit on the value of level `level` of the objective among plans that keep the values of the
     earlier levels, with what proved it. infeasible: the solver holds that no plan exists. The
     engine believes it only where no plan is found at all. note: one sentence for the person who
-    reads the solution.
+    reads the solution. log: a line of the log of the search.
     """
 
     plan: Callable[[Plan], None]
     bound: Callable[[int, float, str], None]
     infeasible: Callable[[str], None]
     note: Callable[[str], None]
+    log: Callable[[str], None] = ignore
 
 
 class Solver(Protocol):
@@ -53,9 +66,9 @@ class Solver(Protocol):
     libraries are imported inside `solve`.
 
     `needs` are the modules it imports, `guarantee` what it can prove: "exact" (an optimum, given
-    time), "bound" (a limit) or "none". One that takes options has a method
-    `check_options(options)`, which raises InputError for one that it does not have and for a value
-    that it cannot use (see `only_options`).
+    time), "bound" (a limit) or "none". One whose model takes side constraints (`Request.constrain`)
+    has an attribute `constrains` that is true. One that takes options declares them as `Options`
+    (see `options`) and finds them in its requests.
     """
 
     name: str
@@ -72,25 +85,6 @@ class Solver(Protocol):
         ...
 
 
-def check_options(what: str, plug_in: object, options: Mapping[str, str]) -> None:
-    """Have a plug-in refuse options, before any work; `what` it is, as in "solver milp". Raises
-    InputError."""
-    check = getattr(plug_in, "check_options", None)
-    if check is None:
-        only_options(what, options, ())
-    elif options:
-        check(options)
-
-
-def only_options(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise InputError for options other than those known, with the names of these."""
-    unknown = ", ".join(name for name in given if name not in known)
-    if unknown and known:
-        raise InputError(f"{what} has no option {unknown}; it has {', '.join(known)}")
-    if unknown:
-        raise InputError(f"{what} takes no options; leave out {unknown}")
-
-
 class _Needs(Protocol):
     needs: tuple[str, ...]
 
@@ -105,10 +99,6 @@ def _is_installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # a parent package is absent
         return False
-
-
-def ignore(*_: Any) -> None:
-    """A callback for those who do not listen."""
 
 
 SILENT = Report(plan=ignore, bound=ignore, infeasible=ignore, note=ignore)

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..model.quantity import Fraction, PositiveCount, Rate
 from .facts import steps_of
-from .probe import ProbeFailed, raise_if_failed
+from .probe import ProbeError, raise_if_failed
 from .run import Setting, run
 
 WITHIN = 0.05
@@ -113,7 +113,7 @@ def sweep(
     host that gets slower or warmer is unfair to none. `setting.cores` are those there are; `on_run`
     is told count and repeat before each run.
 
-    Raises InputError where the command cannot be started, ProbeFailed where it fails or no steps
+    Raises InputError where the command cannot be started, ProbeError where it fails or no steps
     are seen.
     """
     check_counts(counts, setting.gpus, len(setting.cores))
@@ -136,7 +136,7 @@ def _steps_per_s(setting: Setting) -> float:
     raise_if_failed(watched)
     steps = steps_of(watched)
     if steps is None or steps.times is None:
-        raise ProbeFailed(
+        raise ProbeError(
             f"with {len(setting.cores)} cores no two steps were seen in {setting.for_s:g} s, so "
             "there is no rate to "
             "compare; give it longer with --for, or let the command report its steps "

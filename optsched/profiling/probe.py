@@ -18,7 +18,7 @@ from .run import Setting, Watched, run
 STEPS_AFTER_RESTORE = 5
 
 
-class ProbeFailed(OptschedError):
+class ProbeError(OptschedError):
     """The command could not be measured; the message says why."""
 
 
@@ -27,7 +27,7 @@ def probe(setting: Setting, *, gpu_type: str | None = None) -> Measured:
     soon after its first steps and may take twice the time until then. `gpu_type` is what the
     cluster calls the GPUs, NVML's name where not given.
 
-    Raises InputError where the command cannot be started, ProbeFailed where it fails.
+    Raises InputError where the command cannot be started, ProbeError where it fails.
     """
     require_psutil()
     with tempfile.TemporaryDirectory(prefix="optsched-profile-") as name:
@@ -83,7 +83,7 @@ def failure(watched: Watched) -> str | None:
 
 
 def raise_if_failed(watched: Watched) -> None:
-    """Raises ProbeFailed where a command ended badly though nobody had asked it to end."""
+    """Raises ProbeError where a command ended badly though nobody had asked it to end."""
     fault = failure(watched)
     if fault is not None:
-        raise ProbeFailed(fault)
+        raise ProbeError(fault)

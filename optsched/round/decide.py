@@ -3,19 +3,19 @@
 import gc
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
 
-from ..errors import InputError, SolverUnavailable
+from ..errors import InputError, SolverUnavailableError
 from ..model.instance import Instance, Placement
 from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, parse
 from ..plugins import registry
-from ..plugins.solver import check_options
+from ..plugins.options import declaration, read_options
 from .model import Floats
 from .place import Packing, to_placement
 from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision, standing
@@ -119,7 +119,7 @@ def decide(
     reserved: Sequence[tuple[Placement, float]] = (),
     keep: Collection[str] = (),
     last: RoundSolution | None = None,
-    options: dict[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> RoundSolution:
     """Decide which jobs of a checked instance run from `now_s` until the next round, about
     `round_s` later.
@@ -141,7 +141,7 @@ def decide(
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
     goal = parse(objective) if isinstance(objective, str) else objective
     found = registry.round_solver(solver)
-    check_options(f"round solver {solver}", found, options or {})
+    own = read_options(f"round solver {solver}", declaration(found), options)
     best = _Best(instance, blocked)
     stands = budget_s < TIGHT_S * len(instance.jobs) and best.stand()
     posed = pose(
@@ -172,7 +172,7 @@ def decide(
             report_prices=best.priced,
             note=best.notes.append,
             prices={} if last is None else {row.name: row.price for row in last.prices},
-            options=options or {},
+            options=own,
         )
         fallback = _solve(found, request) or fallback
         if not best.verified():
@@ -223,7 +223,7 @@ def _solve(solver: RoundSolver, request: RoundRequest) -> str | None:
         return f"{solver.name} cannot decide this round: {reason}"
     try:
         solver.solve(request)
-    except (InputError, SolverUnavailable):
+    except (InputError, SolverUnavailableError):
         raise
     except Exception as error:
         return f"{solver.name} crashed: {type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ..errors import InputError
 from ..files import adapter, lines, number, parse_file, plain, read_bytes
 from ..files.faults import Fault
-from ..files.shape_faults import FaultyFile
+from ..files.shape_faults import FaultyFileError
 from ..model.instance import Slot
 from ..model.job import Mode
 from ..model.quantity import Amount, Instant, Seconds
@@ -117,7 +117,7 @@ def load_round(data: bytes | str, name: str = "round") -> RoundSolution:
     parsed: RoundFile = parse_file(RoundFile, data, name, ROUND_FORMAT, NOUNS)
     faults = list(_faults(parsed))
     if faults:
-        raise FaultyFile(name, faults)
+        raise FaultyFileError(name, faults)
     stated = parsed.objective
     return RoundSolution(
         instance_name=parsed.instance.name,

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from .deadline import Deadline
 from .model import Floats, RoundModel
@@ -28,7 +28,7 @@ class RoundRequest:
     report_prices: Callable[[Floats], None]
     note: Callable[[str], None]
     prices: dict[str, float] = field(default_factory=dict)
-    options: dict[str, str] = field(default_factory=dict)
+    options: Any = None
 
     @property
     def deadline(self) -> Deadline:
@@ -41,8 +41,9 @@ class RoundRequest:
 
 
 class RoundSolver(Protocol):
-    """Decides a round. Heavy libraries are imported inside `solve`. One that takes options has a
-    method `check_options` (see `solver.Solver`)."""
+    """Decides a round. Heavy libraries are imported inside `solve`. One that takes options
+    declares them as `Options` (see `plugins.options`) and finds them in its requests, None for
+    their defaults."""
 
     name: str
     title: str

@@ -7,7 +7,7 @@ from typing import Any
 from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
 from ..physics import Span, node_counts
-from ..physics.modes import Option, options, room
+from ..physics.modes import Option, demands, options, room
 from .layout import NO_GPUS, Layout, Need
 from .placement import Room
 
@@ -40,37 +40,26 @@ class Demands:
     def __init__(self, instance: Instance, layout: Layout) -> None:
         self._instance = instance
         self._layout = layout
-        self._by_options: dict[tuple[int, str | None], tuple[tuple[Option, ...], Demand]] = {}
+        self._known: dict[object, tuple[tuple[Option, ...], Demand]] = {}
         self._by_signature: dict[object, Demand] = {}
-        self._of_plain: dict[object, tuple[tuple[Option, ...], Demand]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is found by identity, which is another one in another process."""
-        return {**self.__dict__, "_by_options": {}, "_of_plain": {}}
+        return {**self.__dict__, "_known": {}}
 
     def of(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
         """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU
         type), and the demand whose needs go with them one by one."""
-        if job.modes or job.resources or job.budgets:
-            return self._find(job)
-        plain = (id(job.profile), job.gpus, job.cpus, job.memory_gib, job.tenant)
-        found = self._of_plain.get(plain)
-        if found is None:
-            found = self._of_plain[plain] = self._find(job)
-        return found
+        key = demands(job), job.tenant
+        if key not in self._known:
+            self._known[key] = self._make(job, options(self._instance.cluster, job))
+        return self._known[key]
 
-    def _find(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
-        every = options(self._instance.cluster, job)
-        key = (id(every), self._quota(job))
-        if key not in self._by_options:
-            self._by_options[key] = self._make(job, every)
-        return self._by_options[key]
-
-    def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[str, float]:
-        """The least that the job uses of each budget, whichever option it takes."""
+    def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[int, float]:
+        """The least that the job uses of each budget, by row, whichever option it takes."""
         return {
-            name: min((option.mode.budgets.get(name, 0.0) for option in among), default=0.0)
-            for name in self._instance.cluster.budgets
+            row: min((option.mode.budgets.get(name, 0.0) for option in among), default=0.0)
+            for name, row in self._layout.table.budgets.items()
         }
 
     def need(self, job: Job, mode: Mode, spread: Span, among: tuple[Option, ...]) -> Need:
@@ -92,15 +81,11 @@ class Demands:
             memory_gib_per_gpu=job.profile.memory_gib_per_gpu if mode.gpus else 0.0,
             cpus=mode.cpus,
             memory_gib=job.memory_gib,
-            resources=tuple(
-                (name, amount) for name, amount in sorted(mode.resources.items()) if amount
-            ),
+            shared=tuple(self._layout.table.together(job, mode)),
             budgets=tuple(
-                (name, max(0.0, amount - least[name]))
-                for name, amount in sorted(mode.budgets.items())
-                if amount
+                (row, max(0.0, amount - least[row]))
+                for row, amount in self._layout.table.used_up(mode)
             ),
-            quota=self._quota(job),
             network_gbps=self._traffic(job) if mode.gpus > 1 else 0.0,
             counts=node_counts(job, mode.gpus),
         )
@@ -115,7 +100,7 @@ class Demands:
         types = {gpu_type: i for i, gpu_type in enumerate(self._instance.cluster.gpu_types)}
         able = tuple(
             sorted(
-                (option for option in every if self._ever(job, option.mode)),
+                (option for option in every if self._layout.table.allows(job, option.mode)),
                 key=lambda option: (
                     -option.rate,
                     option.mode.gpus,
@@ -152,19 +137,3 @@ class Demands:
             needs = tuple(self.need(job, option.mode, option.spread, able) for option in able)
             self._by_signature[signature] = Demand(len(self._by_signature), needs)
         return able, self._by_signature[signature]
-
-    def _ever(self, job: Job, mode: Mode) -> bool:
-        """Whether quota, resources and budgets would allow the mode with nothing else in the
-        cluster."""
-        cluster = self._instance.cluster
-        quota = None if job.tenant is None else self._instance.gpu_cap.get(job.tenant)
-        return (
-            (quota is None or mode.gpus <= quota)
-            and all(
-                amount <= cluster.resources.get(name, 0.0)
-                for name, amount in mode.resources.items()
-            )
-            and all(
-                amount <= cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items()
-            )
-        )

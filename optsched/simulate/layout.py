@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from ..model.cluster import Cluster
+from ..model.cluster import Cluster, Tenant
 from ..model.instance import Placement, Slot
 from ..physics import Span
+from ..physics.capacity import Capacity
 
 UNLIMITED = 1 << 60
-"""Cores of a node on which they are not modelled; GPUs of all quotas together where nobody
-borrows."""
+"""Cores of a node on which they are not modelled."""
 SLACK = 1e-7
 """Relative excess of a fractional amount that is taken for rounding; the verifier allows ten times
 as much."""
@@ -22,10 +22,10 @@ class Need:
 
     `nodes` is a mask of the nodes that can serve the mode at all (node i is bit i), `pool` the
     number of its GPU type in the layout. `cpus` and `memory_gib` are those of a CPU-only job.
-    `budgets` is what the mode uses beyond the least that the job needs of each budget. `quota` is
-    the tenant whose GPU quota counts, if it has one. `network_gbps` is what a gang over several
-    racks takes of their uplinks, 0 where these have no limit. `counts` are the numbers of nodes
-    over which it may be split equally, None where it may be in any way.
+    `shared` is what it holds of resources and quotas, `budgets` what it uses beyond the least that
+    the job needs of each budget, both by row of the table of capacity. `network_gbps` is what a
+    gang over several racks takes of their uplinks, 0 where these have no limit. `counts` are the
+    numbers of nodes over which it may be split equally, None where it may be in any way.
     """
 
     gpus: int
@@ -37,9 +37,8 @@ class Need:
     memory_gib_per_gpu: float
     cpus: int
     memory_gib: float
-    resources: tuple[tuple[str, float], ...]
-    budgets: tuple[tuple[str, float], ...]
-    quota: str | None
+    shared: tuple[tuple[int, float], ...]
+    budgets: tuple[tuple[int, float], ...]
     network_gbps: float = 0.0
     counts: tuple[int, ...] | None = None
 
@@ -47,8 +46,10 @@ class Need:
 class Layout:
     """What never changes of a cluster, with nodes, GPU types and racks numbered."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
         self.cluster = cluster
+        self.table = Capacity(cluster, tenants)
+        self.slack = [row.slack(SLACK) for row in self.table.rows[: self.table.shared]]
         self.names = [node.name for node in cluster.nodes]
         self.order = cluster.node_order
         self.bit = [1 << i for i in range(len(cluster.nodes))]

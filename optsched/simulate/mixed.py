@@ -9,7 +9,7 @@ from ..model.instance import Placement, Slot
 from ..model.job import Mode
 from ..physics import cpus, fits_type, gang_sizes, placed_rate, placed_resources, span
 from ..physics.modes import Option
-from .view import PolicyFault, View
+from .view import PolicyError, View
 
 
 def mixed_option(
@@ -19,7 +19,7 @@ def mixed_option(
     for which alone it holds: `View` and `World.start` take both as any other option.
 
     `like` is one of the job's options, which has the cores of each GPU and the clock, of a job that
-    lists its modes also the duration. Raises PolicyFault where the job may not run on as many GPUs
+    lists its modes also the duration. Raises PolicyError where the job may not run on as many GPUs
     or not on these nodes.
     """
     job, cluster = view.job(job_id), view.cluster
@@ -28,10 +28,10 @@ def mixed_option(
     if not may_mix(view, job_id, like) or gpus not in (
         (like.mode.gpus,) if job.modes else gang_sizes(job)
     ):
-        raise PolicyFault(f"job {job_id} has no mode with {gpus} GPUs of any type")
+        raise PolicyError(f"job {job_id} has no mode with {gpus} GPUs of any type")
     for name in gpus_on:
         if not fits_type(job, mode, cluster.node[name]):
-            raise PolicyFault(f"job {job_id} cannot run on the GPUs of node {name}")
+            raise PolicyError(f"job {job_id} cannot run on the GPUs of node {name}")
     placement = placement_on(cluster, gpus_on, mode)
     types = {cluster.node[name].gpu_type for name in gpus_on}
     mode = replace(mode, gpu_type=None if len(types) > 1 else types.pop())

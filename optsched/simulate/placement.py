@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from ..model.cluster import Cluster, Tenant, gpu_caps, quota_pool
 from ..model.instance import Placement
 from ..physics import crossed_uplinks
-from .layout import SLACK, UNLIMITED, Layout, Need
+from .layout import Layout, Need
 
 MANY_FREED = 50
 """So many nodes are looked at one by one for what has come free there; beyond it all are."""
@@ -20,36 +19,22 @@ class Aside:
 
     nodes: list[tuple[str, int, int]]
     memory_gib: list[tuple[int, float]]
-    resources: dict[str, float]
-    quotas: dict[str, int]
-    quota_pool: int
+    shared: list[tuple[int, float]]
 
 
 class Room:
-    """What is free: GPUs, cores and memory by node, cluster resources, uplinks, budgets, and GPUs
-    within quotas.
+    """What is free: GPUs, cores and memory by node, and what is `left` of the shared rows of the
+    table of capacity.
 
     Nodes of one GPU type are kept in a mask for each count of free GPUs, so that the fullest node
     that still fits is found without a scan, and the first of equals is always the one that comes
     first in the cluster.
     """
 
-    def __init__(self, layout: Layout, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
+    def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.resources = dict(cluster.resources)
-        self.budgets = dict(cluster.budgets)
-        self.uplinks = dict(cluster.rack_uplink_gbps)
-        self.quotas = gpu_caps(tenants)
-        pool = quota_pool(tenants)
-        self.quota_pool = UNLIMITED if pool is None else pool
-        self._slack = {name: SLACK * max(1.0, amount) for name, amount in cluster.resources.items()}
-        self._budget_slack = {
-            name: SLACK * max(1.0, amount) for name, amount in cluster.budgets.items()
-        }
-        self._widest = dict(cluster.rack_uplink_gbps) if cluster.uplinks == "shared" else None
-        self._uplink_slack = {
-            rack: SLACK * max(1.0, gbps) for rack, gbps in cluster.rack_uplink_gbps.items()
-        }
+        table = layout.table
+        self.left = [row.capacity for row in table.rows[: table.shared]]
         self._set_nodes(list(layout.gpus), list(layout.cpus), list(layout.memory))
 
     def _set_nodes(self, gpus: list[int], cpus: list[int], memory: list[float]) -> None:
@@ -69,12 +54,7 @@ class Room:
     def copy(self) -> "Room":
         """The same room, to try things in."""
         new = self._bare()
-        new.resources, new.budgets, new.quotas = (
-            dict(self.resources),
-            dict(self.budgets),
-            dict(self.quotas),
-        )
-        new.uplinks, new.quota_pool = dict(self.uplinks), self.quota_pool
+        new.left = list(self.left)
         new._gpus, new._cpus, new._memory = list(self._gpus), list(self._cpus), list(self._memory)
         new._nodes = [list(masks) for masks in self._nodes]
         new.pool_gpus = list(self.pool_gpus)
@@ -93,15 +73,7 @@ class Room:
     def overlap(self, other: "Room") -> "Room":
         """What is free in both: of everything the smaller amount. O(nodes)."""
         new = self._bare()
-        new.resources = {
-            name: min(amount, other.resources[name]) for name, amount in self.resources.items()
-        }
-        new.budgets = {
-            name: min(amount, other.budgets[name]) for name, amount in self.budgets.items()
-        }
-        new.quotas = {name: min(count, other.quotas[name]) for name, count in self.quotas.items()}
-        new.uplinks = {rack: min(gbps, other.uplinks[rack]) for rack, gbps in self.uplinks.items()}
-        new.quota_pool = min(self.quota_pool, other.quota_pool)
+        new.left = list(map(min, self.left, other.left))
         new._set_nodes(
             list(map(min, self._gpus, other._gpus)),
             list(map(min, self._cpus, other._cpus)),
@@ -113,15 +85,7 @@ class Room:
         """What is free in both rooms, on the nodes of `placement` and of what all share; O(nodes of
         it)."""
         self.changes += 1
-        self.resources = {
-            name: min(amount, other.resources[name]) for name, amount in one.resources.items()
-        }
-        self.budgets = {
-            name: min(amount, other.budgets[name]) for name, amount in one.budgets.items()
-        }
-        self.quotas = {name: min(count, other.quotas[name]) for name, count in one.quotas.items()}
-        self.uplinks = {rack: min(gbps, other.uplinks[rack]) for rack, gbps in one.uplinks.items()}
-        self.quota_pool = min(one.quota_pool, other.quota_pool)
+        self.left = list(map(min, one.left, other.left))
         for slot in placement:
             i = self.layout.order[slot.node]
             self._freed.append(i)
@@ -132,9 +96,7 @@ class Room:
     def _bare(self) -> "Room":
         """A room of the same layout, to be filled in."""
         new = object.__new__(Room)
-        new.layout, new._slack = self.layout, self._slack
-        new._budget_slack, new._uplink_slack = self._budget_slack, self._uplink_slack
-        new._widest = self._widest
+        new.layout = self.layout
         return new
 
     # --------------------------------------------------------------------------------------------
@@ -144,8 +106,8 @@ class Room:
         """Hold what `need` takes on `placement`; `with_gpus` false where its sharing partner holds
         the GPUs."""
         self._change(need, placement, -1, with_gpus)
-        for name, amount in need.budgets:
-            self.budgets[name] -= amount
+        for row, amount in need.budgets:
+            self.left[row] -= amount
 
     def give(
         self, need: Need, placement: Placement, *, finished: bool, with_gpus: bool = True
@@ -154,8 +116,8 @@ class Room:
         may choose anew."""
         self._change(need, placement, 1, with_gpus)
         if not finished:
-            for name, amount in need.budgets:
-                self.budgets[name] += amount
+            for row, amount in need.budgets:
+                self.left[row] += amount
 
     def _change(self, need: Need, placement: Placement, sign: int, with_gpus: bool) -> None:
         layout = self.layout
@@ -171,14 +133,11 @@ class Room:
                 self._cpus[i] += sign * cpus
             if need.memory_gib_per_gpu or need.memory_gib:
                 self._memory[i] += sign * _memory_gib(need, gpus)
-        for name, amount in need.resources:
-            self.resources[name] += sign * amount
-        if need.quota is not None:
-            self.quotas[need.quota] += sign * need.gpus
-            self.quota_pool += sign * need.gpus
+        for row, amount in need.shared:
+            self.left[row] += sign * amount
         if need.network_gbps:
             for rack in crossed_uplinks(layout.cluster, placement):
-                self.uplinks[rack] += sign * need.network_gbps
+                self.left[layout.table.uplinks[rack]] += sign * need.network_gbps
 
     def _set_gpus(self, i: int, after: int) -> None:
         layout, before = self.layout, self._gpus[i]
@@ -216,19 +175,14 @@ class Room:
         aside = Aside(
             nodes=[(slot.node, *self.seize(slot.node, slot.gpus, slot.cpus)) for slot in placement],
             memory_gib=[],
-            resources=dict(self.resources),
-            quotas=dict(self.quotas),
-            quota_pool=self.quota_pool,
+            shared=[(row, self.left[row]) for row, _ in need.shared],
         )
         for slot in placement:
             i = order[slot.node]
             aside.memory_gib.append((i, self._memory[i]))
             self._memory[i] -= max(0.0, min(_memory_gib(need, slot.gpus), self._memory[i]))
-        for name, amount in need.resources:
-            self.resources[name] -= max(0.0, min(amount, self.resources[name]))
-        if need.quota is not None:
-            self.quotas[need.quota] -= max(0, min(need.gpus, self.quotas[need.quota]))
-            self.quota_pool -= max(0, min(need.gpus, self.quota_pool))
+        for row, amount in need.shared:
+            self.left[row] -= max(0, min(amount, self.left[row]))
         return aside
 
     def take_back(self, aside: Aside) -> None:
@@ -237,11 +191,8 @@ class Room:
             self.let_go(node, gpus, cpus)
         for i, gib in aside.memory_gib:
             self._memory[i] = gib
-        self.resources, self.quotas, self.quota_pool = (
-            aside.resources,
-            aside.quotas,
-            aside.quota_pool,
-        )
+        for row, amount in aside.shared:
+            self.left[row] = amount
 
     def lose(self, node: str) -> None:
         """Take an empty node away."""
@@ -307,25 +258,23 @@ class Room:
 
     def within_budgets(self, need: Need) -> bool:
         """Whether the budgets allow it and leave every other job the least it needs."""
-        return all(
-            amount <= self.budgets[name] + self._budget_slack[name] for name, amount in need.budgets
-        )
+        return self._enough(need.budgets)
+
+    def _enough(self, demand: tuple[tuple[int, float], ...]) -> bool:
+        left, slack = self.left, self.layout.slack
+        return all(amount <= left[row] + slack[row] for row, amount in demand)
 
     def _is_slow(self, rack: str, need: Need) -> bool:
         """Whether too little is free of the rack's uplink, or a shared one is too slow even for the
         gang alone."""
-        left = self.uplinks[rack] if self._widest is None else self._widest[rack]
-        return need.network_gbps > left + self._uplink_slack[rack]
+        layout = self.layout
+        row = layout.table.uplinks[rack]
+        shared = layout.cluster.uplinks == "shared"
+        left = layout.table.rows[row].capacity if shared else self.left[row]
+        return need.network_gbps > left + layout.slack[row]
 
     def _shared(self, need: Need) -> bool:
-        if need.quota is not None and (
-            need.gpus > self.quotas[need.quota] or need.gpus > self.quota_pool
-        ):
-            return False
-        for name, amount in need.resources:
-            if amount > self.resources[name] + self._slack[name]:
-                return False
-        return not need.budgets or self.within_budgets(need)
+        return self._enough(need.shared) and self._enough(need.budgets)
 
     # ----------------------------------------------------------------------------------------------
     # best fit
@@ -337,7 +286,7 @@ class Room:
         Of equal nodes or racks the first in the cluster. Where uplinks have a limit, a gang with
         traffic is spread over racks only if it fits into none. None where it does not fit.
         """
-        if (need.quota is not None or need.resources or need.budgets) and not self._shared(need):
+        if not self._shared(need):
             return None
         if not need.needs_node:
             return ()

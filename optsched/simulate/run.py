@@ -17,7 +17,7 @@ from .record import Record
 from .world import World
 
 
-class Stalled(OptschedError):
+class StalledError(OptschedError):
     """Jobs wait, nothing runs and nothing is to come: the policy will never start them."""
 
 
@@ -77,8 +77,8 @@ class Simulation:
         """Go on until every job is done, or until `until`, asked after each decision, says so;
         whether all are done.
 
-        `on_progress` is told after each decision how many jobs are done. Raises Stalled where the
-        policy leaves jobs waiting for ever, PolicyFault where it asks for what cannot be.
+        `on_progress` is told after each decision how many jobs are done. Raises StalledError where
+        the policy leaves jobs waiting for ever, PolicyError where it asks for what cannot be.
         """
         with _rare_collections():
             return self._run(on_progress, until)
@@ -89,7 +89,7 @@ class Simulation:
         world, policy = self.world, self.policy
         while world.unfinished:
             if not world.advance(self._round_s, not_before_s=self._next_s):
-                raise Stalled(_why_stalled(world, policy))
+                raise StalledError(_why_stalled(world, policy))
             if self._charge_solver_time:
                 world.go_on_to(world.now_s + self._thought_s)
             begin_s = time.perf_counter()

@@ -23,7 +23,7 @@ MOST_OF_TIME = 0.05
 """Share of the run time that may go into writing states."""
 
 
-class Interrupted(Exception):
+class RunInterruptedError(Exception):
     """Ctrl-C or a polite kill; the state is on disk."""
 
 
@@ -35,8 +35,8 @@ def run_saving(
 
     `asked` is what makes a simulation what it is (instance, policy, options). Ctrl-C and SIGTERM
     end the run after the decision it is at, with the state written. The file goes when the
-    simulation is complete. Raises Interrupted, and what `Simulation.run` raises; InputError where
-    the state cannot be written.
+    simulation is complete. Raises RunInterruptedError, and what `Simulation.run` raises;
+    InputError where the state cannot be written.
     """
     begun_s = time.monotonic()
     spent_s, last_s = 0.0, begun_s
@@ -54,7 +54,7 @@ def run_saving(
             spent_s += time.monotonic() - last_s
             last_s = time.monotonic()
             if stop.is_set():
-                raise Interrupted
+                raise RunInterruptedError
     path.unlink(missing_ok=True)
 
 

@@ -8,7 +8,7 @@ from ..files.faults import REMAINING_TOLERANCE
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, first_come
-from .view import PolicyFault
+from .view import PolicyError
 from .world import World
 
 
@@ -43,7 +43,7 @@ def snapshot(
     - `known` are the jobs as they were in snapshots before; those whose length still fits what they
       have left are the same objects again, so that what was derived from them can be, too.
 
-    Raises PolicyFault where one of `jobs` neither waits nor runs.
+    Raises PolicyError where one of `jobs` neither waits nor runs.
     """
     wanted = (
         [*world.waiting]
@@ -52,7 +52,7 @@ def snapshot(
     )
     for job_id in wanted:
         if job_id not in world.waiting:
-            raise PolicyFault(
+            raise PolicyError(
                 f"no snapshot with job {job_id} at {world.now_s:g} s: it neither waits nor runs"
             )
     chosen = sorted(
@@ -119,18 +119,19 @@ def _with_budgets_left(world: World, jobs: list[str]) -> Cluster:
     cluster = world.cluster
     if not cluster.budgets:
         return cluster
-    left = dict(world.free.budgets)  # beyond the least that unfinished jobs need
-    most_needed = dict.fromkeys(left, 0.0)
+    left = list(world.free.left)  # of budgets what is beyond the least that unfinished jobs need
+    most_needed = [0.0] * len(left)
     for job_id in jobs:
-        for name, amount in world.least_budgets(job_id).items():
-            left[name] += amount
-            most_needed[name] = max(amount, most_needed[name])
+        for row, amount in world.least_budgets(job_id).items():
+            left[row] += amount
+            most_needed[row] = max(amount, most_needed[row])
         if job_id in world.running:
-            for name, amount in world.hold(job_id).need.budgets:
-                left[name] += amount
-    budgets = {
-        name: max(amount, most_needed[name]) for name, amount in left.items()
-    }  # whatever the rounding
+            for row, amount in world.hold(job_id).need.budgets:
+                left[row] += amount
+    budgets = {  # whatever the rounding
+        name: max(left[row], most_needed[row])
+        for name, row in world.free.layout.table.budgets.items()
+    }
     memo = cluster.memo
     new = replace(cluster, budgets=budgets)
     vars(new)["memo"] = memo

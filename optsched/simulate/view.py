@@ -22,7 +22,7 @@ WORK_TOLERANCE = 1e-9
 """Share of a job's work that counts as rounding."""
 
 
-class PolicyFault(OptschedError):
+class PolicyError(OptschedError):
     """A policy asked for what cannot be; the message says what and when."""
 
 
@@ -53,8 +53,8 @@ class View:
         self.running: dict[str, Job] = {}
         self.saving: dict[str, Job] = {}
         self.lost: dict[str, None] = {}
-        layout = Layout(instance.cluster)
-        self.free = Room(layout, instance.cluster, instance.tenants)
+        layout = Layout(instance.cluster, instance.tenants)
+        self.free = Room(layout)
         self._demands = Demands(instance, layout)
         self._states = [
             JobState(index, job, instance.remaining_s(job), *self._demands.of(job))
@@ -117,10 +117,10 @@ class View:
         return self._state[job_id].demand
 
     def fastest(self, job_id: str) -> Option:
-        """The fastest option. Raises PolicyFault for a job that fits nowhere."""
+        """The fastest option. Raises PolicyError for a job that fits nowhere."""
         state = self._state[job_id]
         if not state.options:
-            raise PolicyFault(
+            raise PolicyError(
                 f"job {job_id} fits nowhere within its tenant's quota and the budgets"
             )
         return state.options[0]
@@ -209,7 +209,9 @@ class View:
         """What running and saving jobs take now of the uplink of a rack that has a limit."""
         if self._channels is not None and self.cluster.uplinks == "shared":
             return self._channels.gbps(("uplink", rack))
-        return self.cluster.rack_uplink_gbps[rack] - self.free.uplinks[rack]
+        table = self.free.layout.table
+        row = table.uplinks[rack]
+        return table.rows[row].capacity - self.free.left[row]
 
     def memory_load_gbps(self, node: str) -> float:
         """What running and saving jobs take now of the memory bandwidth of a node that has a
@@ -323,9 +325,9 @@ class View:
         )
         return need if same else None
 
-    def least_budgets(self, job_id: str) -> dict[str, float]:
-        """The least that the job uses of each budget; `free` has set it aside for every unfinished
-        job."""
+    def least_budgets(self, job_id: str) -> dict[int, float]:
+        """The least that the job uses of each budget, by row; `free` has set it aside for every
+        unfinished job."""
         state = self._state[job_id]
         return self._demands.least_budgets(state.job, state.options)
 
@@ -373,7 +375,7 @@ class View:
     def _held(self, job_id: str) -> Run:
         run = self._state[job_id].run
         if run is None:
-            raise PolicyFault(f"job {job_id} holds nothing at {self.now_s:g} s")
+            raise PolicyError(f"job {job_id} holds nothing at {self.now_s:g} s")
         return run
 
     def _rate(self, job: Job, option: Option, placement: Placement) -> float:

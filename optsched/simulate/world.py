@@ -20,7 +20,7 @@ from .events import Event, Events, Kind, first_round_s
 from .layout import Need
 from .record import Ending, Rows
 from .state import JobState, Run, gpus_counted
-from .view import PolicyFault, View
+from .view import PolicyError, View
 
 ARRIVED, ENDED = Kind.ARRIVED, Kind.ENDED
 """Looked up once: they are compared for every event."""
@@ -91,21 +91,21 @@ class World(View):
         return found
 
     def start(self, job_id: str, option: Option, placement: Placement) -> None:
-        """Start a waiting job, or resume one that was preempted. Raises PolicyFault where it cannot
+        """Start a waiting job, or resume one that was preempted. Raises PolicyError where it cannot
         be."""
         if job_id not in self.waiting:
-            raise PolicyFault(f"job {job_id} cannot start at {self.now_s:g} s: it does not wait")
+            raise PolicyError(f"job {job_id} cannot start at {self.now_s:g} s: it does not wait")
         state = self._state[job_id]
         fitted = self._just_fitted(job_id, option, placement)
         need = fitted or self.need(job_id, option)
         speed = self._rate(state.job, option, placement)
         if speed <= 0:
-            raise PolicyFault(
+            raise PolicyError(
                 f"job {job_id} cannot start at {self.now_s:g} s: it would make no progress"
             )
         if fitted is None and not self.free.holds(need, placement):
             where = ", ".join(slot.node for slot in placement) or "the cluster"
-            raise PolicyFault(
+            raise PolicyError(
                 f"job {job_id} cannot start on {where} at {self.now_s:g} s: not enough room"
             )
         begin_s = self.now_s
@@ -125,11 +125,11 @@ class World(View):
         leaves first leaves the other alone. The job takes its own cores and host memory. With
         `heedless` it is started even where the GPUs do not have the memory of both: it then runs
         out of memory when its set-up is over, has gained nothing and waits again, unless its
-        partner leaves before. Raises PolicyFault where `may_share` is false.
+        partner leaves before. Raises PolicyError where `may_share` is false.
         """
         reason = self._why_not_beside(job_id, option, partner_id, heedless)
         if reason is not None:
-            raise PolicyFault(
+            raise PolicyError(
                 f"job {job_id} cannot start beside {partner_id} at {self.now_s:g} s: {reason}"
             )
         state, partner = self._state[job_id], self._state[partner_id]
@@ -208,10 +208,10 @@ class World(View):
             self._events.push(state.run.ends_s, Kind.ENDED, state.index, state.run_number)
 
     def preempt(self, job_id: str) -> None:
-        """Preempt a running job: it saves, then waits again. Raises PolicyFault where its rules
+        """Preempt a running job: it saves, then waits again. Raises PolicyError where its rules
         forbid it."""
         if not self.may_preempt(job_id):
-            raise PolicyFault(f"job {job_id} may not be preempted at {self.now_s:g} s")
+            raise PolicyError(f"job {job_id} may not be preempted at {self.now_s:g} s")
         state = self._state[job_id]
         free_at_s = state.stop(self.now_s)
         del self.running[job_id]
@@ -222,10 +222,10 @@ class World(View):
             self._saved(state)
 
     def wake_at(self, time_s: float) -> None:
-        """Ask for a decision at `time_s` even if nothing happens then. Raises PolicyFault for a
+        """Ask for a decision at `time_s` even if nothing happens then. Raises PolicyError for a
         time not to come."""
         if not time_s > self.now_s:
-            raise PolicyFault(f"a policy asked at {self.now_s:g} s to be woken at {time_s:g} s")
+            raise PolicyError(f"a policy asked at {self.now_s:g} s to be woken at {time_s:g} s")
         if time_s not in self._wakes:
             self._wakes.add(time_s)
             self._events.push(time_s, Kind.WAKE)
@@ -476,8 +476,8 @@ class World(View):
         """Every job will use the least it needs of each budget; only what is beyond is free to
         choose with."""
         for job in self.instance.jobs:
-            for name, amount in self.least_budgets(job.id).items():
-                self.free.budgets[name] -= amount
+            for row, amount in self.least_budgets(job.id).items():
+                self.free.left[row] -= amount
 
 
 def _service_of_work(state: JobState, mode: Mode) -> float:

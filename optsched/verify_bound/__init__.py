@@ -11,8 +11,8 @@ from math import isfinite
 
 import numpy as np
 
-from ..bounds.certificate import Certificate
 from ..files import instance_hash
+from ..files.certificate import Certificate
 from ..model.instance import Instance
 from .jobs import FitsNowhereError, Task, isolated_s, tasks
 from .prices import Tariff, bound, refutes

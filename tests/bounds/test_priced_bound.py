@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from optsched.bounds import lower_bounds, priced_bound
-from optsched.bounds.certificate import dump_certificate, load_certificate
 from optsched.bounds.deadlines import Deadlines
 from optsched.bounds.market import Buyer, Market, Way, market
 from optsched.bounds.priced import Prices
 from optsched.cli import main
 from optsched.errors import InputError, OptschedError
 from optsched.files import dump_instance
+from optsched.files.certificate import dump_certificate, load_certificate
 from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.model.job import Elastic, Job

@@ -4,9 +4,10 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
 
-from optsched.cli import COMMANDS
+from optsched.cli import COMMANDS, main
 
 HEAVY = (
     "ortools",
@@ -144,3 +145,11 @@ def test_full_stdout_is_one_sentence():
         )
     assert done.returncode == 2
     assert done.stderr == "optsched: output: No space left on device\n"
+
+
+def test_layouts_in_help_texts_stay_as_they_are():
+    """A backspace keeps a paragraph as it is laid out; it stands alone on its line."""
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        for line in (command.help or "").splitlines():
+            assert "\b" not in line or line.strip(" ") == "\b", (name, line)

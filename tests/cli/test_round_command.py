@@ -130,7 +130,7 @@ def test_an_instance_without_jobs(run, tmp_path):
         (["--solver", "magic"], "round solver 'magic' is unknown; choose from"),
         (["--objective", "speed"], "objective 'speed' is unknown"),
         (["--budget", "0"], "must be above zero"),
-        (["--gap", "-1"], "not in the range"),
+        (["--gap", "-1"], "is no share; write 1% or 0.01"),
         (["--last", "nowhere.json"], "nowhere.json: cannot be read"),
         (["--option", "x"], "--option 'x' has no value"),
         (["-o", "nowhere/r.json"], "the directory"),

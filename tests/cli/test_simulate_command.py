@@ -19,7 +19,7 @@ from optsched.objectives import parse
 from optsched.plugins import registry
 from optsched.simulate import output
 from optsched.simulate.run import simulate
-from optsched.simulate.view import PolicyFault
+from optsched.simulate.view import PolicyError
 from tests.cli.test_solve_command import BAD_FILES
 
 
@@ -211,7 +211,7 @@ def fake_policy(monkeypatch):
 
 
 def fault(world):
-    raise PolicyFault("job j00 cannot start at 0 s: because")
+    raise PolicyError("job j00 cannot start at 0 s: because")
 
 
 @pytest.mark.parametrize(

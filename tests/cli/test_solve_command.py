@@ -33,7 +33,7 @@ def test_table_says_everything(run, fake_engine, instance_path):
         assert f"\n{job} " in done.output
 
 
-def test_engine_gets_what_was_asked_for(run, fake_engine, instance_path, instance):
+def test_engine_gets_what_was_asked_for(run, fake_engine, instance_path, instance, plan_path):
     done = run(
         "solve",
         instance_path,
@@ -51,6 +51,10 @@ def test_engine_gets_what_was_asked_for(run, fake_engine, instance_path, instanc
         "a=b",
         "--option",
         "c = d=e",
+        "--gap",
+        "1%",
+        "--start",
+        plan_path,
     )
     assert done.exit_code == 0
     (call,) = fake_engine.calls
@@ -64,6 +68,9 @@ def test_engine_gets_what_was_asked_for(run, fake_engine, instance_path, instanc
         "options": {"a": "b", "c": "d=e"},
         "checked": True,
         "on_progress": None,
+        "initial": files.read_plan(plan_path)[1],
+        "gap": 0.01,
+        "log": False,
     }
 
 

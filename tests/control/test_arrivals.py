@@ -18,7 +18,7 @@ from optsched.control.learned import NEVER_S
 from optsched.control.present import as_waiting, guarded
 from optsched.control.settings import Settings, TenantSettings
 from optsched.control.what_if.snapshot import scene
-from optsched.executors.base import Arrival, NoAnswer, Order, Request
+from optsched.executors.base import Arrival, NoAnswerError, Order, Request
 
 from .virtual import VirtualClock, VirtualExecutor
 
@@ -48,7 +48,7 @@ class Manager(VirtualExecutor):
 
     def forgot_end(self, origin: str, ended_s: float) -> bool:
         if self.deaf:
-            raise NoAnswer("deaf")
+            raise NoAnswerError("deaf")
         return self.crashed
 
     def withdraw(self, origin: str) -> None:
@@ -56,7 +56,7 @@ class Manager(VirtualExecutor):
 
     def _hear(self, *words: str) -> None:
         if self.deaf:
-            raise NoAnswer("deaf")
+            raise NoAnswerError("deaf")
         self.told.append(words)
 
     def start(self, order: Order) -> None:

@@ -25,7 +25,7 @@ from optsched.control.journal.events import (
     StopIntended,
     Submitted,
 )
-from optsched.control.journal.journal import JournalFault
+from optsched.control.journal.journal import JournalError
 from optsched.control.journal.log import BugLog
 from optsched.control.loop import Loop
 from optsched.control.settings import read_settings
@@ -403,10 +403,10 @@ def test_a_journal_that_is_taken_away_is_noticed_before_anything_is_done(
         path.write_bytes(kept)
     begun, last = list(lab.executor.begun), lab.controller.journal.last
     with pytest.raises(
-        JournalFault, match=r"was deleted or replaced while it was written to; put back"
+        JournalError, match=r"was deleted or replaced while it was written to; put back"
     ):
         lab.controller.step()
-    with pytest.raises(JournalFault, match="was deleted or replaced"):
+    with pytest.raises(JournalError, match="was deleted or replaced"):
         submit(lab)
     assert lab.executor.begun == begun and lab.controller.journal.last == last
 
@@ -418,14 +418,14 @@ def test_who_asks_while_the_journal_is_gone_is_told(lab: Hostile) -> None:
     def run() -> None:
         try:
             loop.run()
-        except JournalFault as error:
+        except JournalError as error:
             failed.append(error)
 
     (lab.folder / "journal").unlink()
     asked = threading.Thread(target=run)
     loop._asked.append((lambda one: one.record(Held(job="a", by="me")), answer := Future()))
     asked.start()
-    with pytest.raises(JournalFault, match="was deleted or replaced"):
+    with pytest.raises(JournalError, match="was deleted or replaced"):
         answer.result(10)
     asked.join(10)
     assert failed and not asked.is_alive()

@@ -22,7 +22,7 @@ from optsched.control.journal.events import (
     dump_event,
     load_event,
 )
-from optsched.control.journal.journal import Journal, JournalFault, RoundEntry
+from optsched.control.journal.journal import Journal, JournalError, RoundEntry
 from optsched.control.submission import Submission
 from optsched.executors.base import Progress
 
@@ -96,14 +96,14 @@ def test_a_round_and_its_events_are_written_together(path: Path) -> None:
     journal = Journal(path)
     entry = ROUND
     journal.add_round(entry, "instance", "round", [SOME[1]])
-    with pytest.raises(JournalFault, match="cannot be written"):
+    with pytest.raises(JournalError, match="cannot be written"):
         journal.add_round(entry, "again", "again", [SOME[4]])
     journal.close()
     again = Journal(path)
     assert again.rounds() == (entry,) and again.last_round() == 1 and again.last == 1
     assert again.round_files(1) == ("instance", "round")
     assert entry.gap == pytest.approx(1 / 3)
-    with pytest.raises(JournalFault, match="it has no round 2"):
+    with pytest.raises(JournalError, match="it has no round 2"):
         again.round_files(2)
 
 
@@ -138,7 +138,7 @@ def test_a_change_is_seen(path: Path, statement: str) -> None:
         file.execute("DROP TRIGGER events_stay")
         file.execute("DROP TRIGGER events_last")
         file.execute(statement)
-    with pytest.raises(JournalFault, match="is damaged"):
+    with pytest.raises(JournalError, match="is damaged"):
         list(Journal(path).entries())
 
 
@@ -150,14 +150,14 @@ def test_a_damaged_page_is_seen(path: Path) -> None:
     for at in range(8192, len(data), 4096):
         data[at : at + 200] = bytes(200)
     path.write_bytes(data)
-    with pytest.raises(JournalFault, match="is damaged"):
+    with pytest.raises(JournalError, match="is damaged"):
         list(Journal(path).entries())
 
 
 @pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"\0" * 4080])
 def test_what_is_no_journal(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(JournalFault, match=r"is damaged|is no optsched-journal"):
+    with pytest.raises(JournalError, match=r"is damaged|is no optsched-journal"):
         Journal(path)
 
 
@@ -165,12 +165,12 @@ def test_another_database_is_left_alone(path: Path) -> None:
     with sqlite3.connect(path) as file:
         file.execute("CREATE TABLE about (format TEXT)")
         file.execute("INSERT INTO about VALUES ('other')")
-    with pytest.raises(JournalFault, match="is no optsched-journal/1"):
+    with pytest.raises(JournalError, match="is no optsched-journal/1"):
         Journal(path)
 
 
 def test_there_is_none(path: Path) -> None:
-    with pytest.raises(JournalFault, match="there is none"):
+    with pytest.raises(JournalError, match="there is none"):
         Journal(path, read_only=True)
     assert not path.exists()
 
@@ -186,7 +186,7 @@ def test_a_disk_that_becomes_read_only(tmp_path: Path) -> None:
     try:
         filled(disk / "journal")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        with pytest.raises(JournalFault, match=r"cannot be (opened|written)"):
+        with pytest.raises(JournalError, match=r"cannot be (opened|written)"):
             Journal(disk / "journal").append(1.0, SOME)
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=False)
@@ -204,11 +204,11 @@ def test_a_full_disk_and_then_room_again(tmp_path: Path) -> None:
     try:
         journal = Journal(disk / "journal")
         event = Noted(text="x" * 1000)
-        with pytest.raises(JournalFault, match=r"cannot be written: .*full"):
+        with pytest.raises(JournalError, match=r"cannot be written: .*full"):
             for _ in range(1000):
                 journal.append(1.0, [event])
         last = journal.last
-        with pytest.raises(JournalFault, match="cannot be written"):
+        with pytest.raises(JournalError, match="cannot be written"):
             journal.append(1.0, [Noted(text="y" * 20000)])
         journal.close()
         subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)

@@ -21,7 +21,7 @@ from optsched.executors.base import (
     NodeStatus,
     Observation,
     Order,
-    Refused,
+    RefusedError,
 )
 
 from .test_controller import Lab
@@ -58,7 +58,7 @@ class GpuExecutor(VirtualExecutor):
             for slot in order.placement:
                 free = [one for one in IDS[slot.node] if one not in held | self.out]
                 if len(free) < slot.gpus:
-                    raise Refused(f"{slot.node} has {len(free)} GPUs left")
+                    raise RefusedError(f"{slot.node} has {len(free)} GPUs left")
                 found[slot.node] = tuple(free[: slot.gpus])
             super().start(order)
             self.given[order.key] = found

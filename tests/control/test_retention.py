@@ -7,7 +7,7 @@ import pytest
 
 from optsched.control.controller import Controller
 from optsched.control.journal.events import Noted, Pruned, RoundDecided
-from optsched.control.journal.journal import Journal, JournalFault
+from optsched.control.journal.journal import Journal, JournalError
 from optsched.control.journal.retention import KEPT_ALIKE, Retention
 from optsched.control.regret.past import past_rounds
 from optsched.control.regret.regret import regret
@@ -116,7 +116,7 @@ def test_what_is_said_of_it_cannot_be_changed(lab: Hostile, statement: str) -> N
     lab.controller.journal.close()
     with sqlite3.connect(lab.folder / "journal") as file:
         file.execute(statement)
-    with pytest.raises(JournalFault, match="is damaged"):
+    with pytest.raises(JournalError, match="is damaged"):
         Journal(lab.folder / "journal").entries().__next__()
         list(Journal(lab.folder / "journal").entries())
 
@@ -128,7 +128,7 @@ def test_an_event_that_somebody_took_away_is_seen(lab: Hostile) -> None:
     with sqlite3.connect(lab.folder / "journal") as file:
         file.execute("DROP TRIGGER events_last")
         file.execute("DELETE FROM events WHERE number = ?", (left[len(left) // 2],))
-    with pytest.raises(JournalFault, match="is not what was written"):
+    with pytest.raises(JournalError, match="is not what was written"):
         list(Journal(lab.folder / "journal").entries())
 
 

@@ -8,13 +8,13 @@ from optsched.executors.base import (
     SAVED_AND_STOPPED,
     AttemptKey,
     AttemptState,
-    Declined,
-    NoAnswer,
+    DeclinedError,
+    NoAnswerError,
     NodeStatus,
     Observation,
     Order,
     Progress,
-    Refused,
+    RefusedError,
 )
 
 
@@ -80,7 +80,7 @@ class VirtualExecutor:
 
     def _answer(self) -> None:
         if self.silent:
-            raise NoAnswer("the network is down")
+            raise NoAnswerError("the network is down")
 
     def inventory(self) -> tuple[NodeStatus, ...]:
         self._answer()
@@ -98,15 +98,15 @@ class VirtualExecutor:
         if order.key in self.processes or order.key in self.forgotten:
             return
         if self.declines_s is not None:
-            raise Declined("a limit is reached", self.declines_s)
+            raise DeclinedError("a limit is reached", self.declines_s)
         if self.refuses:
-            raise Refused("no more processes here")
+            raise RefusedError("no more processes here")
         self.check(order)
         seconds = float(order.argv[1]) - self.done_s.get(order.key.job, 0.0)
         self.processes[order.key] = Process(order, self.clock.at_s, self.clock.at_s + seconds)
         self.begun.append(order.key)
         if self.deaf:
-            raise NoAnswer("the answer was lost")
+            raise NoAnswerError("the answer was lost")
 
     def check(self, order: Order) -> None:
         """What must never happen: two attempts of a job at once, more than there is of a node."""
@@ -146,7 +146,7 @@ class VirtualExecutor:
     def kill(self, key: AttemptKey) -> None:
         self._answer()
         if key in self.unreachable:
-            raise NoAnswer("it cannot be reached")
+            raise NoAnswerError("it cannot be reached")
         process = self.processes.setdefault(key, Process(None, self.clock.at_s, self.clock.at_s))
         if process.ended_s is None:
             process.ended_s = self.clock.at_s

@@ -9,7 +9,7 @@ import pytest
 
 from optsched import Cluster, Instance, Job, Node, Suspended
 from optsched.engine import Progress, choose_solver, solve
-from optsched.errors import InputError, SolverUnavailable
+from optsched.errors import InputError, SolverUnavailableError
 from optsched.files import instance_hash
 from optsched.objectives import parse
 from tests.engine import fakes
@@ -90,7 +90,7 @@ def test_the_second_level_is_proved_only_after_the_first() -> None:
     class Levels(fakes.Fake):
         def solve(self, request, report):  # type: ignore[no-untyped-def]
             report.bound(1, 19.9, "too early")
-            if "first" in request.options:
+            if request.options.first:
                 report.bound(0, 20.0, "the first")
 
     before = solve(fakes.two_gpus(), "wct,makespan", solver=fakes.Fake(), **HERE)
@@ -230,7 +230,7 @@ def test_auto_takes_the_first_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
     cpsat, milp = fakes.Fake(), fakes.Fake()
     solvers.update(cpsat=cpsat, milp=milp)
     assert choose_solver(fakes.two_gpus(), goal) == (cpsat, None)
-    solvers["cpsat"] = SolverUnavailable("cpsat needs ortools, which is not installed")
+    solvers["cpsat"] = SolverUnavailableError("cpsat needs ortools, which is not installed")
     assert choose_solver(fakes.two_gpus(), goal) == (milp, None)
     solvers["milp"] = fakes.Unsupporting()
     chosen, reason = choose_solver(fakes.two_gpus(), goal)

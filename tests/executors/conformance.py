@@ -19,10 +19,10 @@ from optsched.executors.base import (
     AttemptKey,
     AttemptState,
     Executor,
-    NoAnswer,
+    NoAnswerError,
     Observation,
     Order,
-    Refused,
+    RefusedError,
 )
 from optsched.executors.local import processes
 from optsched.model.instance import Slot
@@ -410,7 +410,7 @@ class Conformance:
     def test_forgotten(self, place: Place) -> None:
         key = place.shell("job", "echo hello; until test -e go; do sleep 0.05; done")
         place.reach(key, AttemptState.RUNNING)
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoAnswerError):
             place.executor.forget(key)
         (place.folder / "go").touch()
         output = place.end(key).output
@@ -450,7 +450,7 @@ class Conformance:
     def test_what_cannot_be_is_refused(
         self, place: Place, change: dict[str, Any], words: str
     ) -> None:
-        with pytest.raises(Refused, match=words):
+        with pytest.raises(RefusedError, match=words):
             place.shell("job", "true", **change)
         assert place.executor.observe() == ()
         place.reopen()

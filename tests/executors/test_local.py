@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from optsched.errors import InputError
-from optsched.executors.base import AttemptKey, AttemptState, NoAnswer, Refused
+from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, RefusedError
 from optsched.executors.local import LocalExecutor, LocalNode, cgroups, processes
 from optsched.model.cluster import Node
 
@@ -103,18 +103,18 @@ def test_gpus_are_handed_out_once(host: Host) -> None:
     )
     assert host.see(first).gpu_ids == {"n0": ("EMULATED-n0-0", "EMULATED-n0-1", "EMULATED-n0-2")}
     assert host.see(second).gpu_ids == {"n0": ("EMULATED-n0-3",)}
-    with pytest.raises(Refused, match="node n0 has 0 of its 4 GPUs free, not 1"):
+    with pytest.raises(RefusedError, match="node n0 has 0 of its 4 GPUs free, not 1"):
         host.shell("third", "true")
     host.restart()
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         host.shell("third", "true")
     beside = host.shell("beside", "sleep 600", gpus=3, beside=first)
     assert host.see(beside).gpu_ids == host.see(first).gpu_ids
     host.executor.kill(first)
     host.end(first)
-    with pytest.raises(Refused):  # the one beside it goes on there
+    with pytest.raises(RefusedError):  # the one beside it goes on there
         host.shell("third", "true", gpus=3)
-    with pytest.raises(Refused, match="does not run"):
+    with pytest.raises(RefusedError, match="does not run"):
         host.shell("late", "true", gpus=3, beside=first)
     host.executor.kill(beside)
     host.end(beside)
@@ -136,7 +136,7 @@ def test_gpus_are_handed_out_once(host: Host) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(host: Host, change: dict[str, object], words: str) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(RefusedError, match=words):
         host.start("job", "true", **change)
     assert host.executor.observe() == ()
     assert not list(host.folder.glob("attempts/*"))
@@ -146,7 +146,7 @@ def test_what_cannot_be_is_refused(host: Host, change: dict[str, object], words:
     "job", ["..", ".", "a/b", "/etc", "a\n", "", "x" * 64, "a/../../b", "-a", "a-"]
 )
 def test_names_that_lead_elsewhere_are_refused(host: Host, job: str) -> None:
-    with pytest.raises(Refused, match="no name of an attempt"):
+    with pytest.raises(RefusedError, match="no name of an attempt"):
         host.start(job, "true")
     with pytest.raises(InputError, match="no name of an attempt"):
         host.executor.kill(AttemptKey(job, 1))
@@ -328,7 +328,7 @@ def test_forget_leaves_only_what_was_printed(host: Host) -> None:
     key = host.shell("job", "echo out; echo err >&2; sleep 600")
     host.reach(key, AttemptState.RUNNING)
     until(lambda: host.printed(key))
-    with pytest.raises(NoAnswer, match="has not ended"):
+    with pytest.raises(NoAnswerError, match="has not ended"):
         host.executor.forget(key)
     host.executor.kill(key)
     host.end(key)
@@ -382,7 +382,9 @@ def test_others_cannot_read_records(host: Host) -> None:
 
 
 def test_a_record_that_could_not_be_read_again_is_refused(host: Host) -> None:
-    with pytest.raises(Refused, match=r"its record cannot be written .* longer than 1048576 bytes"):
+    with pytest.raises(
+        RefusedError, match=r"its record cannot be written .* longer than 1048576 bytes"
+    ):
         host.shell("job", "exit 0", environment={f"A{i}": "\u00e9" * 30_000 for i in range(10)})
     assert not host.executor.observe()
     key = host.shell("job", "exit 0")
@@ -417,7 +419,7 @@ def test_cores(tmp_path: Path) -> None:
     host = Host(tmp_path, [LocalNode(node=Node(name="n0", cpus=len(allowed)), emulate=True)])
     script = "import os, time; print(sorted(os.sched_getaffinity(0)), flush=True); time.sleep(600)"
     keys = [host.start(f"job{core}", sys.executable, "-c", script, gpus=0) for core in allowed]
-    with pytest.raises(Refused, match="node n0 has fewer than 1 cores free"):
+    with pytest.raises(RefusedError, match="node n0 has fewer than 1 cores free"):
         host.shell("extra", "true", gpus=0)
     for key, core in zip(keys, allowed, strict=False):
         assert until(lambda key=key: host.printed(key)) == f"[{core}]\n"

@@ -22,7 +22,7 @@ from optsched.control.settings import Settings
 from optsched.control.submission import Submission
 from optsched.control.what_if.snapshot import scene
 from optsched.errors import InputError
-from optsched.executors.base import AttemptState, Refused
+from optsched.executors.base import AttemptState, RefusedError
 from optsched.executors.local import LocalNode, driver
 from optsched.model.cluster import Node
 
@@ -97,7 +97,7 @@ def test_one_dead_gpu_leaves_the_others(gpus: Host, bus: Bus) -> None:
     until(lambda: out(gpus) == ("GPU-1", "GPU-2"))
     [status] = gpus.executor.inventory()
     assert status.usable and status.reason is None and status.node.gpus == 4
-    with pytest.raises(Refused, match="1 of its 4 GPUs free, not 2"):
+    with pytest.raises(RefusedError, match="1 of its 4 GPUs free, not 2"):
         gpus.shell("wide", "sleep 600", gpus=2)
     assert gpus.reach(gpus.shell("other", "sleep 600"), AttemptState.RUNNING).gpu_ids == {
         "n0": ("GPU-3",)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from optsched.executors.base import AttemptKey, AttemptState, Order, Refused
+from optsched.executors.base import AttemptKey, AttemptState, Order, RefusedError
 from optsched.executors.local import LocalExecutor, LocalNode, cgroups, processes
 from optsched.model.cluster import Node
 from optsched.model.instance import Slot
@@ -108,7 +108,7 @@ def test_another_users_process(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(IS_ROOT, reason="root may start processes of other users")
 def test_another_users_process_is_refused(host: Host) -> None:
-    with pytest.raises(Refused, match="only a controller that runs as root"):
+    with pytest.raises(RefusedError, match="only a controller that runs as root"):
         host.start("job", "true", user=0)
 
 
@@ -140,7 +140,7 @@ def test_a_full_disk_refuses_starts(small_disk: Path) -> None:
     host = Host(small_disk)
     filler = fill(small_disk)
     for _ in range(2):
-        with pytest.raises(Refused, match="No space left on device"):
+        with pytest.raises(RefusedError, match="No space left on device"):
             host.shell("job", "exit 0")
     assert host.executor.observe() == ()
     filler.unlink()

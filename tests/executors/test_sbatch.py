@@ -11,7 +11,7 @@ import pytest
 
 from optsched.control.settings import read_settings
 from optsched.errors import InputError
-from optsched.executors.base import AttemptKey, AttemptState, Order, Refused
+from optsched.executors.base import AttemptKey, AttemptState, Order, RefusedError
 from optsched.executors.opening import open_executor
 from optsched.model.instance import Slot
 from tests.live.slurm_cluster import SlurmCluster
@@ -100,7 +100,7 @@ def test_what_sbatch_asks_for(place: HoldingPlace) -> None:
 def test_a_gang(place: HoldingPlace) -> None:
     script = "srun --mpi=none --output=none sh -c 'echo $SLURMD_NODENAME $SLURM_STEP_GPUS >> log'"
     job = place.submit(script, "--nodes=2", "--gres=gpu:4")
-    with pytest.raises(Refused, match="Slurm gives it 2 nodes, its placement has 1"):
+    with pytest.raises(RefusedError, match="Slurm gives it 2 nodes, its placement has 1"):
         place.start(job, "n2")
     key = place.start(job, "n4", "n2")
     assert place.end(key) == (0, None)

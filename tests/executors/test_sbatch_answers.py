@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from optsched.executors.base import AttemptKey, NoAnswer, Request
+from optsched.executors.base import AttemptKey, NoAnswerError, Request
 from optsched.executors.sbatch.arriving import Arriving
 from optsched.executors.sbatch.hints import Hints, hints_of
 from optsched.executors.sbatch.jobs_json import HeldJob, exit_status, read_held_jobs, task_numbers
-from optsched.executors.sbatch.request import Unplanned, gpus_per_node, node_count, request_of
+from optsched.executors.sbatch.request import (
+    UnplannableError,
+    gpus_per_node,
+    node_count,
+    request_of,
+)
 from optsched.executors.sbatch.rules import Rules
 from optsched.model.cluster import Node
 from optsched.model.job import Job
@@ -398,7 +403,7 @@ def test_whole_nodes() -> None:
     ],
 )
 def test_what_is_not_planned(changes: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unplanned) as raised:
+    with pytest.raises(UnplannableError) as raised:
         request_of(read({**OLD, **changes}), NODES)
     assert str(raised.value) == why
 
@@ -408,7 +413,7 @@ def test_nodes_of_several_sizes() -> None:
     job = read(
         {**OLD, "tres_per_node": "gres:gpu:2", "tres_req_str": "cpu=8,node=2", "shared": "none"}
     )
-    with pytest.raises(Unplanned, match="have different numbers of them"):
+    with pytest.raises(UnplannableError, match="have different numbers of them"):
         request_of(job, nodes)
 
 
@@ -553,5 +558,5 @@ def test_outputs(changes: dict[str, Any], path: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"jobs": [{}]}', '{"jobs": [7]}', '{"jobs": {}}x'])
 def test_other_answers_are_none(text: str) -> None:
-    with pytest.raises(NoAnswer, match="is not understood"):
+    with pytest.raises(NoAnswerError, match="is not understood"):
         list(read_held_jobs(text))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from optsched.cli import main
 from optsched.control.settings import read_settings
 from optsched.errors import InputError
-from optsched.executors.base import AttemptKey, Order, Refused
+from optsched.executors.base import AttemptKey, Order, RefusedError
 from optsched.executors.opening import open_executor
 from optsched.executors.orders import check
 from optsched.executors.sbatch.jobs_json import HeldJobs
@@ -54,7 +54,7 @@ class Slurm(SlurmClient):
             self.asked += 1
             return json.dumps({"jobs": [OLD]})
         if not self.knows_fields:
-            raise Refused("Invalid job format specification")
+            raise RefusedError("Invalid job format specification")
         return self.listed
 
 
@@ -148,5 +148,5 @@ def test_another_executor_takes_no_such_jobs() -> None:
         directory="/",
         origin="1.2",
     )
-    with pytest.raises(Refused, match="whose jobs this executor does not take"):
+    with pytest.raises(RefusedError, match="whose jobs this executor does not take"):
         check(order)

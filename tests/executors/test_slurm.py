@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from optsched.errors import InputError
-from optsched.executors.base import AttemptState, NoAnswer
+from optsched.executors.base import AttemptState, NoAnswerError
 from optsched.executors.local import processes
 from optsched.executors.slurm import SlurmExecutor
 from optsched.executors.slurm.attempt import FORGOTTEN
@@ -72,13 +72,13 @@ def test_an_answer_that_is_lost(place: SlurmPlace, reopened: bool) -> None:
     submitted again."""
     open_with(place, '"$REAL" "$@" > /dev/null; sleep 600')
     order = place.order("job", "sh", "-c", RUN)
-    with pytest.raises(NoAnswer, match="sbatch did not answer"):
+    with pytest.raises(NoAnswerError, match="sbatch did not answer"):
         place.executor.start(order)
     if reopened:
         place.reopen()
 
     def started() -> bool:
-        with suppress(NoAnswer):
+        with suppress(NoAnswerError):
             place.executor.start(order)
             return place.see(order.key).state is AttemptState.RUNNING
         return False
@@ -94,7 +94,7 @@ def test_a_submission_that_came_to_nothing(place: SlurmPlace) -> None:
     """It was killed before the job was submitted: that is done once it is asked for again."""
     open_with(place, "sleep 600")
     order = place.order("job", "sh", "-c", RUN)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         place.executor.start(order)
     place.reopen()
     assert place.see(order.key).state is AttemptState.STARTING
@@ -109,7 +109,7 @@ def test_a_submission_that_came_to_nothing(place: SlurmPlace) -> None:
 def test_killed_while_nobody_knows_whether_it_was_submitted(place: SlurmPlace) -> None:
     open_with(place, "sleep 600")
     order = place.order("job", "touch", "ran")
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         place.executor.start(order)
     place.reopen()
     place.executor.kill(order.key)
@@ -193,7 +193,7 @@ def test_without_slurms_controller(place: SlurmPlace) -> None:
             lambda: place.executor.start(place.order("late", "true")),
         ):
             began_s = time.monotonic()
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoAnswerError):
                 ask()
             assert time.monotonic() < began_s + 10
         place.executor.checkpoint_stop(saves, 60)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from optsched.errors import InputError
-from optsched.executors.base import AttemptKey, NoAnswer
+from optsched.executors.base import AttemptKey, NoAnswerError
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.jobs import read_jobs
 from optsched.executors.slurm.nodes import gpus, number, read_nodes
@@ -100,7 +100,7 @@ def test_states_of_nodes(old: tuple[str, list[str]], new: list[str], reason: str
 
 @pytest.mark.parametrize("text", ["", "[]", '{"nodes": [{}]}', '{"sinfo": []}', '{"nodes": [7]}'])
 def test_other_answers_are_none(text: str) -> None:
-    with pytest.raises(NoAnswer, match="is not understood"):
+    with pytest.raises(NoAnswerError, match="is not understood"):
         read_nodes(text, {}, None)
 
 
@@ -168,5 +168,5 @@ def test_a_program_that_does_not_answer(tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
     client = SlurmClient(0.3, programs=tmp_path)
     for _ in range(2):  # the second time it is not even asked
-        with pytest.raises(NoAnswer, match=r"squeue did not answer within 0\.3 s"):
+        with pytest.raises(NoAnswerError, match=r"squeue did not answer within 0\.3 s"):
             client.ask("squeue")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optsched.executors.base import AttemptState, NoAnswer, Order, Refused
+from optsched.executors.base import AttemptState, NoAnswerError, Order, RefusedError
 from tests.live.slurm_cluster import SlurmCluster, missing, slurm_cluster
 
 from .conformance import until
@@ -68,7 +68,7 @@ def test_a_part_whose_submission_came_to_nothing(place: SlurmPlace) -> None:
     """Nothing runs before it is there; asked for again, it is submitted, and the other is not."""
     open_with(place, without_the_second("Unable to contact slurm controller"), 60.0)
     order = uneven(place, "sh", "-c", RUN)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         place.executor.start(order)
     until(lambda: [state for _, state in jobs_of(place)] == ["RUNNING"])
     place.reopen()
@@ -87,7 +87,7 @@ def test_a_part_whose_submission_came_to_nothing(place: SlurmPlace) -> None:
 def test_killed_before_all_of_it_was_there(place: SlurmPlace) -> None:
     open_with(place, without_the_second("Unable to contact slurm controller"), 60.0)
     order = uneven(place, "touch", "ran")
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         place.executor.start(order)
     until(lambda: [state for _, state in jobs_of(place)] == ["RUNNING"])
     place.reopen()
@@ -103,7 +103,7 @@ def test_a_part_that_slurm_refuses(place: SlurmPlace) -> None:
     """What was submitted before it is taken back."""
     open_with(place, without_the_second("invalid"), 60.0)
     order = uneven(place, "touch", "ran")
-    with pytest.raises(Refused, match="sbatch: invalid"):
+    with pytest.raises(RefusedError, match="sbatch: invalid"):
         place.executor.start(order)
     place.end(order.key)
     assert not (place.folder / "ran").exists()

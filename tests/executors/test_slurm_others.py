@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from optsched.executors.base import NoAnswer, NodeStatus
+from optsched.executors.base import NoAnswerError, NodeStatus
 from optsched.executors.slurm import declining as module
 from optsched.executors.slurm.declining import Declining
 from optsched.executors.slurm.others import (
@@ -84,7 +84,7 @@ def test_what_jobs_hold() -> None:
         "b": Part(None),
     }
     for wrong in ("", "[]", '{"jobs": [{}]}', '{"jobs": [7]}'):
-        with pytest.raises(NoAnswer, match="is not understood"):
+        with pytest.raises(NoAnswerError, match="is not understood"):
             read_holdings(wrong, {7})
 
 

@@ -22,7 +22,7 @@ from optsched.round.model import RoundModel
 from optsched.round.plan import RoundSolution
 from tests.round.random_rounds import rounds
 
-EXAMPLES = Path(__file__).parents[1] / "instances" / "examples"
+EXAMPLES = Path(__file__).parents[2] / "instances" / "examples"
 RUNS = ("continue", "start", "resume", "migrate", "resize")
 
 

@@ -29,7 +29,7 @@ from optsched.files import (
     schema,
     write_text,
 )
-from optsched.files.shape_faults import FaultyFile
+from optsched.files.shape_faults import FaultyFileError
 from optsched.hostlist import expand_hostlist, fold_nodes
 from optsched.model.plan import Level
 from tests.files.test_files_fuzz import GOOD
@@ -42,7 +42,7 @@ Tree = dict[str, Any]
 def faults(edit: Callable[[Tree], object]) -> list[str]:
     tree = json.loads(GOOD)
     edit(tree)
-    with pytest.raises(FaultyFile) as error:
+    with pytest.raises(FaultyFileError) as error:
         load_instance(json.dumps(tree), "f.json")
     assert str(error.value).startswith(f"f.json: {len(error.value.faults)} fault")
     return [str(fault) for fault in error.value.faults]
@@ -134,7 +134,7 @@ NEVER = "ask for less, or add what is missing to the cluster"
         (
             job(2, duration=5),
             "jobs[2].duration: job one: is not a known field; remove it or correct its name "
-            "(perhaps duration_s)",
+            "(did you mean duration_s?)",
         ),
         (
             job(2, zzz=5),
@@ -447,7 +447,7 @@ def test_only_the_first_twenty_faults_are_shown() -> None:
     assert len(faults(edit)) == 30
     tree = json.loads(GOOD)
     edit(tree)
-    with pytest.raises(FaultyFile, match=r"\n  and 10 more$") as error:
+    with pytest.raises(FaultyFileError, match=r"\n  and 10 more$") as error:
         load_instance(json.dumps(tree))
     assert str(error.value).count("\n") == 21
 
@@ -713,7 +713,9 @@ def test_the_power_of_running_jobs_may_be_left_out() -> None:
         assert loaded.running[0].mode.resources == {"power_w": 520.0}
         assert load_instance(dump_instance(loaded)) == loaded
     tree["running"][0]["mode"] |= {"resources": {}}
-    with pytest.raises(FaultyFile, match=r"it holds resources {}, it asks for {'power_w': 520\.0}"):
+    with pytest.raises(
+        FaultyFileError, match=r"it holds resources {}, it asks for {'power_w': 520\.0}"
+    ):
         load_instance(json.dumps(tree))
 
 
@@ -733,7 +735,7 @@ def test_an_instance_built_in_python_states_the_power_of_its_running_jobs() -> N
     entry = instance.running[0]
     silent = replace(instance, running=(replace(entry, mode=replace(entry.mode, resources={})),))
     assert load_instance(dump_instance(silent)) == instance, "in a file it may be left out"
-    with pytest.raises(FaultyFile, match=r"it asks for {'power_w': 500\.0}"):
+    with pytest.raises(FaultyFileError, match=r"it asks for {'power_w': 500\.0}"):
         check_instance(silent)
 
 
@@ -744,7 +746,7 @@ def test_an_instance_built_in_python_is_checked_like_a_file() -> None:
         jobs=(Job(id="a", duration_s=5.0), Job(id="b", gpus=2, duration_s=-1.0)),
     )
     with pytest.raises(
-        FaultyFile, match=r"mine: 1 fault\n  jobs\[1\].duration_s: job b: should be at least"
+        FaultyFileError, match=r"mine: 1 fault\n  jobs\[1\].duration_s: job b: should be at least"
     ):
         check_instance(instance)
     check_instance(replace(instance, jobs=instance.jobs[:1]))

@@ -41,7 +41,7 @@ LOOK_S = 0.2
 """How often memory is looked at."""
 
 
-class CannotStart(Exception):
+class CannotStartError(Exception):
     """The container is never run: reason and message as in its status."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -61,7 +61,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 def variables(
     pod: Mapping[str, Any], container: Mapping[str, Any], devices: Mapping[str, str]
 ) -> dict[str, str]:
-    """Its environment, as a node makes it. Raises CannotStart."""
+    """Its environment, as a node makes it. Raises CannotStartError."""
     made = {"PATH": PATH, "HOME": "/root", "HOSTNAME": pod["metadata"]["name"], **devices}
     for entry in container.get("env") or []:
         source = entry.get("valueFrom")
@@ -80,30 +80,31 @@ def _field(pod: Mapping[str, Any], source: Mapping[str, Any]) -> str:
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
     if found is None:
-        raise CannotStart(
+        raise CannotStartError(
             "CreateContainerConfigError", f"this node cannot give a container {source}"
         )
     return str(found)
 
 
 def check_volumes(pod: Mapping[str, Any], container: Mapping[str, Any]) -> None:
-    """Have the folders of its volumes, which are where they are mounted. Raises CannotStart."""
+    """Have the folders of its volumes, which are where they are mounted. Raises
+    CannotStartError."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or []}
     for mount in container.get("volumeMounts") or []:
         volume, at = volumes[mount["name"]], Path(mount["mountPath"])
         host = volume.get("hostPath")
         if mount.get("subPath") or (host is not None and Path(host["path"]) != at):
-            raise CannotStart(
+            raise CannotStartError(
                 "CreateContainerError", f"{at}: this node mounts folders under their own names only"
             )
         if host is not None and host.get("type") == "DirectoryOrCreate":
             at.mkdir(parents=True, exist_ok=True)
         if host is None and not {"persistentVolumeClaim", "nfs", "emptyDir"} & set(volume):
-            raise CannotStart(
+            raise CannotStartError(
                 "CreateContainerError", f"{at}: this node has no volumes such as {volume}"
             )
         if not at.is_dir():
-            raise CannotStart("CreateContainerError", f"{at} is not a directory")
+            raise CannotStartError("CreateContainerError", f"{at} is not a directory")
 
 
 class Container:
@@ -117,7 +118,7 @@ class Container:
         devices: Mapping[str, str],
         log: Path,
     ) -> None:
-        """Start it; what it prints goes to `log`. Raises CannotStart."""
+        """Start it; what it prints goes to `log`. Raises CannotStartError."""
         check_volumes(pod, container)
         environment = variables(pod, container, devices)
         command = [
@@ -128,7 +129,9 @@ class Container:
         Path(directory).mkdir(parents=True, exist_ok=True)
         if not command or shutil.which(command[0], path=environment["PATH"]) is None:
             what = repr(command[0]) if command else "no command"
-            raise CannotStart("StartError", f"exec: {what}: executable file not found in $PATH")
+            raise CannotStartError(
+                "StartError", f"exec: {what}: executable file not found in $PATH"
+            )
         limits = (container.get("resources") or {}).get("limits") or {}
         self._limit = quantity(limits["memory"]) if "memory" in limits else None
         self.out_of_memory = self._killed = False

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .kubernetes_api import Api, ApiError
-from .kubernetes_container import CannotStart, Container, quantity
+from .kubernetes_container import CannotStartError, Container, quantity
 
 GPU = "nvidia.com/gpu"
 HEARTBEAT_S = 5.0
@@ -253,7 +253,7 @@ class NodeAgent:
                     known.over = True
                     return
                 known.container = Container(known.pod, spec, devices if known.gpus else {}, log)
-        except CannotStart as error:
+        except CannotStartError as error:
             state = {"reason": error.reason, "message": error.message}
             if error.reason == "StartError":
                 self._finish(known, 128, error.reason, error.message)

@@ -7,9 +7,9 @@ import pytest
 
 from optsched.control import controller as controller_module
 from optsched.control.api import client
-from optsched.control.api.client import NoController
+from optsched.control.api.client import NoControllerError
 from optsched.control.journal.events import Noted
-from optsched.control.journal.journal import Journal, JournalFault
+from optsched.control.journal.journal import Journal, JournalError
 from tests.live.lab import lab
 from tests.live.running import Run
 from tests.small_disk import MIB, fill, small_disk
@@ -61,7 +61,7 @@ def test_the_journal_can_be_written_on_a_disk_without_a_free_byte(disk: Path) ->
 def test_without_room_of_its_own_it_cannot(disk: Path) -> None:
     journal = Journal(disk / "journal")
     fill(disk)
-    with pytest.raises(JournalFault, match="full"):
+    with pytest.raises(JournalError, match="full"):
         for i in range(2000):
             journal.append(float(i), [Noted(text="x" * 1500)])
     journal.close()
@@ -92,7 +92,9 @@ def test_a_full_disk_stops_starts_and_not_answers(
     said = " ".join(run.client.get("/v1/jobs/waits/explain")["sentences"])
     assert "No job is started now: the disk of the state folder has" in said
     assert run.client.get("/v1/jobs/runs/output")["text"] == "hello\n"
-    with pytest.raises(NoController, match="no job is taken now: the disk of the state folder"):
+    with pytest.raises(
+        NoControllerError, match="no job is taken now: the disk of the state folder"
+    ):
         run.client.post("/v1/jobs", {**sleep, "name": "more"})
     run.client.post("/v1/jobs/runs/cancel")
     run.until(lambda: run.job("runs")["status"] == "cancelled")

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from optsched.control.journal.events import Cancelled, Cleared
-from optsched.control.journal.journal import JournalFault
+from optsched.control.journal.journal import JournalError
 
 from .lab import PYTHON, lab
 
@@ -128,7 +128,7 @@ def test_who_fills_the_disk_of_the_journal(small_disk: Path) -> None:
     """On a disk too small for any reserve the controller starts nothing that it cannot write down;
     with room again it goes on where it was."""
     with (
-        pytest.raises(JournalFault, match=r"cannot be written: .*full"),
+        pytest.raises(JournalError, match=r"cannot be written: .*full"),
         lab(small_disk, keep_free_gib=0) as here,
     ):
         here.submit("fills", *PYTHON, FILLS.format(path=str(small_disk / "much")))

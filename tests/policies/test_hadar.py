@@ -12,7 +12,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.metrics.measure import measure
 from optsched.simulate.mixed import mixed_option
 from optsched.simulate.run import Simulation
-from optsched.simulate.view import PolicyFault
+from optsched.simulate.view import PolicyError
 from optsched.simulate.world import World
 from optsched_solvers.policies.hadar.prices import Prices, Utility, prices
 from tests.policies.verified import plan_of, times, where
@@ -225,7 +225,7 @@ def mixed_workload(seed: int) -> Instance:
 def test_bad_options_are_told_in_one_sentence() -> None:
     for options, says in (
         ({"rounds": "6m"}, "no option rounds; it has round, eta, fill and utility"),
-        ({"round": "soon"}, "a length of time"),
+        ({"round": "soon"}, "option round of policy hadar: 'soon' is no duration"),
         ({"utility": "both"}, "jct or rate"),
         ({"eta": "0"}, "a number above 0"),
         ({"fill": "maybe"}, "no or yes"),
@@ -241,9 +241,9 @@ def test_no_option_for_what_a_job_cannot_do() -> None:
         Node(name="p", gpu_type="p100", gpus=4, gpu_memory_gib=16.0),
     )
     world = arrived(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
-    with pytest.raises(PolicyFault, match="no mode with 3 GPUs"):
+    with pytest.raises(PolicyError, match="no mode with 3 GPUs"):
         mixed_option(world, "x", world.options("x")[0], {"v": 3})
-    with pytest.raises(PolicyFault, match="cannot run on the GPUs of node p"):
+    with pytest.raises(PolicyError, match="cannot run on the GPUs of node p"):
         mixed_option(world, "x", world.options("x")[0], {"v": 2, "p": 2})
 
 

@@ -59,7 +59,7 @@ def check_no_thrashing(rounds: int) -> None:
     decided, seed, most = 0, 0, 0
     while decided < rounds:
         instance = crowded(seed)
-        made = rule.Optsched(WCT)
+        made = policy("optsched", WCT)
         plan = simulate(instance, made)
         assert verify(instance, plan, WCT).ok
         assert thrashing(instance, plan) == []
@@ -180,14 +180,15 @@ def test_wrong_options_are_refused(options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int) -> None:
+def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between rounds what comes free goes to whoever fits, so that no GPU waits for the next
     one."""
+    monkeypatch.setattr(rule, "FEW_JOBS", 0)
     made = generate(jobs=100, gpus=16, seed=seed)
     instance = replace(made, jobs=tuple(replace(job, submit_s=0.0) for job in made.jobs))
     means, rounds = [], []
     for options in ({}, {"pace": "0.1"}):
-        paced = rule.Optsched(WCT, options)
+        paced = policy("optsched", WCT, options)
         plan = simulate(instance, paced)
         assert verify(instance, plan, WCT).ok
         means.append(np.mean([one.completion_s for one in plan.jobs]))
@@ -197,5 +198,5 @@ def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int) -> None:
 
 @pytest.mark.parametrize("pace", ["-0.1", "1.1", "nan", "x"])
 def test_a_pace_that_is_none_is_refused(pace: str) -> None:
-    with pytest.raises(InputError, match="is no share from 0 to 1"):
-        rule.Optsched(WCT, {"pace": pace})
+    with pytest.raises(InputError, match=r"option pace of policy optsched: .*a number from 0 to 1"):
+        policy("optsched", WCT, {"pace": pace})

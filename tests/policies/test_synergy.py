@@ -212,7 +212,7 @@ def test_whoever_fits_the_gpus_runs_and_nobody_is_below_its_share(
     nodes, jobs = crowd
     found = first_cores(name, *jobs, nodes=nodes)
     left, expected = 4 * len(nodes), []
-    for one in jobs:
+    for one in sorted(jobs, key=lambda job: job.id):  # equal submissions: by id
         assert isinstance(one.gpus, int)
         if one.gpus <= left:
             left -= one.gpus

@@ -9,7 +9,7 @@ import pytest
 from optsched.errors import InputError
 from optsched.profiling.cores import check_counts, plateau, sweep
 from optsched.profiling.picture import bars, svg, ticks
-from optsched.profiling.probe import ProbeFailed
+from optsched.profiling.probe import ProbeError
 from tests.profiling.conftest import LOOP, patiently
 
 
@@ -99,7 +99,7 @@ def test_a_real_command(python, setting) -> None:
             return sweep(
                 setting(python(LOOP), for_s=for_s), [1, 2], 2, lambda *run: seen.append(run)
             )
-        except ProbeFailed:
+        except ProbeError:
             return None
 
     found = patiently(
@@ -111,7 +111,7 @@ def test_a_real_command(python, setting) -> None:
 
 
 def test_without_steps_there_is_no_rate(setting) -> None:
-    with pytest.raises(ProbeFailed, match=r"no two steps were seen in 0.2 s.*--for"):
+    with pytest.raises(ProbeError, match=r"no two steps were seen in 0.2 s.*--for"):
         sweep(setting(["sleep", "60"], for_s=0.2), [1], 1)
 
 

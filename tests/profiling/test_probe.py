@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from optsched.profiling.probe import ProbeFailed, probe
+from optsched.profiling.probe import ProbeError, probe
 from optsched.profiling.result import dump_result, read_result, result
 from tests.profiling.conftest import LOOP, patiently
 
@@ -110,9 +110,9 @@ time.sleep(60)
 
 
 def test_a_command_that_fails(python, setting) -> None:
-    with pytest.raises(ProbeFailed, match=r"status 3 after .*\nno data"):
+    with pytest.raises(ProbeError, match=r"status 3 after .*\nno data"):
         probe(setting(python("import sys; print('no data'); sys.exit(3)")))
-    with pytest.raises(ProbeFailed, match=r"signal 9 .* printed nothing"):
+    with pytest.raises(ProbeError, match=r"signal 9 .* printed nothing"):
         probe(setting(python("import os; os.kill(os.getpid(), 9)")))
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from optsched import Instance, files
 from optsched.errors import InputError
-from optsched.files.shape_faults import FaultyFile
+from optsched.files.shape_faults import FaultyFileError
 from optsched.round.decide import decide
 from optsched.round.files import dump_round, file_format, load_round, read_round, schema
 from tests.round.random_rounds import rounds
@@ -96,7 +96,7 @@ def objective(**fields: object) -> Callable[[Tree], object]:
         (price(price=-1), "prices[0].price: should be at least 0, not -1; write a number in range"),
         (
             price(prise=1),
-            "prices[0].prise: is not a known field; remove it or correct its name (perhaps price)",
+            "prices[0].prise: is not a known field; remove it or correct its name (did you mean",
         ),
         (
             lambda tree: tree["jobs"][1].update(decision="go"),
@@ -135,7 +135,7 @@ def test_faults_are_told_with_path_and_remedy(
 ) -> None:
     tree = json.loads(text)
     edit(tree)
-    with pytest.raises(FaultyFile) as caught:
+    with pytest.raises(FaultyFileError) as caught:
         load_round(json.dumps(tree), "round.json")
     assert any(str(fault).startswith(says) for fault in caught.value.faults), caught.value
     assert str(caught.value).startswith("round.json: 1 fault\n")

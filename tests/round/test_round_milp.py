@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from optsched import Cluster, Instance, Job, Locality, Mode, Node, Profile, Running, Slot
-from optsched.errors import InputError, SolverUnavailable
+from optsched.errors import InputError, SolverUnavailableError
 from optsched.objectives import parse
 from optsched.round.build import build
 from optsched.round.decide import decide
@@ -68,7 +68,7 @@ def test_a_back_end_by_its_short_name_or_by_pulps(backend: str) -> None:
 def test_other_back_ends_are_used_or_said_to_be_absent(backend: str) -> None:
     try:
         found = decide(small(), solver="milp", budget_s=60.0, options={"backend": backend})
-    except SolverUnavailable as error:
+    except SolverUnavailableError as error:
         assert "not installed" in str(error) and "PULP_CBC_CMD" in str(error)
     else:
         assert found.value == pytest.approx(
@@ -124,7 +124,7 @@ def test_gangs_on_one_node_take_slots(solver: str, gpus: int, running: int) -> N
 
 def test_the_solvers_are_found_without_loading_what_they_need() -> None:
     check = (
-        "import sys; from optsched import registry; registry.round_solver('milp'); "
+        "import sys; from optsched.plugins import registry; registry.round_solver('milp'); "
         "registry.round_solver('highs'); "
         "assert not {'pulp', 'ortools'} & set(sys.modules)"
     )

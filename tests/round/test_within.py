@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from optsched.errors import SolverUnavailable
+from optsched.errors import SolverUnavailableError
 from optsched_solvers.native.within import within
 
 
@@ -14,9 +14,9 @@ def test_what_a_call_returns() -> None:
 
 def test_what_a_call_raises() -> None:
     def fail() -> None:
-        raise SolverUnavailable("no licence")
+        raise SolverUnavailableError("no licence")
 
-    with pytest.raises(SolverUnavailable, match="no licence"):
+    with pytest.raises(SolverUnavailableError, match="no licence"):
         within(60.0, fail)
 
 

@@ -261,8 +261,8 @@ def _pairs(draw: Any, now_s: float) -> list[Running]:
 def with_held(draw: Any, instance: Instance, pairs: bool = True) -> Instance:
     """Some jobs run or are suspended; with `pairs`, at times two more share GPUs of the node
     `last`."""
-    layout = Layout(instance.cluster)
-    room = Room(layout, instance.cluster, instance.tenants)
+    layout = Layout(instance.cluster, instance.tenants)
+    room = Room(layout)
     demands = Demands(instance, layout)
     running: dict[str, Running] = {}
     suspended = []

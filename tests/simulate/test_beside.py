@@ -24,10 +24,11 @@ from optsched import (
 from optsched.objectives import parse
 from optsched.physics import placed_rate
 from optsched.simulate.run import simulate
-from optsched.simulate.view import PolicyFault
+from optsched.simulate.view import PolicyError
 from optsched.simulate.world import World
 from optsched.verify import verify
 
+from .free_rows import left_of
 from .random_instances import instances
 from .sharing_policy import StartsBeside
 
@@ -103,9 +104,9 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(
         assert all(
             0 <= left_s <= world.job(job_id).work_s * (1 + 1e-9) for job_id, left_s in left.items()
         )
-    assert before == 0 and world.free.quotas == instance.gpu_cap
-    assert world.free.resources == pytest.approx(instance.cluster.resources)
-    assert world.free.uplinks == pytest.approx(instance.cluster.rack_uplink_gbps)
+    assert before == 0 and left_of(world.free, "quota") == instance.gpu_cap
+    assert left_of(world.free, "resource") == pytest.approx(instance.cluster.resources)
+    assert left_of(world.free, "uplink") == pytest.approx(instance.cluster.rack_uplink_gbps)
     plan = world.rows.record(instance).plan()
     segments = {entry.id: entry.segments for entry in plan.jobs}
     pauses_s = 2e-5 * sum(len(found) for found in segments.values()) * sum(world.free.layout.gpus)
@@ -282,10 +283,10 @@ def test_what_is_refused(change: dict[str, Any], reason: str | None) -> None:
     if reason is None:
         world.start_beside("b", option, "a")
         assert not world.may_share("c", world.options("c")[0], "a")
-        with pytest.raises(PolicyFault, match="a shares its GPUs already"):
+        with pytest.raises(PolicyError, match="a shares its GPUs already"):
             beside(world, "c", "a")
     else:
-        with pytest.raises(PolicyFault, match=f"job b cannot start beside a at 0 s: .*{reason}"):
+        with pytest.raises(PolicyError, match=f"job b cannot start beside a at 0 s: .*{reason}"):
             world.start_beside("b", option, "a")
         assert "b" in world.waiting and held_gpus(world) == 2
 
@@ -294,18 +295,19 @@ def test_who_is_no_partner() -> None:
     _, world = case()
     option = world.options("b")[0]
     for partner_id in ("c", "b", "nobody"):
-        with pytest.raises(PolicyFault, match=f"{partner_id} does not run"):
+        with pytest.raises(PolicyError, match=f"{partner_id} does not run"):
             world.start_beside("b", option, partner_id)
-    with pytest.raises(PolicyFault, match="it does not wait"):
+    with pytest.raises(PolicyError, match="it does not wait"):
         world.start_beside("a", world.options("a")[0], "c")
 
 
 def test_shared_gpus_count_for_both_jobs_of_a_tenant() -> None:
     _, world = case(tenant="t")
     beside(world, "b", "a")
-    assert world.free.quotas == {"t": 0}
+    assert left_of(world.free, "quota") == {"t": 0}
     _, world = case()
-    world.free.quotas["t"] = 1
+    table = world.free.layout.table
+    world.free.left[table.quotas["t"]] = 1
     assert not world.may_share("b", world.options("b")[0], "a")
 
 

@@ -20,7 +20,7 @@ from optsched.physics.contention import may_contend
 from optsched.plugins.policy import Policy
 from optsched.plugins.registry import names, policy
 from optsched.simulate.record import Ending, Record
-from optsched.simulate.run import Simulation, Stalled
+from optsched.simulate.run import Simulation, StalledError
 from optsched.verify import verify
 
 from .random_instances import instances
@@ -105,7 +105,7 @@ def run(instance: Instance, made: Policy, **settings_: Any) -> Record | None:
     simulation = Simulation(instance, made, **settings_)
     try:
         simulation.run()
-    except Stalled:
+    except StalledError:
         assert instance.cluster.budgets
         return None
     return simulation.record()
@@ -152,7 +152,7 @@ def test_taken_up_again_it_goes_on_as_if_nothing_had_been(
     try:
         whole.run()
         done = part.run(until=lambda: next(left) == 0)
-    except Stalled:
+    except StalledError:
         return
     again = Simulation.restored(part.save())
     assert again.run() and (done or again.done == len(instance.jobs))

@@ -39,7 +39,7 @@ from optsched.simulate.metrics import Metrics, measure, summary
 from optsched.simulate.metrics.table import as_csv, as_parquet, columns
 from optsched.simulate.metrics.waiting import REASONS
 from optsched.simulate.record import Ending, Record
-from optsched.simulate.run import Simulation, Stalled
+from optsched.simulate.run import Simulation, StalledError
 from optsched.traces.generate.synth import generate
 from tests.simulate.random_instances import instances
 from tests.simulate.sharing_policy import StartsBeside
@@ -468,7 +468,7 @@ def simulations(draw: Any) -> tuple[Record, bool]:
     simulation = Simulation(instance, policy, round_s=draw(st.sampled_from([None, None, 7.0])))
     try:
         simulation.run()
-    except Stalled:
+    except StalledError:
         assume(False)
     return simulation.record(), incidents
 
@@ -617,7 +617,7 @@ def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
 def test_finish_time_fairness_is_that_of_the_objective(instance: Instance) -> None:
     try:
         found = run(instance)
-    except Stalled:
+    except StalledError:
         assume(False)
     alone_s = [isolated_s(instance, job) for job in instance.jobs]
     assert found.jct_s / found.finish_time_fairness == pytest.approx(alone_s)

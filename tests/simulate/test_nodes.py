@@ -13,7 +13,7 @@ from optsched.physics import node_counts
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
-from optsched.simulate.view import PolicyFault
+from optsched.simulate.view import PolicyError
 from optsched.verify import verify
 
 from .random_instances import instances
@@ -76,7 +76,7 @@ def test_no_policy_splits_them_otherwise(instance: Instance, name: str) -> None:
     """One that places gangs itself and cannot is stopped; what it plans is sound."""
     try:
         plan = simulate(instance, policy(name))
-    except PolicyFault:
+    except PolicyError:
         return
     report = verify(instance, plan, WCT)
     assert report.ok, "\n".join(map(str, report.violations))

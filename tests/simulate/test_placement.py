@@ -14,14 +14,16 @@ from optsched.simulate.demand import Demands
 from optsched.simulate.layout import Layout, Need
 from optsched.simulate.placement import Room
 
+from .free_rows import left_of
+
 
 def room_and_need(nodes: tuple[Node, ...], job: Job, spread: Span) -> tuple[Room, Need]:
     cluster = Cluster(nodes=nodes)
     instance = Instance(cluster=cluster, jobs=(job,))
-    layout = Layout(cluster)
+    layout = Layout(cluster, ())
     demands = Demands(instance, layout)
     options, _ = demands.of(job)
-    return Room(layout, cluster, ()), demands.need(job, options[0].mode, spread, options)
+    return Room(layout), demands.need(job, options[0].mode, spread, options)
 
 
 def nodes_of(*gpus: int, **fields: Any) -> tuple[Node, ...]:
@@ -130,11 +132,11 @@ def test_finds_a_place_if_there_is_one_on_the_fewest_nodes(
     profile = Profile(cpus_per_gpu={cores: 1.0} if cores else {}, memory_gib_per_gpu=memory)
     job = Job(id="j", gpus=gpus, duration_s=1.0, profile=profile)
     cluster = Cluster(nodes=nodes)
-    layout = Layout(cluster)
+    layout = Layout(cluster, ())
     demands = Demands(Instance(cluster=cluster, jobs=(job,)), layout)
     options, _ = demands.of(job)
     need = demands.need(job, replace(options[0].mode, gpu_type="a"), spread, options)
-    room = Room(layout, cluster, ())
+    room = Room(layout)
     found = room.place(need)
     fewest = min(
         (
@@ -193,9 +195,9 @@ def room_of(
     cluster: Cluster, *jobs: Job, tenants: tuple[Tenant, ...] = ()
 ) -> tuple[Room, list[Need]]:
     """An empty room, and what each job takes in its fastest option."""
-    layout = Layout(cluster)
+    layout = Layout(cluster, tenants)
     demands = Demands(Instance(cluster=cluster, jobs=jobs, tenants=tenants), layout)
-    return Room(layout, cluster, tenants), [demands.of(job)[1].needs[0] for job in jobs]
+    return Room(layout), [demands.of(job)[1].needs[0] for job in jobs]
 
 
 def talks(name: str, gpus: int, gbps: float) -> Job:
@@ -216,7 +218,7 @@ def test_a_gang_with_traffic_spans_racks_only_where_their_uplinks_have_room() ->
     first = room.place(wide)
     assert nodes_in(first) == [("n0", 4), ("n1", 2)] and room.holds(wide, first)
     room.take(wide, first)
-    assert room.uplinks == {"r0": 6.0, "r1": 1.0}
+    assert left_of(room, "uplink") == {"r0": 6.0, "r1": 1.0}
     assert nodes_in(room.place(loud)) == [("n2", 4), ("n3", 4)], (
         "neither r0 nor r1 has 6.5 Gbit/s left"
     )
@@ -227,7 +229,7 @@ def test_a_gang_with_traffic_spans_racks_only_where_their_uplinks_have_room() ->
     room.take(silent, (Slot(node="n2", gpus=3), Slot(node="n3", gpus=3)))
     assert room.place(four) is None, "four GPUs are free, but two of them behind a full uplink"
     room.give(wide, first, finished=True)
-    assert room.uplinks == cluster.rack_uplink_gbps
+    assert left_of(room, "uplink") == cluster.rack_uplink_gbps
     assert nodes_in(room.place(wide)) == [("n0", 4), ("n1", 2)]
 
 
@@ -264,10 +266,10 @@ def test_finds_a_place_within_the_uplinks_if_there_is_one(
         for i, (rack, gpus) in enumerate(drawn)
     )
     cluster = Cluster(nodes=nodes, rack_uplink_gbps=limits)
-    layout = Layout(cluster)
+    layout = Layout(cluster, ())
     jobs = tuple(talks(f"j{i}", gpus, gbps) for i, (gpus, gbps) in enumerate(gangs))
     demands = Demands(Instance(cluster=cluster, jobs=jobs), layout)
-    room = Room(layout, cluster, ())
+    room = Room(layout)
     free = [node.gpus for node in nodes]
     left = dict(limits)
     for job in jobs:
@@ -293,7 +295,7 @@ def test_finds_a_place_within_the_uplinks_if_there_is_one(
             assert found in fits
             before = room.copy()
             room.take(need, found)
-            assert room.overlap(before).uplinks == room.uplinks
+            assert left_of(room.overlap(before), "uplink") == left_of(room, "uplink")
             for slot in found:
                 free[int(slot.node[1:])] -= slot.gpus
             for rack, gbps in uplinks(cluster, job, found).items():
@@ -341,16 +343,16 @@ def test_without_borrowing_only_the_own_quota_counts() -> None:
 def test_gpus_draw_on_the_power_cap_in_their_mode() -> None:
     profile = Profile(power_w={"a": 300.0}, clocks={900: Clock(rate=0.8, power=0.5)})
     cluster = Cluster(nodes=nodes_of(8), resources={"power_w": 1000.0})
-    layout = Layout(cluster)
+    layout = Layout(cluster, ())
     job = Job(id="j", gpus=2, duration_s=1.0, profile=profile)
     options, demand = Demands(Instance(cluster=cluster, jobs=(job,)), layout).of(job)
     assert [option.mode.clock_mhz for option in options] == [None, 900], "the default clock first"
-    room = Room(layout, cluster, ())
+    room = Room(layout)
     taken = []
     while (found := demand.fit(room)) is not None:
         taken.append(options[found[0]].mode.clock_mhz)
         room.take(demand.needs[found[0]], found[1])
-    assert taken == [None, 900] and room.resources == {"power_w": 100.0}
+    assert taken == [None, 900] and left_of(room, "resource") == {"power_w": 100.0}
 
 
 def test_overlap_is_what_both_have() -> None:

@@ -24,8 +24,8 @@ from optsched.objectives import parse
 from optsched.plugins.registry import names, policy, solver
 from optsched.plugins.solver import Report, Request, ignore
 from optsched.simulate.events import Events, Kind
-from optsched.simulate.run import Stalled, simulate
-from optsched.simulate.view import PolicyFault
+from optsched.simulate.run import StalledError, simulate
+from optsched.simulate.view import PolicyError
 from optsched.simulate.world import World
 from optsched.verify import verify
 
@@ -77,7 +77,7 @@ def start_all(world: World) -> None:
 
 
 def test_a_policy_that_never_starts_a_job_is_named() -> None:
-    with pytest.raises(Stalled, match="does not start job j, which fits"):
+    with pytest.raises(StalledError, match="does not start job j, which fits"):
         simulate(
             Instance(cluster=ONE, jobs=(Job(id="j", duration_s=1.0),)), Scripted(lambda world: None)
         )
@@ -102,7 +102,7 @@ def test_what_cannot_be_is_refused(act: Callable[[World], None], message: str) -
         Job(id="j", duration_s=1.0),
         Job(id="k", duration_s=1.0, submit_s=5.0),
     )
-    with pytest.raises(PolicyFault, match=message):
+    with pytest.raises(PolicyError, match=message):
         simulate(Instance(cluster=ONE, jobs=jobs), Scripted(act))
 
 

@@ -18,7 +18,7 @@ from optsched.model.instance import Instance
 from optsched.plugins.registry import policy
 from optsched.simulate import saved
 from optsched.simulate.run import Simulation
-from optsched.simulate.saved import Interrupted, run_saving, take_up
+from optsched.simulate.saved import RunInterruptedError, run_saving, take_up
 from optsched.traces.generate.synth import generate
 from tests.policies.heavy import POLICIES
 
@@ -70,7 +70,7 @@ def test_killed_twice_it_ends_the_same(
 def test_ctrl_c_saves_first(tmp_path: Path) -> None:
     state = tmp_path / "state.bin"
     simulation = Simulation(workload(), policy("srtf"))
-    with pytest.raises(Interrupted):
+    with pytest.raises(RunInterruptedError):
         run_saving(simulation, state, ASKED, after(10, lambda: os.kill(os.getpid(), signal.SIGINT)))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     again = take_up(state, ASKED)

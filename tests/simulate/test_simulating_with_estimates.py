@@ -12,7 +12,7 @@ from optsched import Instance
 from optsched.estimates import learned
 from optsched.estimates.parse import parse
 from optsched.plugins.registry import policy
-from optsched.simulate.run import Simulation, Stalled
+from optsched.simulate.run import Simulation, StalledError
 from tests.policies.heavy import POLICIES
 
 from .believing import ALL, HERE, Heard, made, simulated, workload
@@ -124,7 +124,7 @@ def test_plans_are_sound_whatever_is_believed(
         simulation = Simulation(instance, policy(name), round_s=round_s, estimates=parse(kind))
         try:
             simulation.run()
-        except Stalled:
+        except StalledError:
             assert instance.cluster.budgets
             return
     check(instance, simulation.record())
@@ -136,7 +136,7 @@ def test_rounds_too(instance: Instance, kind: str) -> None:
     simulation = Simulation(instance, policy("optsched"), estimates=parse(kind))
     try:
         simulation.run()
-    except Stalled:
+    except StalledError:
         assert instance.cluster.budgets
         return
     check(instance, simulation.record())

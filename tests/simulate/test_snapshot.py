@@ -23,7 +23,7 @@ from optsched.physics import (
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.simulate.snapshot import snapshot
-from optsched.simulate.view import PolicyFault
+from optsched.simulate.view import PolicyError
 from optsched.simulate.world import World
 
 from .random_instances import instances
@@ -181,7 +181,7 @@ def test_some_of_the_waiting_jobs() -> None:
     assert [job.id for job in snapshot(world, jobs=[]).instance.jobs] == ["b"]
     assert [job.id for job in snapshot(world, jobs=["b", "c"]).instance.jobs] == ["b", "c"]
     for job_id in ("a", "d", "nobody"):
-        with pytest.raises(PolicyFault, match=f"no snapshot with job {job_id} at 10 s"):
+        with pytest.raises(PolicyError, match=f"no snapshot with job {job_id} at 10 s"):
             snapshot(world, jobs=[job_id])
 
 

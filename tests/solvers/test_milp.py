@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from optsched.errors import InputError, SolverUnavailable
+from optsched.errors import InputError, SolverUnavailableError
 from optsched.files.faults import find_faults
 from optsched.model.cluster import Cluster, Node, Tenant
 from optsched.model.instance import Instance, Running, Slot
@@ -420,7 +420,7 @@ def test_unknown_and_absent_back_ends_are_named() -> None:
     instance = one_type(*random_jobs(2, 2))
     with pytest.raises(InputError, match=r"no 'Nonesuch'; available here: .*PULP_CBC_CMD"):
         solve(instance, "wct", backend="Nonesuch")
-    with pytest.raises(SolverUnavailable, match=r"MIPCL_CMD is not installed; .*PULP_CBC_CMD"):
+    with pytest.raises(SolverUnavailableError, match=r"MIPCL_CMD is not installed; .*PULP_CBC_CMD"):
         solve(instance, "wct", backend="MIPCL_CMD")
 
 

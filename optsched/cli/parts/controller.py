@@ -19,11 +19,11 @@ def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def asking(config: Path | None, **named: Any) -> int:
-        from ...control.api.client import NoController, find_client
+        from ...control.api.client import NoControllerError, find_client
 
         try:
             return command(client=find_client(config), **named)
-        except NoController as error:
+        except NoControllerError as error:
             click.echo(f"optsched: {error}", err=True)
             return NO_ANSWER
 

@@ -1,4 +1,4 @@
-"""Durations as command line arguments."""
+"""Durations and shares as command line arguments."""
 
 import click
 
@@ -19,3 +19,14 @@ def cost(value: str) -> float:
         return parse_duration(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def share(value: str) -> float:
+    """The type of an option that is a share, as `1%` or `0.01`."""
+    try:
+        found = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise click.BadParameter(f"{value!r} is no share; write 1% or 0.01")
+    return found

@@ -13,7 +13,7 @@ from starlette.routing import Route as HttpRoute
 from ...files import adapter
 from .bodies import MOST_BYTES, parse_body, parse_query
 from .peer import NOBODY
-from .refusal import Refusal
+from .refusal import HttpError
 from .routes import ROUTES, Asked, Route
 from .service import Service
 from .views import VIEWS, Fault
@@ -49,7 +49,7 @@ def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
             for path, methods in paths.items()
         ],
         exception_handlers={
-            Refusal: _refused,
+            HttpError: _refused,
             HTTPException: _not_routed,
             ClientDisconnect: _gone,
             Exception: _bug,
@@ -69,7 +69,7 @@ def _done(service: Service, route: Route, request: Request, given: bytes) -> Res
     if route.query is not None:
         query = parse_query(route.query, pairs)
     elif pairs:
-        raise Refusal(422, f"{pairs[0][0][:64]}: this request takes no query; leave it out")
+        raise HttpError(422, f"{pairs[0][0][:64]}: this request takes no query; leave it out")
     body = None
     if route.body is not None:
         kind = (
@@ -79,10 +79,10 @@ def _done(service: Service, route: Route, request: Request, given: bytes) -> Res
             .lower()
         )
         if kind != "application/json":
-            raise Refusal(415, "the body must be JSON: Content-Type: application/json")
+            raise HttpError(415, "the body must be JSON: Content-Type: application/json")
         body = parse_body(route.body, given)
     elif given.strip() not in (b"", b"{}"):
-        raise Refusal(422, "this request takes no body; leave it out")
+        raise HttpError(422, "this request takes no body; leave it out")
     found = route.does(service, Asked(caller, request.path_params.get("job", ""), query, body))
     if isinstance(found, Response):
         return found
@@ -99,7 +99,7 @@ def as_json(status: int, view: Any, headers: dict[str, str] | None = None) -> Re
 async def _body(request: Request) -> bytes:
     """The body, refused as soon as it is known to be too large."""
     stated = request.headers.get("content-length", "")
-    too_large = Refusal(413, f"the body is larger than {MOST_BYTES} bytes")
+    too_large = HttpError(413, f"the body is larger than {MOST_BYTES} bytes")
     if stated.isdecimal() and (len(stated) > 18 or int(stated) > MOST_BYTES):
         raise too_large
     found = bytearray()
@@ -111,7 +111,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
+    assert isinstance(error, HttpError)
     headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(error.status)
     return as_json(error.status, Fault(error=str(error)), headers)
 

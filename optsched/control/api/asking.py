@@ -9,12 +9,12 @@ from ...model.job import Job
 from ...model.profile import Profile
 from ..explain.explaining import explain_job
 from ..what_if.future import outlook
-from ..what_if.process import NoForecast, foretell
+from ..what_if.process import NoForecastError, foretell
 from ..what_if.simulated import HYPOTHETICAL, Change
 from ..what_if.snapshot import Scene, scene
 from .bodies import Hypothetical, WhatIfBody
 from .peer import Caller
-from .refusal import Refusal
+from .refusal import HttpError
 from .service import Service
 from .views import Explained, Foretold
 
@@ -39,8 +39,8 @@ def explained(service: Service, caller: Caller, name: str) -> Explained:
 
 
 def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
-    """What would become of the present jobs. Raises Refusal: 404 for jobs that the caller does not
-    see, 422 for what makes no sense here, 503 where too many ask at once."""
+    """What would become of the present jobs. Raises HttpError: 404 for jobs that the caller does
+    not see, 422 for what makes no sense here, 503 where too many ask at once."""
     now = service.ask(scene)
     for name in (body.job, body.without):
         if name is not None:
@@ -62,7 +62,7 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
         submit=None if body.submit is None else _job(body.submit, caller, now),
     )
     if not _forecasts.acquire(timeout=TURN_S):
-        raise Refusal(503, "others are asking what if; ask again later")
+        raise HttpError(503, "others are asking what if; ask again later")
     try:
         found = foretell(
             outlook(now),
@@ -73,9 +73,9 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
             shown=shown,
         )
     except InputError as error:
-        raise Refusal(422, str(error).replace("\n", " ")) from None
-    except NoForecast as error:
-        raise Refusal(503, str(error)) from None
+        raise HttpError(422, str(error).replace("\n", " ")) from None
+    except NoForecastError as error:
+        raise HttpError(503, str(error)) from None
     finally:
         _forecasts.release()
     return Foretold(
@@ -93,12 +93,12 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
 def _see(now: Scene, caller: Caller, name: str) -> None:
     job = now.state.jobs.get(name)
     if job is None or not (caller.all_jobs or job.submission.job.user == caller.name):
-        raise Refusal(404, f"there is no job {name[:80]!r}")
+        raise HttpError(404, f"there is no job {name[:80]!r}")
 
 
 def _job(asked: Hypothetical, caller: Caller, now: Scene) -> Job:
     if asked.gpus and asked.cpus is not None:
-        raise Refusal(422, "submit.cpus is for a job without GPUs; leave one of the two out")
+        raise HttpError(422, "submit.cpus is for a job without GPUs; leave one of the two out")
     rates = {} if asked.gpu_types is None else dict.fromkeys(asked.gpu_types, 1.0)
     on_one = any(status.node.gpus >= asked.gpus for status in now.statuses)
     return Job(

@@ -13,7 +13,7 @@ from ...files.shape_faults import WORDS, duplicate_keys
 from ...model.job import Elastic
 from ...model.profile import Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
-from .refusal import Refusal
+from .refusal import HttpError
 
 MOST_BYTES = 1 << 20
 """Larger bodies are refused unread."""
@@ -177,31 +177,31 @@ PATTERNS = {
 
 
 def parse_body(kind: type, data: bytes) -> Any:
-    """The body of a request. Raises Refusal: 400 for what is no JSON, 422 for faulty fields."""
+    """The body of a request. Raises HttpError: 400 for what is no JSON, 422 for faulty fields."""
     try:
         found = adapter(kind, BODIES).validate_json(data)
     except ValidationError as error:
         faults = error.errors(include_url=False)
         if faults[0]["type"] == "json_invalid":
-            raise Refusal(400, f"the body is no JSON: {faults[0]['ctx']['error']}") from None
-        raise Refusal(422, in_words(faults, _raw(data))) from None
+            raise HttpError(400, f"the body is no JSON: {faults[0]['ctx']['error']}") from None
+        raise HttpError(422, in_words(faults, _raw(data))) from None
     twice = duplicate_keys(data)
     if twice:
-        raise Refusal(422, str(twice[0]))
+        raise HttpError(422, str(twice[0]))
     return found
 
 
 def parse_query(kind: type, pairs: Iterable[tuple[str, str]]) -> Any:
-    """The query of a request; a name alone (`?all`) is true. Raises Refusal 422."""
+    """The query of a request; a name alone (`?all`) is true. Raises HttpError 422."""
     given: dict[str, str] = {}
     for name, value in pairs:
         if name in given:
-            raise Refusal(422, f"{name[:64]}: is given twice; give it once")
+            raise HttpError(422, f"{name[:64]}: is given twice; give it once")
         given[name] = value or "true"
     try:
         return adapter(kind, QUERIES).validate_python(given, strict=False)
     except ValidationError as error:
-        raise Refusal(422, in_words(error.errors(include_url=False), given)) from None
+        raise HttpError(422, in_words(error.errors(include_url=False), given)) from None
 
 
 def in_words(errors: Iterable[Mapping[str, Any]], raw: Any) -> str:

@@ -22,11 +22,11 @@ PATIENCE_S = 30.0
 """So long to ask again while the controller says that it is busy."""
 
 
-class NoController(OptschedError):
+class NoControllerError(OptschedError):
     """No controller answers, or it cannot do anything now."""
 
 
-class ApiRefused(InputError):
+class ApiError(InputError):
     """The controller would not do it; the message is its own, `status` that of HTTP."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -90,7 +90,7 @@ class Client:
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The answer to a request that changes something; a submission gets a request id where it
-        has none. Raises NoController, ApiRefused."""
+        has none. Raises NoControllerError, ApiError."""
         if path == "/v1/jobs" and body is not None:
             body = {"request_id": secrets.token_hex(16), **body}
         return self._ask("POST", path, None if body is None else json.dumps(body).encode())
@@ -110,19 +110,19 @@ class Client:
             except BlockingIOError:  # too many wait at a unix socket
                 status, data, why = 503, b"", "too many wait for it"
             except (OSError, http.client.HTTPException) as error:
-                raise NoController(self._no_answer(error)) from None
+                raise NoControllerError(self._no_answer(error)) from None
             if status != 503 or time.monotonic() > until_s:
                 break
             time.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(2.0, pause_s * 2)
         if status == 503:
-            raise NoController(f"the controller at {self.place} cannot answer now: {why}")
+            raise NoControllerError(f"the controller at {self.place} cannot answer now: {why}")
         if status >= 400:
-            raise ApiRefused(status, why)
+            raise ApiError(status, why)
         try:
             return json.loads(data)
         except ValueError:
-            raise NoController(
+            raise NoControllerError(
                 f"what answers at {self.place} is no controller of optsched"
             ) from None
 

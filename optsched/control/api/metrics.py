@@ -8,19 +8,19 @@ from ...executors.base import AttemptState
 from ..controller import Controller
 from ..journal.state import FINISHED
 from .peer import Caller
-from .refusal import Refusal
+from .refusal import HttpError
 from .service import Service
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def metrics(service: Service, caller: Caller) -> Response:
-    """All numbers as text. Raises Refusal (403) for a caller who may not see all jobs."""
+    """All numbers as text. Raises HttpError (403) for a caller who may not see all jobs."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
     if not caller.all_jobs:
-        raise Refusal(
+        raise HttpError(
             403,
             "metrics are of all jobs; they are for the controller's user and its administrators",
         )

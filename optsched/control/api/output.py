@@ -5,7 +5,7 @@ import errno
 import os
 import stat
 
-from .refusal import Refusal
+from .refusal import HttpError
 
 MOST_BYTES = 1 << 20
 """So much is read at once."""
@@ -19,18 +19,18 @@ def read_output(
     replaced.
 
     A user may put a link in the place of a file: only a regular file of `owner_uid` with one name
-    is read. Raises Refusal 404.
+    is read. Raises HttpError 404.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENOENT:
-            raise Refusal(404, "nothing has been printed yet, or it has been removed") from None
-        raise Refusal(404, f"its output cannot be read: {error.strerror}") from None
+            raise HttpError(404, "nothing has been printed yet, or it has been removed") from None
+        raise HttpError(404, f"its output cannot be read: {error.strerror}") from None
     with open(descriptor, "rb") as file:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_uid != owner_uid or about.st_nlink != 1:
-            raise Refusal(404, "its output is no longer the file that was made for it")
+            raise HttpError(404, "its output is no longer the file that was made for it")
         size = about.st_size
         first = min(size, max(0, size - tail_bytes) if start is None else start)
         file.seek(first)

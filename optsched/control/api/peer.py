@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..settings import Settings
-from .refusal import Refusal
+from .refusal import HttpError
 
 OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 """Names by which a browser page may call the port; any other is a page whose name was bent to this
@@ -56,20 +56,20 @@ class Access:
         """The caller of a request that came from user `uid` over the socket, or None over the port,
         where one `for_metrics` may come with their own token, too.
 
-        Raises Refusal (401, 403).
+        Raises HttpError (401, 403).
         """
         if uid is not None:
             return self.of_user(uid)
         host = headers.get("host", "")
         if host.rpartition(":")[0] not in OWN_HOSTS and host not in OWN_HOSTS:
-            raise Refusal(
+            raise HttpError(
                 403, "the Host header names another host; call the port as 127.0.0.1 or localhost"
             )
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and for_metrics and _same(given, self._metrics_token):
             return METRICS_READER
         if kind.lower() != "bearer" or not _same(given, self._token):
-            raise Refusal(
+            raise HttpError(
                 401,
                 "this needs the header 'Authorization: Bearer TOKEN', with the text of the file "
                 "`token` "

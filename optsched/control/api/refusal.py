@@ -3,7 +3,7 @@
 from ...errors import OptschedError
 
 
-class Refusal(OptschedError):
+class HttpError(OptschedError):
     """An HTTP status, and one sentence that says why."""
 
     def __init__(self, status: int, sentence: str) -> None:

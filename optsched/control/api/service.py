@@ -11,15 +11,15 @@ from ... import __version__
 from ...executors.base import JOB_NAME, AttemptKey
 from ..controller import Controller
 from ..journal.events import Cancelled, Cleared, Event, Held, Released, Submitted
-from ..journal.journal import JournalFault
+from ..journal.journal import JournalError
 from ..journal.state import LiveJob
-from ..loop import Loop, Stopped
+from ..loop import Loop, LoopStoppedError
 from ..submission import Submission
 from ..work_left import work_left_s
 from .bodies import JobsQuery, OutputQuery, RoundsQuery, SubmitBody
 from .output import read_output
 from .peer import Access, Caller
-from .refusal import Refusal
+from .refusal import HttpError
 from .submitting import stem_of, submission_of
 from .views import (
     Holder,
@@ -61,18 +61,18 @@ class Service:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def ask(self, call: Callable[[Controller], Answer]) -> Answer:
-        """Have `call` done between two turns. Raises Refusal 503 where the controller does not
+        """Have `call` done between two turns. Raises HttpError 503 where the controller does not
         answer."""
         try:
             return self.loop.ask(call)
-        except JournalFault as error:
-            raise Refusal(
+        except JournalError as error:
+            raise HttpError(
                 503, f"it could not be written down, so it was not done: {error}"
             ) from None
-        except (Stopped, CancelledError):
-            raise Refusal(503, "the controller is stopping; ask again when it is back") from None
+        except (LoopStoppedError, CancelledError):
+            raise HttpError(503, "the controller is stopping; ask again when it is back") from None
         except TimeoutError:
-            raise Refusal(
+            raise HttpError(
                 503, "the controller is busy and did not get to it; ask again later"
             ) from None
 
@@ -86,10 +86,10 @@ class Service:
             before = self._made_before(controller, caller, body)
             if before is None:
                 if controller.short_of_disk is not None:
-                    raise Refusal(503, f"no job is taken now: {controller.short_of_disk}")
+                    raise HttpError(503, f"no job is taken now: {controller.short_of_disk}")
                 name = body.name or self._new_name(controller, body)
                 if self._taken(controller, name):
-                    raise Refusal(
+                    raise HttpError(
                         409, f"there is, or was, a job named {name!r}; choose another name"
                     )
                 submission = submission_of(body, name, caller, controller, self.access.own_uid)
@@ -115,7 +115,7 @@ class Service:
             None,
             name,
         ):
-            raise Refusal(
+            raise HttpError(
                 409, f"request_id {body.request_id!r} was another request, which made {name}"
             )
         return name
@@ -145,7 +145,7 @@ class Service:
         """Jobs that have not finished in the order of their submission, or finished ones, the last
         first."""
         if query.all and not caller.all_jobs:
-            raise Refusal(403, "only administrators see the jobs of all users; leave `all` out")
+            raise HttpError(403, "only administrators see the jobs of all users; leave `all` out")
         after = None if query.page is None else _page(query.page)
 
         def listed(controller: Controller) -> JobPage:
@@ -194,9 +194,9 @@ class Service:
                 change == "cancel" and job.finished == "cancelled"
             ):
                 was = "was cancelled" if job.finished == "cancelled" else f"has {job.finished}"
-                raise Refusal(409, f"{name} {was}; nothing of it can be changed any more")
+                raise HttpError(409, f"{name} {was}; nothing of it can be changed any more")
             if job.cancelled is not None and change != "cancel":
-                raise Refusal(409, f"{name} is being cancelled")
+                raise HttpError(409, f"{name} is being cancelled")
             event: Event | None = None
             if change == "hold" and job.held is None:
                 event = Held(job=name, by=caller.name)
@@ -222,15 +222,15 @@ class Service:
             job = _visible(controller, caller, name)
             attempt = job.live
             if attempt is None:
-                raise Refusal(409, f"{name} holds nothing, so there is nothing to clear")
+                raise HttpError(409, f"{name} holds nothing, so there is nothing to clear")
             if attempt.lost is None and not attempt.leaving:
-                raise Refusal(
+                raise HttpError(
                     409,
                     f"attempt {attempt.key.number} of {name} is not lost; cancel or hold {name} "
                     "to end it",
                 )
             if controller.may_go_on(attempt) and not caller.all_jobs:
-                raise Refusal(
+                raise HttpError(
                     403,
                     f"attempt {attempt.key.number} of {name} may still run, so only administrators "
                     "may clear it",
@@ -255,7 +255,7 @@ class Service:
         def found(controller: Controller) -> tuple[int, str | None, int, bool]:
             job = _visible(controller, caller, name)
             if not (_owns(caller, job) or caller.all_output):
-                raise Refusal(
+                raise HttpError(
                     403, f"only its user, {job.submission.job.user}, may read what {name} prints"
                 )
             if not job.attempts or (query.attempt or 1) > len(job.attempts):
@@ -264,7 +264,7 @@ class Service:
                     if not job.attempts
                     else f"it had {len(job.attempts)} attempts"
                 )
-                raise Refusal(404, f"{name} has printed nothing: {which}")
+                raise HttpError(404, f"{name} has printed nothing: {which}")
             attempt = job.attempts[(query.attempt or 0) - 1]
             seen = controller.observed.get(attempt.key)
             path = attempt.ended.output if attempt.ended is not None else None
@@ -281,7 +281,7 @@ class Service:
         if path is None and not ended and query.stream == "stdout":
             return Output(job=name, attempt=number, text="", start=0, next=0, size=0, ended=False)
         if path is None:
-            raise Refusal(404, f"nothing is kept of what attempt {number} of {name} printed")
+            raise HttpError(404, f"nothing is kept of what attempt {number} of {name} printed")
         text, start, end, size = read_output(
             path, uid, tail_bytes=query.tail * 1024, start=query.start
         )
@@ -339,7 +339,7 @@ class Service:
             before = last + 1 if query.before is None else min(query.before, last + 1)
             most = last + 1 - before + query.limit
             if most > MOST_ROUNDS + query.limit:
-                raise Refusal(
+                raise HttpError(
                     422,
                     f"before: only the last {MOST_ROUNDS} rounds are shown here; "
                     "`optsched rounds` has all",
@@ -396,7 +396,7 @@ def _owns(caller: Caller, job: LiveJob) -> bool:
 def _visible(controller: Controller, caller: Caller, name: str) -> LiveJob:
     job = controller.state.jobs.get(name) if JOB_NAME.fullmatch(name) else None
     if job is None or not (caller.all_jobs or _owns(caller, job)):
-        raise Refusal(404, f"there is no job {name[:80]!r}")
+        raise HttpError(404, f"there is no job {name[:80]!r}")
     return job
 
 

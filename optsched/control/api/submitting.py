@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from ...errors import InputError
 from ...executors.base import JOB_NAME
 from ...files import dump_instance, load_instance
-from ...files.shape_faults import FaultyFile
+from ...files.shape_faults import FaultyFileError
 from ...model.cluster import Cluster
 from ...model.instance import Instance
 from ...model.job import Elastic, Job
@@ -23,7 +23,7 @@ from ..limits import limits_of
 from ..submission import Submission
 from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
-from .refusal import Refusal
+from .refusal import HttpError
 
 MOST_COMMAND = 1000
 """Characters of the command line that are kept as the job's `command`."""
@@ -38,18 +38,18 @@ def submission_of(
 ) -> Submission:
     """What is to be written down of a request by `caller`; `own_uid` is the controller's user.
 
-    Raises Refusal: 403 for what the caller may not ask for, 422 for what is wrong or can never run
-    here.
+    Raises HttpError: 403 for what the caller may not ask for, 422 for what is wrong or can never
+    run here.
     """
     _check_texts(body)
     settings = controller.settings
     if body.image is not None and not getattr(controller.executor, "runs_images", False):
-        raise Refusal(
+        raise HttpError(
             422, f"image: the executor {settings.executor} runs commands, not images; leave it out"
         )
     user_id = caller.uid if own_uid == 0 and caller.uid != 0 else None
     if user_id is None and not caller.all_jobs:
-        raise Refusal(
+        raise HttpError(
             403,
             "this controller does not run as root, so it can start nothing as another user; ask "
             "its "
@@ -122,25 +122,25 @@ def stem_of(argv: tuple[str, ...]) -> str:
 
 def _check_texts(body: SubmitBody) -> None:
     if not body.argv[0]:
-        raise Refusal(422, "argv[0] is empty; name the program to run")
+        raise HttpError(422, "argv[0] is empty; name the program to run")
     for what, text in (*(("argv", word) for word in body.argv), *body.environment.items()):
         if len(text.encode()) + len(what) + 1 > MOST_WORD_BYTES:
-            raise Refusal(
+            raise HttpError(
                 422, f"{what} has an entry longer than {MOST_WORD_BYTES} bytes; put it into a file"
             )
     written = len(json.dumps([body.argv, body.directory, body.environment]))
     if written > MOST_WRITTEN_BYTES:
-        raise Refusal(
+        raise HttpError(
             422,
             f"argv and environment take {written} bytes as they are written down (what is not "
             f"ASCII takes 6 a character), at most {MOST_WRITTEN_BYTES} are kept; put some of it "
             "into a file",
         )
     if ".." in PurePosixPath(body.directory).parts:
-        raise Refusal(422, "directory must be written without ..")
+        raise HttpError(422, "directory must be written without ..")
     for variable in body.environment:
         if SET_BY_EXECUTOR.fullmatch(variable):
-            raise Refusal(
+            raise HttpError(
                 422, f"environment.{variable} is set by whoever starts the job; leave it out"
             )
 
@@ -153,9 +153,9 @@ def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | N
     if found is None:
         names = ", ".join(tenant.name for tenant in tenants[:20])
         remedy = f"there are {names}" if names else "leave it out"
-        raise Refusal(422, f"there is no tenant {body.tenant!r}; {remedy}")
+        raise HttpError(422, f"there is no tenant {body.tenant!r}; {remedy}")
     if found.users and caller.name not in found.users and not caller.all_jobs:
-        raise Refusal(403, f"{caller.name} is not among the users of tenant {found.name}")
+        raise HttpError(403, f"{caller.name} is not among the users of tenant {found.name}")
     return found.name
 
 
@@ -169,14 +169,14 @@ def _check_limits(
     whose = f"jobs of {caller.name}" + (f" in tenant {tenant}" if tenant else "")
     weight, priority = limits_of(controller.settings, caller.name, tenant)
     if body.weight > weight:
-        raise Refusal(
+        raise HttpError(
             403,
             f"weight {body.weight:g} is above {weight:g}, the most that {whose} may have "
             "(max_weight in "
             "cluster.toml); ask an administrator, or give less",
         )
     if body.priority > priority:
-        raise Refusal(
+        raise HttpError(
             403,
             f"priority {body.priority} is above {priority}, the most that {whose} may have "
             "(max_priority in cluster.toml), and no round looks at it: leave it out, weight counts",
@@ -185,7 +185,7 @@ def _check_limits(
 
 def _deadline_s(body: SubmitBody, controller: Controller) -> float | None:
     if body.deadline_s is not None and body.deadline_s <= controller.clock.now_s():
-        raise Refusal(422, "deadline_s has passed; give a Unix time to come")
+        raise HttpError(422, "deadline_s has passed; give a Unix time to come")
     return body.deadline_s
 
 
@@ -193,9 +193,9 @@ def _after(body: SubmitBody, caller: Caller, controller: Controller) -> tuple[st
     for name in body.after:
         job = controller.state.jobs.get(name)
         if job is None or not (caller.all_jobs or job.submission.job.user == caller.name):
-            raise Refusal(422, f"after: there is no job {name!r}")
+            raise HttpError(422, f"after: there is no job {name!r}")
         if job.finished in ("failed", "cancelled"):
-            raise Refusal(422, f"after: {name} {_was(job.finished)}, so this would never start")
+            raise HttpError(422, f"after: {name} {_was(job.finished)}, so this would never start")
     return tuple(dict.fromkeys(body.after))
 
 
@@ -209,7 +209,7 @@ def _nodes(body: SubmitBody) -> tuple[int, int | None]:
     least, most = body.min_nodes, body.max_nodes
     if body.gpus == 0:
         if (least or 1) > 1 or (most or 1) > 1:
-            raise Refusal(422, "min_nodes and max_nodes are for jobs with GPUs; leave them out")
+            raise HttpError(422, "min_nodes and max_nodes are for jobs with GPUs; leave them out")
         return 1, None
     return least or 1, most or least or 1
 
@@ -217,22 +217,22 @@ def _nodes(body: SubmitBody) -> tuple[int, int | None]:
 def _cpus(body: SubmitBody) -> int:
     if body.gpus == 0:
         if body.cpus_per_gpu is not None:
-            raise Refusal(422, "cpus_per_gpu is for jobs with GPUs; give cpus")
+            raise HttpError(422, "cpus_per_gpu is for jobs with GPUs; give cpus")
         return body.cpus or 1
     if body.cpus is not None:
-        raise Refusal(422, "cpus is for jobs without GPUs; give cpus_per_gpu")
+        raise HttpError(422, "cpus is for jobs without GPUs; give cpus_per_gpu")
     return 0
 
 
 def _memory_gib(body: SubmitBody) -> float:
     if body.gpus == 0:
         if body.memory_gib_per_gpu is not None or body.gpu_memory_gib is not None:
-            raise Refusal(
+            raise HttpError(
                 422, "memory_gib_per_gpu and gpu_memory_gib are for jobs with GPUs; give memory_gib"
             )
         return body.memory_gib or 0.0
     if body.memory_gib is not None:
-        raise Refusal(422, "memory_gib is for jobs without GPUs; give memory_gib_per_gpu")
+        raise HttpError(422, "memory_gib is for jobs without GPUs; give memory_gib_per_gpu")
     return 0.0
 
 
@@ -255,7 +255,7 @@ def _profile(body: SubmitBody, caller: Caller, command: str, controller: Control
         rates = {name: profile.rate.get(name, 0.0 if profile.rate else 1.0) for name in types}
         rates = {name: rate for name, rate in rates.items() if rate > 0}
         if not rates:
-            raise Refusal(
+            raise HttpError(
                 422, "gpu_types names none of the GPU types that the profile has a rate for"
             )
         profile = replace(profile, rate=rates)
@@ -267,7 +267,7 @@ def _profile(body: SubmitBody, caller: Caller, command: str, controller: Control
 
 
 def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> None:
-    """The job as a round will see it, so that no round ever meets a faulty one. Raises Refusal
+    """The job as a round will see it, so that no round ever meets a faulty one. Raises HttpError
     422."""
     nodes = (
         tuple(status.node for status in controller.statuses) or controller.settings.cluster.nodes
@@ -281,21 +281,21 @@ def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> N
     )
     try:
         load_instance(dump_instance(alone), alone.name, accept_never=True)
-    except FaultyFile as error:
+    except FaultyFileError as error:
         said = [
             f"{_field(fault.path)} {fault.problem.removeprefix(f'job {job.id}: ')}; {fault.remedy}"
             for fault in error.faults[:3]
         ]
-        raise Refusal(422, ". ".join(said)) from None
+        raise HttpError(422, ". ".join(said)) from None
     except InputError as error:
-        raise Refusal(422, str(error).replace("\n", " ")) from None
+        raise HttpError(422, str(error).replace("\n", " ")) from None
     if isinstance(job.gpus, Elastic) and job.gpus.min > job.gpus.max:
-        raise Refusal(422, f"gpus.min {job.gpus.min} is above gpus.max {job.gpus.max}; swap them")
+        raise HttpError(422, f"gpus.min {job.gpus.min} is above gpus.max {job.gpus.max}; swap them")
     model = job.profile
     if model.fetch_s and model.name is not None:
         for other in (job.profile for job in controller.state.open.values()):
             if other.fetch_s and other.name == model.name and other.model_gib != model.model_gib:
-                raise Refusal(
+                raise HttpError(
                     422,
                     f"profile.model_gib: model {model.name} has {other.model_gib:g} GiB in "
                     "another job; "
@@ -304,7 +304,7 @@ def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> N
     never = why_never(cluster, controller.tenants, job)
     if never is not None:
         remedy = _on_more_nodes(cluster, job) if one_node_unasked else ""
-        raise Refusal(422, f"it can never run here: {never}{remedy}")
+        raise HttpError(422, f"it can never run here: {never}{remedy}")
 
 
 def _on_more_nodes(cluster: Cluster, job: Job) -> str:

@@ -58,7 +58,7 @@ Row = tuple[int, float, str, str, str]
 """Number, time, kind, body and hash of an event."""
 
 
-class JournalFault(OptschedError):
+class JournalError(OptschedError):
     """The journal cannot be read or written; whoever meets this starts nothing any more."""
 
 
@@ -98,7 +98,7 @@ class Journal:
 
     Each event carries a hash over itself and the one before it, so that a change anywhere is seen
     when it is read, and none is written that could not be read again (ValueError). Raises
-    JournalFault from every method where the file is damaged, not writable, deleted or replaced, or
+    JournalError from every method where the file is damaged, not writable, deleted or replaced, or
     the disk is full.
     """
 
@@ -107,11 +107,11 @@ class Journal:
         with self._faults("opened"):
             if read_only:
                 if not path.exists():
-                    raise JournalFault(
+                    raise JournalError(
                         f"journal {path}: there is none; it is made by `optsched run`"
                     )
                 if not os.access(path, os.R_OK):
-                    raise JournalFault(
+                    raise JournalError(
                         f"journal {path}: only the user whose controller writes it, and root, "
                         "may read it; ask them"
                     )
@@ -134,11 +134,11 @@ class Journal:
         self._chain: str = "" if last is None else last[1]
 
     def check_there(self) -> None:
-        """Raise JournalFault where the files that are written to are no longer those of this name:
+        """Raise JournalError where the files that are written to are no longer those of this name:
         what would be written down from now on, nobody would find."""
         seen = self._identities()
         if any(known is not None and seen[name] != known for name, known in self._file_ids.items()):
-            raise JournalFault(
+            raise JournalError(
                 f"journal {self.path}: was deleted or replaced while it was written to; put back "
                 "what "
                 "was there, or "
@@ -390,7 +390,7 @@ class Journal:
                 "SELECT instance, round FROM rounds WHERE number = ?", (number,)
             ).fetchone()
         if row is None:
-            raise JournalFault(self.no_round(number))
+            raise JournalError(self.no_round(number))
         return gzip.decompress(row[0]).decode(), gzip.decompress(row[1]).decode()
 
     def last_s(self) -> float:
@@ -462,7 +462,7 @@ class Journal:
                 self._file.execute("INSERT INTO about VALUES (?)", (FORMAT,))
         kept = self._file.execute("SELECT format FROM about").fetchone()
         if kept is None or kept[0] != FORMAT:
-            raise JournalFault(f"journal {self.path}: is no {FORMAT}")
+            raise JournalError(f"journal {self.path}: is no {FORMAT}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -482,10 +482,10 @@ class Journal:
         except sqlite3.DatabaseError as error:
             if "malformed" in str(error) or "not a database" in str(error):
                 raise self._damaged(str(error)) from None
-            raise JournalFault(f"journal {self.path}: cannot be {what}: {error}") from None
+            raise JournalError(f"journal {self.path}: cannot be {what}: {error}") from None
 
-    def _damaged(self, how: str) -> JournalFault:
-        return JournalFault(
+    def _damaged(self, how: str) -> JournalError:
+        return JournalError(
             f"journal {self.path}: is damaged ({how}); nothing is started from it; put a sound "
             "copy in its place, "
             "or move it away to begin anew once no job of it runs any more"

@@ -32,13 +32,13 @@ class Retention:
         self._next_s = time.monotonic() + first_s
 
     def take_turn(self, controller: "Controller") -> None:
-        """Drop what is due, if it is time for that. Raises JournalFault."""
+        """Drop what is due, if it is time for that. Raises JournalError."""
         if time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + EVERY_S
             self.drop(controller)
 
     def drop(self, controller: "Controller") -> None:
-        """Drop what is too old now. Raises JournalFault."""
+        """Drop what is too old now. Raises JournalError."""
         now_s = controller.clock.now_s()
         state = controller.state
         jobs_s, rounds_s = (

@@ -9,7 +9,7 @@ from ...model.instance import Instance, Placement
 from ...round.files import load_round
 from ...round.plan import RoundSolution
 from ..journal.events import RoundDecided
-from ..journal.journal import Journal, JournalFault
+from ..journal.journal import Journal, JournalError
 from ..journal.state import State
 from ..what_if.snapshot import blocked_at
 
@@ -28,7 +28,7 @@ class PastRound:
 def past_rounds(journal: Journal, *numbers: int) -> Iterator[PastRound]:
     """Rounds of these numbers, or all there are, in order.
 
-    Raises JournalFault where the journal is damaged, InputError for a round that it does not have.
+    Raises JournalError where the journal is damaged, InputError for a round that it does not have.
     """
     wanted = set(numbers)
     state = State()
@@ -49,10 +49,10 @@ def past_rounds(journal: Journal, *numbers: int) -> Iterator[PastRound]:
 
 
 def stored(journal: Journal, number: int) -> tuple[Instance, RoundSolution]:
-    """The instance and the decisions of a round. Raises JournalFault, InputError."""
+    """The instance and the decisions of a round. Raises JournalError, InputError."""
     try:
         instance_text, round_text = journal.round_files(number)
-    except JournalFault as error:
+    except JournalError as error:
         if "has no round" in str(error):
             raise InputError(str(error)) from None
         raise

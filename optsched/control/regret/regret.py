@@ -84,7 +84,7 @@ def regret(
     """Measure a period, the whole journal without one. `steps` is the search for the bound (see
     `bounds.priced_bound`).
 
-    Raises InputError where no job did anything in the period, JournalFault where the journal is
+    Raises InputError where no job did anything in the period, JournalError where the journal is
     damaged.
     """
     past = Past(journal.entries())

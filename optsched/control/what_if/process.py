@@ -24,7 +24,7 @@ MOST_LISTED = 5
 """So many jobs are named that start first."""
 
 
-class NoForecast(OptschedError):
+class NoForecastError(OptschedError):
     """No answer came."""
 
 
@@ -39,7 +39,7 @@ def foretell(
 ) -> dict[str, Any]:
     """`what_if`, computed beside this process at a low priority, as `told` puts it.
 
-    Raises InputError as that, NoForecast where no answer came.
+    Raises InputError as that, NoForecastError where no answer came.
     """
     request = pickle.dumps(
         (ahead, change, objective, round_s, time_limit_s, shown), protocol=pickle.HIGHEST_PROTOCOL
@@ -54,19 +54,19 @@ def foretell(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise NoForecast(
+        raise NoForecastError(
             f"no answer within {human(time_limit_s + GRACE_S)}; ask for a longer time limit"
         ) from None
     if done.returncode != 0:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [
             f"status {done.returncode}"
         ]
-        raise NoForecast(f"it could not be simulated: {last[0]}")
+        raise NoForecastError(f"it could not be simulated: {last[0]}")
     kind, found = pickle.loads(done.stdout)  # from a child of this process, over a pipe of its own
     if kind == "input":
         raise InputError(found)
     if kind == "failed":
-        raise NoForecast(found)
+        raise NoForecastError(found)
     answer: dict[str, Any] = found
     return answer
 

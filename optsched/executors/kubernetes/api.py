@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from ...errors import InputError
-from ..base import NoAnswer, Refused
+from ..base import NoAnswerError, RefusedError
 
 PIECE_BYTES = 1 << 16
 SAID_CHARACTERS = 400
@@ -23,7 +23,7 @@ NOT_NOW = (401, 408, 429)
 GONE, NOT_FOUND, CONFLICT = 410, 404, 409
 
 
-class Rejected(Exception):
+class RejectedError(Exception):
     """The server understood and did not do it: its HTTP status, and what it said."""
 
     def __init__(self, status: int, said: str) -> None:
@@ -82,35 +82,37 @@ class KubernetesApi:
     # --- what is asked
 
     def nodes(self, selector: str | None) -> list[dict[str, Any]]:
-        """All nodes that `selector` matches. Raises NoAnswer."""
+        """All nodes that `selector` matches. Raises NoAnswerError."""
         return self._list("/api/v1/nodes", "nodes", labelSelector=selector)[0]
 
     def bound_pods(self) -> list[dict[str, Any]]:
-        """Pods of all namespaces that hold something of a node. Raises NoAnswer."""
+        """Pods of all namespaces that hold something of a node. Raises NoAnswerError."""
         which = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
         return self._list("/api/v1/pods", "pods of all namespaces", fieldSelector=which)[0]
 
     def pods(self, selector: str) -> tuple[list[dict[str, Any]], str]:
         """Pods of the namespace that `selector` matches, and the version of that list. Raises
-        NoAnswer."""
+        NoAnswerError."""
         return self._list(
             self._path(), f"pods of namespace {self.namespace}", labelSelector=selector
         )
 
     def create(self, pod: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a pod; the one that is there where its name is taken. Raises Rejected, NoAnswer."""
+        """Make a pod; the one that is there where its name is taken. Raises RejectedError,
+        NoAnswerError."""
         try:
             return self._ask("POST", self._path(), pod, fieldValidation="Strict")
-        except Rejected as error:
+        except RejectedError as error:
             if error.status != CONFLICT:
                 raise
             return self._ask("GET", self._path(pod["metadata"]["name"]))
 
     def bind(self, name: str, binding: Mapping[str, Any]) -> None:
-        """Bind a pod to a node; nothing if it is bound to it. Raises Rejected, NoAnswer."""
+        """Bind a pod to a node; nothing if it is bound to it. Raises RejectedError,
+        NoAnswerError."""
         try:
             self._ask("POST", f"{self._path(name)}/binding", binding)
-        except Rejected as error:
+        except RejectedError as error:
             if error.status != CONFLICT:
                 raise
             found = self._ask("GET", self._path(name))
@@ -118,17 +120,17 @@ class KubernetesApi:
                 raise
 
     def delete(self, name: str, options: Mapping[str, Any]) -> None:
-        """Have a pod end; nothing if it is gone or another one has its name. Raises Rejected,
-        NoAnswer."""
+        """Have a pod end; nothing if it is gone or another one has its name. Raises RejectedError,
+        NoAnswerError."""
         try:
             self._ask("DELETE", self._path(name), options)
-        except Rejected as error:
+        except RejectedError as error:
             if error.status not in (NOT_FOUND, CONFLICT):
                 raise
 
     def watch(self, selector: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """Changes of pods since a list had `version`, for so long. Raises Rejected (410: list
-        anew), NoAnswer."""
+        """Changes of pods since a list had `version`, for so long. Raises RejectedError (410: list
+        anew), NoAnswerError."""
         query = {
             "watch": "true",
             "labelSelector": selector,
@@ -146,13 +148,13 @@ class KubernetesApi:
                 for line in filter(None, lines):
                     event = json.loads(line)
                     if event.get("type") == "ERROR":
-                        raise Rejected(
+                        raise RejectedError(
                             int(event["object"].get("code") or GONE),
                             str(event["object"].get("message")),
                         )
                     yield event
         except ValueError as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"what the API server at {self.address} says of changes is no JSON: {error}"
             ) from None
         finally:
@@ -174,12 +176,12 @@ class KubernetesApi:
             found = self._ask("GET", path, None, resourceVersion="0", **query)
             items = sorted(found["items"], key=_full_name)
             return items, str(found["metadata"]["resourceVersion"])
-        except Rejected as error:
-            raise NoAnswer(
+        except RejectedError as error:
+            raise NoAnswerError(
                 f"the API server at {self.address} does not list {what}: {error}"
             ) from None
         except (KeyError, TypeError):
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"what answers at {self.address} is no API server of Kubernetes"
             ) from None
 
@@ -197,7 +199,7 @@ class KubernetesApi:
         except ValueError:
             said = None
         if not isinstance(said, dict):
-            raise NoAnswer(f"what answers at {self.address} is no API server of Kubernetes")
+            raise NoAnswerError(f"what answers at {self.address} is no API server of Kubernetes")
         return said
 
     def _open(
@@ -221,7 +223,7 @@ class KubernetesApi:
                 preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"the API server at {self.address} does not answer: {_why(error)}"
             ) from None
         if 200 <= answer.status < 300:
@@ -229,8 +231,8 @@ class KubernetesApi:
         text = b"".join(self._pieces(answer, time.monotonic() + self._timeout_s))
         said = _message(text) or str(answer.reason or "without a word")
         if 400 <= answer.status < 500 and answer.status not in NOT_NOW:
-            raise Rejected(answer.status, said)
-        raise NoAnswer(
+            raise RejectedError(answer.status, said)
+        raise NoAnswerError(
             f"the API server at {self.address} answered with status {answer.status}: {said}"
         )
 
@@ -241,17 +243,19 @@ class KubernetesApi:
             while piece := answer.read1(PIECE_BYTES):
                 yield piece
                 if time.monotonic() > until_s:
-                    raise NoAnswer(f"the API server at {self.address} takes too long to answer")
+                    raise NoAnswerError(
+                        f"the API server at {self.address} takes too long to answer"
+                    )
             answer.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"the API server at {self.address} does not answer: {_why(error)}"
             ) from None
 
 
-def refused(error: Rejected) -> Refused:
+def refused(error: RejectedError) -> RefusedError:
     """What the server said, as an executor's own word."""
-    return Refused(f"Kubernetes refused it: {error}")
+    return RefusedError(f"Kubernetes refused it: {error}")
 
 
 def _full_name(item: Mapping[str, Any]) -> tuple[str, str]:

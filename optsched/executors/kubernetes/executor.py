@@ -12,11 +12,20 @@ from pathlib import Path
 from ...errors import InputError
 from ...model.cluster import Node
 from .. import program
-from ..base import KEY, AttemptKey, AttemptState, NoAnswer, NodeStatus, Observation, Order, Refused
+from ..base import (
+    KEY,
+    AttemptKey,
+    AttemptState,
+    NoAnswerError,
+    NodeStatus,
+    Observation,
+    Order,
+    RefusedError,
+)
 from ..local.attempt_folder import keys
 from ..local.taking import take, unusable
 from ..tag import tag_of
-from .api import KubernetesApi, Rejected, refused
+from .api import KubernetesApi, RejectedError, refused
 from .attempt import LOST_GRACE_S, KubernetesAttempt
 from .phases import final, leaving, node_of, overdue_s
 from .pods import OVERTIME_S, TAG, attempt_pod, binding, deletion, key_of
@@ -76,12 +85,12 @@ class KubernetesExecutor:
     # --- to see
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes, by name, with what pods of others leave of them. Raises NoAnswer."""
+        """All nodes, by name, with what pods of others leave of them. Raises NoAnswerError."""
         with self._lock:
             return tuple(node.status for node in self._ask().nodes.values())
 
     def observe(self) -> tuple[Observation, ...]:
-        """All attempts that were started or killed and are not forgotten. Raises NoAnswer."""
+        """All attempts that were started or killed and are not forgotten. Raises NoAnswerError."""
         with self._lock:
             seen = self._ask()
             found = []
@@ -95,7 +104,7 @@ class KubernetesExecutor:
 
     def _ask(self, known_changes: bool = True) -> Seen:
         """What Kubernetes says by now; pods of attempts that are forgotten here are deleted. Raises
-        NoAnswer."""
+        NoAnswerError."""
         seen = self._view.seen(self._attempts, known_changes)
         if seen is not self._swept:
             self._swept = seen
@@ -116,10 +125,10 @@ class KubernetesExecutor:
         """Make a pod for each node of an attempt and bind them; nothing for those that ever began,
         or if it was killed.
 
-        Raises Refused, NoAnswer.
+        Raises RefusedError, NoAnswerError.
         """
         if not KEY.fullmatch(str(order.key)):
-            raise Refused(f"{str(order.key)!r} is no name of an attempt")
+            raise RefusedError(f"{str(order.key)!r} is no name of an attempt")
         with self._lock:
             attempt = self._attempts.get(order.key)
             fresh = attempt is None
@@ -143,7 +152,7 @@ class KubernetesExecutor:
                 attempt.folder.give(spec["user"])
         except OSError as error:
             attempt.folder.remove(outputs=True)
-            raise Refused(
+            raise RefusedError(
                 f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
             ) from error
         self._attempts[order.key] = attempt
@@ -158,7 +167,7 @@ class KubernetesExecutor:
             pod = attempt_pod(spec, rank, self.site, self._entry, attempt.folder.path, self._tag)
             try:
                 made = self.api.create(pod)
-            except Rejected as error:
+            except RejectedError as error:
                 if fresh and not uids:  # nothing of it is there
                     attempt.folder.remove(outputs=True)
                     del self._attempts[attempt.key]
@@ -176,7 +185,7 @@ class KubernetesExecutor:
             name, node = attempt.pod_names()[rank], spec["nodes"][rank]["name"]
             try:
                 self.api.bind(name, binding(name, uid, node))
-            except Rejected as error:
+            except RejectedError as error:
                 self._give_up(attempt, f"Kubernetes did not bind its pod to {node}: {error}")
                 return
 
@@ -188,8 +197,8 @@ class KubernetesExecutor:
         """Have the attempt's supervisors send SIGTERM, and SIGKILL to all that is left after
         `grace_s`.
 
-        They keep the deadline, not this process and not Kubernetes. Raises NoAnswer where it cannot
-        be recorded.
+        They keep the deadline, not this process and not Kubernetes. Raises NoAnswerError where it
+        cannot be recorded.
         """
         with self._lock:
             attempt = self._attempts.get(key)
@@ -204,7 +213,7 @@ class KubernetesExecutor:
 
     def kill(self, key: AttemptKey) -> None:
         """SIGKILL to all of the attempt; one that was never started never will be. Raises
-        NoAnswer."""
+        NoAnswerError."""
         if not KEY.fullmatch(str(key)):
             raise InputError(f"{str(key)!r} is no name of an attempt")
         with self._lock:
@@ -224,11 +233,11 @@ class KubernetesExecutor:
         try:
             attempt.write_stop(grace_s, overdue, self._mode)
         except OSError as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
             ) from error
         attempt.asked_s = -float("inf")
-        with suppress(NoAnswer):  # supervisors find the record by themselves, only later
+        with suppress(NoAnswerError):  # supervisors find the record by themselves, only later
             self._see_to(attempt, self._ask(known_changes=False))
 
     def _see_to(self, attempt: KubernetesAttempt, seen: Seen) -> None:
@@ -263,9 +272,9 @@ class KubernetesExecutor:
             self.api.delete(
                 metadata["name"], deletion(metadata["uid"], 0 if final(pod) else grace_s)
             )
-        except Rejected:
+        except RejectedError:
             return True
-        except NoAnswer:
+        except NoAnswerError:
             return False
         self._view.changed = True
         return True
@@ -274,8 +283,8 @@ class KubernetesExecutor:
     # --- the rest
 
     def forget(self, key: AttemptKey) -> None:
-        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer
-        if it has not."""
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises
+        NoAnswerError if it has not."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None:
@@ -284,7 +293,7 @@ class KubernetesExecutor:
                 attempt.ended is None
                 and attempt.look(self._ask(), self._mode).state is not AttemptState.ENDED
             ):
-                raise NoAnswer(f"{key} has not ended")
+                raise NoAnswerError(f"{key} has not ended")
             attempt.folder.remove(outputs=False)
             del self._attempts[key]
 

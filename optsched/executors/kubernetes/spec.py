@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..base import Order, Refused
+from ..base import Order, RefusedError
 from ..local.attempt_folder import AttemptFolder
 from ..orders import account, check, told, told_on_node, user_record
 from .nodes import KubernetesNode
@@ -20,7 +20,7 @@ def specification(
     site: Site,
 ) -> dict[str, Any]:
     """The record of an attempt to be started; `used` are the GPUs of our own attempts, by node.
-    Raises Refused."""
+    Raises RefusedError."""
     image = order.image or site.image
     _check(order, nodes, used, image)
     user = user_record(order.user)
@@ -66,20 +66,22 @@ def _check(
 ) -> None:
     check(order, images=True)
     if order.beside is not None:
-        raise Refused(
+        raise RefusedError(
             "Kubernetes gives a GPU to one pod at a time, so that it cannot run beside another"
         )
     if image is None:
-        raise Refused("it names no image, and kubernetes.image in cluster.toml names none for all")
+        raise RefusedError(
+            "it names no image, and kubernetes.image in cluster.toml names none for all"
+        )
     for slot in order.placement:
         node = nodes.get(slot.node)
         if node is None:
-            raise Refused(f"node {slot.node} is not one of this executor")
+            raise RefusedError(f"node {slot.node} is not one of this executor")
         if node.status.reason is not None:
-            raise Refused(f"node {slot.node} {node.status.reason}")
+            raise RefusedError(f"node {slot.node} {node.status.reason}")
         there = node.status.node.gpus
         left = there - used.get(slot.node, 0)
         if slot.gpus > left:
-            raise Refused(
+            raise RefusedError(
                 f"node {slot.node} has {max(0, left)} of its {there} GPUs free, not {slot.gpus}"
             )

@@ -50,7 +50,8 @@ class View:
         self, attempts: "Mapping[AttemptKey, KubernetesAttempt]", known_changes: bool = True
     ) -> Seen:
         """What is seen, at most `poll_s` old, and no older than `known_changes` unless these do not
-        matter; the pods of those `attempts` that have not ended are no others'. Raises NoAnswer."""
+        matter; the pods of those `attempts` that have not ended are no others'. Raises
+        NoAnswerError."""
         now_s = time.monotonic()
         age_s = float("inf") if self._seen is None else now_s - self._seen.at_s
         news = known_changes and self.changed and age_s >= SOONEST_S

@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Callable
 
-from ..base import NoAnswer
-from .api import GONE, KubernetesApi, Rejected
+from ..base import NoAnswerError
+from .api import GONE, KubernetesApi, RejectedError
 
 WATCH_S = 10
 """So long is one request for changes kept open."""
@@ -43,10 +43,10 @@ class Watcher:
                     version = str(event["object"]["metadata"]["resourceVersion"])
                     if event.get("type") != "BOOKMARK":
                         self._changed()
-            except Rejected as error:
+            except RejectedError as error:
                 version = None  # too old (410), or the rights are gone
                 if error.status != GONE:
                     self._closed.wait(AGAIN_S)
-            except (NoAnswer, KeyError, TypeError):
+            except (NoAnswerError, KeyError, TypeError):
                 version = None
                 self._closed.wait(AGAIN_S)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...errors import InputError
-from ..base import KEY, AttemptKey, NoAnswer, NodeStatus, Observation, Order, Refused
+from ..base import KEY, AttemptKey, NoAnswerError, NodeStatus, Observation, Order, RefusedError
 from . import cgroups, processes, records
 from .attempt import KILL_NOW, LOOK, Attempt
 from .attempt_folder import keys
@@ -83,9 +83,9 @@ class LocalExecutor:
 
     def start(self, order: Order) -> None:
         """Start an attempt; nothing if one of this key was ever started or killed. Raises
-        Refused."""
+        RefusedError."""
         if not KEY.fullmatch(str(order.key)):
-            raise Refused(f"{str(order.key)!r} is no name of an attempt")
+            raise RefusedError(f"{str(order.key)!r} is no name of an attempt")
         with self._lock:
             attempt = self._attempts.get(order.key)
             if attempt is None:
@@ -99,7 +99,7 @@ class LocalExecutor:
             other.look()  # what has just ended holds nothing any more
         beside = None if order.beside is None else self._attempts.get(order.beside)
         if order.beside is not None and (beside is None or beside.ended is not None):
-            raise Refused(f"{order.beside}, on whose GPUs it is to run, does not run")
+            raise RefusedError(f"{order.beside}, on whose GPUs it is to run, does not run")
         held = Held(
             gpu_ids={gpu for other in others for gpu in other.held("gpu_ids")}.union(
                 *self._out.values()
@@ -120,7 +120,7 @@ class LocalExecutor:
         try:
             attempt.folder.prepare(spec, self._mode)
         except OSError as error:
-            raise Refused(
+            raise RefusedError(
                 f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
             ) from error
         self._attempts[order.key] = attempt
@@ -130,7 +130,7 @@ class LocalExecutor:
         """Send SIGTERM to the attempt's process groups, and SIGKILL to all that is left after
         `grace_s`.
 
-        Its supervisors keep the deadline, not this process. Raises NoAnswer where it cannot be
+        Its supervisors keep the deadline, not this process. Raises NoAnswerError where it cannot be
         recorded.
         """
         with self._lock:
@@ -147,7 +147,7 @@ class LocalExecutor:
 
     def kill(self, key: AttemptKey) -> None:
         """SIGKILL to all of the attempt; one that was never started never will be. Raises
-        NoAnswer."""
+        NoAnswerError."""
         if not KEY.fullmatch(str(key)):
             raise InputError(f"{str(key)!r} is no name of an attempt")
         with self._lock:
@@ -171,7 +171,7 @@ class LocalExecutor:
         try:
             attempt.folder.write_stop(record, self._mode)
         except OSError as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
             ) from error
 
@@ -201,14 +201,14 @@ class LocalExecutor:
         os.eventfd_write(self._woken, 1)
 
     def forget(self, key: AttemptKey) -> None:
-        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer
-        if it has not."""
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises
+        NoAnswerError if it has not."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None:
                 return
             if attempt.look().state != "ended":
-                raise NoAnswer(f"{key} has not ended")
+                raise NoAnswerError(f"{key} has not ended")
             attempt.folder.remove(outputs=False)
             del self._attempts[key]
 

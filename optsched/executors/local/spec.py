@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...model.instance import Slot
-from ..base import Order, Refused
+from ..base import Order, RefusedError
 from ..orders import account, check, told, told_on_node, user_record
 from .attempt_folder import AttemptFolder
 from .gpus import Share, free
@@ -42,7 +42,7 @@ def specification(
     outputs: Path | None,
 ) -> dict[str, Any]:
     """The record of an attempt to be started, whose output is kept below `outputs`, None for beside
-    its records. Raises Refused."""
+    its records. Raises RefusedError."""
     check(order)
     user = user_record(order.user)
     names = [slot.node for slot in order.placement]
@@ -93,12 +93,12 @@ def _node(
 ) -> dict[str, Any]:
     slot = order.placement[rank]
     if share is None:
-        raise Refused(f"node {slot.node} is not one of this executor")
+        raise RefusedError(f"node {slot.node} is not one of this executor")
     gpu_ids, cores = _gpu_ids(order, slot, share, held), None
     if share.cores is not None and slot.cpus:
         cores = free(share.cores, held.cores, slot.cpus)
         if cores is None:
-            raise Refused(f"node {slot.node} has fewer than {slot.cpus} cores free")
+            raise RefusedError(f"node {slot.node} has fewer than {slot.cpus} cores free")
     tag = hashlib.sha256(f"{folder}/{slot.node}".encode()).hexdigest()[:10]
     return {
         "name": slot.node,
@@ -117,7 +117,7 @@ def _gpu_ids(order: Order, slot: Slot, share: Share, held: Held) -> tuple[str, .
     if held.beside is not None:
         beside = held.beside.get(slot.node, ())
         if len(beside) != slot.gpus:
-            raise Refused(
+            raise RefusedError(
                 f"{order.beside}, whose GPUs it shares, has {len(beside)} on {slot.node}, not "
                 f"{slot.gpus}"
             )
@@ -125,7 +125,7 @@ def _gpu_ids(order: Order, slot: Slot, share: Share, held: Held) -> tuple[str, .
     gpu_ids = free(share.gpu_ids, held.gpu_ids, slot.gpus)
     if gpu_ids is None:
         left = len([gpu for gpu in share.gpu_ids if gpu not in held.gpu_ids])
-        raise Refused(
+        raise RefusedError(
             f"node {slot.node} has {left} of its {len(share.gpu_ids)} GPUs free, not {slot.gpus}"
         )
     return gpu_ids

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from ...errors import InputError
 from ...model.cluster import Node
-from ..base import KEY, AttemptKey, NoAnswer, NodeStatus, Observation, Order, Refused
+from ..base import KEY, AttemptKey, NoAnswerError, NodeStatus, Observation, Order, RefusedError
 from ..local.attempt_folder import keys
 from ..local.taking import take, unusable
 from ..tag import tag_of
 from .attempt import LIVE, RayAttempt, Seen
 from .nodes import found_nodes
 from .program import lay_down
-from .server import JobServer, Rejected
+from .server import JobServer, RejectedError
 from .spec import attempt_of, ray_job, specification, submission_id
 
 SWEPT_AT_ONCE = 20
@@ -69,7 +69,7 @@ class RayExecutor:
 
     def inventory(self) -> tuple[NodeStatus, ...]:
         """All nodes; one that Ray does not have, or has twice, or that is dead, is not usable.
-        Raises NoAnswer."""
+        Raises NoAnswerError."""
         with self._lock:
             return tuple(found.status for found in self._ask().nodes.values())
 
@@ -77,10 +77,10 @@ class RayExecutor:
         """Submit a Ray job for each node of an attempt; nothing for those that were ever submitted
         or killed.
 
-        Raises Refused, NoAnswer.
+        Raises RefusedError, NoAnswerError.
         """
         if not KEY.fullmatch(str(order.key)):
-            raise Refused(f"{str(order.key)!r} is no name of an attempt")
+            raise RefusedError(f"{str(order.key)!r} is no name of an attempt")
         with self._lock:
             attempt = self._attempts.get(order.key) or self._record(order)
             try:
@@ -101,7 +101,7 @@ class RayExecutor:
         try:
             attempt.folder.prepare(spec, self._mode)
         except OSError as error:
-            raise Refused(
+            raise RefusedError(
                 f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
             ) from error
         self._attempts[order.key] = attempt
@@ -119,7 +119,7 @@ class RayExecutor:
             job = ray_job(spec, rank, self._python, self._entry, attempt.folder.path, self._tag)
             try:
                 self._server.submit(job)
-            except Rejected as error:
+            except RejectedError as error:
                 with suppress(OSError):  # then it is submitted again
                     attempt.fail(spec["nodes"][rank]["name"], f"Ray refused it: {error}")
                 return
@@ -128,8 +128,8 @@ class RayExecutor:
         """Have the attempt's supervisors send SIGTERM, and SIGKILL to all that is left after
         `grace_s`.
 
-        They keep the deadline, not this process and not Ray. Raises NoAnswer where it cannot be
-        recorded.
+        They keep the deadline, not this process and not Ray. Raises NoAnswerError where it cannot
+        be recorded.
         """
         with self._lock:
             attempt = self._attempts.get(key)
@@ -144,7 +144,7 @@ class RayExecutor:
 
     def kill(self, key: AttemptKey) -> None:
         """SIGKILL to all of the attempt; one that was never started never will be. Raises
-        NoAnswer."""
+        NoAnswerError."""
         if not KEY.fullmatch(str(key)):
             raise InputError(f"{str(key)!r} is no name of an attempt")
         with self._lock:
@@ -159,32 +159,32 @@ class RayExecutor:
         try:
             attempt.folder.write_stop(record, self._mode)
         except OSError as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
             ) from error
         for rank in attempt.claimed():
             try:
                 self._server.stop(submission_id(attempt.key, rank, self._tag))
-            except Rejected:
+            except RejectedError:
                 continue
-            except NoAnswer:
+            except NoAnswerError:
                 return  # supervisors find the record by themselves, only later
 
     def observe(self) -> tuple[Observation, ...]:
-        """All attempts that were started or killed and are not forgotten. Raises NoAnswer."""
+        """All attempts that were started or killed and are not forgotten. Raises NoAnswerError."""
         with self._lock:
             seen = self._ask()
             return tuple([attempt.look(seen) for attempt in self._attempts.values()])
 
     def forget(self, key: AttemptKey) -> None:
-        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer
-        if it has not."""
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises
+        NoAnswerError if it has not."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None:
                 return
             if attempt.ended is None and attempt.look(self._ask()).state != "ended":
-                raise NoAnswer(f"{key} has not ended")
+                raise NoAnswerError(f"{key} has not ended")
             attempt.folder.remove(outputs=False)
             del self._attempts[key]
 
@@ -200,7 +200,7 @@ class RayExecutor:
             self._attempts.clear()
 
     def _ask(self) -> Seen:
-        """What Ray says, at most `poll_s` old. Raises NoAnswer."""
+        """What Ray says, at most `poll_s` old. Raises NoAnswerError."""
         now_s = time.monotonic()
         if self._seen is None or now_s - self._seen.at_s >= self._poll_s:
             jobs = self._server.jobs()
@@ -221,7 +221,7 @@ class RayExecutor:
         for name in over[:SWEPT_AT_ONCE]:
             try:
                 self._server.delete(name)
-            except Rejected:
+            except RejectedError:
                 continue
-            except NoAnswer:
+            except NoAnswerError:
                 return

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base import NoAnswer
+from ..base import NoAnswerError
 
 MOST_NODES = 10_000
 """Ray lists no more at once."""
@@ -23,7 +23,7 @@ PIECE_BYTES = 1 << 16
 SAID_CHARACTERS = 300
 
 
-class Rejected(Exception):
+class RejectedError(Exception):
     """The server understood and did not do it; the message is the last thing it said."""
 
 
@@ -31,8 +31,8 @@ class JobServer:
     """The job server of one Ray cluster, at `address` (`http://HOST:8265`).
 
     `headers` go with each call; the text in `token_file`, read anew for each, goes as a bearer
-    token. A call that has not ended after `timeout_s` raises NoAnswer, as does one whose effect
-    nobody knows.
+    token. A call that has not ended after `timeout_s` raises NoAnswerError, as does one whose
+    effect nobody knows.
     """
 
     def __init__(
@@ -44,37 +44,43 @@ class JobServer:
         self._timeout_s = timeout_s
 
     def nodes(self) -> list[dict[str, Any]]:
-        """All nodes that Ray knows, dead ones among them. Raises NoAnswer."""
+        """All nodes that Ray knows, dead ones among them. Raises NoAnswerError."""
         try:
             answer = self._call("GET", f"/api/v0/nodes?detail=true&limit={MOST_NODES}")
             return [dict(node) for node in answer["data"]["result"]["result"]]
-        except (KeyError, TypeError, ValueError, Rejected) as error:
-            raise NoAnswer(
+        except (KeyError, TypeError, ValueError, RejectedError) as error:
+            raise NoAnswerError(
                 f"Ray's head at {self.address} did not list its nodes: {error}"
             ) from None
 
     def jobs(self) -> dict[str, dict[str, Any]]:
-        """All submitted jobs that Ray keeps, by submission id. Raises NoAnswer."""
+        """All submitted jobs that Ray keeps, by submission id. Raises NoAnswerError."""
         try:
             answer = self._call("GET", "/api/jobs/")
             return {job["submission_id"]: dict(job) for job in answer if job.get("submission_id")}
-        except (AttributeError, KeyError, TypeError, ValueError, Rejected) as error:
-            raise NoAnswer(f"Ray's head at {self.address} did not list its jobs: {error}") from None
+        except (AttributeError, KeyError, TypeError, ValueError, RejectedError) as error:
+            raise NoAnswerError(
+                f"Ray's head at {self.address} did not list its jobs: {error}"
+            ) from None
 
     def submit(self, job: Mapping[str, Any]) -> None:
-        """Submit a job; nothing if its submission id is taken. Raises NoAnswer, Rejected."""
+        """Submit a job; nothing if its submission id is taken. Raises NoAnswerError,
+        RejectedError."""
         try:
             self._call("POST", "/api/jobs/", job)
-        except (NoAnswer, Rejected) as error:  # which status it comes with depends on Ray's version
+        except (
+            NoAnswerError,
+            RejectedError,
+        ) as error:  # which status it comes with depends on Ray's version
             if f"{job['submission_id']} already exists" not in str(error):
                 raise
 
     def stop(self, submission_id: str) -> None:
-        """Have Ray send SIGTERM to a job. Raises NoAnswer, Rejected."""
+        """Have Ray send SIGTERM to a job. Raises NoAnswerError, RejectedError."""
         self._call("POST", f"/api/jobs/{urllib.parse.quote(submission_id, safe='')}/stop")
 
     def delete(self, submission_id: str) -> None:
-        """Have Ray forget a job that has ended. Raises NoAnswer, Rejected."""
+        """Have Ray forget a job that has ended. Raises NoAnswerError, RejectedError."""
         self._call("DELETE", f"/api/jobs/{urllib.parse.quote(submission_id, safe='')}")
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -97,11 +103,11 @@ class JobServer:
                 raise self._refusal(error) from None
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
-            raise NoAnswer(f"Ray's head at {self.address} does not answer: {why}") from None
+            raise NoAnswerError(f"Ray's head at {self.address} does not answer: {why}") from None
         try:
             return json.loads(text) if text else None
         except ValueError:
-            raise NoAnswer(f"what answers at {self.address} is no job server of Ray") from None
+            raise NoAnswerError(f"what answers at {self.address} is no job server of Ray") from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
         try:
@@ -113,13 +119,15 @@ class JobServer:
         ]  # tracebacks end in lines of one dot
         said = (words[-1] if words else str(error.reason))[:SAID_CHARACTERS]
         if error.code in (401, 403):
-            return NoAnswer(
+            return NoAnswerError(
                 f"Ray's head at {self.address} wants another token ({said}); see token_file in "
                 "[ray]"
             )
         if 400 <= error.code < 500 and error.code not in (408, 429):
-            return Rejected(said)
-        return NoAnswer(f"Ray's head at {self.address} answered with status {error.code}: {said}")
+            return RejectedError(said)
+        return NoAnswerError(
+            f"Ray's head at {self.address} answered with status {error.code}: {said}"
+        )
 
     def _all_headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "User-Agent": "optsched", **self._headers}
@@ -127,7 +135,7 @@ class JobServer:
             try:
                 headers["Authorization"] = f"Bearer {self._token_file.read_text().strip()}"
             except (OSError, UnicodeDecodeError) as error:
-                raise NoAnswer(
+                raise NoAnswerError(
                     f"the token for Ray in {self._token_file} cannot be read: {error}"
                 ) from None
         return headers

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base import AttemptKey, Order, Refused
+from ..base import AttemptKey, Order, RefusedError
 from ..local.attempt_folder import AttemptFolder
 from ..orders import check, told, told_on_node, user_record
 from .nodes import RayNode
@@ -40,7 +40,7 @@ def specification(
     start_timeout_s: float,
 ) -> dict[str, Any]:
     """The record of an attempt to be started; `used` are the GPUs that others hold, by node. Raises
-    Refused."""
+    RefusedError."""
     _check(order, nodes, used)
     names = [slot.node for slot in order.placement]
     environment = {**order.environment, **told(order, folder.progress_path)}
@@ -96,16 +96,18 @@ def _node(order: Order, rank: int, ray: RayNode) -> dict[str, Any]:
 def _check(order: Order, nodes: Mapping[str, RayNode], used: Mapping[str, int]) -> None:
     check(order)
     if order.beside is not None:
-        raise Refused("Ray gives a GPU to one job at a time, so that it cannot run beside another")
+        raise RefusedError(
+            "Ray gives a GPU to one job at a time, so that it cannot run beside another"
+        )
     for slot in order.placement:
         ray = nodes.get(slot.node)
         if ray is None:
-            raise Refused(f"node {slot.node} is not one of this executor")
+            raise RefusedError(f"node {slot.node} is not one of this executor")
         if ray.status.reason is not None:
-            raise Refused(f"node {slot.node} cannot be used: {ray.status.reason}")
+            raise RefusedError(f"node {slot.node} cannot be used: {ray.status.reason}")
         left = ray.status.node.gpus - used.get(slot.node, 0)
         if slot.gpus > left:
-            raise Refused(
+            raise RefusedError(
                 f"node {slot.node} has {left} of its {ray.status.node.gpus} GPUs free, not "
                 f"{slot.gpus}"
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from ...model.cluster import Node
 from ..base import Arrival, Request
 from .jobs_json import HeldJob
-from .request import Unplanned, request_of
+from .request import UnplannableError, request_of
 from .rules import NONE, Rules
 
 STATES = {
@@ -100,7 +100,7 @@ class Arriving:
             return f"it is in the partition {partition}"
         try:
             return request_of(job, nodes, self._rules)
-        except Unplanned as error:
+        except UnplannableError as error:
             return str(error)
 
 

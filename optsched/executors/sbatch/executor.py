@@ -16,12 +16,12 @@ from ..base import (
     Arrival,
     AttemptKey,
     AttemptState,
-    Declined,
-    NoAnswer,
+    DeclinedError,
+    NoAnswerError,
     NodeStatus,
     Observation,
     Order,
-    Refused,
+    RefusedError,
 )
 from ..local import records
 from ..slurm.client import SlurmClient
@@ -79,7 +79,7 @@ class SbatchExecutor:
     # --- to see
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes as Slurm has them, less what it has given to others. Raises NoAnswer."""
+        """All nodes as Slurm has them, less what it has given to others. Raises NoAnswerError."""
         with self._lock:
             self._look_at_jobs(self._site.poll_s / 2)
             live = self._live()
@@ -95,7 +95,7 @@ class SbatchExecutor:
         return self._statuses
 
     def observe(self) -> tuple[Observation, ...]:
-        """All attempts that were started or killed and are not forgotten. Raises NoAnswer."""
+        """All attempts that were started or killed and are not forgotten. Raises NoAnswerError."""
         others = self._inner.observe()
         with self._lock:
             self._look_at_jobs(self._site.poll_s / 2)
@@ -149,22 +149,23 @@ class SbatchExecutor:
             self._inner.declining.freed(attempt.who)
 
     def _unusable(self) -> frozenset[str]:
-        """Nodes that take no jobs as of now, not as of the last `inventory`. Raises NoAnswer."""
+        """Nodes that take no jobs as of now, not as of the last `inventory`. Raises
+        NoAnswerError."""
         try:
             found = ask_nodes(self._client, {}, self._site.partition)
-        except Refused as error:
-            raise NoAnswer(str(error)) from None
+        except RefusedError as error:
+            raise NoAnswerError(str(error)) from None
         return frozenset(node.status.node.name for node in found if not node.status.usable)
 
     def _look_at_jobs(self, young_s: float = 0.0) -> None:
-        """Ask Slurm, unless that was done less than `young_s` ago. Raises NoAnswer."""
+        """Ask Slurm, unless that was done less than `young_s` ago. Raises NoAnswerError."""
         now_s, told = time.monotonic(), self._teller.told_s >= self._jobs_s
         if now_s < self._jobs_s + young_s and not told:
             return
         try:
             found = self._held_jobs.ask(anew=told)
-        except Refused as error:
-            raise NoAnswer(str(error)) from None
+        except RefusedError as error:
+            raise NoAnswerError(str(error)) from None
         self._jobs, self._jobs_s = {job.origin: job for job in found}, now_s
 
     def arrivals(self) -> tuple[Arrival, ...]:
@@ -180,7 +181,7 @@ class SbatchExecutor:
         """Let a job go on the nodes of the order; nothing if this attempt was ever started or
         killed.
 
-        Raises Refused, NoAnswer.
+        Raises RefusedError, NoAnswerError.
         """
         if order.origin is None:
             self._inner.start(order)
@@ -199,22 +200,22 @@ class SbatchExecutor:
                         if job is None
                         else "does not have its job wait any more"
                     )
-                    raise Refused(f"Slurm {said}")
+                    raise RefusedError(f"Slurm {said}")
                 self._check_time(order, job)
                 attempt = self._record(order, job)
             if job is not None and job.waits and job.restarts == attempt.record["restarts"]:
                 try:
                     self._teller.release(attempt, job)
-                except Refused as error:
+                except RefusedError as error:
                     self._drop(attempt)
-                    raise Refused(f"{error} (job {job.target})") from None
+                    raise RefusedError(f"{error} (job {job.target})") from None
 
     def _check_time(self, order: Order, job: HeldJob) -> None:
-        """Raises Declined where Slurm would not start it now: for a limit, or as its time reaches
-        into a reservation."""
+        """Raises DeclinedError where Slurm would not start it now: for a limit, or as its time
+        reaches into a reservation."""
         why = self._declines(job)
         if why is not None:
-            raise Declined(why, ELSEWHERE_S)
+            raise DeclinedError(why, ELSEWHERE_S)
         declining, taken = self._inner.declining, self._in_its_time(job)
         names = [slot.node for slot in order.placement if slot.node in taken]
         if not names:
@@ -225,7 +226,9 @@ class SbatchExecutor:
             retry_s = ELSEWHERE_S
         else:  # nobody else is to be kept from these nodes for it
             retry_s = declining.later(says, job.origin)
-        raise Declined(f"node {names[0]} {says}, and its time limit reaches into that", retry_s)
+        raise DeclinedError(
+            f"node {names[0]} {says}, and its time limit reaches into that", retry_s
+        )
 
     def _declines(self, job: HeldJob) -> str | None:
         """Why Slurm would start it on no node now: a limit of its user's, or reservations."""
@@ -273,7 +276,9 @@ class SbatchExecutor:
     def _record(self, order: Order, job: HeldJob) -> SbatchAttempt:
         count = node_count(job)
         if len(order.placement) != count:
-            raise Refused(f"Slurm gives it {count} nodes, its placement has {len(order.placement)}")
+            raise RefusedError(
+                f"Slurm gives it {count} nodes, its placement has {len(order.placement)}"
+            )
         attempt = SbatchAttempt(self._folder, order.key)
         names = {slot.node for slot in order.placement}
         nodes = [status.node for status in self._statuses if status.node.name in names]
@@ -291,7 +296,7 @@ class SbatchExecutor:
                 else str(self._progress / f"{job.token}.json"),
             )
         except OSError as error:
-            raise Refused(
+            raise RefusedError(
                 f"its record cannot be written below {self._folder}: {error.strerror}"
             ) from error
         self._attempts[order.key] = attempt
@@ -305,7 +310,7 @@ class SbatchExecutor:
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
         """Send SIGTERM, or what the job's comment says, to its batch script and all its steps; what
         has not ended after `grace_s` Slurm ends, as soon as this process or the next one asks it
-        to. Raises NoAnswer."""
+        to. Raises NoAnswerError."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None:
@@ -317,7 +322,7 @@ class SbatchExecutor:
         """Have Slurm end the attempt (SIGTERM, SIGKILL after its KillWait); one that was never
         started never will be.
 
-        Raises NoAnswer.
+        Raises NoAnswerError.
         """
         with self._lock:
             attempt = self._attempts.get(key)
@@ -333,7 +338,7 @@ class SbatchExecutor:
         try:
             attempt.write(stop={"asked_s": time.time(), "grace_s": grace_s})
         except OSError as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
             ) from error
         job = self._jobs.get(attempt.origin or "")
@@ -346,19 +351,20 @@ class SbatchExecutor:
 
     def forgot_end(self, origin: str, ended_s: float) -> bool:
         """Return whether slurmctld was started after a job was last seen to be over, or ended at
-        `ended_s`; one that is requeued by its user is seen to be over before. Raises NoAnswer."""
+        `ended_s`; one that is requeued by its user is seen to be over before. Raises
+        NoAnswerError."""
         with self._lock:
             over_s = max(ended_s, self._arriving.over_s.get(origin, ended_s))
         try:
             text = self._client.ask("scontrol", "show", "config")
-        except Refused as error:
-            raise NoAnswer(str(error)) from None
+        except RefusedError as error:
+            raise NoAnswerError(str(error)) from None
         found = re.search(r"^BOOT_TIME\s*=\s*(\S+)", text, re.MULTILINE)
         # whole seconds are told
         return found is not None and datetime.fromisoformat(found[1]).timestamp() + 1 > over_s
 
     def leave(self, origin: str, why: str) -> None:
-        """Let a job be: it stays on hold, and its AdminComment says why. Raises NoAnswer."""
+        """Let a job be: it stays on hold, and its AdminComment says why. Raises NoAnswerError."""
         with self._lock:
             job = self._jobs.get(origin)
             if job is not None:
@@ -369,7 +375,7 @@ class SbatchExecutor:
                 )  # as an administrator: its user cannot release it
 
     def withdraw(self, origin: str) -> None:
-        """Cancel a job in Slurm. Raises NoAnswer."""
+        """Cancel a job in Slurm. Raises NoAnswerError."""
         with self._lock:
             job = self._jobs.get(origin)
             if job is not None and not job.over:
@@ -378,8 +384,8 @@ class SbatchExecutor:
     def _surely(self, *words: str) -> None:
         try:
             self._teller.tell(*words)
-        except Refused as error:
-            raise NoAnswer(str(error)) from None
+        except RefusedError as error:
+            raise NoAnswerError(str(error)) from None
 
     def changes(self, timeout_s: float) -> None:
         """Wait until it is time to ask Slurm again."""
@@ -390,12 +396,12 @@ class SbatchExecutor:
         self._inner.wake()
 
     def forget(self, key: AttemptKey) -> None:
-        """Drop the record of an attempt that has ended. Raises NoAnswer if it has not."""
+        """Drop the record of an attempt that has ended. Raises NoAnswerError if it has not."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is not None:
                 if attempt.ended is None:
-                    raise NoAnswer(f"{key} has not ended")
+                    raise NoAnswerError(f"{key} has not ended")
                 if attempt.ended["status"] == 0 and attempt.record.get("progress"):
                     with suppress(OSError):
                         Path(attempt.record["progress"]).unlink()

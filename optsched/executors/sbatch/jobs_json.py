@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..base import AttemptKey, NoAnswer, Refused
+from ..base import AttemptKey, NoAnswerError, RefusedError
 from ..slurm.client import SlurmClient
 from ..slurm.jobs import OVER, WAITING
 from ..slurm.nodes import number, words
@@ -158,10 +158,11 @@ class HeldJobs:
         self._read_s = -float("inf")
 
     def ask(self, anew: bool) -> list[HeldJob]:
-        """Jobs as of now; `anew` says that something has changed. Raises NoAnswer, Refused."""
+        """Jobs as of now; `anew` says that something has changed. Raises NoAnswerError,
+        RefusedError."""
         try:
             text = self._client.ask("squeue", "-h", *self._which, "-O", WHAT_CHANGES)
-        except Refused:  # a release that calls these fields otherwise
+        except RefusedError:  # a release that calls these fields otherwise
             text = None
         if anew or text is None or text != self._text or time.monotonic() > self._read_s + READ_S:
             now_s = time.monotonic()
@@ -177,15 +178,15 @@ def which_jobs(partition: str | None) -> tuple[str, ...]:
 
 
 def read_held_jobs(text: str) -> Iterator[HeldJob]:
-    """Marked jobs in what squeue prints, each task of an array by itself. Raises NoAnswer where it
-    is something else."""
+    """Marked jobs in what squeue prints, each task of an array by itself. Raises NoAnswerError
+    where it is something else."""
     try:
         for entry in json.loads(text)["jobs"]:
             mark = MARK.fullmatch(entry["admin_comment"] or "")
             if mark is not None:
                 yield from _tasks(entry, mark)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoAnswer(f"Slurm's JSON of its jobs is not understood: {error!r}") from None
+        raise NoAnswerError(f"Slurm's JSON of its jobs is not understood: {error!r}") from None
 
 
 def _tasks(entry: Mapping[str, Any], mark: re.Match[str]) -> Iterator[HeldJob]:

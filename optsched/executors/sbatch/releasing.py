@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..base import NoAnswer, Refused
+from ..base import NoAnswerError, RefusedError
 from ..slurm.client import SlurmClient
 from .jobs_json import ON_HOLD, HeldJob, read_held_jobs, which_jobs
 
@@ -21,8 +21,8 @@ class Given:
 def release_all(client: SlurmClient, partition: str | None) -> Iterator[Given]:
     """Give every job of `partition` that is held for optsched back to Slurm, one at a time.
 
-    A job that its user holds stays on hold, as the user's own. Raises NoAnswer, Refused where
-    Slurm's jobs cannot be listed.
+    A job that its user holds stays on hold, as the user's own. Raises NoAnswerError, RefusedError
+    where Slurm's jobs cannot be listed.
     """
     seen: set[str] = set()
     for job in read_held_jobs(client.ask("squeue", "--json", *which_jobs(partition))):
@@ -32,7 +32,7 @@ def release_all(client: SlurmClient, partition: str | None) -> Iterator[Given]:
         seen.add(job.whole)  # the tasks of an array that have not been touched are one job
         try:
             yield Given(job.whole, _give_back(client, job))
-        except (NoAnswer, Refused) as error:
+        except (NoAnswerError, RefusedError) as error:
             yield Given(job.whole, str(error), failed=True)
 
 

@@ -31,13 +31,13 @@ CANNOT = {
 """Fields of Slurm's that a plan does not keep."""
 
 
-class Unplanned(Exception):
+class UnplannableError(Exception):
     """No order can start such a job; says why in a clause."""
 
 
 def request_of(job: HeldJob, nodes: Sequence[Node], rules: Rules = NONE) -> Request:
     """What `job` asks for, on a cluster of `nodes`, by the `rules` of the site. Raises
-    Unplanned."""
+    UnplannableError."""
     entry = job.entry
     hints = hints_of(f"{entry.get('comment') or ''} {entry.get('extra') or ''}")
     command = str(entry.get("command") or "")
@@ -93,13 +93,13 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
     entry = held.entry
     for field, why in CANNOT.items():
         if entry.get(field):
-            raise Unplanned(why)
+            raise UnplannableError(why)
     if number(entry.get("het_job_id")):
-        raise Unplanned("it is heterogeneous")
+        raise UnplannableError("it is heterogeneous")
     if "," in str(entry.get("partition") or ""):
-        raise Unplanned("it names several partitions")
+        raise UnplannableError("it names several partitions")
     if entry.get("required_nodes") and held.key is None:
-        raise Unplanned("it names its nodes")
+        raise UnplannableError("it names its nodes")
     common: dict[str, Any] = {
         "id": held.target,
         "user": str(entry.get("user_name") or held.uid),
@@ -117,7 +117,7 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
     exclusive = "NONE" in words(entry.get("shared") or "")
     if not gpus and not exclusive:
         if count > 1:
-            raise Unplanned("it needs several nodes without GPUs")
+            raise UnplannableError("it needs several nodes without GPUs")
         return Job(gpus=0, cpus=cpus, memory_gib=memory_gib, profile=profile, **common)
     common |= {"min_nodes": count, "max_nodes": count}
     if not exclusive:
@@ -143,7 +143,7 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
 
 def _whole_nodes(gpu_type: str | None, gpus: int, nodes: Sequence[Node]) -> tuple[int, list[Node]]:
     """How many GPUs each node has that an exclusive job gets as a whole, and those nodes: the
-    smallest ones that will do. Raises Unplanned."""
+    smallest ones that will do. Raises UnplannableError."""
     fit = [node for node in nodes if _has(node, gpu_type, max(1, gpus))]
     if not fit:
         raise _no_node(gpu_type, max(1, gpus))
@@ -154,7 +154,7 @@ def _whole_nodes(gpu_type: str | None, gpus: int, nodes: Sequence[Node]) -> tupl
     }
     alike = [node for node in fit if node.gpus == size and node.gpu_type not in mixed]
     if not alike:
-        raise Unplanned(
+        raise UnplannableError(
             "it needs whole nodes, and those with such GPUs have different numbers of them"
         )
     return size, alike
@@ -164,8 +164,10 @@ def _has(node: Node, gpu_type: str | None, gpus: int) -> bool:
     return node.gpus >= gpus and gpu_type in (None, node.gpu_type)
 
 
-def _no_node(gpu_type: str | None, gpus: int) -> Unplanned:
-    return Unplanned(f"no node has {gpus} GPUs{'' if gpu_type is None else f' of type {gpu_type}'}")
+def _no_node(gpu_type: str | None, gpus: int) -> UnplannableError:
+    return UnplannableError(
+        f"no node has {gpus} GPUs{'' if gpu_type is None else f' of type {gpu_type}'}"
+    )
 
 
 def node_count(job: HeldJob) -> int:
@@ -179,7 +181,7 @@ def node_count(job: HeldJob) -> int:
 
 
 def gpus_per_node(entry: Mapping[str, Any], count: int) -> tuple[str | None, int]:
-    """Type and number of the GPUs on each of its `count` nodes. Raises Unplanned."""
+    """Type and number of the GPUs on each of its `count` nodes. Raises UnplannableError."""
     tasks = number(entry.get("tasks")) or 1
     for field, share in (
         ("tres_per_node", 1.0),
@@ -193,10 +195,12 @@ def gpus_per_node(entry: Mapping[str, Any], count: int) -> tuple[str | None, int
             continue
         found = GPUS.fullmatch(text)
         if found is None:
-            raise Unplanned(f"it asks for {text}, of which only GPUs of one type are planned")
+            raise UnplannableError(
+                f"it asks for {text}, of which only GPUs of one type are planned"
+            )
         gpus = int(found[2] or 1) * share
         if not gpus.is_integer():
-            raise Unplanned("its nodes would have different numbers of GPUs")
+            raise UnplannableError("its nodes would have different numbers of GPUs")
         return found[1], int(gpus)
     return None, 0
 
@@ -232,7 +236,7 @@ def memory_share_mib(job: HeldJob, nodes: Sequence[Node]) -> int | None:
     entry, count = job.entry, node_count(job)
     try:
         _, gpus = gpus_per_node(entry, count)
-    except Unplanned:
+    except UnplannableError:
         return None
     if stated_memory_mib(entry, gpus, count) is not None or "mem=" not in str(
         entry.get("tres_req_str")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from ..base import SAVED_AND_STOPPED, NoAnswer, NodeStatus, Refused
+from ..base import SAVED_AND_STOPPED, NoAnswerError, NodeStatus, RefusedError
 from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S, Declining
 from ..slurm.site import Site
@@ -46,7 +46,7 @@ class Teller:
         self._kept: set[str] = set()
 
     def tell(self, *words: str) -> None:
-        """Run one of Slurm's programs. Raises Refused, NoAnswer."""
+        """Run one of Slurm's programs. Raises RefusedError, NoAnswerError."""
         try:
             self._client.ask(words[0], *words[1:])
         finally:
@@ -54,8 +54,8 @@ class Teller:
 
     def release(self, attempt: SbatchAttempt, job: HeldJob) -> None:
         """Let a held job go on the attempt's nodes, whose key Slurm keeps before it does.
-        job_submit.lua refuses that for another job than the one that was meant. Raises Refused,
-        NoAnswer."""
+        job_submit.lua refuses that for another job than the one that was meant. Raises
+        RefusedError, NoAnswerError."""
         released = attempt.record.get("release")
         if released and (job.priority or not attempt.mine(job)):
             return  # it is on its way; or Slurm has forgotten it, which `look` finds out
@@ -74,10 +74,10 @@ class Teller:
         try:
             attempt.write(release=True, released_s=attempt.record.get("released_s") or time.time())
             self.tell("scontrol", "release", job.target)
-        except Refused as error:
-            raise NoAnswer(str(error)) from None
+        except RefusedError as error:
+            raise NoAnswerError(str(error)) from None
         except OSError as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"that {attempt.key} is started cannot be recorded: {error.strerror}"
             ) from error
 
@@ -85,7 +85,7 @@ class Teller:
         """Put jobs on hold; those that run go on, and wait for us whoever requeues them."""
         listed = ",".join(dict.fromkeys(targets))
         if listed:
-            with suppress(NoAnswer, Refused):
+            with suppress(NoAnswerError, RefusedError):
                 self.tell("scontrol", "hold", listed)
 
     def keep_from_users(self, jobs: Iterable[HeldJob]) -> None:
@@ -109,14 +109,14 @@ class Teller:
         late = attempt.over_s() > 0 and stop is not None and not stop.get("forced")
         if time.monotonic() < attempt.asked_s + AGAIN_S and not late:
             return
-        with suppress(NoAnswer, Refused, OSError):
+        with suppress(NoAnswerError, RefusedError, OSError):
             words = self._wanted(attempt, job, statuses)
             if words is None:
                 return
             attempt.asked_s = time.monotonic()
             try:
                 self.tell(*words)
-            except Refused:
+            except RefusedError:
                 if words[:2] != REQUEUE or job.entry.get("requeue"):
                     raise
                 self.tell(
@@ -129,7 +129,7 @@ class Teller:
         self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]
     ) -> tuple[str, ...] | None:
         """What Slurm is to be told of the attempt's job, in words; None for nothing. Raises
-        NoAnswer, Refused."""
+        NoAnswerError, RefusedError."""
         again = job.restarts > attempt.record.get("restarts", job.restarts)
         if job.completing or job.over:
             return None
@@ -158,7 +158,7 @@ class Teller:
         self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]
     ) -> None:
         """Have an attempt stop that waits in Slurm for a node that takes no jobs any more, or has
-        for too long; the job's comment says why. Raises NoAnswer, Refused, OSError."""
+        for too long; the job's comment says why. Raises NoAnswerError, RefusedError, OSError."""
         released_s = attempt.record.get("released_s")
         if released_s is None:
             return
@@ -185,14 +185,14 @@ class Teller:
         attempt.write(
             stop={"asked_s": time.time(), "grace_s": 0.0, "lost": lost, "retry_s": retry_s}
         )
-        with suppress(NoAnswer, Refused):
+        with suppress(NoAnswerError, RefusedError):
             said = f"{unsaid(job)} [not started: {lost.replace(']', ')')}]"
             self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={said.strip()}")
 
     def _signal(self, job: HeldJob) -> tuple[str, ...]:
         """How a job is asked to stop: its steps are signalled, and where there are none its batch
         script with all that it has started. An srun that is signalled itself kills its step. Raises
-        NoAnswer, Refused."""
+        NoAnswerError, RefusedError."""
         hints = hints_of(str(job.entry.get("comment") or ""))
         signal = f"--signal={hints.signal}"
         if hints.batch_only:
@@ -216,7 +216,7 @@ class Teller:
             or "SPECIAL_EXIT" in job.states
         )
         if by_others and not ours and job.reason == "JobHeldUser" and not job.held:
-            with suppress(NoAnswer, Refused):
+            with suppress(NoAnswerError, RefusedError):
                 comment = f"{job.entry.get('comment') or ''} {ON_HOLD}"
                 self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={comment}")
 
@@ -236,9 +236,9 @@ class Teller:
         attempt.asked_s = time.monotonic()
         try:
             self.tell(*REQUEUE, job.target)
-        except NoAnswer:
+        except NoAnswerError:
             return True
-        except Refused:  # its user wants that
+        except RefusedError:  # its user wants that
             attempt.write(final=True)
             return False
         return True

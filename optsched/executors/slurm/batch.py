@@ -13,7 +13,7 @@ from typing import Any
 
 from ...model.cluster import Node
 from ...model.instance import Slot
-from ..base import Order, Refused
+from ..base import Order, RefusedError
 from ..local.attempt_folder import AttemptFolder
 from ..local.spec import PASSED
 from ..orders import account, check, told, told_on_node, user_record
@@ -28,15 +28,15 @@ MIB_PER_GIB = 1024
 def specification(
     order: Order, known: Mapping[str, SlurmNode], folder: AttemptFolder
 ) -> dict[str, Any]:
-    """The record of an attempt to be started. Raises Refused."""
+    """The record of an attempt to be started. Raises RefusedError."""
     check(order)
     if order.beside is not None:
-        raise Refused(
+        raise RefusedError(
             f"Slurm gives no two jobs the same GPUs, and it is to run on those of {order.beside}"
         )
     unknown = next((slot.node for slot in order.placement if slot.node not in known), None)
     if unknown is not None:
-        raise Refused(f"node {unknown} is not one of this executor")
+        raise RefusedError(f"node {unknown} is not one of this executor")
     user = user_record(order.user)
     names = [slot.node for slot in order.placement]
     name, home, shell = account(os.geteuid() if order.user is None else order.user)
@@ -57,7 +57,7 @@ def specification(
     places = [(slot, known[slot.node].status.node) for slot in order.placement]
     over = next((slot for slot, node in places if slot.gpus > node.gpus), None)
     if over is not None:
-        raise Refused(
+        raise RefusedError(
             f"node {over.node} has {known[over.node].status.node.gpus} GPUs, not {over.gpus}"
         )
     counts = list(dict.fromkeys(slot.gpus for slot in order.placement))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...errors import InputError
-from ..base import NoAnswer, Refused
+from ..base import NoAnswerError, RefusedError
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
 UNSURE = (
@@ -70,10 +70,11 @@ class SlurmClient:
         """What a program prints that reads `given`, its times as people read them or in seconds
         since the epoch.
 
-        Raises NoAnswer where nobody knows whether it was done, Refused where it certainly was not.
+        Raises NoAnswerError where nobody knows whether it was done, RefusedError where it
+        certainly was not.
         """
         if self._deaf is not None and time.monotonic() < self._deaf[0]:
-            raise NoAnswer(self._deaf[1])
+            raise NoAnswerError(self._deaf[1])
         environment = (
             {**self._environment, "SLURM_TIME_FORMAT": "%s"} if unix_times else self._environment
         )
@@ -90,7 +91,7 @@ class SlurmClient:
                 start_new_session=True,
             )
         except OSError as error:
-            raise NoAnswer(f"{program} cannot be run: {error.strerror}") from None
+            raise NoAnswerError(f"{program} cannot be run: {error.strerror}") from None
         try:
             printed, said = process.communicate(given, self.patience_s)
         except subprocess.TimeoutExpired:
@@ -103,8 +104,8 @@ class SlurmClient:
         )
         told = words_said or f"it ended with exit status {process.returncode}"
         if process.returncode < 0 or any(word in said.lower() for word in UNSURE):
-            raise NoAnswer(f"{program}: {told}")
-        raise Refused(f"{program}: {told}")
+            raise NoAnswerError(f"{program}: {told}")
+        raise RefusedError(f"{program}: {told}")
 
     def _give_up(self, program: str, process: "subprocess.Popen[str]") -> str:
         with suppress(ProcessLookupError):
@@ -116,4 +117,4 @@ class SlurmClient:
         process.wait()
         told = f"{program} did not answer within {self.patience_s:g} s"
         self._deaf = (time.monotonic() + DEAF_S, told)
-        raise NoAnswer(told)
+        raise NoAnswerError(told)

@@ -15,12 +15,12 @@ from ..base import (
     KEY,
     AttemptKey,
     AttemptState,
-    Declined,
-    NoAnswer,
+    DeclinedError,
+    NoAnswerError,
     NodeStatus,
     Observation,
     Order,
-    Refused,
+    RefusedError,
 )
 from ..local.attempt_folder import keys
 from ..local.taking import take
@@ -69,7 +69,7 @@ class SlurmExecutor:
         found = keys(self._attempts_folder)
         self._attempts = {key: SlurmAttempt(self._attempts_folder, key) for key in found}
         self._begun: set[AttemptKey] = set()
-        with suppress(NoAnswer):
+        with suppress(NoAnswerError):
             self._look_at_nodes()
             if not self._nodes:
                 os.close(self._lock_fd)
@@ -83,7 +83,7 @@ class SlurmExecutor:
         self, ours: Iterable[int] = (), parts: Iterable[tuple[str, Part]] = ()
     ) -> tuple[NodeStatus, ...]:
         """All nodes as Slurm has them, in its order, less what it has given to others. Raises
-        NoAnswer.
+        NoAnswerError.
 
         Jobs with the numbers `ours`, which hold `parts` of nodes, are not others'.
         """
@@ -113,8 +113,8 @@ class SlurmExecutor:
             }
             held = self._others.held(nodes, {*ours, *self._numbers()})
             self.reservations = ask_reservations(self.client, self.site.reservation)
-        except Refused as error:
-            raise NoAnswer(str(error)) from None
+        except RefusedError as error:
+            raise NoAnswerError(str(error)) from None
         own = together([*parts, *(part for attempt in self._going() for part in attempt.holds())])
         self._nodes = {
             name: replace(
@@ -140,7 +140,7 @@ class SlurmExecutor:
         return known | {job.id for attempt in self._going() for job in self._own(attempt)}
 
     def observe(self) -> tuple[Observation, ...]:
-        """All attempts that were started or killed and are not forgotten. Raises NoAnswer."""
+        """All attempts that were started or killed and are not forgotten. Raises NoAnswerError."""
         with self._lock:
             if any(
                 attempt.ended is None and attempt.folder.nodes
@@ -167,13 +167,13 @@ class SlurmExecutor:
             self.declining.freed(attempt.uid)
 
     def _look_at_jobs(self, young_s: float = 0.0) -> None:
-        """Ask Slurm, unless that was done less than `young_s` ago. Raises NoAnswer."""
+        """Ask Slurm, unless that was done less than `young_s` ago. Raises NoAnswerError."""
         if time.monotonic() < self._jobs_s + young_s:
             return
         try:
             found = ask_jobs(self.client, self.site.which_jobs())
-        except Refused as error:
-            raise NoAnswer(str(error)) from None
+        except RefusedError as error:
+            raise NoAnswerError(str(error)) from None
         jobs: dict[AttemptKey, list[SlurmJob]] = {}
         for job in found:
             jobs.setdefault(job.key, []).append(job)
@@ -194,17 +194,17 @@ class SlurmExecutor:
     # --- to act
 
     def start(self, order: Order) -> None:
-        """Submit a job; nothing if one of this key was ever submitted or killed. Raises Refused,
-        NoAnswer."""
+        """Submit a job; nothing if one of this key was ever submitted or killed. Raises
+        RefusedError, NoAnswerError."""
         if not KEY.fullmatch(str(order.key)):
-            raise Refused(f"{str(order.key)!r} is no name of an attempt")
+            raise RefusedError(f"{str(order.key)!r} is no name of an attempt")
         with self._lock:
             attempt = self._attempts.get(order.key)
             if attempt is None:
                 uid = os.geteuid() if order.user is None else order.user
                 limit = self.declining.limit(uid)
                 if limit is not None:
-                    raise Declined(
+                    raise DeclinedError(
                         f"Slurm starts no more jobs of its user: {limit}",
                         self.declining.left_s(uid),
                     )
@@ -222,7 +222,7 @@ class SlurmExecutor:
                 try:
                     attempt.adopt(self._own(attempt))
                 except OSError as error:
-                    raise NoAnswer(_unrecorded(attempt, error)) from error
+                    raise NoAnswerError(_unrecorded(attempt, error)) from error
             for part in attempt.unsubmitted():
                 self._submit(attempt, part, fresh)
                 fresh = False
@@ -238,7 +238,7 @@ class SlurmExecutor:
             if spec["user"] is not None:
                 attempt.folder.give(spec["user"])
         except OSError as error:
-            raise Refused(
+            raise RefusedError(
                 f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
             ) from error
         self._attempts[order.key] = attempt
@@ -254,7 +254,7 @@ class SlurmExecutor:
                 *batch.words(spec, attempt.folder, part, self.site.words()),
                 given=batch.script(spec, attempt.folder, part, self.site.python),
             )
-        except Refused:
+        except RefusedError:
             if fresh:
                 attempt.folder.remove(outputs=True)
                 del self._attempts[attempt.key]
@@ -267,18 +267,20 @@ class SlurmExecutor:
             0
         ]  # with the cluster's name behind, where there are several
         if not number.isdecimal():
-            raise NoAnswer(f"sbatch said {said.strip()[:200]!r} where a job's number was expected")
+            raise NoAnswerError(
+                f"sbatch said {said.strip()[:200]!r} where a job's number was expected"
+            )
         try:
             attempt.submitted(part, int(number))
         except OSError as error:
-            raise NoAnswer(_unrecorded(attempt, error)) from error
+            raise NoAnswerError(_unrecorded(attempt, error)) from error
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
         """Have the agents send SIGTERM to the attempt's processes, and SIGKILL to all that is left
         after `grace_s`.
 
         Its agents keep the deadline, whether or not this process and Slurm still answer. Raises
-        NoAnswer where it cannot be recorded.
+        NoAnswerError where it cannot be recorded.
         """
         with self._lock:
             attempt = self._attempts.get(key)
@@ -290,7 +292,7 @@ class SlurmExecutor:
 
     def kill(self, key: AttemptKey) -> None:
         """SIGKILL to all of the attempt; one that was never started never will be. Raises
-        NoAnswer."""
+        NoAnswerError."""
         if not KEY.fullmatch(str(key)):
             raise InputError(f"{str(key)!r} is no name of an attempt")
         with self._lock:
@@ -309,7 +311,7 @@ class SlurmExecutor:
         try:
             attempt.write_stop(grace_s, overdue, self._mode)
         except OSError as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
             ) from error
 
@@ -322,7 +324,7 @@ class SlurmExecutor:
         attempt.hastened_s = time.monotonic()
         self._jobs_s = -float("inf")
         listed = [str(one) for one in sorted(ids)]
-        with suppress(NoAnswer, Refused):
+        with suppress(NoAnswerError, RefusedError):
             if any(job.waits for job in jobs) or not jobs:
                 self.client.ask("scancel", "--quiet", "--state=PENDING", *listed)
             if len(attempt.folder.nodes) == 1:
@@ -346,7 +348,7 @@ class SlurmExecutor:
                 unwanted = own
         if unwanted:
             attempt.hastened_s = time.monotonic()
-            with suppress(NoAnswer, Refused):
+            with suppress(NoAnswerError, RefusedError):
                 self.client.ask("scancel", "--quiet", *(str(job.id) for job in unwanted))
 
     def _cannot_start(self, attempt: SlurmAttempt) -> bool:
@@ -396,8 +398,8 @@ class SlurmExecutor:
         self._woken.set()
 
     def forget(self, key: AttemptKey) -> None:
-        """Remove what is kept of an attempt that has ended, except what it printed. Raises NoAnswer
-        if it has not."""
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises
+        NoAnswerError if it has not."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None:
@@ -405,7 +407,7 @@ class SlurmExecutor:
             if attempt.ended is None:
                 self._look_at_jobs(self.site.poll_s / 2)
             if attempt.look(self._own(attempt), self._mode).state is not AttemptState.ENDED:
-                raise NoAnswer(f"{key} has not ended")
+                raise NoAnswerError(f"{key} has not ended")
             attempt.folder.remove(outputs=False)
             del self._attempts[key]
 

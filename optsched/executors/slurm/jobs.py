@@ -64,8 +64,8 @@ class SlurmJob:
 def ask_jobs(client: SlurmClient, which: tuple[str, ...]) -> list[SlurmJob]:
     """All jobs with a key in their comment, of those that the options `which` of squeue leave.
 
-    Raises NoAnswer, Refused. `squeue --json` would take ten times as long, and in Slurm 22.05
-    leaves nothing out.
+    Raises NoAnswerError, RefusedError. `squeue --json` would take ten times as long, and in Slurm
+    22.05 leaves nothing out.
     """
     mark = secrets.token_hex(8)  # texts of users may hold whole lines like ours
     return list(

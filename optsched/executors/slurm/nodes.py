@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.cluster import Node
-from ..base import NoAnswer, NodeStatus
+from ..base import NoAnswerError, NodeStatus
 from .client import SlurmClient
 
 NODES_IN_SCONTROL = (23, 2)
@@ -54,7 +54,7 @@ def ask_nodes(
     client: SlurmClient, declared: Mapping[str, Node], partition: str | None
 ) -> list[SlurmNode]:
     """Nodes of `partition`, or all; of those `declared` only these, if there are any. Raises
-    NoAnswer, Refused."""
+    NoAnswerError, RefusedError."""
     version = re.search(r"(\d+)\.(\d+)", client.ask("scontrol", "--version"))
     new = version is not None and (int(version[1]), int(version[2])) >= NODES_IN_SCONTROL
     text = (
@@ -67,7 +67,7 @@ def read_nodes(text: str, declared: Mapping[str, Node], partition: str | None) -
     """Nodes in the JSON of `sinfo` (22.05) or `scontrol show nodes` (later), in Slurm's order.
 
     Of `declared` nodes what Slurm does not know is taken: the rack, and memory of GPUs. Raises
-    NoAnswer where the text is something else.
+    NoAnswerError where the text is something else.
     """
     try:
         entries = json.loads(text)["nodes"]
@@ -78,7 +78,7 @@ def read_nodes(text: str, declared: Mapping[str, Node], partition: str | None) -
             and (not declared or entry["name"] in declared)
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise NoAnswer(f"Slurm's JSON of its nodes is not understood: {error!r}") from None
+        raise NoAnswerError(f"Slurm's JSON of its nodes is not understood: {error!r}") from None
 
 
 def number(value: Any) -> int | None:

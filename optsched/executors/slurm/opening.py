@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import InputError
-from ..base import NoAnswer, Refused
+from ..base import NoAnswerError, RefusedError
 from .client import SlurmClient
 from .executor import SlurmExecutor
 from .site import Site, heartbeat_of
@@ -68,7 +68,7 @@ def _heartbeat(slurm: "SlurmSettings") -> Path:
 
 def _check_weights(client: SlurmClient, slurm: "SlurmSettings") -> None:
     """Raises InputError where Slurm does not check the names that jobs weigh by."""
-    with suppress(NoAnswer, Refused):
+    with suppress(NoAnswerError, RefusedError):
         text = client.ask("scontrol", "show", "config")
         found = re.search(r"^AccountingStorageEnforce\s*=\s*(.*)$", text, re.MULTILINE)
         kept = found[1].split(",") if found is not None else []
@@ -86,7 +86,7 @@ def _check_weights(client: SlurmClient, slurm: "SlurmSettings") -> None:
 
 def _check_holding(client: SlurmClient) -> None:
     """Raises InputError where Slurm certainly holds no jobs."""
-    with suppress(NoAnswer, Refused):
+    with suppress(NoAnswerError, RefusedError):
         found = re.search(
             r"^JobSubmitPlugins\s*=\s*(.*)$", client.ask("scontrol", "show", "config"), re.MULTILINE
         )

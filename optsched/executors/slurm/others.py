@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..base import NoAnswer, NodeStatus
+from ..base import NoAnswerError, NodeStatus
 from .client import SlurmClient
 from .nodes import gpus, number
 from .site import split_nodes
@@ -68,7 +68,7 @@ class Others:
     def held(self, names: Container[str], ours: Container[int]) -> dict[str, Part]:
         """By node, what is held of the nodes `names` by jobs whose numbers are not among `ours`.
 
-        Raises NoAnswer, Refused.
+        Raises NoAnswerError, RefusedError.
         """
         text = self._client.ask("squeue", "-h", "--all", f"--states={HOLDING}", "-o", "%A|%S|%N")
         there = [line.split("|", 2) for line in text.splitlines()]
@@ -87,13 +87,13 @@ class Others:
 
 
 def read_holdings(text: str, which: Container[int]) -> dict[int, dict[str, Part]]:
-    """What jobs hold, by number and node, from the JSON of squeue. Raises NoAnswer where it is
+    """What jobs hold, by number and node, from the JSON of squeue. Raises NoAnswerError where it is
     something else."""
     try:
         entries = [entry for entry in json.loads(text)["jobs"] if int(entry["job_id"]) in which]
         return {int(entry["job_id"]): _holding(entry) for entry in entries}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoAnswer(f"Slurm's JSON of its jobs is not understood: {error!r}") from None
+        raise NoAnswerError(f"Slurm's JSON of its jobs is not understood: {error!r}") from None
 
 
 def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
@@ -136,8 +136,8 @@ def _cores(allocated: Mapping[str, Any]) -> int:
 
 
 def ask_reservations(client: SlurmClient, but: str | None) -> list[Reservation]:
-    """Reservations that are in effect or will be, except that named `but`. Raises NoAnswer,
-    Refused."""
+    """Reservations that are in effect or will be, except that named `but`. Raises NoAnswerError,
+    RefusedError."""
     text = client.ask("scontrol", "--oneliner", "show", "reservation", unix_times=True)
     return [one for one in read_reservations(text) if one.name != but and one.end_s > time.time()]
 

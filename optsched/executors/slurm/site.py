@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...hostlist import expand_hostlist
-from ..base import NoAnswer
+from ..base import NoAnswerError
 from .client import SlurmClient
 from .declining import LIMIT, SURE_S
 
@@ -51,13 +51,16 @@ class Site:
         return (f"--user={pwd.getpwuid(os.geteuid()).pw_name}",)
 
     def reserved(self, client: SlurmClient) -> frozenset[str] | None:
-        """Nodes of the reservation, None where there is none named. Raises NoAnswer, Refused."""
+        """Nodes of the reservation, None where there is none named. Raises NoAnswerError,
+        RefusedError."""
         if self.reservation is None:
             return None
         text = client.ask("scontrol", "--oneliner", "show", "reservation", self.reservation)
         found = re.search(r"(?:^|\s)Nodes=(\S+)", text)
         if found is None:
-            raise NoAnswer(f"scontrol does not say which nodes reservation {self.reservation} has")
+            raise NoAnswerError(
+                f"scontrol does not say which nodes reservation {self.reservation} has"
+            )
         return frozenset(split_nodes(found[1]))
 
     def gives_up_s(self, reason: str) -> float:

@@ -20,8 +20,8 @@ class Classes:
 
 
 def classes(instance: Instance) -> Classes:
-    """Jobs by profile, gang, cores, memory, listed modes and tenant, in order of first appearance.
-    O(jobs)."""
+    """Return jobs by profile, gang, nodes, cores, memory, listed modes and tenant, in order of
+    first appearance. O(jobs)."""
     known: dict[object, int] = {}
     examples: list[Job] = []
     codes = []
@@ -33,6 +33,8 @@ def classes(instance: Instance) -> Classes:
             job.memory_gib,
             id(job.modes) if job.modes else 0,
             job.tenant,
+            job.min_nodes,
+            job.max_nodes,
         )
         code = known.setdefault(key, len(examples))
         if code == len(examples):

@@ -14,6 +14,7 @@ class CpSat:
     title = "whole horizon: CP-SAT model, large-neighbourhood search, Lagrangian bound"
     needs: tuple[str, ...] = ("ortools.sat.python.cp_model", "numpy")
     guarantee: Guarantee = "exact"
+    constrains = True
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
         if (job := split_jobs(instance)) is not None:

@@ -10,11 +10,11 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from optsched.engine.incumbent import is_better
-from optsched.plugins.solver import Report
+from optsched.plugins.solver import Constrain, Report, ignore
 
 from ..scheduling.evaluate import Evaluator
 from ..scheduling.plans import plan_of
-from ..scheduling.problem import Problem, Schedule
+from ..scheduling.problem import Choice, Problem, Schedule
 from ..scheduling.schedule_generation import (
     canonical,
     generate,
@@ -59,16 +59,20 @@ def solve_whole(
     budget: Budget,
     detailed: bool,
     outside: Callable[[int], float | None] = lambda level: None,
+    constrain: Constrain | None = None,
+    hint: Schedule | None = None,
 ) -> bool:
     """Minimise every level in turn; returns whether all were proved in the model.
 
-    `outside` gives a bound proved elsewhere for a level. Model times are rounded down, so its bound
-    holds for the true problem; each solution is put on real nodes in exact time by serial schedule
-    generation.
+    `outside` gives a bound proved elsewhere for a level, `hint` a schedule to start from. Model
+    times are rounded down, so its bound holds for the true problem; each solution is put on real
+    nodes in exact time by serial schedule generation. With side constraints (`constrain`) times are
+    rounded up, so that every solution is a schedule that meets them.
     """
-    model = Model(problem, "down", detailed)
-    if problem.instance.jobs and incumbent.schedule is not None:
-        model.hint(incumbent.schedule)
+    model = Model(problem, "up" if constrain else "down", detailed, constrain=constrain)
+    first = hint if incumbent.schedule is None else incumbent.schedule
+    if problem.instance.jobs and first is not None:
+        model.hint(first)
     for k, level in enumerate(problem.objective.levels):
         expression = build(model, level)
         known = outside(k)
@@ -103,6 +107,11 @@ def _solve_level(
     """Solve for the current objective; its optimal integer value, or None where it was not
     proved."""
     solvers = _racers(problem, level, budget)
+    if report.log is not ignore:
+        for solver in solvers:
+            solver.parameters.log_search_progress = True
+            solver.parameters.log_to_stdout = False
+            solver.log_callback = report.log
     statuses: dict[int, Any] = {}
 
     def run(which: int) -> None:
@@ -184,6 +193,8 @@ def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Sche
     """The schedule of a solution on real nodes, every length rounded up, in the order of its
     starts."""
     choices, complete = model.read(value)
+    if model.constrained:
+        return _constrained(problem, model, choices)
     if complete and problem.tick.exact and model.exact_amounts:
         schedule = [canonical(problem, a, choices[a.index]) for a in problem.activities]
         if not problem.partner:
@@ -205,3 +216,10 @@ def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Sche
     }
     found = generate(problem, priority, preempted, ways, nodes)
     return found if found is not None else generate(problem, priority, preempted, ways)
+
+
+def _constrained(problem: Problem, model: Model, choices: dict[int, Choice]) -> Schedule | None:
+    """The schedule of a solution under side constraints; None where its true lengths break one."""
+    schedule = [canonical(problem, a, choices[a.index]) for a in problem.activities]
+    as_found = all(schedule[j] == choice for j, choice in choices.items())
+    return schedule if as_found or model.admits(schedule) else None

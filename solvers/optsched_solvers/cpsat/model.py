@@ -8,13 +8,14 @@ n]` for one that may be split.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ortools.sat.python import cp_model
 
 from optsched.physics import cpus, memory_gib
+from optsched.plugins.solver import Constrain
 
 from ..scheduling.free_capacity import FreeCapacity
 from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule, Split
@@ -48,11 +49,17 @@ class Model:
     restriction."""
 
     def __init__(
-        self, problem: Problem, rounding: Rounding, detailed: bool, fixed: Fixed | None = None
+        self,
+        problem: Problem,
+        rounding: Rounding,
+        detailed: bool,
+        fixed: Fixed | None = None,
+        constrain: Constrain | None = None,
     ) -> None:
         self.problem = problem
         self.rounding = rounding
         self.fixed = fixed
+        self.constrained = constrain is not None
         self.cp = cp_model.CpModel()
         self.start: dict[int, Any] = {}
         self.end: list[Any] = [0] * len(problem.activities)
@@ -71,6 +78,10 @@ class Model:
         self._add_precedence()
         self._add_capacity()
         self._add_budgets()
+        if constrain is not None:
+            from .variables import Variables
+
+            constrain(self.cp, Variables(self))
 
     # ------------------------------------------------------------------------------------- sizes
     # and choices
@@ -107,7 +118,7 @@ class Model:
         nodes = self.problem.instance.cluster.nodes
         for gpu_type in dict.fromkeys(self.problem.node_types):
             members = {n for n, node in enumerate(nodes) if node.gpu_type == gpu_type}
-            found[gpu_type] = detailed and not self._is_one_pool(members)
+            found[gpu_type] = self.constrained or (detailed and not self._is_one_pool(members))
         return found
 
     def _is_one_pool(self, members: set[int]) -> bool:
@@ -415,23 +426,38 @@ class Model:
     def hint(self, schedule: Schedule) -> None:
         """Start the search from `schedule`."""
         self.cp.clear_hints()
+        for variable, value in self.values(schedule):
+            self.cp.add_hint(variable, value)
+
+    def values(self, schedule: Schedule) -> Iterator[tuple[Any, int]]:
+        """Yield every variable with its value in `schedule`."""
         for j, start in self.start.items():
             choice = schedule[j]
-            self.cp.add_hint(start, choice.start)
+            yield start, choice.start
             for a, literal in enumerate(self.chosen[j]):
-                self.cp.add_hint(literal, int(a == choice.alternative))
+                yield literal, int(a == choice.alternative)
             if j in self.own_end:
                 length = self.ticks(self.problem.activities[j].alternatives[choice.alternative])
-                self.cp.add_hint(self.own_end[j], choice.start + length)
+                yield self.own_end[j], choice.start + length
         for (j, a, n), literal in self.on.items():
             choice = schedule[j]
             if literal is not self.chosen[j][a]:
-                self.cp.add_hint(
-                    literal, int(a == choice.alternative and any(n == m for m, _ in choice.split))
-                )
+                here = a == choice.alternative and any(n == m for m, _ in choice.split)
+                yield literal, int(here)
         for (j, a, n), part in self.part.items():
             choice = schedule[j]
-            self.cp.add_hint(part, dict(choice.split).get(n, 0) if a == choice.alternative else 0)
+            yield part, dict(choice.split).get(n, 0) if a == choice.alternative else 0
+
+    def admits(self, schedule: Schedule) -> bool:
+        """Return whether `schedule` satisfies every constraint, the side constraints included."""
+        fixed = self.cp.clone()
+        fixed.clear_objective()
+        fixed.clear_hints()
+        for variable, value in self.values(schedule):
+            fixed.add(variable == value)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        return bool(solver.solve(fixed) in (cp_model.OPTIMAL, cp_model.FEASIBLE))
 
     def read(self, value: Any) -> tuple[dict[int, Choice], bool]:
         """Choices of the free activities in a solution (`value` maps a variable to its value), and

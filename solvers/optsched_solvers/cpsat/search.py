@@ -4,9 +4,11 @@ by size."""
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
+from optsched.errors import InputError
 from optsched.model.plan import Plan
-from optsched.plugins.solver import Report, Request
+from optsched.plugins.solver import Report, Request, ignore
 
 from ..scheduling.evaluate import Evaluator
 from ..scheduling.lagrange import PriceBound, applies, grid
@@ -39,7 +41,12 @@ def search(request: Request, report: Report) -> None:
         report.plan(Plan())
         return
     budget = Budget(request.time_limit_s, request.workers, request.seed)
+    if not request.log:
+        report = replace(report, log=ignore)
     incumbent = Incumbent(problem, Evaluator(problem), report)
+    if request.constrain is not None:
+        _constrained(problem, incumbent, request, report, budget)
+        return
     if request.incumbent is not None:
         incumbent.offer(_on_grid(problem, request.incumbent))
     for priority in _priorities(problem):
@@ -61,6 +68,20 @@ def search(request: Request, report: Report) -> None:
         report.note(
             "the wall clock stopped the search, so a repeat may give another plan; allow more time"
         )
+
+
+def _constrained(
+    problem: Problem, incumbent: Incumbent, request: Request, report: Report, budget: Budget
+) -> None:
+    """Solve the whole model with the side constraints; only its own solutions count."""
+    if problem.partner:
+        raise InputError("side constraints cannot be used with jobs that share GPUs")
+    hint = None if request.incumbent is None else schedule_of(problem, request.incumbent)
+    solve_whole(problem, incumbent, report, budget, True, constrain=request.constrain, hint=hint)
+    report.note(
+        f"with side constraints the model plans in steps of {problem.tick.length_s:g} s, and what "
+        "it proves holds for plans on that grid"
+    )
 
 
 def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 
 from optsched.model.instance import Instance, Placement
 from optsched.model.job import Job, Mode
 from optsched.model.plan import Segment
 from optsched.objectives import Term, segment_cost
-from optsched.physics import Span, cpus, hold_to_save_s, may_preempt, memory_gib, placed_rate, rate
+from optsched.physics import Span, hold_to_save_s, may_preempt, placed_rate, rate
+from optsched.physics.capacity import Capacity, Demand
 from optsched.physics.modes import Option, options, room
 
 from .bins import Bin, partitions
@@ -16,9 +19,6 @@ from .realise import continue_s, fresh_s, make_placement
 
 MAX_SPLITS = 200
 """Ways of one job beyond which nodes are merged into coarser bins."""
-
-ALL_QUOTAS = "quotas", "together"
-"""The capacity that tenants who borrow from each other hold together."""
 
 Split = tuple[tuple[int, int], ...]
 """(bin, GPUs taken there); 0 GPUs for a CPU-only job; empty for a job that needs no node."""
@@ -38,7 +38,7 @@ class Alternative:
     preempted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ways:
     """All alternatives of all jobs, over the finest bins that keep each job within `MAX_SPLITS`.
 
@@ -50,38 +50,17 @@ class Ways:
     exact: bool
     of: dict[str, tuple[Alternative, ...]]
 
-    def demand(self, job: Job, mode: Mode, split: Split) -> Iterator[tuple[tuple[str, str], float]]:
-        """(capacity, amount) for everything `mode` holds on `split`."""
-        for b, gpus in split:
-            found = self.bins[b]
-            yield ("GPUs", found.name), gpus
-            if found.cpus is not None:
-                yield ("cores", found.name), cpus(mode, gpus)
-            if found.memory_gib is not None:
-                yield ("memory", found.name), memory_gib(job, mode, gpus)
-        for name, amount in mode.resources.items():
-            yield ("resource", name), amount
-        if job.tenant in self.instance.gpu_cap:
-            yield ("quota", job.tenant), mode.gpus
-            if self.instance.quota_pool is not None:
-                yield ALL_QUOTAS, mode.gpus
+    @cached_property
+    def table(self) -> Capacity:
+        """What there is of everything, each bin taken for one node."""
+        nodes = tuple(each.as_node() for each in self.bins)
+        cluster = replace(self.instance.cluster, nodes=nodes)
+        return Capacity(cluster, self.instance.tenants)
 
-    def capacities(self) -> dict[tuple[str, str], float]:
-        """What there is of each capacity."""
-        found: dict[tuple[str, str], float] = {}
-        for each in self.bins:
-            found["GPUs", each.name] = each.gpus
-            if each.cpus is not None:
-                found["cores", each.name] = each.cpus
-            if each.memory_gib is not None:
-                found["memory", each.name] = each.memory_gib
-        for name, amount in self.instance.cluster.resources.items():
-            found["resource", name] = amount
-        for tenant, gpus in self.instance.gpu_cap.items():
-            found["quota", tenant] = gpus
-        if self.instance.quota_pool is not None:
-            found[ALL_QUOTAS] = self.instance.quota_pool
-        return found
+    def demand(self, job: Job, mode: Mode, split: Split) -> Demand:
+        """Everything `mode` holds on `split`."""
+        on_bins = (self.table.on_node(job, mode, b, gpus) for b, gpus in split)
+        return [*chain.from_iterable(on_bins), *self.table.together(job, mode)]
 
     def running_split(self, placement: Placement) -> Split:
         """The bins that hold a placement."""
@@ -162,7 +141,7 @@ def _alternatives(ways: Ways, job: Job, limit: float) -> tuple[Alternative, ...]
     seen: set[tuple[int, Split]] = set()
     modes: list[Mode] = []
     for option in options(instance.cluster, job):
-        if not _allowed(instance, job, option.mode):
+        if not ways.table.allows(job, option.mode):
             continue
         if option.mode not in modes:
             modes.append(option.mode)
@@ -185,19 +164,6 @@ def _alternatives(ways: Ways, job: Job, limit: float) -> tuple[Alternative, ...]
                     )
                 )
     return tuple(found)
-
-
-def _allowed(instance: Instance, job: Job, mode: Mode) -> bool:
-    """Whether quota, resources and budgets could ever serve `mode`."""
-    quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
-    cluster = instance.cluster
-    return (
-        (quota is None or mode.gpus <= quota)
-        and all(
-            amount <= cluster.resources.get(name, 0.0) for name, amount in mode.resources.items()
-        )
-        and all(amount <= cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items())
-    )
 
 
 def _splits(ways: Ways, job: Job, option: Option) -> Iterator[Split]:

@@ -20,8 +20,12 @@ class Bin:
     name: str
     nodes: tuple[str, ...]
     gpus: int
-    cpus: float | None
+    cpus: int | None
     memory_gib: float | None
+
+    def as_node(self) -> Node:
+        """One node with all that they have."""
+        return Node(name=self.name, gpus=self.gpus, cpus=self.cpus, memory_gib=self.memory_gib)
 
 
 def partitions(instance: Instance) -> list[tuple[tuple[Bin, ...], bool]]:

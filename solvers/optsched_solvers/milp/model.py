@@ -78,8 +78,8 @@ class Model:
             found[job_id] = taken[0]
         return found
 
-    def _held(self, job: Job, start: Start) -> list[tuple[tuple[str, str], float, range]]:
-        """(capacity, amount, ticks) of all that one start holds."""
+    def _held(self, job: Job, start: Start) -> list[tuple[int, float, range]]:
+        """(row of the table, amount, ticks) of all that one start holds."""
         each = start.alternative
         found = [
             (key, amount, range(start.tick, start.end))
@@ -95,12 +95,9 @@ class Model:
         return [(key, amount, ticks) for key, amount, ticks in found if amount > 0 and ticks]
 
     def _capacity(self) -> None:
-        capacities = self.ways.capacities()
-        rows: dict[tuple[tuple[str, str], int], Expression] = defaultdict(
-            lambda: defaultdict(float)
-        )
-        most: dict[tuple[tuple[str, str], int], dict[str, float]] = defaultdict(dict)
-        begins: set[tuple[tuple[str, str], int]] = set()
+        rows: dict[tuple[int, int], Expression] = defaultdict(lambda: defaultdict(float))
+        most: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
+        begins: set[tuple[int, int]] = set()
         for job in self.instance.jobs:
             for start, var in self.starts[job.id]:
                 for key, amount, ticks in self._held(job, start):
@@ -114,9 +111,8 @@ class Model:
             # does.
             if at not in begins:
                 continue
-            capacity = float(capacities[at[0]])
-            if at[0][0] in ("memory", "resource"):
-                capacity += AMOUNT_TOLERANCE * max(1.0, capacity)
+            held = self.ways.table.rows[at[0]]
+            capacity = held.capacity + held.slack(AMOUNT_TOLERANCE)
             if sum(most[at].values()) > capacity:
                 self.add(row, "<=", capacity)
 

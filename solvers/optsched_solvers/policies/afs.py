@@ -6,7 +6,7 @@ from optsched.simulate.world import World
 from .parts.gang_counts import CountsOf, GangCounts
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import is_left_alone
-from .parts.reallocation import Grant, Reallocation, held
+from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 
 
 class Share:
@@ -82,9 +82,6 @@ class Afs(Reallocation):
 
     The paper decides at arrivals and completions; here it is at each interval.
 
-    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed`
-    (default) or `emptiest`.
-
     Source: C. Hwang et al., Elastic resource sharing for distributed deep learning, NSDI'21,
     section 4 (AFS-L).
     """
@@ -109,7 +106,9 @@ class Afs(Reallocation):
         published="mean JCT up to 2.2, 2.7 and 3.1 times better than Themis, SRTF and Tiresias-L",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    Options = ReallocationOptions
+
+    def __init__(self, options: ReallocationOptions) -> None:
         super().__init__(options)
         self._counts_of = CountsOf()
 

@@ -3,14 +3,15 @@ problem."""
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
-from optsched.errors import InputError
 from optsched.model.instance import Instance, Placement, Slot
 from optsched.model.job import Job, Mode
 from optsched.objectives import Objective, parse
 from optsched.physics.modes import Option
 from optsched.plugins import registry
+from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 from optsched.simulate.snapshot import Snapshot, snapshot
@@ -18,9 +19,6 @@ from optsched.simulate.world import World
 
 from .parts.gang_weights import GangWeights
 
-ROUND_S = 300.0
-"""Length of the round over which options are valued. Only the cap on finishing jobs depends on
-it."""
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
 clock."""
@@ -32,6 +30,8 @@ MOVES_S = 60.0
 """While nobody waits, it is looked this often whether running jobs should move."""
 SOON_S = 300.0
 """How far ahead a place is held for a gang."""
+FEW_JOBS = 100
+"""With so many jobs or fewer every round is decided, whatever the pace."""
 CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
 """Objectives under which the order of jobs changes while nothing happens."""
 
@@ -62,27 +62,31 @@ class Optsched:
     comes free within `SOON_S`: it is not worth preempting for, yet would be delayed by what starts
     now.
 
-    Options: `solver` (a round solver, default price), `round` (seconds), `pace` (default 0): a
-    round is decided once a share `pace` of the time simulated so far has passed since the last.
-    What comes free before goes to waiting jobs by weight per GPU and second. So a long time is seen
-    roughly, but quickly, and its beginning as it is.
+    With `pace` a long time is seen roughly, but quickly, and its beginning as it is: what comes
+    free between rounds goes to waiting jobs by weight per GPU and second, beside the places that
+    are kept. While at most `FEW_JOBS` wait or run every event has its round.
     """
 
     name = "optsched"
     title = "each round as one optimization problem, with a proven gap"
 
-    def __init__(
-        self, objective: Objective | None = None, options: dict[str, str] | None = None
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        solver: Annotated[str, "Decides the rounds: a name of `optsched list rounds`."] = "price"
+        round_s: Annotated[
+            PositiveDuration,
+            "Length of the round over which options are valued; only the cap on finishing jobs "
+            "depends on it.",
+        ] = 300.0
+        pace: Annotated[
+            Share,
+            "A round is decided once this share of the time simulated so far has passed since the "
+            "last.",
+        ] = 0.0
+
+    def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
-        given = dict(options or {})
-        self.solver = given.pop("solver", "price")
-        self.round_s = _seconds(given.pop("round", str(ROUND_S)))
-        self.pace = _pace(given.pop("pace", "0"))
-        if given:
-            raise InputError(
-                f"policy optsched has no option {', '.join(given)}; it has solver, round and pace"
-            )
+        self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         self._options = {"core": str(CORE_OPTIONS)} if self.solver == "price" else {}
         self.rounds: list[RoundRecord] = []
@@ -115,8 +119,9 @@ class Optsched:
             if world.now_s < self._moves_s:
                 world.wake_at(self._moves_s)
                 return
-        elif world.now_s < self._paced_s and world.running:
+        elif world.now_s < self._paced_s and len(waiting) + len(world.running) > FEW_JOBS:
             self._fill(world, waiting)
+            self._keep_places(world)
             world.wake_at(self._paced_s)
             return
         self._moves_s = world.now_s + MOVES_S
@@ -165,7 +170,7 @@ class Optsched:
             demand = world.demand(job_id)
             if id(demand) in full:
                 continue
-            found = self._reservations.fit(world, job_id, room)
+            found = self._reservations.fit(world, job_id, room, kept=self._kept_place)
             if found is None:
                 full.add(id(demand))
                 continue
@@ -206,6 +211,10 @@ class Optsched:
         if kept is not None and world.now_s < kept.due_s < math.inf:
             world.wake_at(kept.due_s)
 
+    @property
+    def _kept_place(self) -> Reservation | None:
+        return self._reservations.current or self._soon
+
     def _density(self, world: World, job_id: str) -> float:
         return world.job(job_id).weight / (
             world.service_gpus(job_id) * world.fastest_finish_s(job_id)
@@ -219,7 +228,7 @@ class Optsched:
         ]
 
     def _reserved(self, world: World) -> tuple[tuple[Placement, float], ...]:
-        kept = self._reservations.current or self._soon
+        kept = self._kept_place
         if kept is None:
             return ()
         return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
@@ -229,7 +238,7 @@ class Optsched:
         claimed."""
         while True:
             self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
-            kept = self._reservations.current or self._soon
+            kept = self._kept_place
             if kept is None or kept.job not in world.waiting or kept.job in self._claims:
                 return
             claimed = {slot.node for _, placement in self._claims.values() for slot in placement}
@@ -312,26 +321,6 @@ class Optsched:
             )
             for name in nodes
         )
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise InputError(f"policy optsched: round={text} is no positive number of seconds")
-    return value
-
-
-def _pace(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise InputError(f"policy optsched: pace={text} is no share from 0 to 1")
-    return value
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:

@@ -1,13 +1,14 @@
 """`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is
 left."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge
 
-from optsched.errors import InputError
 from optsched.model.plan import CLOSED_GAP
-from optsched.plugins.solver import only_options
+from optsched.plugins.options import PluginOptions
 from optsched.round.model import Floats, Ints, RoundModel
 from optsched.round.realise import keep_all, realise, realise_losers_first
 from optsched.round.solver import RoundRequest
@@ -54,15 +55,16 @@ class PriceSolver:
         """Every round."""
         return None
 
-    def check_options(self, options: Mapping[str, str]) -> None:
-        """Raise InputError for an option that it does not have, or no number."""
-        only_options("round solver price", options, ("core",))
-        _core_options(options)
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        core: Annotated[
+            int, Ge(0), "Most options for which what is left of a round is solved exactly."
+        ] = CORE_OPTIONS
 
     def solve(self, request: RoundRequest) -> None:
         """Anytime: a bound and the plan that keeps all come first, and both only get better until
         the gap is the one that was asked for."""
-        _Search(request, _core_options(request.options)).run()
+        _Search(request, (request.options or self.Options()).core).run()
 
 
 class _Search:
@@ -209,13 +211,6 @@ class _Search:
             return False
         self._realise(program.choice(model, part.fixed, outcome.x), reduced, 2 * MORE_TRIES)
         return True
-
-
-def _core_options(options: Mapping[str, str]) -> int:
-    text = options.get("core", str(CORE_OPTIONS))
-    if not text.isdigit():
-        raise InputError(f"round solver price: core={text} is no number of options")
-    return int(text)
 
 
 def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:

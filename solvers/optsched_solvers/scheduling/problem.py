@@ -13,16 +13,15 @@ from optsched.objectives import Objective, Term
 from optsched.physics import (
     TIME_TOLERANCE_S,
     Span,
-    cpus,
     hold_to_save_s,
     may_preempt,
-    memory_gib,
     placed_rate,
     power_w,
     remaining_after_preemption_s,
     run_s,
     setup_s,
 )
+from optsched.physics.capacity import Capacity
 from optsched.physics.modes import Option, options, room
 
 from .running_pairs import pairs, stay
@@ -34,15 +33,6 @@ MAX_TICKS = 10**8
 Split = tuple[tuple[int, int], ...]
 """(node index, GPUs there) of one job; (node index, 0) for a CPU-only job; empty for a job without
 node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One capacity that is held over time: GPUs, cores or memory of a node, a cluster resource, a
-    quota."""
-
-    name: str
-    capacity: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +112,9 @@ class Problem:
         self.objective = objective
         cluster = instance.cluster
         self.node_types = [node.gpu_type for node in cluster.nodes]
-        self.rows: list[Row] = []
-        self.gpu_row = [self._row(f"GPUs of {node.name}", node.gpus) for node in cluster.nodes]
-        self.cpu_row = [
-            None if node.cpus is None else self._row(f"cores of {node.name}", node.cpus)
-            for node in cluster.nodes
-        ]
-        self.memory_row = [
-            None
-            if node.memory_gib is None
-            else self._row(f"memory of {node.name}", node.memory_gib)
-            for node in cluster.nodes
-        ]
-        self.resource_row = {
-            name: self._row(name, amount) for name, amount in cluster.resources.items()
-        }
-        self.quota_row = {
-            name: self._row(f"quota of {name}", gpus) for name, gpus in instance.gpu_cap.items()
-        }
-        self.pool_row = (
-            None if instance.quota_pool is None else self._row("all quotas", instance.quota_pool)
-        )
+        self.table = Capacity(cluster, instance.tenants)
+        self.rows = self.table.rows
+        self.gpu_row = self.table.gpus
         self.pair_of = {
             entry.job: (entry, other)
             for a, b in pairs(instance)
@@ -155,10 +127,6 @@ class Problem:
         self.activities = [self._activity(i, job, position) for i, job in enumerate(instance.jobs)]
         self.partner = {position[a.job]: position[b.job] for a, b in self.pair_of.values()}
         """Index of the activity with which each one that shares GPUs now shares them."""
-
-    def _row(self, name: str, capacity: float) -> int:
-        self.rows.append(Row(name, float(capacity)))
-        return len(self.rows) - 1
 
     def _types_with_enough_cores(self) -> frozenset[str | None]:
         """GPU types whose nodes can give every GPU the most cores any job takes, so that cores
@@ -203,13 +171,13 @@ class Problem:
         )
         for n, node in enumerate(nodes):
             if node.gpu_type in self._cores_suffice:
-                self.cpu_row[n] = None
+                self.table.cores[n] = None
             if (
                 not cpu_only
                 and node.memory_gib is not None
                 and node.memory_gib >= per_gpu * node.gpus
             ):
-                self.memory_row[n] = None
+                self.table.memory[n] = None
 
     def _worthwhile(self, job: Job) -> list[Option]:
         """Options without those that save cores where cores never bind."""
@@ -273,20 +241,9 @@ class Problem:
         overhead_s = setup_s(
             job, ran_before=running is not None or job.id in instance.suspended_job
         )
-        quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
         for option in self._worthwhile(job):
-            if quota is not None and option.mode.gpus > quota:
-                continue
-            if any(
-                need > instance.cluster.resources[name]
-                for name, need in option.mode.resources.items()
-            ):
-                continue
-            if any(
-                need > instance.cluster.budgets[name] for name, need in option.mode.budgets.items()
-            ):
-                continue
-            ways.append((option, overhead_s + option.run_s(job, work_s)))
+            if self.table.allows(job, option.mode):
+                ways.append((option, overhead_s + option.run_s(job, work_s)))
         return ways
 
     def _activity(self, index: int, job: Job, position: dict[str, int]) -> Activity:
@@ -309,7 +266,7 @@ class Problem:
                         up,
                         held,
                         held,
-                        self._shared(job, running.mode),
+                        tuple(self.table.together(job, running.mode)),
                         alone=bool(alternatives),
                     )
                 )
@@ -332,7 +289,7 @@ class Problem:
                         up,
                         rooms,
                         None,
-                        self._shared(job, option.mode),
+                        tuple(self.table.together(job, option.mode)),
                     )
                 )
         hold = None
@@ -344,7 +301,7 @@ class Problem:
                 self.tick.ceil(hold_s),
                 held,
                 running.mode,
-                self._shared(job, running.mode),
+                tuple(self.table.together(job, running.mode)),
             )
         wait_s = max(0.0, job.submit_s - instance.now_s)
         return Activity(
@@ -358,31 +315,11 @@ class Problem:
             hold,
         )
 
-    def _shared(self, job: Job, mode: Mode) -> tuple[tuple[int, float], ...]:
-        found = [
-            (self.resource_row[name], amount) for name, amount in mode.resources.items() if amount
-        ]
-        if job.tenant in self.quota_row and mode.gpus:
-            found.append((self.quota_row[job.tenant], float(mode.gpus)))
-            if self.pool_row is not None:
-                found.append((self.pool_row, float(mode.gpus)))
-        return tuple(found)
-
     def node_demands(
         self, activity: Activity, mode: Mode, node: int, gpus: int
     ) -> list[tuple[int, float]]:
         """Demands on the rows of one node where the job holds `gpus` GPUs."""
-        cpu_row, memory_row = self.cpu_row[node], self.memory_row[node]
-        if cpu_row is None and memory_row is None:
-            return [(self.gpu_row[node], float(gpus))] if gpus else []
-        found = []
-        if gpus:
-            found.append((self.gpu_row[node], float(gpus)))
-        if cpu_row is not None and (cores := cpus(mode, gpus)):
-            found.append((cpu_row, float(cores)))
-        if memory_row is not None and (memory := memory_gib(activity.job, mode, gpus)):
-            found.append((memory_row, memory))
-        return found
+        return self.table.on_node(activity.job, mode, node, gpus)
 
     def demands(
         self, activity: Activity, mode: Mode, split: Split, shared: tuple[tuple[int, float], ...]

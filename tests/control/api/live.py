@@ -20,7 +20,7 @@ from optsched.control.controller import Controller
 from optsched.control.journal.journal import Journal
 from optsched.control.loop import Loop
 from optsched.control.settings import NodeSettings, Settings
-from optsched.executors.base import Order, Refused
+from optsched.executors.base import Order, RefusedError
 
 from ..virtual import VirtualExecutor
 
@@ -47,7 +47,7 @@ class PassingExecutor(VirtualExecutor):
         try:
             [float(word) for word in order.argv[1:4]][2]
         except (ValueError, IndexError):
-            raise Refused("that is no such command") from None
+            raise RefusedError("that is no such command") from None
         super().start(order)
 
     def changes(self, timeout_s: float) -> None:

@@ -16,7 +16,7 @@ import pytest
 from optsched.control.api import connection
 from optsched.control.api.bodies import SubmitBody
 from optsched.control.api.peer import Access
-from optsched.control.api.refusal import Refusal
+from optsched.control.api.refusal import HttpError
 from optsched.control.api.server import read_token
 from optsched.control.api.service import Service
 from optsched.control.settings import ApiSettings, LimitSettings, TenantSettings, UserLimits
@@ -255,7 +255,7 @@ def test_whoever_is_not_root_starts_nothing_as_another_user(
     )
     service = Service(shared.loop, access)
     body = SubmitBody(argv=("x",), directory="/", hold=True)
-    with pytest.raises(Refusal, match="does not run as root") as refused:
+    with pytest.raises(HttpError, match="does not run as root") as refused:
         service.submit(access.of_user(NOBODY), body)
     assert refused.value.status == 403
     assert service.submit(access.of_user(OTHER), body)[1]

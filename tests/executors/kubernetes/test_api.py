@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("kubernetes", reason="needs: pip install 'optsched[kubernetes]'")
 
 from optsched.errors import InputError
-from optsched.executors.base import NoAnswer
-from optsched.executors.kubernetes.api import KubernetesApi, Rejected
+from optsched.executors.base import NoAnswerError
+from optsched.executors.kubernetes.api import KubernetesApi, RejectedError
 from optsched.executors.kubernetes.watching import Watcher
 from tests.executors.conformance import until
 
@@ -154,7 +154,7 @@ def test_lists_that_fail(
     server: Server, api: KubernetesApi, answer: tuple[int, Any], words: str
 ) -> None:
     server.answers = [answer]
-    with pytest.raises(NoAnswer) as found:
+    with pytest.raises(NoAnswerError) as found:
         api.nodes(None)
     assert words in str(found.value) and server.address in str(found.value)
 
@@ -184,7 +184,7 @@ def test_calls_are_bounded_in_time(
     hasty = KubernetesApi(kubeconfig(tmp_path, server.address), None, "optsched", 0.7)
     server.answers = [(200, way)]
     began_s = time.monotonic()
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         hasty.nodes(None)
     assert time.monotonic() - began_s < HUNG_S
     server.answers = [listing()]
@@ -193,7 +193,7 @@ def test_calls_are_bounded_in_time(
 
 def test_nobody_there(tmp_path: Path) -> None:
     api = KubernetesApi(kubeconfig(tmp_path, "http://127.0.0.1:9"), None, "optsched", 2.0)
-    with pytest.raises(NoAnswer, match=r"http://127.0.0.1:9 does not answer: .*refused"):
+    with pytest.raises(NoAnswerError, match=r"http://127.0.0.1:9 does not answer: .*refused"):
         api.nodes(None)
 
 
@@ -217,7 +217,7 @@ def test_a_pod_that_is_there_already(server: Server, api: KubernetesApi) -> None
 )
 def test_a_pod_that_is_refused(server: Server, api: KubernetesApi, code: int, message: str) -> None:
     server.answers = [status(code, "Whatever", message)]
-    with pytest.raises(Rejected) as found:
+    with pytest.raises(RejectedError) as found:
         api.create(POD)
     assert (found.value.status, str(found.value)) == (code, message)
 
@@ -225,7 +225,7 @@ def test_a_pod_that_is_refused(server: Server, api: KubernetesApi, code: int, me
 @pytest.mark.parametrize("code", [401, 408, 429, 500, 503, 504])
 def test_a_pod_of_which_nobody_knows(server: Server, api: KubernetesApi, code: int) -> None:
     server.answers = [status(code, "Whatever", "not now")]
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         api.create(POD)
 
 
@@ -236,7 +236,7 @@ def test_a_binding_that_is_there_already(
     bound = {**POD, "spec": {"nodeName": node} if node else {}}
     server.answers = [status(409, "Conflict", "pod p is already assigned to node"), (200, bound)]
     if refused:
-        with pytest.raises(Rejected, match="already assigned"):
+        with pytest.raises(RejectedError, match="already assigned"):
             api.bind("p", BINDING)
     else:
         api.bind("p", BINDING)
@@ -262,11 +262,11 @@ def test_changes(server: Server, api: KubernetesApi) -> None:
     assert list(api.watch("x", "5", 1)) == lines
     gone = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
     server.answers = [(200, json.dumps(gone).encode() + b"\n")]
-    with pytest.raises(Rejected) as found:
+    with pytest.raises(RejectedError) as found:
         list(api.watch("x", "5", 1))
     assert found.value.status == 410
     server.answers = [(200, b"nonsense\n")]
-    with pytest.raises(NoAnswer, match="no JSON"):
+    with pytest.raises(NoAnswerError, match="no JSON"):
         list(api.watch("x", "5", 1))
 
 

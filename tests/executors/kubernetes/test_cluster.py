@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from optsched.executors.base import AttemptKey, AttemptState, NoAnswer, Refused
+from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, RefusedError
 from optsched.executors.kubernetes import KubernetesApi
 from optsched.executors.kubernetes.pods import pod_name
 from optsched.executors.local import processes
@@ -104,7 +104,7 @@ def test_gpus_of_others_are_not_given(place: KubernetesPlace, others: Others) ->
     place.reopen()
     found = {status.node.name: status.node for status in place.executor.inventory()}
     assert (found["n1"].gpus, found["n1"].cpus, found["n2"].gpus) == (1, 31, 4)
-    with pytest.raises(Refused, match="node n1 has 1 of its 1 GPUs free, not 2"):
+    with pytest.raises(RefusedError, match="node n1 has 1 of its 1 GPUs free, not 2"):
         place.shell("job", "true", gpus=2)
     assert place.end(place.shell("job", "true", gpus=1)).exit_status == 0
 
@@ -240,7 +240,7 @@ def test_a_cordoned_node_takes_nothing_new(place: KubernetesPlace) -> None:
                 == ["is cordoned"]
             )
         )
-        with pytest.raises(Refused, match="node n1 is cordoned"):
+        with pytest.raises(RefusedError, match="node n1 is cordoned"):
             place.shell("other", "true")
         assert place.see(key).state is AttemptState.RUNNING
     finally:
@@ -344,11 +344,11 @@ def test_an_answer_that_is_lost(place: KubernetesPlace, call: str) -> None:
 
     def loses(*given: Any) -> None:
         getattr(KubernetesApi, call)(place.executor.api, *given)  # type: ignore[attr-defined]
-        raise NoAnswer("it is lost")
+        raise NoAnswerError("it is lost")
 
     setattr(place.executor.api, call, loses)  # type: ignore[attr-defined]
     order = place.order("gang", "sh", "-c", "echo run >> runs", nodes=("n1", "n2"))
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         place.executor.start(order)
     place.reopen()
     assert place.see(order.key).state in (AttemptState.STARTING, AttemptState.RUNNING)
@@ -360,11 +360,11 @@ def test_an_answer_that_is_lost(place: KubernetesPlace, call: str) -> None:
 
 def test_killed_between_pod_and_binding(place: KubernetesPlace) -> None:
     def loses(*given: Any) -> None:
-        raise NoAnswer("it is lost")
+        raise NoAnswerError("it is lost")
 
     place.executor.api.bind = loses  # type: ignore[attr-defined]
     order = place.order("job", "touch", "ran")
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         place.executor.start(order)
     place.reopen()
     place.executor.kill(order.key)
@@ -387,7 +387,7 @@ def test_without_a_server_jobs_go_on_and_can_be_ended(place: KubernetesPlace) ->
     place.cluster.stop_apiserver()
     try:
         with pytest.raises(
-            NoAnswer, match=r"the API server at https://127.0.0.1:[0-9]+ does not answer"
+            NoAnswerError, match=r"the API server at https://127.0.0.1:[0-9]+ does not answer"
         ):
             until(lambda: place.executor.observe() is None)
         place.executor.kill(goes)
@@ -401,7 +401,7 @@ def test_without_a_server_jobs_go_on_and_can_be_ended(place: KubernetesPlace) ->
 
 
 def _answers(place: KubernetesPlace) -> bool:
-    with suppress(NoAnswer):
+    with suppress(NoAnswerError):
         return bool(place.executor.observe())
     return False
 

@@ -8,7 +8,7 @@ import pytest
 from optsched.control.settings import read_settings
 from optsched.errors import InputError
 from optsched.executors.base import AttemptKey as Key
-from optsched.executors.base import NoAnswer, Order, Refused
+from optsched.executors.base import NoAnswerError, Order, RefusedError
 from optsched.executors.kubernetes import KubernetesExecutor
 from optsched.executors.opening import executor_titles, open_executor
 from optsched.model.instance import Slot
@@ -120,14 +120,14 @@ def test_without_a_server_nothing_starts_and_nothing_is_left(tmp_path: Path) -> 
     executor = opened(tmp_path, volume(tmp_path))
     try:
         for ask in (executor.inventory, executor.observe, lambda: executor.start(order())):
-            with pytest.raises(NoAnswer, match=r"http://127.0.0.1:9 does not answer"):
+            with pytest.raises(NoAnswerError, match=r"http://127.0.0.1:9 does not answer"):
                 ask()
         assert not (tmp_path / "state" / "attempts" / "job").exists()
         executor.kill(order().key)
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoAnswerError):
             executor.observe()
         executor.start(order())  # it never will be, which is known without a server
-        with pytest.raises(Refused, match="no name of an attempt"):
+        with pytest.raises(RefusedError, match="no name of an attempt"):
             executor.start(Order(key=Key("..", 1), placement=(), argv=("true",), directory="/"))
     finally:
         executor.close()

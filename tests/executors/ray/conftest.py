@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from optsched.executors.base import AttemptKey, AttemptState, NoAnswer, Observation, Order
+from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, Observation, Order
 from optsched.executors.local import processes
 from optsched.executors.ray import JobServer, RayExecutor
 from optsched.model.instance import Slot
@@ -96,7 +96,7 @@ class RayCluster:
     def _answers(self) -> bool:
         try:
             return bool(self.server.nodes()) and self.server.jobs() is not None
-        except NoAnswer:
+        except NoAnswerError:
             return False
 
     def start_node(self, name: str) -> None:

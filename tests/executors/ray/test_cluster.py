@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from optsched.errors import InputError
-from optsched.executors.base import AttemptState, NoAnswer, Refused
+from optsched.executors.base import AttemptState, NoAnswerError, RefusedError
 from optsched.executors.local import processes
 from optsched.executors.ray import JobServer, RayExecutor
 from optsched.model.cluster import Node
@@ -52,7 +52,7 @@ def test_gpus_are_handed_out_once(host: RayHost) -> None:
         for gpu in host.reach(key, AttemptState.RUNNING).gpu_ids["n1"]
     ]
     assert sorted(ids) == ["0", "1", "2", "3"]
-    with pytest.raises(Refused, match="node n1 has 0 of its 4 GPUs free, not 1"):
+    with pytest.raises(RefusedError, match="node n1 has 0 of its 4 GPUs free, not 1"):
         host.shell("third", "true")
 
 
@@ -135,11 +135,11 @@ def test_a_start_whose_answer_was_lost(host: RayHost) -> None:
     class Deaf(JobServer):
         def submit(self, job: object) -> None:
             super().submit(job)  # type: ignore[arg-type]
-            raise NoAnswer("the answer was lost")
+            raise NoAnswerError("the answer was lost")
 
     order = host.order("once", "sh", "-c", "echo run >> runs; sleep 1")
     host.executor._server = Deaf(host.cluster.server.address, {}, None, 20.0)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         host.executor.start(order)
     host.restart()
     host.executor.start(order)
@@ -198,10 +198,10 @@ def test_declared_nodes_that_ray_does_not_have(host: RayHost) -> None:
         "n2": "Ray knows 4 GPUs of it, 8 are declared",
     }
     with pytest.raises(
-        Refused, match="node n7 cannot be used: no node of Ray has the label optsched-node=n7"
+        RefusedError, match="node n7 cannot be used: no node of Ray has the label optsched-node=n7"
     ):
         host.shell("job", "true", nodes=("n7",))
-    with pytest.raises(Refused, match="node n9 is not one of this executor"):
+    with pytest.raises(RefusedError, match="node n9 is not one of this executor"):
         host.shell("job", "true", nodes=("n9",))
 
 
@@ -228,7 +228,7 @@ def test_a_raylet_that_dies_takes_its_jobs_with_it(host: RayHost) -> None:
         assert not host.running(key)
         until(lambda: not host.executor.inventory()[1].usable)
         assert "its Ray node is dead" in str(host.executor.inventory()[1].reason)
-        with pytest.raises(Refused, match="node n2 cannot be used: its Ray node is dead"):
+        with pytest.raises(RefusedError, match="node n2 cannot be used: its Ray node is dead"):
             host.shell("late", "true", nodes=("n2",))
     finally:
         host.cluster.start_node("n2")
@@ -261,9 +261,9 @@ def test_a_head_that_is_started_anew(host: RayHost) -> None:
     key = host.shell("job", "sleep 600")
     host.reach(key, AttemptState.RUNNING)
     host.cluster.kill("head")
-    with pytest.raises(NoAnswer, match="does not answer"):
+    with pytest.raises(NoAnswerError, match="does not answer"):
         until(lambda: host.executor.observe() and None)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         host.executor.inventory()
     for name in ("n1", "n2"):
         host.cluster.kill(name)

@@ -7,7 +7,7 @@ import pytest
 from optsched.control.settings import read_settings
 from optsched.errors import InputError
 from optsched.executors.base import AttemptKey as Key
-from optsched.executors.base import NoAnswer, Order, Refused
+from optsched.executors.base import NoAnswerError, Order, RefusedError
 from optsched.executors.opening import open_executor
 from optsched.executors.ray import RayExecutor
 from optsched.model.instance import Slot
@@ -31,7 +31,10 @@ def opened(folder: Path, text: str) -> RayExecutor:
         ),
         ('[ray]\ntoken_file = "token"', r"ray.token_file: token is no absolute path"),
         ("[ray]\npoll = 0", r"ray.poll: must be longer than 0 s"),
-        ('[ray]\nadress = "http://x:1"', r"ray.adress: is not a known field; .* .perhaps address"),
+        (
+            '[ray]\nadress = "http://x:1"',
+            r"ray.adress: is not a known field; .* .did you mean address",
+        ),
     ],
 )
 def test_faults(tmp_path: Path, text: str, words: str) -> None:
@@ -47,14 +50,14 @@ def test_without_a_ray_nothing_starts_and_nothing_is_left(tmp_path: Path) -> Non
             key=Key("job", 1), placement=(Slot(node="n1"),), argv=("true",), directory="/"
         )
         for ask in (executor.inventory, executor.observe, lambda: executor.start(order)):
-            with pytest.raises(NoAnswer, match=r"http://127.0.0.1:9 does not answer"):
+            with pytest.raises(NoAnswerError, match=r"http://127.0.0.1:9 does not answer"):
                 ask()
         assert not (tmp_path / "state" / "attempts" / "job").exists()
         executor.kill(order.key)
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoAnswerError):
             executor.observe()
         executor.start(order)  # it never will be, which is known without Ray
-        with pytest.raises(Refused, match="no name of an attempt"):
+        with pytest.raises(RefusedError, match="no name of an attempt"):
             executor.start(Order(key=Key("..", 1), placement=(), argv=("true",), directory="/"))
     finally:
         executor.close()

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from optsched.executors.base import NoAnswer
+from optsched.executors.base import NoAnswerError
 from optsched.executors.ray import JobServer
 from optsched.executors.ray.nodes import found_nodes
-from optsched.executors.ray.server import Rejected
+from optsched.executors.ray.server import RejectedError
 from optsched.model.cluster import Node
 
 
@@ -72,20 +72,20 @@ def test_a_name_that_is_taken_is_no_fault(told: Told) -> None:
     )
     client(told).submit({"submission_id": "a:1"})
     with pytest.raises(
-        NoAnswer, match="status 500: ValueError: Job with submission_id a:1 already exists"
+        NoAnswerError, match="status 500: ValueError: Job with submission_id a:1 already exists"
     ):
         client(told).submit({"submission_id": "a:12"})
 
 
 def test_what_it_refuses_is_told_from_what_nobody_knows(told: Told) -> None:
     told.status, told.text = 400, "no such field"
-    with pytest.raises(Rejected, match="no such field"):
+    with pytest.raises(RejectedError, match="no such field"):
         client(told).submit({"submission_id": "a"})
-    with pytest.raises(NoAnswer, match="did not list its jobs: no such field"):
+    with pytest.raises(NoAnswerError, match="did not list its jobs: no such field"):
         client(told).jobs()
     for status in (408, 429, 500, 503):
         told.status = status
-        with pytest.raises(NoAnswer, match=f"status {status}"):
+        with pytest.raises(NoAnswerError, match=f"status {status}"):
             client(told).stop("a")
 
 
@@ -109,10 +109,10 @@ def test_the_token_is_read_anew(told: Told, tmp_path: Path) -> None:
     assert [one[2]["Authorization"] for one in told.asked] == ["Bearer first", "Bearer second"]
     assert {one[2]["X-Site"] for one in told.asked} == {"lab"}
     told.status, told.text = 403, "Forbidden: Invalid authentication token"
-    with pytest.raises(NoAnswer, match=r"wants another token .*token_file"):
+    with pytest.raises(NoAnswerError, match=r"wants another token .*token_file"):
         asks.jobs()
     token.unlink()
-    with pytest.raises(NoAnswer, match="cannot be read"):
+    with pytest.raises(NoAnswerError, match="cannot be read"):
         asks.jobs()
 
 
@@ -122,18 +122,18 @@ def test_the_token_is_read_anew(told: Told, tmp_path: Path) -> None:
 def test_what_is_no_ray(told: Told, text: str) -> None:
     told.text = text
     for ask in (client(told).jobs, client(told).nodes):
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoAnswerError):
             ask()
 
 
 def test_an_answer_that_never_ends_does(told: Told) -> None:
     told.text, told.pause_s = " " * 10_000, 0.02
-    with pytest.raises(NoAnswer, match="timed out"):
+    with pytest.raises(NoAnswerError, match="timed out"):
         client(told, timeout_s=0.5).jobs()
 
 
 def test_nobody_is_there() -> None:
-    with pytest.raises(NoAnswer, match=r"does not answer: .*refused"):
+    with pytest.raises(NoAnswerError, match=r"does not answer: .*refused"):
         JobServer("http://127.0.0.1:9", {}, None, 5.0).nodes()
 
 

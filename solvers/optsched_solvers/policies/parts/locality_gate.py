@@ -8,7 +8,7 @@ from typing import Any
 from optsched.model.instance import Placement
 from optsched.model.job import Job
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
-from optsched.physics.modes import Option, most_gpus
+from optsched.physics.modes import Option, fits_within
 from optsched.simulate.layout import Need
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
@@ -113,15 +113,11 @@ class LocalityGate:
             ]
             need, mode = world.need(job.id, option), option.mode
             spreads = mode.gpus > 1 and option.needs_node
-            most = most_gpus(world.cluster, job, mode) if spreads else {}
+            able = [level for level in LEVELS if fits_within(world.cluster, job, mode, level)]
             for level in LEVELS[max(narrower, default=-1) + 1 : LEVELS.index(option.spread) + 1]:
-                if spreads and most[level] < mode.gpus:
+                if spreads and level not in able:
                     continue  # not even in the empty cluster
-                alone = (
-                    not any(most[other] >= mode.gpus for other in LEVELS[: LEVELS.index(level)])
-                    if spreads
-                    else True
-                )
+                alone = not spreads or level == able[0]
                 way = _Way(option, self._kept_within(need, level), level, alone)
                 found.append((-rate(job, mode, mode.gpu_type, level), LEVELS.index(level), way))
         found.sort(key=lambda entry: entry[:2])

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import json_option
-from .controller import asks_controller
+from .parts.arguments import json_option
+from .parts.controller import asks_controller
 
 if TYPE_CHECKING:
-    from ...control.api.client import Client
+    from ..control.api.client import Client
 
 FINISHED = ("completed", "failed", "cancelled")
 LONGEST_PAUSE_S = 2.0
@@ -72,7 +72,7 @@ def follow(
     attempt: int | None = None,
 ) -> Iterator[tuple[str, bool]]:
     """What a job prints as it comes, and whether it is stderr, until it has ended; with `attempt`,
-    until that has. A controller that is away is waited for. Raises ApiRefused where there is no
+    until that has. A controller that is away is waited for. Raises ApiError where there is no
     such job."""
     number, pause_s = attempt or 1, 0.1
     at = dict.fromkeys(streams, 0)
@@ -114,13 +114,13 @@ def exit_status(job: dict[str, Any]) -> int:
 
 
 def _once_there(client: "Client", job: str) -> dict[str, Any]:
-    from ...control.api.client import NoController
+    from ..control.api.client import NoControllerError
 
     told = False
     while True:
         try:
             return dict(client.get(client.job_path(job)))
-        except NoController as error:
+        except NoControllerError as error:
             if not told:
                 click.echo(f"optsched: {error}; waiting for it", err=True)
             told = True
@@ -130,16 +130,16 @@ def _once_there(client: "Client", job: str) -> dict[str, Any]:
 def _rest(
     client: "Client", job: str, stream: str, number: int, start: int
 ) -> Iterator[tuple[str, int]]:
-    from ...control.api.client import ApiRefused, NoController
+    from ..control.api.client import ApiError, NoControllerError
 
     while True:
         try:
             found = client.get(
                 client.job_path(job, "output"), stream=stream, attempt=number, start=start
             )
-        except NoController:
+        except NoControllerError:
             return
-        except ApiRefused as error:
+        except ApiError as error:
             if error.status != 404:
                 raise
             return  # nothing was printed, or it is not kept

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from ..files import InstanceRef, adapter, lines, number, parse_file, plain, read_bytes
-from ..files.faults import Fault
-from ..files.shape_faults import FaultyFile
+from . import InstanceRef, adapter, lines, number, parse_file, plain, read_bytes
+from .faults import Fault
+from .shape_faults import FaultyFileError
 
 NotNegative = Annotated[float, Ge(0)]
 BOUND_FORMAT = "optsched-bound/1"
@@ -71,7 +71,7 @@ def load_certificate(data: bytes | str, name: str = "certificate") -> Certificat
     parsed: Certificate = parse_file(Certificate, data, name, BOUND_FORMAT, NOUNS)
     faults = list(_faults(parsed))
     if faults:
-        raise FaultyFile(name, faults)
+        raise FaultyFileError(name, faults)
     return parsed
 
 

@@ -1,0 +1,14 @@
+"""What is left of the shared rows of the table of capacity, for people to read."""
+
+from optsched.physics.capacity import Kind
+from optsched.simulate.placement import Room
+
+
+def left_of(room: Room, kind: Kind) -> dict[str, float]:
+    """By tenant, resource or rack; the quotas of all tenants together are left out."""
+    rows = room.layout.table.rows[: len(room.left)]
+    return {
+        row.of: left
+        for row, left in zip(rows, room.left, strict=True)
+        if row.kind == kind and row.of is not None
+    }
