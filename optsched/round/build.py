@@ -42,6 +42,7 @@ def build(
     blocked: Sequence[Placement] = (),
     reserved: Sequence[tuple[Placement, float]] = (),
     keep: Collection[str] = (),
+    sharing: bool = True,
     deadline: Deadline = NEVER,
 ) -> RoundModel:
     """The round model of a checked instance at `now_s`.
@@ -51,8 +52,8 @@ def build(
     `value`). `blocked` is held by jobs that are being saved and come free during the round.
     `reserved` are places promised to a job some seconds from now: until then others may use them if
     they are done by then (backfill); the rows do not see this, only packing. `keep` are running
-    jobs that must be kept for reasons of their own. Raises OutOfTimeError where the model is not
-    ready by the `deadline`.
+    jobs that must be kept for reasons of their own. Without `sharing` no job starts on the GPUs of
+    another. Raises OutOfTimeError where the model is not ready by the `deadline`.
 
     A running job must be kept where its own rules forbid its preemption, and where it would
     complete before it could be saved. One that was preempted before must also be kept until it has
@@ -67,10 +68,14 @@ def build(
     classes, class_of = node_classes(instance.cluster)
     kept, must, count = facts.kept, facts.must, len(facts.jobs)
     running = [(facts.jobs[j], facts.entry(j)) for j in kept.tolist()]
+    deadline.check()
     held = held_by(instance, class_of, running, blocked)
+    deadline.check()
     pinned = [
         one
-        for one in pinned_options(instance, facts.jobs, facts.running, facts.patterns, deadline)
+        for one in pinned_options(
+            instance, facts.jobs, facts.running, facts.patterns, deadline, beside=sharing
+        )
         if not must[one.job] and not (one.kind == Kind.ALONE and must[one.partner])
     ]
     flat, table, first_pattern, patterns_of = _flatten(

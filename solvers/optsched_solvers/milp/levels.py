@@ -118,8 +118,8 @@ def _costs(model: Model, term: Term) -> dict[str, list[float]]:
     for job in model.instance.jobs:
         starts = [start for start, _ in model.starts[job.id]]
         if isinstance(term, Usage):
-            used = {id(way): model.ways.usage(term, job, way) for way in model.ways.of[job.id]}
-            found[job.id] = [used[id(start.alternative)] for start in starts]
+            used = {way: model.ways.usage(term, job, way) for way in model.ways.of[job.id]}
+            found[job.id] = [used[start.alternative] for start in starts]
         elif (cost := term.cost(model.instance, job)) is not None:
             found[job.id] = [cost.at(start.completion_s) for start in starts]
     return found

@@ -14,6 +14,7 @@ from optsched.plugins import registry
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
+from optsched.simulate.demand import Demand
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
@@ -157,16 +158,16 @@ class Optsched:
         room = world.free.copy()
         for node in {slot.node for _, placement in self._claims.values() for slot in placement}:
             room.lose(node)
-        full: set[int] = set()
+        full: set[Demand] = set()
         for job_id in sorted(
             waiting, key=lambda one: (-self._density(world, one), world.order(one))
         ):
             demand = world.demand(job_id)
-            if id(demand) in full:
+            if demand in full:
                 continue
             found = self._reservations.fit(world, job_id, room, kept=self._kept_place)
             if found is None:
-                full.add(id(demand))
+                full.add(demand)
                 continue
             room.take(world.need(job_id, found[0]), found[1])
             self._start(world, job_id, *found)
