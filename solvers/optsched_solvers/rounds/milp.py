@@ -210,7 +210,7 @@ class MilpRoundSolver:
         SolverUnavailableError for a back end that is absent or fails."""
         name = _backend((request.options or self.Options()).backend)
         model = request.model
-        request.report_packing(keep_all(model))
+        request.report_packing(keep_all(model, request.deadline))
         if request.left_s() < LEAST_S + WRITE_S * len(model.value):
             request.note("milp: too little time for a back end")
             return
