@@ -36,9 +36,18 @@ from ...model.instance import Instance
 from ...model.job import Job
 from ...model.profile import Profile
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Track, read_text
+from ..imported import (
+    At,
+    ClusterText,
+    Format,
+    GpuCount,
+    Imported,
+    ThroughputTable,
+    Track,
+    WithOverheads,
+    read_text,
+)
 from .batch_sizes import SAMPLES, phases, steps_of_epoch
-from .gavel import NO_OVERHEADS, THROUGHPUTS
 from .throughputs import REFERENCE, find_table, read_table
 
 DEFAULT_CLUSTER = "v100=32"
@@ -70,10 +79,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    throughputs: str | Path | None = None,
-    cluster: str = DEFAULT_CLUSTER,
-    gpus_per_node: int = 4,
-    overheads: bool = True,
+    throughputs: ThroughputTable = None,
+    cluster: ClusterText = DEFAULT_CLUSTER,
+    gpus_per_node: GpuCount = 4,
+    overheads: WithOverheads = True,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -207,8 +216,5 @@ def _table(path: Path) -> Steps:
 
 
 FORMAT = Format(
-    title="Shockwave traces with their throughput table (.trace)",
-    read=read,
-    options=(THROUGHPUTS, CLUSTER, GPUS_PER_NODE, NO_OVERHEADS),
-    profiled=True,
+    title="Shockwave traces with their throughput table (.trace)", read=read, profiled=True
 )

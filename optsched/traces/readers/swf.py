@@ -33,7 +33,17 @@ from ...model.cluster import Cluster, Node, Tenant
 from ...model.instance import Instance
 from ...model.job import Job
 from ..clusters import MAX_GPUS, cluster_of
-from ..imported import CLUSTER, END, GPUS_PER_NODE, START, At, Format, Imported, Track, read_text
+from ..imported import (
+    At,
+    ClusterText,
+    FirstDate,
+    Format,
+    GpuCount,
+    Imported,
+    LastDate,
+    Track,
+    read_text,
+)
 from ..usable import Window, usable, window
 
 COLUMNS = 18
@@ -52,10 +62,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int = 8,
-    start: str | None = None,
-    end: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount = 8,
+    start: FirstDate = None,
+    end: LastDate = None,
 ) -> Imported:
     """Read a workload; `jobs` keeps the first so many, by submission, of those that can run.
 
@@ -182,6 +192,5 @@ def _after_earlier_ones(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
 FORMAT = Format(
     title="Standard Workload Format of the Parallel Workloads Archive (.swf, .swf.gz)",
     read=read,
-    options=(CLUSTER, GPUS_PER_NODE, START, END),
     profiled=True,
 )
