@@ -10,7 +10,7 @@ from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .parts.configuration_choice import Configuration, choose
-from .parts.gang_counts import CountsOf, GangCounts
+from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 
@@ -61,7 +61,6 @@ class Dl2Myopic(Reallocation):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._counts_of = CountsOf()
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """The counts of the highest reward, within the GPUs of each type and the quotas."""
@@ -124,4 +123,4 @@ class Dl2Myopic(Reallocation):
 
     def _types(self, world: World, job_id: str) -> tuple[GangCounts, ...]:
         """The job's counts by GPU type."""
-        return self._counts_of(world.options(job_id))
+        return by_type(world.options(job_id))

@@ -5,7 +5,7 @@ from heapq import heapify, heappop, heappush
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .parts.gang_counts import CountsOf, GangCounts
+from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 
@@ -54,7 +54,6 @@ class Optimus(Reallocation):
 
     def __init__(self, options: ReallocationOptions) -> None:
         super().__init__(options)
-        self._counts_of = CountsOf()
 
     def remaining_work_s(self, world: World, job_id: str) -> float:
         """Reference work by which a job's gain is measured."""
@@ -104,6 +103,6 @@ class Optimus(Reallocation):
     def _types(self, world: World, job_id: str) -> list[GangCounts]:
         """The job's counts by GPU type: the type it runs on first, then the fastest."""
         own = held(world, job_id)[0] if job_id in world.running else None
-        found = self._counts_of(world.options(job_id))
+        found = by_type(world.options(job_id))
         waits = job_id in world.waiting
         return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))

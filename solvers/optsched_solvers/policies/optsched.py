@@ -14,6 +14,7 @@ from optsched.plugins import registry
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
+from optsched.simulate.demand import Demand
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
@@ -32,8 +33,6 @@ SOON_S = 300.0
 """How far ahead a place is held for a gang."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
-CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
-"""Objectives under which the order of jobs changes while nothing happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +97,6 @@ class Optsched:
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights()
         self._moves_s = self._paced_s = -math.inf
-        self._weighs = all(
-            term.name == "wct" for level in self.objective.levels for _, term in level
-        )
-        self._changing = any(
-            term.name in CHANGING for level in self.objective.levels for _, term in level
-        )
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
@@ -127,7 +120,9 @@ class Optsched:
         self._moves_s = world.now_s + MOVES_S
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
         now = snapshot(world, jobs=waiting, known=self._known)
-        posed = self._gangs.raised(world, now.instance) if self._weighs else now.instance
+        posed = (
+            self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
+        )
         found = decide(
             posed,
             self.objective,
@@ -154,7 +149,7 @@ class Optsched:
         )
         self._carry_out(world, posed, found)
         self._keep_places(world)
-        if world.waiting and self._changing:
+        if world.waiting and self.objective.changes(world.instance.cluster):
             world.wake_at(world.now_s + self.round_s)
 
     def _fill(self, world: World, waiting: list[str]) -> None:
@@ -163,16 +158,16 @@ class Optsched:
         room = world.free.copy()
         for node in {slot.node for _, placement in self._claims.values() for slot in placement}:
             room.lose(node)
-        full: set[int] = set()
+        full: set[Demand] = set()
         for job_id in sorted(
             waiting, key=lambda one: (-self._density(world, one), world.order(one))
         ):
             demand = world.demand(job_id)
-            if id(demand) in full:
+            if demand in full:
                 continue
             found = self._reservations.fit(world, job_id, room, kept=self._kept_place)
             if found is None:
-                full.add(id(demand))
+                full.add(demand)
                 continue
             room.take(world.need(job_id, found[0]), found[1])
             self._start(world, job_id, *found)

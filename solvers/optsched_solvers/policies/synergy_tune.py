@@ -84,12 +84,8 @@ class SynergyTune(Seating):
         super().__init__(options)
         self.order = options.order
         self.proportional = isinstance(options, TuneOptions) and options.share == "proportional"
-        self._ways: dict[int, tuple[tuple[Option, ...], tuple[CoreWays, ...]]] = {}
+        self._ways: dict[tuple[Option, ...], tuple[CoreWays, ...]] = {}
         self._shares: dict[str | None, float] | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        """Without what is found by identity, which is another one in another process."""
-        return {**self.__dict__, "_ways": {}}
 
     def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
         """Seats of the GPU jobs of the round in order, then of whoever fits beside them."""
@@ -141,12 +137,9 @@ class SynergyTune(Seating):
         if self._shares is None:
             self._shares = core_shares(world.cluster)
         options = world.options(job_id)
-        if id(options) not in self._ways:
-            self._ways[id(options)] = (
-                options,
-                core_ways(options, self._shares),
-            )  # keeping the options keeps their id
-        return self._ways[id(options)][1]
+        if options not in self._ways:
+            self._ways[options] = core_ways(options, self._shares)
+        return self._ways[options]
 
     def _chosen(self, world: World, movable: list[str]) -> Chosen:
         """In order, whoever fits into the GPUs that are left: on the type it runs on, or the

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from optsched.model.instance import Placement
+from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s, setup_s
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNumber
@@ -41,8 +42,8 @@ class Round:
     room: Room
     shelves: Shelves
     shares: dict[str, Share]
-    ways: dict[int, tuple[Way, ...]]
-    refused: dict[tuple[int, int], float]
+    ways: dict[tuple[Option, ...], tuple[Way, ...]]
+    refused: dict[tuple[int, Profile], float]
 
 
 class Hadar:
@@ -176,7 +177,7 @@ class Hadar:
     def take_best(self, world: World, now: Round, job_id: str, *, free: bool = False) -> None:
         """Give a job the place of largest payoff, if that is positive; with `free` whatever it
         costs."""
-        kind = world.demand(job_id).number, id(world.job(job_id).profile)
+        kind = world.demand(job_id).number, world.job(job_id).profile
         best = self._keeping(world, now, job_id)
         refused = now.refused.get(kind, -math.inf)
         if (
@@ -216,10 +217,10 @@ class Hadar:
 
     def ways(self, world: World, now: Round, job_id: str) -> tuple[Way, ...]:
         """The ways in which a job could be given a place."""
-        options = world.options(job_id)  # which live as long as the round
-        if id(options) not in now.ways:
-            now.ways[id(options)] = ways_of(world, job_id)
-        return now.ways[id(options)]
+        options = world.options(job_id)
+        if options not in now.ways:
+            now.ways[options] = ways_of(world, job_id)
+        return now.ways[options]
 
     def places(
         self, world: World, now: Round, job_id: str, way: Way, *, free: bool = False
