@@ -76,7 +76,7 @@ class Capacity:
     def _of_node(self, kind: Kind, node: str, capacity: float | None) -> int | None:
         return None if capacity is None else self._row(kind, node, capacity)
 
-    def _add(self, kind: Kind, capacities: dict[str, float] | dict[str, int]) -> dict[str, int]:
+    def _add(self, kind: Kind, capacities: Mapping[str, float]) -> dict[str, int]:
         return {name: self._row(kind, name, amount) for name, amount in capacities.items()}
 
     def on_node(self, job: Job, mode: Mode, node: int, gpus: int) -> Demand:
@@ -189,6 +189,10 @@ class Domains:
         """What `job` minds, None where that is nothing."""
         gbps = job.profile.network_gbps
         return Ties(gbps) if gbps and self._limit else None
+
+    def minds(self, job: Job) -> bool:
+        """Whether it makes a difference to `job` who else is where."""
+        return self.ties(job) is not None
 
     def copy(self) -> "Domains":
         """The same, to try things in."""

@@ -18,6 +18,6 @@ def unplanned(instance: Instance) -> str | None:
     if (job := fetching(instance)) is not None:
         return f"job {job} fetches its model: which nodes have it in their caches is not planned"
     domains = Domains(instance.cluster, {}, 0.0)
-    if (job := next((job.id for job in instance.jobs if domains.ties(job)), None)) is not None:
+    if (job := next((job.id for job in instance.jobs if domains.minds(job)), None)) is not None:
         return f"job {job} minds which others are near it, which its model does not know"
     return None

@@ -12,7 +12,7 @@ from ..physics import memory_gib, node_counts
 from ..physics.capacity import Domains, Ties
 from ..physics.contention import planned_uplinks_gbps
 from .model import Kind, RoundModel, is_second
-from .patterns import Pattern
+from .patterns import NodeClass, Pattern
 
 NODE_ROWS = ("GPUs", "slots", "cores", "memory")
 """Rows that say nothing beyond what the nodes themselves can hold."""
@@ -115,6 +115,8 @@ class Nodes:
         self._reserved: list[tuple[int, int]] = []
         self._domains = before.domains.copy()
         self._indexed = False
+        self.full: set[int] = set()
+        self._members: dict[int, list[NodeClass]] = {}
 
     # ------------------------------------------------------------------------------------------
     # bookkeeping
@@ -201,6 +203,7 @@ class Nodes:
         for n, gpus in self._reserved:
             self._change(n, gpus, 0, 0.0)
         self._reserved = []
+        self.full.clear()
 
     def most_together(self) -> list[int]:
         """The most GPUs free on one node, by class."""
@@ -217,18 +220,21 @@ class Nodes:
     # placing
 
     def place(self, option: int) -> Held | None:
-        """Take room for a fresh option, or None where there is none."""
+        """Take room for a fresh option, or None where there is none: then its pattern is `full`,
+        as there only gets less."""
         model = self._model
         p = int(model.pattern[option])
-        if not self._has_shared(p):
+        if p in self.full:
             return None
         pattern = model.patterns[p]
         job = model.jobs[int(model.job[option])]
         ties = self._domains.ties(job)
-        held = self._find(pattern, job)
-        if held and ties and not self._domains.hold(ties, [n for n, *_ in held]):
+        held = self._find(pattern, job) if self._has_shared(p) else None
+        if held and ties is not None and not self._domains.hold(ties, [n for n, *_ in held]):
             held = self._find_tied(pattern, job, ties)
         if held is None:
+            if ties is None:
+                self.full.add(p)
             return None
         self._take_shared(p)
         self._domains.take(ties, [n for n, *_ in held])
@@ -244,14 +250,19 @@ class Nodes:
         for r, amount in self._takes.get(pattern, ()):
             self._left[r] -= amount
 
+    def _classes(self, pattern: Pattern) -> list[NodeClass]:
+        mask = pattern.classes
+        if mask not in self._members:
+            self._members[mask] = [c for c in self._model.classes if c.bit & mask]
+        return self._members[mask]
+
     def _find(self, pattern: Pattern, job: Job) -> Held | None:
         mode = pattern.option.mode
         if not pattern.classes:
             return []
         if pattern.together:
             return self._one_node(pattern)
-        most = [c.number for c in self._model.classes if c.bit & pattern.classes]
-        if sum(self._free[c] for c in most) < mode.gpus:
+        if sum(self._free[c.number] for c in self._classes(pattern)) < mode.gpus:
             return None
         if pattern.option.spread == "rack":
             return self._in_a_rack(pattern, job)
@@ -259,9 +270,7 @@ class Nodes:
 
     def _in_a_rack(self, pattern: Pattern, job: Job, closed: int = 0) -> Held | None:
         """In the fullest rack that has room on nodes that are not closed."""
-        total = sum(
-            self._rack_free[c.number] for c in self._model.classes if c.bit & pattern.classes
-        )
+        total = sum(self._rack_free[c.number] for c in self._classes(pattern))
         assert isinstance(total, np.ndarray)
         able = np.flatnonzero(total >= pattern.gpus)
         for rack in able[np.argsort(total[able], kind="stable")]:
@@ -285,9 +294,7 @@ class Nodes:
 
     def _one_node(self, pattern: Pattern, closed: int = 0) -> Held | None:
         need, cpus, memory = pattern.gpus, pattern.cpus, pattern.memory_gib
-        for c in self._model.classes:
-            if not c.bit & pattern.classes:
-                continue
+        for c in self._classes(pattern):
             for nodes in self._buckets[c.number][need:]:
                 for n in nodes:
                     if (
@@ -306,7 +313,7 @@ class Nodes:
             return next((one for one in placed if one is not None), None)
         mode, memory_per_gpu = pattern.option.mode, job.profile.memory_gib_per_gpu
         want, each = mode.gpus, mode.cpus_per_gpu
-        classes = [c for c in self._model.classes if c.bit & pattern.classes]
+        classes = self._classes(pattern)
         held: Held = []
         if rack is None:
             largest = max(c.node.gpus for c in classes)
@@ -345,7 +352,7 @@ class Nodes:
         mode = pattern.option.mode
         part = mode.gpus // count
         cpus, memory = part * mode.cpus_per_gpu, part * job.profile.memory_gib_per_gpu
-        classes = [c for c in self._model.classes if c.bit & pattern.classes]
+        classes = self._classes(pattern)
         if rack is None:
             largest = max(c.node.gpus for c in classes)
             candidates: Iterator[int] = (

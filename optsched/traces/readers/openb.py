@@ -21,17 +21,15 @@ gradient descent, USENIX ATC'23.
 """
 
 import math
-from collections import Counter
 from pathlib import Path
 
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
 from ...model.job import Job
 from ...model.profile import Profile
 from ..imported import END, START, At, Format, Imported, Option, Track
 from ..tables.streamed_table import first_row, table
-from ..usable import Window, usable, window
+from ..usable import Window, imported, window
 from .alibaba import (
     NAMED_TWICE,
     NO_TIME,
@@ -88,22 +86,12 @@ def read(
     span = window(start, end)
     first_row(path)  # a wrong source is worse than a missing node list
     cluster = Cluster(nodes=tuple(_nodes(_node_list(path, nodes), 1000 if whole_cores else 1)))
-    dropped: Counter[str] = Counter()
-    found: dict[str, Job] = {}
     profiles: dict[Request, Profile] = {}
-    pods = 0
-    for at, cells in table(path, POD_COLUMNS, track=track):
-        pods += 1
-        pod = _pod(at, cells, span, profiles, 1000 if whole_cores else 1, with_times)
-        if isinstance(pod, Job) and pod.id not in found:
-            found[pod.id] = pod
-        else:
-            dropped[NAMED_TWICE if isinstance(pod, Job) else pod] += 1
-    kept = usable(cluster, found.values(), jobs, dropped, str(path))
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return Imported(
-        instance=Instance(name=name, cluster=cluster, jobs=kept), read=pods, dropped=dict(dropped)
+    pods = (
+        _pod(at, cells, span, profiles, 1000 if whole_cores else 1, with_times)
+        for at, cells in table(path, POD_COLUMNS, track=track)
     )
+    return imported(path, cluster, pods, jobs, twice=NAMED_TWICE)
 
 
 def _pod(

@@ -22,6 +22,7 @@ workloads, ATC'19; github.com/msr-fiddle/philly-traces.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from ..submitted import NO_SUBMISSION, TENANT, WITHOUT_GPUS, Submitted, chosen, 
 from ..tables.dates import time_at, unix_s
 from ..tables.json_list import elements
 from ..tables.table import Table
+from ..usable import stem
 from . import philly_machines as machines
 
 LOG_NAMES = (
@@ -90,12 +92,9 @@ def read(
     dropped: Counter[str] = Counter()
     seen: dict[str, set[str]] = {}
     text = read_text(path)
-    if text.lstrip()[:1] in ("[", "{"):
-        submitted, count = _from_log(path, text, track, dropped, seen)
-    else:
-        submitted = _from_table(path, text, track)
-        count = len(submitted)
-    kept = chosen(submitted, dropped, start=start, end=end, tenant=tenant)
+    is_log = text.lstrip()[:1] in ("[", "{")
+    entries = list(_from_log(path, text, track, seen)) if is_log else _from_table(path, text, track)
+    kept = chosen(entries, dropped, start=start, end=end, tenant=tenant)
     listed = machines_path or machines.beside(path)
     if cluster is not None:
         nodes = cluster_of(cluster, gpus_per_node or DEFAULT_GPUS_PER_NODE)
@@ -103,7 +102,7 @@ def read(
         nodes = machines.listed(Path(listed))
     else:
         nodes = machines.named(seen, str(path)) if seen else machines.published()
-    return instance_of(path, _name(path), nodes, kept, dropped, read=count, jobs=jobs)
+    return instance_of(path, _name(path), nodes, kept, dropped, read=len(entries), jobs=jobs)
 
 
 def _log_in(folder: Path) -> Path:
@@ -116,7 +115,7 @@ def _log_in(folder: Path) -> Path:
 
 
 def _name(path: Path) -> str:
-    name = path.name.removesuffix(".gz").removesuffix(".csv").removesuffix(".json")
+    name = stem(path, ".csv", ".json")
     return "philly" if name == LOG_NAMES[0] else name
 
 
@@ -125,27 +124,19 @@ def _name(path: Path) -> str:
 
 
 def _from_log(
-    path: Path, text: str, track: Track, dropped: Counter[str], seen: dict[str, set[str]]
-) -> tuple[list[Submitted], int]:
-    """The usable jobs of a log and how many it has; notes in `seen` the GPUs of every machine it
-    names."""
-    submitted = []
-    count = 0
-    for record in elements(str(path), text, track):
-        count += 1
+    path: Path, text: str, track: Track, seen: dict[str, set[str]]
+) -> Iterator[Submitted | str]:
+    """Yield the jobs of a log, and for each that cannot be used why; note in `seen` the GPUs of
+    every machine it names."""
+    for count, record in enumerate(elements(str(path), text, track), start=1):
         try:
-            found = _job(record, seen)
+            yield _job(record, seen)
         except (KeyError, TypeError, ValueError, AttributeError):
             shown = repr(record)
             raise InputError(
                 f"{path}: job {count} of the list: expected {EXPECTED}, found "
                 f"{shown if len(shown) <= 300 else shown[:297] + '...'}"
             ) from None
-        if isinstance(found, str):
-            dropped[found] += 1
-        else:
-            submitted.append(found)
-    return submitted, count
 
 
 def _job(record: dict[str, Any], seen: dict[str, set[str]]) -> Submitted | str:
@@ -211,10 +202,10 @@ def _list(value: Any) -> list[Any]:
 # the table
 
 
-def _from_table(path: Path, text: str, track: Track) -> list[Submitted]:
+def _from_table(path: Path, text: str, track: Track) -> list[Submitted | str]:
     """The jobs of the table, numbered in its order from 0."""
     table = Table(str(path), text, ("timestamp", "duration", "num_gpus", "cluster"))
-    submitted: list[Submitted] = []
+    submitted: list[Submitted | str] = []
     for line, (timestamp, duration, num_gpus, vc, _) in table.rows(track):
         at = table.at(line)
         submit_s = time_at(at, timestamp, "the timestamp")

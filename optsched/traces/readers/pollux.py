@@ -37,6 +37,7 @@ from ...model.profile import Locality, Profile
 from ..clusters import cluster_of
 from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
 from ..tables.table import Table
+from ..usable import nothing_left, runnable, stem
 from .pollux_application import Application, Shape
 
 GPU_TYPE = "t4"
@@ -116,36 +117,14 @@ def read(
                     gpus=Elastic(min=1, max=most) if elastic and most > 1 else gpus,
                 )
             )
-    kept = _kept(nodes, found, jobs, dropped)
+    kept = runnable(nodes, found, jobs, dropped)  # on the workload's clock, to which rounds belong
     if not kept:
-        why = (
-            "; ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "it lists none"
-        )
-        raise InputError(f"{path}: no job can be used ({why})")
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
+        raise nothing_left(path, dropped)
     return Imported(
-        instance=Instance(name=name, cluster=nodes, jobs=kept),
+        instance=Instance(name=stem(path, ".csv"), cluster=nodes, jobs=tuple(kept)),
         read=len(lines),
         dropped=dict(dropped),
     )
-
-
-def _kept(
-    cluster: Cluster, found: list[Job], limit: int | None, dropped: Counter[str]
-) -> tuple[Job, ...]:
-    """By arrival the first `limit` that can run; their clock stays that of the workload, to which
-    rounds belong."""
-    from ...physics.unschedulable import why_never
-
-    kept: list[Job] = []
-    for job in sorted(found, key=lambda job: job.submit_s):
-        if (reason := why_never(cluster, (), job)) is not None:
-            dropped[reason] += 1
-        elif limit is not None and len(kept) >= limit:
-            dropped[f"after the first {limit}"] += 1
-        else:
-            kept.append(job)
-    return tuple(kept)
 
 
 def _folder(workload: Path, given: str | Path | None) -> Path:
