@@ -162,6 +162,9 @@ class World(ClusterView):
         if mode.share_with is not None:
             run.base, run.dies_s = replace(mode, share_with=None), dies_s
         self._expect_end(state)
+        if need.ties is not None and self.free.domains.opens(need.ties):
+            self._released.append(state.job.id)
+            self._expect_wake(self.now_s)
         job = state.job
         state.waited_s += self.now_s - state.waits_from_s
         del self.waiting[job.id]

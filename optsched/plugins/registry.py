@@ -8,25 +8,35 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
+from .options import DeclaredOption, PluginOptions, declaration, described, read_options
 from .policy import Policy, Source
 from .solver import Solver, missing_modules
 
 if TYPE_CHECKING:
     from ..objectives import Objective
     from ..round.solver import RoundSolver
+    from ..traces.imported import Format
 
-Group = Literal["solvers", "policies", "rounds"]
+Group = Literal["solvers", "policies", "rounds", "executors", "importers"]
+WHAT: dict[Group, str] = {
+    "solvers": "solver",
+    "policies": "policy",
+    "rounds": "round solver",
+    "executors": "executor",
+    "importers": "format",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One line of `optsched list`: name, what it is, who published it, and why it cannot be used
-    here, if so."""
+    """What `optsched list` says of a plug-in: name, what it is, what may be set, who published it,
+    and why it cannot be used here, if so."""
 
     name: str
     title: str
     guarantee: str
     unavailable: str | None
+    options: tuple[DeclaredOption, ...] = ()
     source: Source | None = None
 
 
@@ -46,10 +56,10 @@ def names(group: Group) -> tuple[str, ...]:
 
 def _load(group: Group, name: str) -> Any:
     if name not in entries(group):
-        what = {"solvers": "solver", "policies": "policy", "rounds": "round solver"}[group]
         known = entries(group)
+        meant = perhaps(name, known)
         raise InputError(
-            f"{what} {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}"
+            f"{WHAT[group]} {name!r} is unknown{meant}; choose from {', '.join(known)}"
         )
     try:
         return entries(group)[name].load()
@@ -91,24 +101,38 @@ def round_solver(name: str) -> "RoundSolver":
     return found
 
 
-def policy(
-    name: str, objective: "Objective | None" = None, options: Mapping[str, str] | None = None
-) -> Policy:
-    """A fresh policy of that name.
+def executor(name: str) -> Any:
+    """Return what opens the executor of that name. Raises InputError for an unknown name,
+    SolverUnavailableError for one that cannot be loaded."""
+    return _load("executors", name)
 
-    One whose constructor has a parameter `objective` is given the objective, one that has `options`
-    the options (`--option key=value`). Raises InputError for an unknown name and for options that
-    the policy does not take, SolverUnavailableError for a broken one.
+
+def importer(name: str) -> "Format":
+    """Return the importer of that trace format. Raises as `executor` does."""
+    return cast("Format", _load("importers", name))
+
+
+def policy(
+    name: str,
+    objective: "Objective | None" = None,
+    options: Mapping[str, object] | PluginOptions | None = None,
+) -> Policy:
+    """Return a fresh policy of that name.
+
+    One whose constructor has a parameter `objective` is given the objective, one that declares
+    `Options` the options (`--option key=value`, or as they have been read). Raises InputError for
+    an unknown name and for options that the policy does not take, SolverUnavailableError for a
+    broken one.
     """
     made = _load("policies", name)
-    takes = _parameters(made)
-    if options and "options" not in takes:
-        raise InputError(f"policy {name} takes no options; leave out {', '.join(options)}")
+    declared = declaration(made)
+    if not isinstance(options, PluginOptions):
+        options = read_options(f"policy {name}", declared, options)
     given: dict[str, Any] = {}
-    if objective is not None and "objective" in takes:
+    if declared is not PluginOptions:
+        given["options"] = options
+    if objective is not None and "objective" in _parameters(made):
         given["objective"] = objective
-    if options:
-        given["options"] = dict(options)
     try:
         return cast(Policy, made(**given))
     except OptschedError:
@@ -119,11 +143,21 @@ def policy(
         ) from error
 
 
+def options_of(group: Group, name: str) -> type[PluginOptions]:
+    """Return what a plug-in declares. Raises InputError for an unknown name,
+    SolverUnavailableError for one that cannot be loaded."""
+    return declaration(_load(group, name))
+
+
 def _parameters(made: Any) -> Container[str]:
     try:
         return inspect.signature(made).parameters
     except (TypeError, ValueError):  # not every callable says what it takes
         return ()
+
+
+def _first_line(plug_in: Any) -> str:
+    return (plug_in.__doc__ or "").strip().partition("\n")[0].rstrip(".")
 
 
 def listed(group: Group) -> list[Listed]:
@@ -135,8 +169,16 @@ def listed(group: Group) -> list[Listed]:
         except SolverUnavailableError as error:
             found.append(Listed(name, "", "", str(error)))
             continue
-        missing = [] if group == "policies" else missing_modules(entry)
+        missing = missing_modules(entry) if hasattr(entry, "needs") else []
         reason = f"needs {', '.join(missing)}" if missing else None
-        source = getattr(entry, "source", None)
-        found.append(Listed(name, entry.title, getattr(entry, "guarantee", "none"), reason, source))
+        found.append(
+            Listed(
+                name,
+                getattr(entry, "title", None) or _first_line(entry),
+                getattr(entry, "guarantee", "none"),
+                reason,
+                described(declaration(entry)),
+                getattr(entry, "source", None),
+            )
+        )
     return found
