@@ -131,7 +131,7 @@ class Controller:
         self.policy = (
             None
             if settings.policy is None
-            else PolicyDriver(settings.policy, settings.objective, settings.options_of_policy)
+            else PolicyDriver(settings.policy, settings.objective, settings.policy_options)
         )
         self.decided_s = -float("inf")
         self._due = True

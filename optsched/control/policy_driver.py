@@ -58,7 +58,7 @@ class PolicyDriver:
     and after it has failed. A decision counts as a whole or not at all.
     """
 
-    def __init__(self, name: str, objective: str, options: Mapping[str, str]) -> None:
+    def __init__(self, name: str, objective: str, options: Mapping[str, object]) -> None:
         self.name = name
         self._objective: Objective = parse(objective)
         self._options = dict(options)

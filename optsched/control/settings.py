@@ -159,9 +159,9 @@ class Settings(Part):
     A round is decided whenever something has changed, and at the latest `every` after the one
     before; `budget` is its wall clock. `length` is the time over which a round's options are
     valued. With `policy` (see `optsched list policies`), which has `policy_options`, no rounds are
-    decided: it says who starts and stops. `grace` is how long a job may save, and `runs` how long one whose duration nobody states
-    is believed to run, unless it says otherwise. Jobs that are not known to save are preempted only
-    with `preempt_unsaved`.
+    decided: it says who starts and stops. `grace` is how long a job may save, and `runs` how long
+    one whose duration nobody states is believed to run, unless it says otherwise. Jobs that are not
+    known to save are preempted only with `preempt_unsaved`.
     """
 
     format: Literal["optsched-cluster/1"]
@@ -195,14 +195,6 @@ class Settings(Part):
         """Return what the table of an executor says, its defaults where there is none."""
         found = self._tables.get(executor)
         return registry.options_of("executors", executor)() if found is None else found
-
-    @property
-    def options_of_policy(self) -> dict[str, str]:
-        """The options of the policy as the command line would give them."""
-        return {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in self.policy_options.items()
-        }
 
     @property
     def attempts(self) -> Path:
@@ -305,7 +297,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
         if settings.policy is not None:
             try:
                 registry.policy(
-                    settings.policy, parse_objective(settings.objective), settings.options_of_policy
+                    settings.policy, parse_objective(settings.objective), settings.policy_options
                 )
             except OptschedError as error:
                 yield Fault("policy", str(error), "see `optsched list policies`")
