@@ -374,7 +374,7 @@ class Controller:
             return True
         return (
             self._due
-            or (self.policy is not None and self.policy.wake_s <= now_s)
+            or (self.policy is not None and self.policy.next_wake_s(self.decided_s) <= now_s)
             or any(
                 self.decided_s < job.ready_s <= now_s
                 for job in self.state.open.values()
@@ -758,7 +758,7 @@ class Controller:
         now_s = self.clock.now_s()
         due = [self.decided_s + float(self.settings.every)]
         if self.policy is not None:
-            due.append(self.policy.wake_s)
+            due.append(self.policy.next_wake_s(self.decided_s))
         for job in self.state.open.values():
             live = job.live
             if live is None:

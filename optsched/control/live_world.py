@@ -39,10 +39,9 @@ class LiveWorld(World):
         super().__init__(instance)
         self._next_index = len(instance.jobs)
 
-    @property
-    def wake_s(self) -> float:
+    def next_wake_s(self, after_s: float) -> float:
         """When the policy wants to decide again even if nothing happens; infinite for never."""
-        return min(self._wakes, default=math.inf)
+        return min((time_s for time_s in self._wakes if time_s > after_s), default=math.inf)
 
     def waited_s(self, job_id: str) -> float:
         """How long the job has waited in all, by the journal."""
@@ -72,6 +71,9 @@ class LiveWorld(World):
         run = super()._begin(state, begin_s, mode, placement, need, speed, dies_s)
         self.started[state.job.id] = Claim(job=state.job.id, mode=mode, placement=placement)
         return run
+
+    def _expect_wake(self, time_s: float) -> None:
+        self._wakes.add(time_s if time_s > self.now_s else math.nextafter(self.now_s, math.inf))
 
     # ----------------------------------------------------------------------------- what is seen
 

@@ -67,10 +67,9 @@ class PolicyDriver:
         self._again_s = -math.inf
         self._make()  # what is wrong with its options is said before anything runs
 
-    @property
-    def wake_s(self) -> float:
+    def next_wake_s(self, after_s: float) -> float:
         """When it wants to decide again even if nothing happens; infinite for never."""
-        return math.inf if self._world is None else self._world.wake_s
+        return math.inf if self._world is None else self._world.next_wake_s(after_s)
 
     def may_decide(self, now_s: float) -> bool:
         """Whether it has not just failed."""

@@ -29,6 +29,7 @@ from .virtual import Process, VirtualClock, VirtualExecutor
 STEPS = 10**12
 """Of a whole job, so that what it reports of itself is exact."""
 SLACK_S = 1e-2
+LATEST_S = 20_000.0
 INSTANCES = 200
 NOT_LIVE: dict[str, str] = {}
 """Policies that decide otherwise on live nodes, each with the reason."""
@@ -72,9 +73,10 @@ def instance(seed: int) -> Instance:
 
 
 def simulated(made: Instance, name: str) -> tuple[list[Act], float]:
-    """What the policy does in a simulation, and when all is done."""
+    """What the policy does in a simulation, and when all is done, or `LATEST_S`: some start jobs
+    again and again."""
     simulation = Simulation(made, registry.policy(name, parse("wct")))
-    simulation.run()
+    simulation.run(until=lambda: simulation.world.now_s > LATEST_S)
     record = simulation.record()
     acts: list[Act] = []
     for row, job in enumerate(record.job.tolist()):
@@ -174,7 +176,11 @@ def lived(made: Instance, name: str, folder: Path, until_s: float) -> list[Act]:
     while coming or controller.state.open:
         policy = controller.policy
         assert policy is not None
-        next_s = min(executor.next_s(), policy.wake_s, coming[-1].submit_s if coming else math.inf)
+        next_s = min(
+            executor.next_s(),
+            policy.next_wake_s(clock.at_s),
+            coming[-1].submit_s if coming else math.inf,
+        )
         if next_s > until_s + SLACK_S:
             break  # what is not done by then is done otherwise
         clock.at_s = next_s
