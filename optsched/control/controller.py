@@ -170,7 +170,9 @@ class Controller:
     def _take_in(self, now_s: float, events: Iterable[Event]) -> None:
         for event in events:
             self.state.apply(now_s, event)
-            if isinstance(event, TURNING):
+            if isinstance(event, TURNING) and not (
+                self.policy is not None and self.policy.foresaw(event)
+            ):
                 self._due = True
             for listener in self.listeners:
                 try:
@@ -494,9 +496,9 @@ class Controller:
                 ),
                 left_out,
             )
-            if not posed.instance.jobs:
-                return posed, None
             commands = self._commanded(posed, now_s)
+            if not posed.instance.jobs and (commands is None or not commands.claims):
+                return posed, None
             if commands is not None:
                 return posed, commands
             try:

@@ -43,6 +43,10 @@ class LiveWorld(World):
         """When the policy wants to decide again even if nothing happens; infinite for never."""
         return min((time_s for time_s in self._wakes if time_s > after_s), default=math.inf)
 
+    def has_left(self, job_id: str) -> bool:
+        """Whether a job was preempted and holds nothing any more, or is to start elsewhere."""
+        return job_id in self.stopped and job_id not in self.saving
+
     def waited_s(self, job_id: str) -> float:
         """How long the job has waited in all, by the journal."""
         return self._live.waited_s(self._live.jobs[job_id], self.now_s)

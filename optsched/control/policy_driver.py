@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..driver.view import PolicyError
 from ..errors import OptschedError
+from ..executors.base import SAVED_AND_STOPPED
 from ..model.instance import Instance, Placement
 from ..model.job import Mode
 from ..objectives import Objective, parse
@@ -15,7 +16,7 @@ from ..plugins import registry
 from ..plugins.policy import Policy
 from ..round.plan import UNPROVED, JobRound, RoundSolution, decision
 from ..round.verify import verify_round
-from .journal.events import Claim
+from .journal.events import AttemptEnded, Claim, Event
 from .journal.state import State
 from .live_world import LiveWorld
 
@@ -70,6 +71,16 @@ class PolicyDriver:
     def next_wake_s(self, after_s: float) -> float:
         """When it wants to decide again even if nothing happens; infinite for never."""
         return math.inf if self._world is None else self._world.next_wake_s(after_s)
+
+    def foresaw(self, event: Event) -> bool:
+        """Whether it has decided as if this had happened: a job that costs nothing to save is gone
+        as soon as it is preempted."""
+        return (
+            isinstance(event, AttemptEnded)
+            and event.exit_status == SAVED_AND_STOPPED
+            and self._world is not None
+            and self._world.has_left(event.job)
+        )
 
     def may_decide(self, now_s: float) -> bool:
         """Whether it has not just failed."""
