@@ -121,13 +121,18 @@ class Acting(VirtualExecutor):
             done_s = max(0.0, until_s - began_s) * attempt.rate
             step = STEPS - (self.left[key.job] - done_s) / job.work_s * STEPS
             first = STEPS - self.left[key.job] / job.work_s * STEPS
-            self.reports[key.job] = {
+            said: dict[str, object] = {
                 "step": round(step),
                 "at_s": until_s,
                 "first_step": round(first),
                 "saved_step": round(step),
                 "total_steps": STEPS,
-            } | ({"began_s": began_s} if until_s > began_s else {})
+            }
+            if until_s > began_s:
+                said["began_s"] = began_s
+                restore_s = attempt.setup_s - job.profile.startup_s
+                said |= {"restore_s": restore_s} if restore_s > 0 else {}
+            self.reports[key.job] = said
             if process.ends_s <= now_s and process.asked_s is None:
                 process.ended_s, process.status = process.ends_s, 0
             elif process.asked_s is not None and process.asked_s + hold_to_save_s(job) <= now_s:
