@@ -14,7 +14,7 @@ from ..model.job import Mode
 from ..objectives import Objective, parse
 from ..plugins import registry
 from ..plugins.policy import Policy
-from ..round.plan import UNPROVED, JobRound, RoundSolution, decision
+from ..round.plan import BY_POLICY, UNPROVED, JobRound, RoundSolution, decision
 from ..round.verify import verify_round
 from .journal.events import AttemptEnded, Claim, Event
 from .journal.state import State
@@ -28,6 +28,14 @@ PAUSE_S = 600.0
 
 class PolicyOvertimeError(OptschedError):
     """A policy did not come to a decision in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy by its name, with its options."""
+
+    name: str
+    options: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +69,8 @@ class PolicyDriver:
 
     def __init__(self, name: str, objective: str, options: Mapping[str, object]) -> None:
         self.name = name
+        self.named = NamedPolicy(name, dict(options))
         self._objective: Objective = parse(objective)
-        self._options = dict(options)
         self._policy: Policy | None = None
         self._world: LiveWorld | None = None
         self._again_s = -math.inf
@@ -112,7 +120,7 @@ class PolicyDriver:
         return self._commands(world, instance, state, blocked, round_s)
 
     def _make(self) -> Policy:
-        return registry.policy(self.name, self._objective, self._options)
+        return registry.policy(self.name, self._objective, self.named.options)
 
     def _followed(
         self,
@@ -169,7 +177,7 @@ class PolicyDriver:
             round_s=round_s,
             refill=True,
             objective=self._objective.name,
-            solver=f"policy {self.name}",
+            solver=f"{BY_POLICY}{self.name}",
             seed=0,
             jobs=jobs,
             value=0.0,

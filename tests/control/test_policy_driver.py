@@ -10,6 +10,9 @@ from optsched.control.journal.events import Noted
 from optsched.control.learned import NEVER_S
 from optsched.control.policy_driver import PAUSE_S, PolicyDriver
 from optsched.control.settings import read_settings
+from optsched.control.what_if.future import outlook
+from optsched.control.what_if.simulated import Change, what_if
+from optsched.control.what_if.snapshot import scene
 from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.profile import Profile
@@ -149,3 +152,20 @@ def test_policies_are_named_in_cluster_toml(tmp_path: Path) -> None:
     path.write_text(f"{text}[policy_options]\nspeed = 3\n")
     with pytest.raises(InputError, match="there is no policy for them"):
         read_settings(path)
+
+
+def test_what_if_simulates_the_policy(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.controller.policy = PolicyDriver("fifo", "wct", {})
+    lab.submit("first", 8, 100.0, job={"preemptible": False})
+    lab.run(2)
+    lab.submit("long", 8, 500.0)
+    lab.clock.at_s += 1.0
+    lab.submit("short", 8, 10.0)
+    lab.controller.observe()
+    now = scene(lab.controller)
+    assert now.policy is not None and now.policy.name == "fifo"
+    course = what_if(outlook(now), Change(), policy=now.policy, time_limit_s=60.0).before
+    assert course.end_s["long"] < course.end_s["short"]
+    course = what_if(outlook(now), Change(), time_limit_s=60.0).before
+    assert course.end_s["short"] < course.end_s["long"]
