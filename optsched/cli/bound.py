@@ -1,9 +1,7 @@
 """`optsched bound`: lower bounds that no plan can beat."""
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +19,8 @@ from .parts.arguments import (
 from .parts.duration import duration
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ..bounds import Bound
     from ..bounds.by_prices import Found
     from ..files.certificate import Certificate
@@ -154,59 +154,30 @@ def _search(
     """The bound that the search for prices proves. Ctrl-C ends the search."""
     from ..bounds import Bound
     from ..bounds.by_prices import SOURCE, STEPS, concluded, counted, searching, timed
+    from ..duration import human
+    from ..picture.facts import level_unit, quantity
+    from .parts.progress import in_one_line, live_line
 
     done = (
         counted(STEPS if steps is None else steps) if time_limit_s is None else timed(time_limit_s)
     )
     last: Found | None = None
-    with _progress(
-        objective.name, STEPS if steps is None else steps, time_limit_s, wanted
-    ) as show_step:
+    started_s = time.monotonic()
+
+    def line() -> "Text":
+        if last is None:
+            return in_one_line("looking for first prices")
+        rest = f"step {last.step} of {STEPS if steps is None else steps}"
+        if time_limit_s is not None:
+            rest = f"{human(max(0.0, round(time_limit_s + started_s - time.monotonic())))} left"
+        return in_one_line(f"bound {quantity(last.value, level_unit(objective.name))}  {rest}")
+
+    with live_line(line, wanted):
         try:
-            for last in searching(instance, objective, done):
-                show_step.append(last)
+            for found in searching(instance, objective, done):
+                last = found
         except KeyboardInterrupt:
             if last is None:
                 raise
     _, certificate = concluded(instance, objective, last)
     return Bound(level=0, value=certificate.value, source=SOURCE, preemptive=True), certificate
-
-
-@contextmanager
-def _progress(
-    name: str, steps: int, time_limit_s: float | None, wanted: bool
-) -> "Iterator[list[Found]]":
-    """A list whose last entry is shown on a live line on stderr, where that is a terminal."""
-    shown: list[Found] = []
-    if not wanted or not sys.stderr.isatty():
-        yield shown
-        return
-    import time
-
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    from ..duration import human
-    from ..picture.facts import level_unit, quantity
-
-    started_s = time.monotonic()
-
-    def line() -> Text:
-        if not shown:
-            return Text("looking for first prices")
-        last = shown[-1]
-        if time_limit_s is not None:
-            rest = f"{human(max(0.0, round(time_limit_s + started_s - time.monotonic())))} left"
-        else:
-            rest = f"step {last.step} of {steps}"
-        return Text(
-            f"bound {quantity(last.value, level_unit(name))}  {rest}",
-            overflow="ellipsis",
-            no_wrap=True,
-        )
-
-    with Live(
-        console=Console(stderr=True), get_renderable=line, refresh_per_second=4, transient=True
-    ):
-        yield shown

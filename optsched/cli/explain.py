@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,12 @@ import click
 
 from ..errors import InputError
 from ..model.instance import Instance
-from ..model.plan import Plan
 from .parts.arguments import instance_argument, json_option, load, objective_option, quiet_option
 from .parts.duration import duration
 
 if TYPE_CHECKING:
     from ..explain import Explanation
-    from ..round.plan import JobRound, RoundSolution
+    from ..round.plan import RoundSolution
 
 
 @click.command("explain")
@@ -79,9 +77,7 @@ def command(
     optsched explain cluster.json round.json bert-17
     optsched explain cluster.json plan.json --json
     """
-    from ..explain import Explainer, explain_inactive
-    from ..objectives import parse
-    from ..round.build import build
+    from ..explain.many import explain_all
 
     if config is not None or is_job(instance):
         from .explain_live import explain_live
@@ -94,13 +90,16 @@ def command(
         if name not in loaded.job:
             hint = "" if source is not None or name not in names[:1] else " nor a file"
             raise InputError(f"{name!r} is no job of {loaded.name}{hint}")
-    found = {name: explain_inactive(loaded, name) for name in asked}
-    if any(one is None for one in found.values()) or source is not None:
-        solution = _decided(loaded, source, objective, round_s, budget_s)
-        model = build(loaded, parse(solution.objective), solution.round_s, refill=solution.refill)
-        explainer = Explainer(model, solution)
-        found = {name: one or explainer.job(name) for name, one in found.items()}
-    explanations = [one for one in found.values() if one is not None]
+    solution = None if source is None else _read(loaded, source, round_s, budget_s)
+
+    def decided() -> "RoundSolution":
+        from ..round.decide import decide
+
+        if solution is not None:
+            return solution
+        return decide(loaded, objective, round_s=round_s, budget_s=budget_s)
+
+    explanations = explain_all(loaded, asked, decided)
     if as_json:
         click.echo(to_json(explanations))
     elif not quiet:
@@ -128,20 +127,15 @@ def _split(names: Sequence[str]) -> tuple[Path | None, Sequence[str]]:
     return None, names
 
 
-def _decided(
-    instance: Instance, source: Path | None, objective: str, round_s: float, budget_s: float
-) -> "RoundSolution":
-    """The round in a file, the decisions of a plan in a file with the prices of a round, or a round
-    decided now."""
+def _read(instance: Instance, source: Path, round_s: float, budget_s: float) -> "RoundSolution":
+    """The round in a file, or the decisions of a plan in a file with the prices of a round."""
     from .. import files
+    from ..explain.many import round_of_plan
     from ..objectives import parse
-    from ..round.decide import decide
     from ..round.files import file_format, load_round
     from ..round.verify import verify_round
     from ..verify import verify
 
-    if source is None:
-        return decide(instance, objective, round_s=round_s, budget_s=budget_s)
     data = files.read_bytes(source)
     if file_format(data) != files.PLAN_FORMAT:
         solution = load_round(data, str(source))
@@ -159,8 +153,14 @@ def _decided(
     report = verify(instance, plan, parse(stated.objective.name), replay=stated.replay)
     if not report.ok:
         raise InputError(f"{source}: is no sound plan of {instance.name}: {report.violations[0]}")
-    prices = decide(instance, stated.objective.name, round_s=round_s, budget_s=budget_s)
-    return replace(prices, solver=stated.solver, jobs=_first_steps(instance, plan))
+    return round_of_plan(
+        instance,
+        plan,
+        stated.objective.name,
+        solver=stated.solver,
+        round_s=round_s,
+        budget_s=budget_s,
+    )
 
 
 def _check(instance: Instance, source: Path, what: str, name: str, content: str | None) -> None:
@@ -189,33 +189,6 @@ def _agree(source: Path, **stated: Any) -> None:
             raise InputError(
                 f"{option} {given} is not that of {source}, which is {value}; leave the option out"
             )
-
-
-def _first_steps(instance: Instance, plan: Plan) -> "tuple[JobRound, ...]":
-    """What a plan decides now: what each job holds once those who leave have saved."""
-    from ..round.plan import JobRound
-
-    found = []
-    for entry in plan.jobs:
-        if entry.decision in ("wait", "preempt"):
-            found.append(JobRound(id=entry.id, decision=entry.decision))
-            continue
-        running = instance.running_job.get(entry.id)
-        step = entry.segments[0]
-        if (
-            entry.decision != "continue"
-            and running is not None
-            and len(entry.segments) > 1
-            and (
-                set(step.placement) == set(running.placement)
-                and step.mode.size == running.mode.size
-            )
-        ):
-            step = entry.segments[1]  # the first is its checkpoint where it was
-        found.append(
-            JobRound(id=entry.id, decision=entry.decision, mode=step.mode, placement=step.placement)
-        )
-    return tuple(found)
 
 
 def to_json(explanations: "Sequence[Explanation]") -> str:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from ..errors import OptschedError
 from .parts.arguments import (
     check_outputs,
     instance_argument,
@@ -16,6 +15,7 @@ from .parts.arguments import (
     solver_options,
 )
 from .parts.duration import duration, share
+from .parts.outputs import Outputs
 
 
 @click.command("solve")
@@ -126,8 +126,8 @@ def command(
     initial = None if start is None else files.read_plan(start)[1]
     from .parts.progress import Trace, live_progress
 
-    with live_progress(objective, time_limit_s, wanted=not quiet and not log) as show:
-        seen = None if trace is None else Trace(show)
+    with live_progress(objective, time_limit_s, wanted=not quiet and not log) as live:
+        seen = None if trace is None else Trace(live)
         solution = engine.solve(
             loaded,
             objective,
@@ -137,40 +137,23 @@ def command(
             workers=workers,
             options=options,
             checked=True,
-            on_progress=seen or show,
+            on_progress=seen or live,
             initial=initial,
             gap=gap,
             log=partial(click.echo, err=True) if log else False,
         )
-    trouble: list[OptschedError] = []
-    written: list[str] = []
-    # What was computed is saved before it is shown: whoever reads the table may close the pipe.
-    if output is not None:
-        try:
-            files.write_text(output, files.dump_plan(solution))
-            written.append(f"plan: {output}")
-        except OptschedError as error:
-            trouble.append(error)
-    if trace is not None and seen is not None:
-        try:
-            files.write_text(trace, seen.as_csv())
-            written.append(f"trace: {trace}")
-        except OptschedError as error:
-            trouble.append(error)
-    if draw is not None and gantt is not None and solution.plan is not None:
-        try:
-            draw(loaded, solution, gantt)
-            written.append(f"picture: {gantt}")
-        except OptschedError as error:
-            trouble.append(error)
+    out = Outputs()
+    out.write("plan", output, lambda path: files.write_text(path, files.dump_plan(solution)))
+    if seen is not None:
+        out.write("trace", trace, lambda path: files.write_text(path, seen.as_csv()))
+    if draw is not None and solution.plan is not None:
+        out.write("picture", gantt, partial(draw, loaded, solution))
     if as_json:
         click.echo(files.dump_plan(solution), nl=False)
     elif not quiet:
-        from .parts.table import print_solution
+        from ..picture.text_solution import solution_parts
+        from .parts.table import show, width
 
-        print_solution(loaded, solution)
-        for line in written:
-            click.echo(line)
-    if trouble:
-        raise OptschedError("\noptsched: ".join(str(error) for error in trouble))
+        show(*solution_parts(loaded, solution, width()))
+    out.tell(quiet=quiet or as_json)
     return 0 if solution.plan is not None else 1

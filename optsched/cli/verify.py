@@ -66,7 +66,8 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
 
     Raises InputError where the file cannot be read or names an unknown objective.
     """
-    from .. import files, objectives, verify
+    from .. import files, objectives
+    from ..verify import verify
 
     stated, plan = files.read_plan(plan_path)
     wanted = objectives.parse(objective or stated.objective.name)
@@ -92,7 +93,7 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
     if plan is None:
         add("no plan", f"the file holds no plan, only the status {stated.objective.status}")
     else:
-        report = verify.verify(instance, plan, wanted, replay=stated.replay)
+        report = verify(instance, plan, wanted, replay=stated.replay)
         for one in report.violations:
             add(one.rule, one.message, job=one.job, node=one.node, time_s=one.time_s)
         claims = _claims(stated) if wanted.name == _canonical(stated.objective.name) else {}
