@@ -28,18 +28,16 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from optsched.model.instance import Instance
+from optsched.plugins import registry
 from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation
 from optsched.traces.readers import gavel, shockwave
-from optsched_solvers.policies.gavel.fifo import GavelFifo
-from optsched_solvers.policies.gavel.max_min import GavelMaxMin
-from optsched_solvers.policies.gavel.rounds import Rounds
 
 DATA = Path(os.environ.get("OPTSCHED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 HOUR_S = 3600.0
@@ -53,9 +51,10 @@ class Case:
     """A trace, a policy, and what the published simulator gives."""
 
     instance: Callable[[], Instance]
-    policy: Callable[[], Rounds]
+    policy: str
     jct_h: float
     makespan_h: float
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def gavel_instance(name: str) -> Instance:
@@ -78,19 +77,19 @@ def shockwave_instance() -> Instance:
 
 CASES = {
     "gavel-100-fifo": Case(
-        lambda: gavel_instance("gavel_osdi_100_lam2400"), GavelFifo, 24.36, 207.7
+        lambda: gavel_instance("gavel_osdi_100_lam2400"), "gavel-fifo", 24.36, 207.7
     ),
     "gavel-100-max-min": Case(
-        lambda: gavel_instance("gavel_osdi_100_lam2400"), GavelMaxMin, 23.45, 206.5
+        lambda: gavel_instance("gavel_osdi_100_lam2400"), "gavel-max-min", 23.45, 206.5
     ),
     "gavel-1000-fifo": Case(
-        lambda: gavel_instance("gavel_osdi_1000_lam720"), GavelFifo, 136.18, 1685.9
+        lambda: gavel_instance("gavel_osdi_1000_lam720"), "gavel-fifo", 136.18, 1685.9
     ),
     "gavel-1000-max-min": Case(
-        lambda: gavel_instance("gavel_osdi_1000_lam720"), GavelMaxMin, 34.91, 551.6
+        lambda: gavel_instance("gavel_osdi_1000_lam720"), "gavel-max-min", 34.91, 551.6
     ),
     "shockwave-max-min": Case(
-        shockwave_instance, lambda: GavelMaxMin({"round": "120", "reset": "1000"}), 3.13, 9.22
+        shockwave_instance, "gavel-max-min", 3.13, 9.22, {"round": "120", "reset": "1000"}
     ),
 }
 
@@ -113,7 +112,7 @@ def clocked(owner: object, name: str) -> list[float]:
 
 def run(case: Case, parts: bool = False) -> dict[str, float]:
     """Replay one case; `parts` also splits its CPU seconds, which makes it slower."""
-    instance, policy = case.instance(), case.policy()
+    instance, policy = case.instance(), registry.policy(case.policy, options=case.options)
     start_s = time.process_time()
     simulation = Simulation(instance, policy)
     if parts:

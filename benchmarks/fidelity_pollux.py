@@ -44,6 +44,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from optsched.plugins import registry
 from optsched.plugins.policy import Policy
 from optsched.simulate.run import simulate
 from optsched.simulate.world import World
@@ -51,7 +52,6 @@ from optsched.traces.readers import pollux
 from optsched.traces.readers.pollux_application import Application
 from optsched_solvers.policies.optimus import Optimus
 from optsched_solvers.policies.pollux.policy import Pollux
-from optsched_solvers.policies.tiresias import Tiresias
 
 ROUND_S = 60.0
 EMPTIEST = {"place": "emptiest"}
@@ -63,7 +63,7 @@ class EpochOptimus(Optimus):
     """Optimus as in Pollux's simulator, which counts what is left of a job by epochs."""
 
     def __init__(self, epochs: dict[str, int]) -> None:
-        super().__init__(EMPTIEST)
+        super().__init__(Optimus.Options(place="emptiest"))
         self._epochs = epochs
 
     def remaining_work_s(self, world: World, job_id: str) -> float:
@@ -117,11 +117,12 @@ def row(data: Path, name: str, workload: str, epochs: dict[str, int]) -> dict[st
     published = json.loads(summary.read_text())["jcts"][workload]
     kinds: dict[str, Policy]
     if name == "tiresias":
-        kinds = {"ours": Tiresias(), "emptiest": Tiresias(EMPTIEST)}
+        kinds = {"ours": registry.policy(name), "emptiest": registry.policy(name, options=EMPTIEST)}
     elif name == "optimus":
-        kinds = {"ours": Optimus(), "emptiest": Optimus(EMPTIEST), "epochs": EpochOptimus(epochs)}
+        kinds = {"ours": registry.policy(name), "emptiest": registry.policy(name, options=EMPTIEST)}
+        kinds["epochs"] = EpochOptimus(epochs)
     else:
-        kinds = {"ours": Pollux()}
+        kinds = {"ours": registry.policy("pollux")}
     instance = pollux.read(
         data / "workloads" / f"{workload}.csv",
         elastic=name != "tiresias",

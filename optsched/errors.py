@@ -16,10 +16,10 @@ class SolverUnavailableError(OptschedError):
 
 
 def perhaps(name: str, known: Iterable[str]) -> str:
-    """What a name that is not known may have been meant to be, as ` (perhaps srsf)`; empty where
+    """Return ` (did you mean srsf?)`, with the known name that is nearest to `name`; empty where
     none is near."""
     import difflib
 
     by_letters = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), by_letters, n=1)
-    return f" (perhaps {by_letters[close[0]]})" if close else ""
+    return f" (did you mean {by_letters[close[0]]}?)" if close else ""

@@ -20,7 +20,7 @@ R_t, no sooner than any of its types, and counts sum n_t d_t,
   with its work, so the set-up of such jobs is left out (`Ways`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..model.cluster import POWER_CAP
@@ -63,7 +63,7 @@ class Row:
     most_cores: float
     power_w: float
     whole_s: float | None
-    resources: dict[str, float]
+    resources: Mapping[str, float]
     capped_w: float = 0.0
     mixed_saves_w: float = 0.0
 

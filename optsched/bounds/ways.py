@@ -109,15 +109,11 @@ def tabulate(instance: Instance, preemptive: bool) -> Ways:
     shape = Shape(instance.cluster)
     mixes = False
     known: dict[object, int] = {}
-    numbers: dict[object, int] = {}  # a file that repeats a profile may give an object for each job
-    profiles: dict[int, int] = {}
     groups: list[tuple[Job, list[Row]]] = []
     group_of: list[int] = []
     for job in instance.jobs:
         quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
-        if id(job.profile) not in profiles:
-            profiles[id(job.profile)] = numbers.setdefault(job.profile.contents, len(numbers))
-        key = profiles[id(job.profile)], quota, demands(job)[1:]
+        key = quota, demands(job)
         group = known.get(key)
         if group is None:
             group = known[key] = len(groups)

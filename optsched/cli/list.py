@@ -5,16 +5,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ..errors import perhaps
 from .parts.arguments import json_option, quiet_option
 
 if TYPE_CHECKING:
+    from ..plugins import registry
+    from ..plugins.options import DeclaredOption
     from ..plugins.policy import Source
 
 KINDS = ("solvers", "rounds", "policies", "formats", "objectives", "executors")
+GROUPS: dict[str, "registry.Group"] = {
+    "solver": "solvers",
+    "round solver": "rounds",
+    "policy": "policies",
+}
 
 
 @click.command("list")
-@click.argument("kind", metavar="|".join(KINDS), type=click.Choice(KINDS))
+@click.argument("kind", metavar=f"{'|'.join(KINDS)}|NAME")
 @click.option(
     "--markdown",
     is_flag=True,
@@ -23,7 +31,8 @@ KINDS = ("solvers", "rounds", "policies", "formats", "objectives", "executors")
 @json_option
 @quiet_option
 def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
-    """What there is to choose from. With --quiet only the names.
+    """What there is to choose from, or all about NAME with its options. With --quiet only the
+    names.
 
     \b
     solvers      plan a whole instance and prove how good the plan is     (solve --solver)
@@ -44,6 +53,9 @@ def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
         from .parts.policy_page import page
 
         click.echo(page(registry.listed("policies")), nl=False)
+        return
+    if kind not in KINDS:
+        show_plug_ins(kind, as_json, quiet)
         return
     rows = entries(kind)
     if as_json:
@@ -88,6 +100,61 @@ def entries(kind: str) -> list[dict[str, Any]]:
         | {"available": "yes" if one.unavailable is None else f"no: {one.unavailable}"}
         for one in registry.listed(group)
     ]
+
+
+def show_plug_ins(name: str, as_json: bool, quiet: bool) -> None:
+    """Show every plug-in of that name, or the names of its options. Raises UsageError where there
+    is none."""
+    from dataclasses import asdict
+
+    from ..plugins import registry
+
+    every = {kind: registry.listed(group) for kind, group in GROUPS.items()}
+    found = [(kind, one) for kind, rows in every.items() for one in rows if one.name == name]
+    if not found:
+        known = [*KINDS, *(one.name for rows in every.values() for one in rows)]
+        raise click.UsageError(
+            f"{name!r} is unknown{perhaps(name, known)}; choose from {', '.join(KINDS)}, or a name "
+            "that one of these shows"
+        )
+    if as_json:
+        shown = [
+            {"kind": kind, **asdict(one)} | {"options": [_option(option) for option in one.options]}
+            for kind, one in found
+        ]
+        click.echo(json.dumps(shown))
+    elif quiet:
+        for name in dict.fromkeys(option.name for _, one in found for option in one.options):
+            click.echo(name)
+    else:
+        for kind, one in found:
+            _show_plug_in(kind, one)
+
+
+def _option(option: "DeclaredOption") -> dict[str, str]:
+    return {
+        "option": option.name,
+        "value": option.expected,
+        "default": option.default,
+        "meaning": option.meaning,
+    }
+
+
+def _show_plug_in(kind: str, plug_in: "registry.Listed") -> None:
+    from .parts.table import show, table
+
+    click.echo(f"{kind} {plug_in.name}: {plug_in.title}")
+    if plug_in.source is not None:
+        click.echo(f"{plug_in.source.cite} ({plug_in.source.sureness})")
+    if plug_in.unavailable is not None:
+        click.echo(f"not available here: {plug_in.unavailable}")
+    if not plug_in.options:
+        click.echo("no options")
+        return
+    out = table("option", "value", "default", "meaning", folded=("value", "meaning"))
+    for option in plug_in.options:
+        out.add_row(*_option(option).values())
+    show(out)
 
 
 def facts(source: "Source | None") -> dict[str, Any]:

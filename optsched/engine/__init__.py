@@ -3,7 +3,7 @@ checked."""
 
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 
@@ -13,7 +13,8 @@ from ..model.instance import Instance
 from ..model.plan import Plan, Solution
 from ..objectives import Objective, parse
 from ..plugins import registry
-from ..plugins.solver import Constrain, Solver, check_options, missing_modules, only_options
+from ..plugins.options import NO_OPTIONS, PluginOptions, declaration, read_options
+from ..plugins.solver import Constrain, Solver, missing_modules
 from .search import Limits, Progress, Search
 from .warm_start import initial_plan
 from .watchdog import Child
@@ -38,7 +39,7 @@ def solve(
     time_limit_s: float = 10.0,
     seed: int = 0,
     workers: int | None = None,
-    options: dict[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
     isolate: bool = True,
     checked: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -82,9 +83,9 @@ def solve(
         check_instance(instance)
     if log is True:
         log = partial(print, flush=True)
-    search = Search(instance, goal, limits, options or {}, started_s, on_progress, log or None)
+    search = Search(instance, goal, limits, started_s, on_progress, log or None)
     search.initial = initial_plan(initial)
-    policies, exact, search.not_run = _choose(solver, instance, goal, options or {})
+    policies, exact, search.not_run, search.options = _choose(solver, instance, goal, options or {})
     if constrain is not None:
         search.constrain, policies = constrain, ()
         if not getattr(exact, "constrains", False):
@@ -100,10 +101,6 @@ def solve(
         if search.initial is not None:
             raise InputError(f"policy {solver} takes no plan to start from; name a solver")
         search.incumbent.any_plan = True
-        with suppress(SolverUnavailableError):  # what is broken will be noted
-            registry.policy(
-                policies[0], goal, options
-            )  # what it does not take is refused before any work
     with ExitStack() as stack:
         child = None
         if exact is not None and isolate:
@@ -130,25 +127,38 @@ def _can_travel(constrain: Constrain) -> bool:
 
 
 def _choose(
-    solver: str | Solver, instance: Instance, objective: Objective, options: dict[str, str]
-) -> tuple[tuple[str, ...], Solver | None, str | None]:
-    """Policies to simulate, the exact solver to run afterwards if there is one, and if there is
-    none, why.
+    solver: str | Solver, instance: Instance, objective: Objective, given: Mapping[str, object]
+) -> tuple[tuple[str, ...], Solver | None, str | None, PluginOptions]:
+    """Policies to simulate, the exact solver to run afterwards if there is one, if there is none
+    why, and the options of the solver.
 
-    Raises InputError for options that the solver does not take.
+    Raises InputError for options that the solver does not take, before any work.
     """
     known = registry.names("policies")
+    options = NO_OPTIONS
     if isinstance(solver, str) and solver in known and solver not in registry.names("solvers"):
-        return (solver,), None, None
+        with suppress(SolverUnavailableError):  # what is broken will be noted
+            declared = registry.options_of("policies", solver)
+            options = read_options(f"policy {solver}", declared, given)
+            registry.policy(solver, objective, options)
+        return (solver,), None, None, options
     policies = tuple(name for name in HEURISTICS if name in known) or known
     if solver != "auto":
-        return policies, *_usable(solver, instance, objective, options)
+        found, reason = _usable(solver, instance, objective)
+        name = solver if isinstance(solver, str) else solver.name
+        with suppress(SolverUnavailableError):
+            declared = (
+                registry.options_of("solvers", solver)
+                if isinstance(solver, str)
+                else declaration(solver)
+            )
+            options = read_options(f"solver {name}", declared, given)
+        return policies, found, reason, options
     chosen, reason = choose_solver(instance, objective)
-    if chosen is None:
-        only_options("solver auto, which finds no exact solver for this,", options, ())
-    else:
-        check_options(f"solver {chosen.name}, which auto takes here,", chosen, options)
-    return policies, chosen, reason
+    what = "solver auto, which finds no exact solver for this,"
+    if chosen is not None:
+        what = f"solver {chosen.name}, which auto takes here,"
+    return policies, chosen, reason, read_options(what, declaration(chosen), given)
 
 
 def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | None, str | None]:
@@ -169,17 +179,12 @@ def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | No
 
 
 def _usable(
-    solver: str | Solver,
-    instance: Instance,
-    objective: Objective,
-    options: dict[str, str] | None = None,
+    solver: str | Solver, instance: Instance, objective: Objective
 ) -> tuple[Solver | None, str | None]:
-    """The solver, or None and why it cannot be used for this. Raises InputError for an unknown name
-    or option."""
+    """The solver, or None and why it cannot be used for this. Raises InputError for an unknown
+    name."""
     try:
         found = registry.solver(solver) if isinstance(solver, str) else solver
-        if options is not None:
-            check_options(f"solver {found.name}", found, options)
         missing = missing_modules(found)
         if missing:
             return None, f"{found.name} needs {', '.join(missing)}, which is not installed"

@@ -13,8 +13,9 @@ from ..errors import InputError, OptschedError
 from ..files import instance_hash
 from ..model.instance import Instance
 from ..model.plan import Level, Plan, Solution, Status
-from ..objectives import SINCE_SUBMISSION, Objective
+from ..objectives import Objective
 from ..plugins import registry
+from ..plugins.options import NO_OPTIONS
 from ..plugins.solver import Constrain, Report, Request, Solver
 from .incumbent import Incumbent
 from .warm_start import offer_initial
@@ -75,7 +76,6 @@ class Search:
         instance: Instance,
         objective: Objective,
         limits: Limits,
-        options: dict[str, str],
         started_s: float,
         on_progress: Callable[[Progress], None] | None,
         log: Callable[[str], None] | None,
@@ -87,7 +87,7 @@ class Search:
         self.seed = limits.seed
         self.workers = limits.workers
         self.gap = limits.gap
-        self.options = options
+        self.options = NO_OPTIONS
         self.started_s = started_s
         self.on_progress = on_progress
         self.log = log
@@ -129,9 +129,12 @@ class Search:
     def doubt_submissions(self) -> None:
         """Note where jobs wait since 1970, as happens to those without a `submit_s`."""
         instance = self.instance
-        terms = {term.name for level in self.objective.levels for _, term in level}
         count = sum(job.submit_s == 0 for job in instance.jobs)
-        if instance.now_s >= UNIX_CLOCK_S and count and terms & SINCE_SUBMISSION:
+        if (
+            instance.now_s >= UNIX_CLOCK_S
+            and count
+            and any(term.since_submission for term in self.objective.terms)
+        ):
             self.note(
                 f"submit_s of {count:,} of {len(instance.jobs):,} jobs is 0 or left out, which "
                 "is 1970 on the clock of "

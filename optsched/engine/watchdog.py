@@ -18,6 +18,7 @@ from ..errors import InputError
 from ..model.instance import Slot
 from ..model.job import Mode
 from ..model.plan import JobPlan, Plan, Segment
+from ..model.value import Table
 from ..plugins.solver import Request, Solver
 from . import child
 
@@ -38,7 +39,9 @@ OUTPUT_KEPT_BYTES = 8192
 OUTPUT_LINES = 12
 GUARD_ENDS_WITHIN_S = 1.0
 
-_NOUNS = {(noun.__module__, noun.__name__): noun for noun in (Plan, JobPlan, Segment, Mode, Slot)}
+_NOUNS = {
+    (noun.__module__, noun.__name__): noun for noun in (Plan, JobPlan, Segment, Mode, Slot, Table)
+}
 
 
 class BadMessageError(Exception):

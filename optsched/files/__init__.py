@@ -251,12 +251,12 @@ def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
 
 def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     """One object for equal profiles, so that what is derived from a profile is derived once."""
-    known: dict[object, Profile] = {}
+    known: dict[Profile, Profile] = {}
     for job in jobs:
         profile = job.profile
         if profile is UNMEASURED:
             continue
-        first = known.setdefault(profile.contents, profile)
+        first = known.setdefault(profile, profile)
         if first is not profile:
             object.__setattr__(
                 job, "profile", first
@@ -407,8 +407,7 @@ def _plain_fields(value: Any, profiles: dict[int, Any] | None) -> dict[str, Any]
     kind: type = type(value)
     for name, alias, field in _layout(kind):
         inner = getattr(value, name)
-        default = field.default
-        if inner is default or (default is not MISSING and inner == default):
+        if inner is field.default or inner == field.default:
             continue
         if field.default_factory is not MISSING and not inner:
             continue

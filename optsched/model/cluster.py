@@ -1,10 +1,12 @@
 """Hosts, the GPUs they hold, and what the whole cluster shares."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from .quantity import Amount, Count, Gib, Rate, Weight
+from .value import Value, empty
 
 POWER_CAP = "power_w"
 """The cluster resource, in watts, on which every GPU that works draws."""
@@ -68,7 +70,7 @@ def gpu_caps(tenants: tuple[Tenant, ...]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class Cluster(Value):
     """All nodes, plus what is shared by all of them.
 
     `resources` are renewable (held while a job runs: licences, power); `budgets` are used up by the
@@ -80,11 +82,13 @@ class Cluster:
     """
 
     nodes: tuple[Node, ...] = ()
-    resources: dict[str, Amount] = field(default_factory=dict)
-    budgets: dict[str, Amount] = field(default_factory=dict)
-    rack_uplink_gbps: dict[str, Rate] = field(default_factory=dict)
+    resources: Mapping[str, Amount] = field(default_factory=empty)
+    budgets: Mapping[str, Amount] = field(default_factory=empty)
+    rack_uplink_gbps: Mapping[str, Rate] = field(default_factory=empty)
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
+
+    __hash__ = Value.__hash__
 
     @cached_property
     def memo(self) -> dict[object, Any]:

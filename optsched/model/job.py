@@ -1,13 +1,15 @@
 """Jobs, and the modes in which they can run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .profile import UNMEASURED, Profile
 from .quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Seconds, Weight
+from .value import Value, empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
+class Mode(Value):
     """One way to run a job.
 
     `gpu_type` None runs on any type. `cpus_per_gpu` goes with GPUs, `cpus` with a CPU-only job.
@@ -23,8 +25,10 @@ class Mode:
     cpus: Count = 0
     share_with: str | None = None
     clock_mhz: PositiveCount | None = None
-    resources: dict[str, Amount] = field(default_factory=dict)
-    budgets: dict[str, Amount] = field(default_factory=dict)
+    resources: Mapping[str, Amount] = field(default_factory=empty)
+    budgets: Mapping[str, Amount] = field(default_factory=empty)
+
+    __hash__ = Value.__hash__
 
     @property
     def size(self) -> tuple[int, int, int, int | None]:
@@ -43,7 +47,7 @@ class Elastic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Value):
     """One training (or CPU-only) job.
 
     `duration_s` is reference work: seconds at rate 1. `gpus` 0 makes a CPU-only job that takes
@@ -69,14 +73,16 @@ class Job:
     memory_gib: Gib = 0.0
     duration_s: Duration | None = None
     modes: tuple[Mode, ...] = ()
-    resources: dict[str, Amount] = field(default_factory=dict)
-    budgets: dict[str, Amount] = field(default_factory=dict)
+    resources: Mapping[str, Amount] = field(default_factory=empty)
+    budgets: Mapping[str, Amount] = field(default_factory=empty)
     preemptible: bool = True
     min_run_s: Seconds = 0.0
     max_preemptions: Count | None = None
     min_nodes: PositiveCount = 1
     max_nodes: PositiveCount | None = None
     profile: Profile = UNMEASURED
+
+    __hash__ = Value.__hash__
 
     @property
     def work_s(self) -> float:

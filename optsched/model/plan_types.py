@@ -6,6 +6,7 @@ from typing import Any
 from .instance import Slot
 from .job import Mode
 from .plan import JobPlan, Plan, Segment
+from .value import Table
 
 NUMBER = (float, int)
 NOTHING = type(None)
@@ -23,8 +24,8 @@ FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
         "cpus": (int,),
         "share_with": (str, NOTHING),
         "clock_mhz": (int, NOTHING),
-        "resources": (dict,),
-        "budgets": (dict,),
+        "resources": (Table,),
+        "budgets": (Table,),
     },
 }
 """The types each field may have, exactly: a numpy number is none of them, as no JSON can be written

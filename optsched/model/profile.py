@@ -1,10 +1,11 @@
 """What was measured of a job."""
 
-from collections.abc import Hashable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from .quantity import Fraction, Gib, PositiveCount, Rate, Seconds, Watts
+from .value import Value, empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,7 @@ class Locality:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sharing:
+class Sharing(Value):
     """Rate when another job runs on the same GPUs.
 
     `duty` is the share of a step for which the GPU is busy; `with` (here `partners`) gives the
@@ -25,7 +26,7 @@ class Sharing:
     """
 
     duty: Fraction | None = None
-    partners: dict[str, Rate] = field(default_factory=dict)
+    partners: Mapping[str, Rate] = field(default_factory=empty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ Mixing = Literal["bottleneck", "sum"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Value):
     """Rates and costs of one job; every field is optional, absent means rate 1, no demand, no cost.
 
     Rate tables: `rate` by GPU type (a type not listed cannot run the job), `gpus` by GPU count,
@@ -70,9 +71,9 @@ class Profile:
     """
 
     name: str | None = None
-    rate: dict[str, Rate] = field(default_factory=dict)
-    gpus: dict[PositiveCount, Rate] = field(default_factory=dict)
-    cpus_per_gpu: dict[PositiveCount, Rate] = field(default_factory=dict)
+    rate: Mapping[str, Rate] = field(default_factory=empty)
+    gpus: Mapping[PositiveCount, Rate] = field(default_factory=empty)
+    cpus_per_gpu: Mapping[PositiveCount, Rate] = field(default_factory=empty)
     locality: Locality | None = None
     sharing: Sharing | None = None
     gpu_memory_gib: Gib = 0.0
@@ -88,24 +89,10 @@ class Profile:
     model_gib: Gib = 0.0
     fetch_s: Seconds = 0.0
     checkpoint_every_s: Seconds | None = None
-    power_w: dict[str, Watts] = field(default_factory=dict)
-    clocks: dict[PositiveCount, Clock] = field(default_factory=dict)
+    power_w: Mapping[str, Watts] = field(default_factory=empty)
+    clocks: Mapping[PositiveCount, Clock] = field(default_factory=empty)
 
-    @property
-    def contents(self) -> Hashable:
-        """Equal for profiles that say the same, in the same order: all fields, so that none can be
-        forgotten."""
-        return _contents(self)
-
-
-def _contents(value: object) -> Hashable:
-    if isinstance(value, dict):
-        return tuple([(key, _contents(inner)) for key, inner in value.items()]) if value else ()
-    names = getattr(value, "__dataclass_fields__", None)
-    if names is not None:
-        return tuple([_contents(getattr(value, name)) for name in names])
-    assert isinstance(value, Hashable)
-    return value
+    __hash__ = Value.__hash__
 
 
 UNMEASURED = Profile()

@@ -309,7 +309,7 @@ def power_w(job: Job, mode: Mode, gpu_type: str | None, gpus: int) -> float:
 
 def held_resources(
     cluster: Cluster, job: Job, mode: Mode, gpu_type: str | None
-) -> dict[str, float]:
+) -> Mapping[str, float]:
     """What `job` holds of the cluster's resources in a mode it does not list: what it asks for, and
     under a power cap what its GPUs draw."""
     if POWER_CAP not in cluster.resources or not mode.gpus:
@@ -324,7 +324,7 @@ def held_resources(
 
 def placed_resources(
     cluster: Cluster, job: Job, mode: Mode, placement: Placement
-) -> dict[str, float]:
+) -> Mapping[str, float]:
     """`held_resources` of a placement: what its GPUs draw depends on the type of each."""
     held = gpus_by_type(cluster, placement)
     if len(held) <= 1:

@@ -5,6 +5,7 @@ up to at most its capacity, but for GPUs that two jobs share, which count once, 
 of which what all jobs use over the whole plan adds up. The verifiers do not read this table.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,7 +76,7 @@ class Capacity:
     def _of_node(self, kind: Kind, node: str, capacity: float | None) -> int | None:
         return None if capacity is None else self._row(kind, node, capacity)
 
-    def _add(self, kind: Kind, capacities: dict[str, float] | dict[str, int]) -> dict[str, int]:
+    def _add(self, kind: Kind, capacities: Mapping[str, float]) -> dict[str, int]:
         return {name: self._row(kind, name, amount) for name, amount in capacities.items()}
 
     def on_node(self, job: Job, mode: Mode, node: int, gpus: int) -> Demand:

@@ -65,13 +65,13 @@ def may_contend(instance: Instance) -> bool:
     memory = any(node.memory_gbps is not None for node in cluster.nodes)
     if not shared and not memory:
         return False
-    profiles = {id(job.profile): job.profile for job in instance.jobs}.values()
     return any(
-        (shared and one.network_gbps > 0) or (memory and one.memory_gbps > 0) for one in profiles
+        (shared and job.profile.network_gbps > 0) or (memory and job.profile.memory_gbps > 0)
+        for job in instance.jobs
     )
 
 
-def planned_uplinks_gbps(instance: Instance) -> dict[str, float]:
+def planned_uplinks_gbps(instance: Instance) -> Mapping[str, float]:
     """What those who plan may fill of each uplink: its capacity, or of a shared one what the
     running gangs take now if that is more. Nobody who plans makes the crowding worse."""
     cluster = instance.cluster

@@ -99,8 +99,7 @@ class ModelCaches:
 
 def model_caches(instance: Instance) -> ModelCaches | None:
     """The caches of an instance; None where no job fetches a model."""
-    profiles = {id(job.profile): job.profile for job in instance.jobs}.values()
-    return ModelCaches(instance) if any(profile.fetch_s for profile in profiles) else None
+    return None if fetching(instance) is None else ModelCaches(instance)
 
 
 def fetching(instance: Instance) -> str | None:

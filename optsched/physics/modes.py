@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ..model.cluster import Cluster, Node
 from ..model.instance import Instance
 from ..model.job import Job, Mode
+from ..model.value import Value
 from . import (
     Span,
     clocks,
@@ -26,7 +27,7 @@ NODE_ONLY: tuple[Span, ...] = ("node",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(Value):
     """A mode on GPUs of one type (`mode.gpu_type`), spread at most over `spread`, with its rate.
 
     A gang of spread "node" sits on one node; "cluster" may be split in any way, also onto one node.
@@ -37,6 +38,8 @@ class Option:
     spread: Span
     rate: float
     needs_node: bool
+
+    __hash__ = Value.__hash__
 
     def run_s(self, job: Job, work_s: float) -> float:
         """Seconds that `work_s` of reference work takes."""
@@ -259,17 +262,13 @@ def fits_somewhere(cluster: Cluster, job: Job) -> bool:
 
 
 def demands(job: Job) -> tuple[object, ...]:
-    """Equal for jobs with equal options: the identity of the profile, then all else of a job that
-    they depend on.
-
-    Whoever keeps it must keep the job, too, and with it what has the ids.
-    """
+    """Return all of a job that its options depend on: equal for jobs with equal options."""
     return (
-        id(job.profile),
+        job.profile,
         job.gpus,
         job.cpus,
         job.memory_gib,
-        id(job.modes) if job.modes else None,
+        job.modes,
         tuple(job.resources.items()),
         tuple(job.budgets.items()),
         job.min_nodes,

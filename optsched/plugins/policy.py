@@ -47,10 +47,9 @@ class Policy(Protocol):
     """Decides at each event who starts, where, and who is preempted.
 
     A policy is made afresh for each simulation or controller. Its class may take `objective` (an
-    `Objective`: what the plan will be judged by) and `options` (dict[str, str]: what the user set),
-    each with a default; it raises InputError for an option it does not know. It sees jobs only
-    through `World`, which tells it what it may know. Events come in a fixed order; a policy must
-    not use randomness or the clock.
+    `Objective`: what the plan will be judged by); one that declares `Options` (see `options`) is
+    given them as `options`. It sees jobs only through `World`, which tells it what it may know.
+    Events come in a fixed order; a policy must not use randomness or the clock.
 
     It may have a `source` (`Source`: who published it), and `facts()`, a dict of numbers and texts
     that it has to say of itself when the simulation is over; `summary.json` has them under

@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
+from .options import DeclaredOption, PluginOptions, declaration, described, read_options
 from .policy import Policy, Source
 from .solver import Solver, missing_modules
 
@@ -20,13 +21,14 @@ Group = Literal["solvers", "policies", "rounds"]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One line of `optsched list`: name, what it is, who published it, and why it cannot be used
-    here, if so."""
+    """What `optsched list` says of a plug-in: name, what it is, what may be set, who published it,
+    and why it cannot be used here, if so."""
 
     name: str
     title: str
     guarantee: str
     unavailable: str | None
+    options: tuple[DeclaredOption, ...] = ()
     source: Source | None = None
 
 
@@ -92,23 +94,26 @@ def round_solver(name: str) -> "RoundSolver":
 
 
 def policy(
-    name: str, objective: "Objective | None" = None, options: Mapping[str, str] | None = None
+    name: str,
+    objective: "Objective | None" = None,
+    options: Mapping[str, object] | PluginOptions | None = None,
 ) -> Policy:
-    """A fresh policy of that name.
+    """Return a fresh policy of that name.
 
-    One whose constructor has a parameter `objective` is given the objective, one that has `options`
-    the options (`--option key=value`). Raises InputError for an unknown name and for options that
-    the policy does not take, SolverUnavailableError for a broken one.
+    One whose constructor has a parameter `objective` is given the objective, one that declares
+    `Options` the options (`--option key=value`, or as they have been read). Raises InputError for
+    an unknown name and for options that the policy does not take, SolverUnavailableError for a
+    broken one.
     """
     made = _load("policies", name)
-    takes = _parameters(made)
-    if options and "options" not in takes:
-        raise InputError(f"policy {name} takes no options; leave out {', '.join(options)}")
+    declared = declaration(made)
+    if not isinstance(options, PluginOptions):
+        options = read_options(f"policy {name}", declared, options)
     given: dict[str, Any] = {}
-    if objective is not None and "objective" in takes:
+    if declared is not PluginOptions:
+        given["options"] = options
+    if objective is not None and "objective" in _parameters(made):
         given["objective"] = objective
-    if options:
-        given["options"] = dict(options)
     try:
         return cast(Policy, made(**given))
     except OptschedError:
@@ -117,6 +122,12 @@ def policy(
         raise SolverUnavailableError(
             f"{name} cannot be made: {type(error).__name__}: {error}"
         ) from error
+
+
+def options_of(group: Group, name: str) -> type[PluginOptions]:
+    """Return what a plug-in declares. Raises InputError for an unknown name,
+    SolverUnavailableError for one that cannot be loaded."""
+    return declaration(_load(group, name))
 
 
 def _parameters(made: Any) -> Container[str]:
@@ -137,6 +148,14 @@ def listed(group: Group) -> list[Listed]:
             continue
         missing = [] if group == "policies" else missing_modules(entry)
         reason = f"needs {', '.join(missing)}" if missing else None
-        source = getattr(entry, "source", None)
-        found.append(Listed(name, entry.title, getattr(entry, "guarantee", "none"), reason, source))
+        found.append(
+            Listed(
+                name,
+                entry.title,
+                getattr(entry, "guarantee", "none"),
+                reason,
+                described(declaration(entry)),
+                getattr(entry, "source", None),
+            )
+        )
     return found

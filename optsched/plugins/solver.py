@@ -1,11 +1,10 @@
 """What a solver is: the contract between the engine and its plug-ins."""
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from ..errors import InputError
 from ..model.instance import Instance
 from ..model.plan import Plan
 from ..objectives import Objective
@@ -27,10 +26,10 @@ class Request:
 
     `time_limit_s` is what is left of the wall clock. With `workers` 1 the result must depend on
     nothing but the request: limit the search by counted work, not by the clock. `incumbent` is a
-    verified plan to start from. `options` are the solver's own (`--option key=value`). With `log`
-    the solver reports the log of its search. `constrain` adds side constraints to the model of a
-    solver that says `constrains`; every plan it reports must satisfy them, and its bounds are those
-    of the constrained problem.
+    verified plan to start from. `options` are those that the solver declares, None for their
+    defaults. With `log` the solver reports the log of its search. `constrain` adds side constraints
+    to the model of a solver that says `constrains`; every plan it reports must satisfy them, and
+    its bounds are those of the constrained problem.
     """
 
     instance: Instance
@@ -39,7 +38,7 @@ class Request:
     seed: int = 0
     workers: int = 1
     incumbent: Plan | None = None
-    options: dict[str, str] = field(default_factory=dict)
+    options: Any = None
     log: bool = False
     constrain: Constrain | None = None
 
@@ -68,9 +67,8 @@ class Solver(Protocol):
 
     `needs` are the modules it imports, `guarantee` what it can prove: "exact" (an optimum, given
     time), "bound" (a limit) or "none". One whose model takes side constraints (`Request.constrain`)
-    has an attribute `constrains` that is true. One that takes options has a method
-    `check_options(options)`, which raises InputError for one that it does not have and for a value
-    that it cannot use (see `only_options`).
+    has an attribute `constrains` that is true. One that takes options declares them as `Options`
+    (see `options`) and finds them in its requests.
     """
 
     name: str
@@ -85,25 +83,6 @@ class Solver(Protocol):
     def solve(self, request: Request, report: Report) -> None:
         """Plan, reporting plans and bounds as they are found; return when done or out of time."""
         ...
-
-
-def check_options(what: str, plug_in: object, options: Mapping[str, str]) -> None:
-    """Have a plug-in refuse options, before any work; `what` it is, as in "solver milp". Raises
-    InputError."""
-    check = getattr(plug_in, "check_options", None)
-    if check is None:
-        only_options(what, options, ())
-    elif options:
-        check(options)
-
-
-def only_options(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise InputError for options other than those known, with the names of these."""
-    unknown = ", ".join(name for name in given if name not in known)
-    if unknown and known:
-        raise InputError(f"{what} has no option {unknown}; it has {', '.join(known)}")
-    if unknown:
-        raise InputError(f"{what} takes no options; leave out {unknown}")
 
 
 class _Needs(Protocol):

@@ -1,4 +1,4 @@
-"""When to stop posing a round."""
+"""When to stop posing or solving a round."""
 
 import math
 import time
@@ -11,14 +11,18 @@ class OutOfTimeError(Exception):
 class Deadline:
     """An instant of `time.monotonic`."""
 
-    __slots__ = ("_at_s",)
+    __slots__ = ("at_s",)
 
     def __init__(self, at_s: float = math.inf) -> None:
-        self._at_s = at_s
+        self.at_s = at_s
+
+    def left_s(self) -> float:
+        """Return the seconds left, less than 0 once it has passed."""
+        return self.at_s - time.monotonic()
 
     def check(self) -> None:
         """Raise OutOfTimeError once it has passed."""
-        if time.monotonic() > self._at_s:
+        if time.monotonic() > self.at_s:
             raise OutOfTimeError
 
 

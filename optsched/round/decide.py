@@ -1,9 +1,12 @@
 """decide(): one scheduling round, verified, with its proven gap."""
 
+import gc
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -12,22 +15,36 @@ from ..model.instance import Instance, Placement
 from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, parse
 from ..plugins import registry
-from ..plugins.solver import check_options
-from .model import Floats, RoundModel
+from ..plugins.options import declaration, read_options
+from .model import Floats
 from .place import Packing, to_placement
-from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision
+from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision, standing
 from .pose import pose
 from .realise import keep_all
-from .solver import RoundRequest
+from .solver import RoundRequest, RoundSolver
 from .verify import verify_round
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
-CHECK_SHARE, CHECK_S = 0.5, 3e-5
+CHECK_SHARE, CHECK_S = 0.75, 3e-5
 """Time kept free for checking a plan: a share of what posing the problem took, and at most so long
 for each job."""
 SAME = 1e-12
 """Values that differ by less than this fraction are equal, and the plan that came first stays."""
+TIGHT_S = 5e-5
+"""With less budget than this for each job, the plan that changes nothing is made first of all."""
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pause the collection of cyclic garbage, which takes half of the time of large rounds."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 @dataclass(slots=True)
@@ -35,7 +52,8 @@ class _Best:
     """The best packing and the best bound so far; `found` are the packings, each better than the
     one before."""
 
-    model: RoundModel
+    instance: Instance
+    blocked: Sequence[Placement]
     found: list[tuple[float, Packing]] = field(default_factory=list)
     packing: Packing | None = None
     jobs: tuple[JobRound, ...] = ()
@@ -60,13 +78,23 @@ class _Best:
         """Settle on the best packing that the verifier accepts; False if there is none."""
         while self.found:
             self.value, self.packing = self.found.pop()
-            self.jobs = job_rounds(self.packing)
-            faults = verify_round(self.model.instance, self.jobs, self.model.blocked)
-            if not faults:
+            if self._accepts(job_rounds(self.packing)):
                 return True
-            self.rejected.append(str(faults[0]))
-        self.packing, self.jobs, self.value = None, (), -math.inf
+        self.packing, self.value = None, -math.inf
         return False
+
+    def stand(self) -> bool:
+        """Settle on the plan in which running jobs go on and nothing starts; False if the verifier
+        rejects it. Nothing is said of its value."""
+        return self._accepts(standing(self.instance))
+
+    def _accepts(self, jobs: tuple[JobRound, ...]) -> bool:
+        faults = verify_round(self.instance, jobs, self.blocked)
+        if faults:
+            self.rejected.append(str(faults[0]))
+        else:
+            self.jobs = jobs
+        return not faults
 
     def prove(self, bound: float, source: str) -> None:
         if bound < self.bound:
@@ -76,6 +104,7 @@ class _Best:
         self.prices = prices
 
 
+@_no_collection()
 def decide(
     instance: Instance,
     objective: str | Objective = "wct",
@@ -90,7 +119,7 @@ def decide(
     reserved: Sequence[tuple[Placement, float]] = (),
     keep: Collection[str] = (),
     last: RoundSolution | None = None,
-    options: dict[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> RoundSolution:
     """Decide which jobs of a checked instance run from `now_s` until the next round, about
     `round_s` later.
@@ -100,8 +129,8 @@ def decide(
     included, or until the proven gap is at most `gap`. Every plan is verified before it counts, for
     which some of the budget is kept free. `refill`, `blocked`, `reserved` and `keep` are those of
     `build.build`; `last` is the round before, whose prices are a good start. Where the budget is
-    too short to pose the problem, all running jobs go on, few waiting ones are looked at, nothing
-    is proved, and `fallback` says so (see `pose`).
+    too short to pose the problem, all running jobs go on, few waiting ones are looked at or none,
+    nothing is proved, and `fallback` says so (see `pose`).
 
     Raises InputError for a faulty objective, solver name, option or limit, and where running jobs
     hold more than there is and may not be preempted.
@@ -112,7 +141,9 @@ def decide(
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
     goal = parse(objective) if isinstance(objective, str) else objective
     found = registry.round_solver(solver)
-    check_options(f"round solver {solver}", found, options or {})
+    own = read_options(f"round solver {solver}", declaration(found), options)
+    best = _Best(instance, blocked)
+    stands = budget_s < TIGHT_S * len(instance.jobs) and best.stand()
     posed = pose(
         instance,
         goal,
@@ -121,52 +152,44 @@ def decide(
         blocked=blocked,
         reserved=reserved,
         keep=keep,
+        started_s=started_s,
         budget_s=budget_s,
     )
     model, fallback = posed.model, posed.shortfall
-    best = _Best(model)
-    alone = float(model.best_reduced(model.value).sum())
-    if fallback is None:
-        best.prove(alone, "each job alone")
-    if model.jobs:
-        reason = found.supports(model)
-        if reason is not None:
-            fallback = f"{solver} cannot decide this round: {reason}"
-        else:
-            checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(model.jobs))
-            request = RoundRequest(
-                model=model,
-                deadline_s=started_s + budget_s - checks_s,
-                gap=gap,
-                seed=seed,
-                report_packing=best.offer,
-                report_bound=best.prove if fallback is None else _proves_nothing,
-                report_prices=best.priced,
-                note=best.notes.append,
-                prices={} if last is None else {row.name: row.price for row in last.prices},
-                options=options or {},
-            )
-            try:
-                found.solve(request)
-            except (InputError, SolverUnavailableError):
-                raise
-            except Exception as error:
-                fallback = f"{solver} crashed: {type(error).__name__}: {error}"
-    if not best.verified():
-        best.offer(keep_all(model))
-        best.verified()
-        if model.jobs:
-            fallback = fallback or f"{solver} found no plan in time"
+    alone = 0.0
+    if model is not None:
+        alone = float(model.best_reduced(model.value).sum())
+        if fallback is None:
+            best.prove(alone, "each job alone")
+        checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(model.jobs))
+        request = RoundRequest(
+            model=model,
+            deadline_s=started_s + budget_s - checks_s,
+            gap=gap,
+            seed=seed,
+            report_packing=best.offer,
+            report_bound=best.prove if fallback is None else _proves_nothing,
+            report_prices=best.priced,
+            note=best.notes.append,
+            prices={} if last is None else {row.name: row.price for row in last.prices},
+            options=own,
+        )
+        fallback = _solve(found, request) or fallback
+        if not best.verified():
+            best.offer(keep_all(model, request.deadline))
+            best.verified()
+            if model.jobs:
+                fallback = fallback or f"{solver} found no plan in time"
     if best.rejected:
         best.notes.append(
             f"the verifier rejected {len(best.rejected)} plans, the first for: {best.rejected[0]}"
         )
-    if best.packing is None:
+    if best.packing is None and not (stands or best.stand()):
         raise InputError(
             "running: these jobs cannot all go on, and some may not be preempted: "
             f"{best.rejected[0]}"
         )
-    listed = {job.id: i for i, job in enumerate(instance.jobs)}
+    value = 0.0 if best.packing is None else best.value
     return RoundSolution(
         instance_name=instance.name,
         instance_hash=None,
@@ -176,20 +199,41 @@ def decide(
         objective=goal.name,
         solver=solver,
         seed=seed,
-        jobs=tuple(sorted((*best.jobs, *posed.left_out), key=lambda one: listed[one.id])),
-        value=best.value,
-        bound=max(best.bound, best.value),
+        jobs=best.jobs if best.packing is None else _listed(instance, best.jobs, posed.left_out),
+        value=value,
+        bound=max(best.bound, value),
         bound_source=best.source,
-        prices=_row_prices(best),
-        never=tuple(job.id for job in model.never),
+        prices=() if best.packing is None else _row_prices(best.packing, best.prices),
+        never=() if model is None else tuple(job.id for job in model.never),
         wall_s=time.monotonic() - started_s,
         fallback=fallback,
         notes=tuple(best.notes),
         # Relative to what capacity costs: one job that is worth a billion hides nothing about the
         # others.
-        closed=best.bound - best.value
-        <= CLOSED_GAP * max(0.0, alone - best.value) + SAME * abs(best.value),
+        closed=best.bound - value <= CLOSED_GAP * max(0.0, alone - value) + SAME * abs(value),
     )
+
+
+def _solve(solver: RoundSolver, request: RoundRequest) -> str | None:
+    """Let a solver decide; return why it did not, or None."""
+    if not request.model.jobs:
+        return None
+    reason = solver.supports(request.model)
+    if reason is not None:
+        return f"{solver.name} cannot decide this round: {reason}"
+    try:
+        solver.solve(request)
+    except (InputError, SolverUnavailableError):
+        raise
+    except Exception as error:
+        return f"{solver.name} crashed: {type(error).__name__}: {error}"
+    return None
+
+
+def _listed(instance: Instance, *decided: tuple[JobRound, ...]) -> tuple[JobRound, ...]:
+    """Return decisions in the order in which the instance lists the jobs."""
+    by_id = {entry.id: entry for entry in chain(*decided)}
+    return tuple(by_id[job.id] for job in instance.jobs if job.id in by_id)
 
 
 def _proves_nothing(bound: float, source: str) -> None:
@@ -241,11 +285,10 @@ def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
     return tuple(found)
 
 
-def _row_prices(best: _Best) -> tuple[RowPrice, ...]:
-    model, packing = best.model, best.packing
-    assert packing is not None
+def _row_prices(packing: Packing, known: Floats | None) -> tuple[RowPrice, ...]:
+    model = packing.model
     used = model.usage(packing.chosen[packing.chosen >= 0]) if len(model.rows) else np.zeros(0)
-    prices = np.zeros(len(model.rows)) if best.prices is None else best.prices
+    prices = np.zeros(len(model.rows)) if known is None else known
     return tuple(
         RowPrice(name=row.name, capacity=row.capacity, used=float(amount), price=float(price))
         for row, amount, price in zip(model.rows, used, prices, strict=True)

@@ -76,24 +76,22 @@ def program(
 
     # capacity rows; slot rows get kept jobs exactly below
     is_slot = np.array([row.what == "slots" for row in model.rows], dtype=bool)
-    order = np.argsort(model.pattern[options], kind="stable")
-    sorted_patterns = model.pattern[options][order]
     left = model.capacity - model.usage(taken)
     slots = _Slots(model, options, column_of, taken)
     row_number = np.full(len(model.rows), -1, dtype=np.int64)
     for r, limit in enumerate(model.rows):
         free = slots.capacity(r, taken) if is_slot[r] else float(left[r])
         row_number[r] = made.add(-np.inf, free, limit.name)
-    keep_patterns = model.entry_pattern >= len(model.patterns)
-    for k in np.flatnonzero(~(is_slot[model.entry_row] & keep_patterns)):
-        a, b = np.searchsorted(
-            sorted_patterns, [model.entry_pattern[k], model.entry_pattern[k] + 1]
-        )
-        if a < b:
-            which = order[a:b]
-            entry_row.append(np.full(len(which), row_number[model.entry_row[k]]))
-            entry_column.append(which)
-            entry_amount.append(np.full(len(which), model.entry_amount[k]))
+    order = np.argsort(model.entry_pattern, kind="stable")
+    first = np.searchsorted(model.entry_pattern[order], np.arange(len(model.pattern_gpus) + 1))
+    start, count = first[model.pattern[options]], np.diff(first)[model.pattern[options]]
+    of_column = np.repeat(np.arange(len(options)), count)
+    entry = order[np.arange(len(of_column)) + np.repeat(start - (np.cumsum(count) - count), count)]
+    is_kept = model.entry_pattern[entry] >= len(model.patterns)
+    counts = ~(is_slot[model.entry_row[entry]] & is_kept)
+    entry_row.append(row_number[model.entry_row[entry[counts]]])
+    entry_column.append(of_column[counts])
+    entry_amount.append(model.entry_amount[entry[counts]])
 
     # slots of nodes with kept jobs that are still open
     extra_upper: list[float] = []
@@ -151,14 +149,19 @@ def program(
         entry_row.append(np.array(rows_, dtype=np.int64))
         entry_column.append(np.array(columns_, dtype=np.int64))
         entry_amount.append(np.array(amounts_, dtype=float))
+    # a job that must run is worth at least its least option: HiGHS then sees what is at stake
+    value = model.value[options]
+    least = np.full(len(present), np.inf)
+    np.minimum.at(least, job_row, value)
+    least[~needs] = 0.0
     width = len(options) + len(extra_upper)
     cells, where = np.unique(
         np.concatenate(entry_row) * width + np.concatenate(entry_column), return_inverse=True
     )
     return Program(
         options=options,
-        value=np.concatenate([model.value[options], np.zeros(len(extra_upper))]),
-        offset=float(model.value[taken].sum()),
+        value=np.concatenate([value - least[job_row], np.zeros(len(extra_upper))]),
+        offset=float(model.value[taken].sum() + least.sum()),
         upper=np.concatenate([np.ones(len(options)), np.array(extra_upper, dtype=float)]),
         low=np.array(made.low),
         high=np.array(made.high),

@@ -68,6 +68,7 @@ class Facts:
 def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) -> Facts:
     """Read them off an instance; `keep` are running jobs that must be kept for reasons of their
     own."""
+    deadline.check()
     jobs, running, options, never = _active(instance, keep, deadline)
     count = len(jobs)
     kept = np.array([j for j, entry in enumerate(running) if entry is not None], dtype=np.int64)
@@ -97,8 +98,9 @@ def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) ->
         peace_s=np.full(count, np.inf),
         must=np.zeros(count, dtype=bool),
     )
-    rates = _rates(instance, [(jobs[j], facts.entry(j)) for j in kept.tolist()])
+    rates = _rates(instance, [(jobs[j], facts.entry(j)) for j in kept.tolist()], deadline)
     for j, rate in zip(kept.tolist(), rates, strict=True):
+        deadline.check()
         entry, job = facts.entry(j), jobs[j]
         facts.rate[j] = rate
         facts.save_s[j] = hold_to_save_s(job)
@@ -120,7 +122,9 @@ def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) ->
     return facts
 
 
-def _rates(instance: Instance, entries: list[tuple[Job, Running]]) -> list[float]:
+def _rates(
+    instance: Instance, entries: list[tuple[Job, Running]], deadline: Deadline
+) -> list[float]:
     """The present rates of running jobs. Those of the last round are known, as long as nothing has
     changed."""
     memo = instance.cluster.memo
@@ -145,6 +149,7 @@ def _rates(instance: Instance, entries: list[tuple[Job, Running]]) -> list[float
                 )
             )
         ):
+            deadline.check()
             last = job, entry, placed_rate(instance, job, entry.mode, entry.placement)
         now[entry.job] = last
     return [now[entry.job][2] for _, entry in entries]

@@ -1,6 +1,6 @@
 """What running jobs hold, as columns."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +26,8 @@ class Held:
     gpus: Ints
     cpus: Ints
     memory_gib: Floats
-    resources: list[dict[str, float]]
-    budgets: list[dict[str, float]]
+    resources: list[Mapping[str, float]]
+    budgets: list[Mapping[str, float]]
     quota: list[str | None]
     gang: Floats
     class_of: Ints

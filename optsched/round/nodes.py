@@ -10,7 +10,7 @@ from ..model.instance import Placement
 from ..model.job import Job, Mode
 from ..physics import memory_gib, node_counts
 from .model import Kind, RoundModel, is_second
-from .patterns import Pattern
+from .patterns import NodeClass, Pattern
 from .uplinks import Uplinks
 
 NODE_ROWS = ("GPUs", "slots", "cores", "memory")
@@ -111,6 +111,8 @@ class Nodes:
         self._reserved: list[tuple[int, int]] = []
         self._uplinks = Uplinks(model.instance)
         self._indexed = False
+        self.full: set[int] = set()
+        self._members: dict[int, list[NodeClass]] = {}
 
     # ------------------------------------------------------------------------------------------
     # bookkeeping
@@ -197,6 +199,7 @@ class Nodes:
         for n, gpus in self._reserved:
             self._change(n, gpus, 0, 0.0)
         self._reserved = []
+        self.full.clear()
 
     def most_together(self) -> list[int]:
         """The most GPUs free on one node, by class."""
@@ -213,18 +216,20 @@ class Nodes:
     # placing
 
     def place(self, option: int) -> Held | None:
-        """Take room for a fresh option, or None where there is none."""
+        """Take room for a fresh option, or None where there is none: then its pattern is `full`,
+        as there only gets less."""
         model = self._model
         p = int(model.pattern[option])
-        if not self._has_shared(p):
+        if p in self.full:
             return None
         pattern = model.patterns[p]
         job = model.jobs[int(model.job[option])]
         profile = job.profile
-        held = self._find(pattern, job)
+        held = self._find(pattern, job) if self._has_shared(p) else None
         if held is not None and not self._uplinks.hold(held, profile.network_gbps):
             held = self._find_within_uplinks(pattern, job)
         if held is None:
+            self.full.add(p)
             return None
         self._take_shared(p)
         self._uplinks.take(held, profile.network_gbps)
@@ -240,14 +245,19 @@ class Nodes:
         for r, amount in self._takes.get(pattern, ()):
             self._left[r] -= amount
 
+    def _classes(self, pattern: Pattern) -> list[NodeClass]:
+        mask = pattern.classes
+        if mask not in self._members:
+            self._members[mask] = [c for c in self._model.classes if c.bit & mask]
+        return self._members[mask]
+
     def _find(self, pattern: Pattern, job: Job) -> Held | None:
         mode = pattern.option.mode
         if not pattern.classes:
             return []
         if pattern.together:
             return self._one_node(pattern)
-        most = [c.number for c in self._model.classes if c.bit & pattern.classes]
-        if sum(self._free[c] for c in most) < mode.gpus:
+        if sum(self._free[c.number] for c in self._classes(pattern)) < mode.gpus:
             return None
         if pattern.option.spread == "rack":
             return self._in_a_rack(pattern, job)
@@ -255,9 +265,7 @@ class Nodes:
 
     def _in_a_rack(self, pattern: Pattern, job: Job) -> Held | None:
         """In the fullest rack that has room."""
-        total = sum(
-            self._rack_free[c.number] for c in self._model.classes if c.bit & pattern.classes
-        )
+        total = sum(self._rack_free[c.number] for c in self._classes(pattern))
         assert isinstance(total, np.ndarray)
         able = np.flatnonzero(total >= pattern.gpus)
         for rack in able[np.argsort(total[able], kind="stable")]:
@@ -274,9 +282,7 @@ class Nodes:
 
     def _one_node(self, pattern: Pattern) -> Held | None:
         need, cpus, memory = pattern.gpus, pattern.cpus, pattern.memory_gib
-        for c in self._model.classes:
-            if not c.bit & pattern.classes:
-                continue
+        for c in self._classes(pattern):
             for nodes in self._buckets[c.number][need:]:
                 for n in nodes:
                     if self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory:
@@ -291,7 +297,7 @@ class Nodes:
             return next((one for one in placed if one is not None), None)
         mode, memory_per_gpu = pattern.option.mode, job.profile.memory_gib_per_gpu
         want, each = mode.gpus, mode.cpus_per_gpu
-        classes = [c for c in self._model.classes if c.bit & pattern.classes]
+        classes = self._classes(pattern)
         held: Held = []
         if rack is None:
             largest = max(c.node.gpus for c in classes)
@@ -330,7 +336,7 @@ class Nodes:
         mode = pattern.option.mode
         part = mode.gpus // count
         cpus, memory = part * mode.cpus_per_gpu, part * job.profile.memory_gib_per_gpu
-        classes = [c for c in self._model.classes if c.bit & pattern.classes]
+        classes = self._classes(pattern)
         if rack is None:
             largest = max(c.node.gpus for c in classes)
             candidates: Iterator[int] = (

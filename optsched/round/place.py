@@ -5,9 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..model.instance import Placement, Slot
+from .deadline import NEVER, Deadline
 from .model import Bools, Floats, Ints, Kind, RoundModel
 from .nodes import Held, Nodes
 from .patterns import Columns
+
+LOOKS_EVERY = 64
+"""After so many attempts to put an option on nodes the clock is looked at: so something is placed
+however short the time."""
 
 
 def to_placement(model: RoundModel, held: Held) -> Placement:
@@ -25,13 +30,22 @@ class Packing:
     equals those that would lose most elsewhere; what does not fit tries its job's other options in
     the order of `reduced`. With `slots_first` gangs on one node come before those in a rack, and
     with `fragments_first` split gangs take the fullest nodes, not the emptiest: which of the orders
-    serves best depends on what is scarce.
+    serves best depends on what is scarce. After the `deadline` running jobs are still kept, and
+    nothing else is placed.
     """
 
     def __init__(
-        self, model: RoundModel, *, slots_first: bool = False, fragments_first: bool = False
+        self,
+        model: RoundModel,
+        *,
+        slots_first: bool = False,
+        fragments_first: bool = False,
+        deadline: Deadline = NEVER,
     ) -> None:
         self.model = model
+        self._deadline = deadline
+        self._attempts = 0
+        self._late = False
         self._slots_first = slots_first
         self.nodes = Nodes(model, fragments_first)
         self.chosen = np.full(len(model.jobs), -1, dtype=np.int64)
@@ -97,7 +111,12 @@ class Packing:
                 self.put_otherwise(j, reduced)
 
     def put(self, j: int, option: int) -> bool:
-        """Give a job that does not run an option, if it fits."""
+        """Give a job that does not run an option, if it fits and there is time."""
+        self._attempts += 1
+        if self._attempts % LOOKS_EVERY == 0:
+            self._late = self._deadline.left_s() < 0
+        if self._late:
+            return False
         model = self.model
         if model.pattern[option] >= len(model.patterns):
             k = int(model.pattern[option]) - len(model.patterns)
@@ -129,7 +148,7 @@ class Packing:
         start, end = int(model.first[j]), int(model.first[j + 1])
         k = self._kept_number.get(j)
         for option in (start + np.argsort(-reduced[start:end], kind="stable")).tolist():
-            if reduced[option] <= 0 and model.value[option] <= 0:
+            if self._late or (reduced[option] <= 0 and model.value[option] <= 0):
                 break
             if ((option == start and k is not None) or reduced[option] > 0) and self.put(j, option):
                 return True
@@ -172,21 +191,16 @@ class Packing:
         options = np.flatnonzero(able)
         density = model.value[options] / np.maximum(model.pattern_gpus[model.pattern[options]], 1.0)
         options = options[np.argsort(-density, kind="stable")]
-        done: set[int] = set()
-        full: set[int] = set()  # patterns for which there is no room; there only gets less
-        for option, j, p, fresh_one in zip(
+        for option, j, p in zip(
             options.tolist(),
             model.job[options].tolist(),
             model.pattern[options].tolist(),
-            fresh[options].tolist(),
             strict=True,
         ):
-            if j in done or p in full:
-                continue
-            if self.put(j, option):
-                done.add(j)
-            elif fresh_one:
-                full.add(p)
+            if self._late:
+                break
+            if self.chosen[j] < 0 and p not in self.nodes.full:
+                self.put(j, option)
 
     def _might_fit(self) -> Bools:
         """For each pattern whether there are as many free GPUs, on one node where it needs that."""

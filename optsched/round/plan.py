@@ -89,3 +89,18 @@ def decision(instance: Instance, job_id: str, mode: Mode | None, placement: Plac
     if same_size and set(placement) == set(entry.placement):
         return "continue"
     return "migrate" if same_size else "resize"
+
+
+def standing(instance: Instance) -> tuple[JobRound, ...]:
+    """Return the plan that changes nothing: running jobs go on, those that could start wait."""
+    running, now_s = instance.running_job, instance.now_s
+    jobs = []
+    for job in instance.jobs:
+        entry = running.get(job.id)
+        if entry is not None:
+            jobs.append(
+                JobRound(id=job.id, decision="continue", mode=entry.mode, placement=entry.placement)
+            )
+        elif job.submit_s <= now_s and not job.after:
+            jobs.append(JobRound(id=job.id, decision="wait"))
+    return tuple(jobs)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .deadline import NEVER, Deadline
 from .model import Floats, Ints, RoundModel
 from .place import Packing
 from .solver import RoundRequest
@@ -35,7 +36,12 @@ def realise(
     attempts = [(ranked, order) for ranked in (reduced, model.value) for order in ORDERS]
     for ranked, (slots_first, fragments_first) in attempts[:tries]:
         left_s = request.left_s()
-        packing = Packing(model, slots_first=slots_first, fragments_first=fragments_first)
+        packing = Packing(
+            model,
+            slots_first=slots_first,
+            fragments_first=fragments_first,
+            deadline=request.deadline,
+        )
         packing.place_all(wish, ranked)
         packing.fill()
         request.report_packing(packing)
@@ -63,7 +69,7 @@ def realise_losers_first(
     best = -np.inf
     for _ in range(TURNS):
         left_s = request.left_s()
-        packing = Packing(model)
+        packing = Packing(model, deadline=request.deadline)
         packing.place_all(wish, reduced, urgent)
         packing.fill()
         request.report_packing(packing)
@@ -90,9 +96,10 @@ def _lost(model: RoundModel, wish: Ints, chosen: Ints) -> Floats:
     return np.asarray(wished - np.where(chosen >= 0, model.value[chosen], 0.0), dtype=float)
 
 
-def keep_all(model: RoundModel) -> Packing:
-    """Every running job stays where it is, and what is free goes to waiting jobs by value."""
-    packing = Packing(model)
+def keep_all(model: RoundModel, deadline: Deadline = NEVER) -> Packing:
+    """Keep every running job where it is, and give what is free to waiting jobs by value, until the
+    deadline."""
+    packing = Packing(model, deadline=deadline)
     wish = np.full(len(model.jobs), -1, dtype=np.int64)
     wish[model.kept] = model.first[model.kept]
     packing.place_all(wish, model.value)

@@ -41,9 +41,11 @@ def pinned_options(
     running: Sequence[Running | None],
     patterns: Sequence[tuple[Pattern, ...]],
     deadline: Deadline,
+    *,
+    beside: bool = True,
 ) -> list[Pinned]:
-    """All such options, by job. Hosts that are alike take turns, so that not all guests are sent to
-    the same few."""
+    """Return all such options, by job; without `beside` only those of jobs that share already.
+    Hosts that are alike take turns, so that not all guests are sent to the same few."""
     position = {job.id: j for j, job in enumerate(jobs)}
     found: list[Pinned] = []
     hosts: dict[object, list[tuple[int, Running]]] = {}
@@ -67,7 +69,8 @@ def pinned_options(
                 )
             )
         elif (
-            entry.mode.share_with is None
+            beside
+            and entry.mode.share_with is None
             and entry.mode.gpus
             and jobs[j].profile.sharing is not None
         ):
@@ -83,9 +86,8 @@ def pinned_options(
         if guest not in known:
             if pairs_left < len(alike):
                 continue
-            deadline.check()
             pairs_left -= len(alike)
-            known[guest] = _offers(instance, jobs, j, patterns[j], alike)
+            known[guest] = _offers(instance, jobs, j, patterns[j], alike, deadline)
         left = MOST_HOSTS
         for offer in known[guest]:
             own = alike[offer.kind]
@@ -150,6 +152,7 @@ def _offers(
     j: int,
     patterns: tuple[Pattern, ...],
     alike: Sequence[Sequence[tuple[int, Running]]],
+    deadline: Deadline,
 ) -> list[_Offer]:
     """The kinds of hosts beside which a job can run, first where both together run fastest."""
     job = jobs[j]
@@ -164,6 +167,7 @@ def _offers(
             host.profile, job.profile
         ):
             continue
+        deadline.check()
         option = _fitting(instance, job, patterns, host, entry)
         if option is None:
             continue

@@ -1,11 +1,11 @@
 """What a round solver is: the contract between `decide` and its plug-ins (entry points
 `optsched.rounds`)."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from .deadline import Deadline
 from .model import Floats, RoundModel
 from .place import Packing
 
@@ -28,16 +28,22 @@ class RoundRequest:
     report_prices: Callable[[Floats], None]
     note: Callable[[str], None]
     prices: dict[str, float] = field(default_factory=dict)
-    options: dict[str, str] = field(default_factory=dict)
+    options: Any = None
+
+    @property
+    def deadline(self) -> Deadline:
+        """Return the instant at which to stop."""
+        return Deadline(self.deadline_s)
 
     def left_s(self) -> float:
-        """Seconds left."""
-        return self.deadline_s - time.monotonic()
+        """Return the seconds left."""
+        return self.deadline.left_s()
 
 
 class RoundSolver(Protocol):
-    """Decides a round. Heavy libraries are imported inside `solve`. One that takes options has a
-    method `check_options` (see `solver.Solver`)."""
+    """Decides a round. Heavy libraries are imported inside `solve`. One that takes options
+    declares them as `Options` (see `plugins.options`) and finds them in its requests, None for
+    their defaults."""
 
     name: str
     title: str

@@ -32,7 +32,7 @@ def verify_round(
             )
         elif entry.id in seen:
             found.append(Violation("duplicate job", f"job {entry.id} is decided twice", entry.id))
-        else:
+        elif not _goes_on_as_before(instance, entry):
             found.extend(_job(instance, entry))
         seen.add(entry.id)
     if not found:
@@ -45,17 +45,23 @@ def verify_round(
     return tuple(found)
 
 
+def _goes_on_as_before(instance: Instance, entry: JobRound) -> bool:
+    """Return whether a job holds the very things that it held already, which were checked with the
+    instance, or goes on waiting."""
+    running = instance.running_job.get(entry.id)
+    if running is None:
+        return entry.decision == "wait" and entry.mode is None and not entry.placement
+    return (
+        entry.mode is running.mode
+        and entry.placement is running.placement
+        and entry.decision == "continue"
+    )
+
+
 def _job(instance: Instance, entry: JobRound) -> Iterator[Violation]:
     now_s = instance.now_s
     job = instance.job[entry.id]
     running = instance.running_job.get(entry.id)
-    if (
-        running is not None
-        and entry.mode is running.mode
-        and entry.placement is running.placement
-        and entry.decision == "continue"
-    ):
-        return  # what it holds already was checked with the instance
     expected = decision(instance, entry.id, entry.mode, entry.placement)
     if entry.decision != expected:
         yield Violation(

@@ -2,7 +2,6 @@
 for the same."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
@@ -42,10 +41,6 @@ class Demands:
         self._layout = layout
         self._known: dict[object, tuple[tuple[Option, ...], Demand]] = {}
         self._by_signature: dict[object, Demand] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is found by identity, which is another one in another process."""
-        return {**self.__dict__, "_known": {}}
 
     def of(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
         """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU

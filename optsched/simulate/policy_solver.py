@@ -1,7 +1,5 @@
 """A policy as a solver: its plan is what simulating it gives."""
 
-from collections.abc import Mapping
-
 from ..errors import OptschedError
 from ..model.instance import Instance
 from ..objectives import Objective
@@ -20,6 +18,7 @@ class PolicySolver:
     def __init__(self, name: str) -> None:
         self.name = name
         self.title: str = registry.policy(name).title
+        self.Options = registry.options_of("policies", name)
         self.needs: tuple[str, ...] = ()
         self.guarantee: Guarantee = "none"
 
@@ -27,13 +26,9 @@ class PolicySolver:
         """Every instance and every objective."""
         return None
 
-    def check_options(self, options: Mapping[str, str]) -> None:
-        """Raise InputError for options that the policy does not take."""
-        registry.policy(self.name, None, options)
-
     def solve(self, request: Request, report: Report) -> None:
         """Simulate a fresh policy. Where it leaves jobs waiting for ever there is no plan, and a
-        note says why. Raises InputError for options that the policy does not take."""
+        note says why."""
         policy = registry.policy(self.name, request.objective, request.options)
         try:
             plan = simulate(request.instance, policy)

@@ -4,7 +4,6 @@ GPUs."""
 from array import array
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,12 +133,7 @@ class Rows:
         self.decision_s, self.decision_wall_s = array("d"), array("d")
         self._modes: list[Mode] = []
         self._gpu_types: list[int] = []
-        self._number_of: dict[int, int] = {}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Modes are told apart by identity, which is another one in another process."""
-        self.__dict__.update(state)
-        self._number_of = {id(mode): i for i, mode in enumerate(self._modes)}
+        self._number_of: dict[object, int] = {}
 
     def add(
         self,
@@ -158,8 +152,7 @@ class Rows:
         self.job.append(job)
         self.start_s.append(start_s)
         self.end_s.append(end_s)
-        number = self._number_of.get(id(mode))
-        self.mode.append(self._new(mode, placement) if number is None else number)
+        self.mode.append(self._number(mode, placement))
         self.placements.append(placement)
         self.partner.append(partner)
         self.overhead_s.append(overhead_s)
@@ -178,13 +171,18 @@ class Rows:
                 return
             row -= 1
 
-    def _new(self, mode: Mode, placement: Placement) -> int:
-        self._modes.append(mode)  # which keeps its id from being used again
-        held = list(gpus_by_type(self._cluster, placement))
-        only = self._cluster.gpu_types.index(held[0]) if held else -1
-        self._gpu_types.append(only if len(held) <= 1 else SEVERAL_TYPES)
-        self._number_of[id(mode)] = len(self._modes) - 1
-        return len(self._modes) - 1
+    def _number(self, mode: Mode, placement: Placement) -> int:
+        """Return the number of a mode on the GPU types that it names, or that its placement has."""
+        named = mode.gpu_type is not None or not mode.gpus
+        key = mode if named else (mode, *gpus_by_type(self._cluster, placement))
+        number = self._number_of.get(key)
+        if number is None:
+            number = self._number_of[key] = len(self._modes)
+            held = list(gpus_by_type(self._cluster, placement))
+            only = self._cluster.gpu_types.index(held[0]) if held else -1
+            self._modes.append(mode)
+            self._gpu_types.append(only if len(held) <= 1 else SEVERAL_TYPES)
+        return number
 
     def decided(self, time_s: float, wall_s: float) -> None:
         """Write one decision."""

@@ -149,7 +149,7 @@ def instance_of(
             entry.gpus,
             entry.cpus,
             entry.memory_gib,
-            id(entry.profile),
+            entry.profile,
             entry.tenant if quotas else None,
         )
         if key not in known:

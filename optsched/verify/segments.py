@@ -1,7 +1,7 @@
 """One segment by itself: its times, a mode the job has, and a placement that fits the mode."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..model.cluster import Node
 from ..model.instance import Instance, Placement, Running
@@ -138,7 +138,7 @@ def _is_listed(job: Job, listed: Mode, mode: Mode) -> bool:
     """Whether `mode` is `listed` plus the job's own resources and budgets, on a type that `listed`
     allows."""
 
-    def merged(own: dict[str, float], more: dict[str, float]) -> dict[str, float]:
+    def merged(own: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
         return {name: own.get(name, 0.0) + more.get(name, 0.0) for name in {**own, **more}}
 
     return (

@@ -14,7 +14,7 @@ or, where it may mix them, of several; whatever the gang, while it works
 What contention, preemptions, fetched models and failures cost comes on top and is left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
@@ -232,7 +232,7 @@ def _sizes(job: Job) -> list[int]:
     return sorted(n for n in {low, high, *powers, *job.profile.gpus} if low <= n <= high)
 
 
-def _held(site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]) -> dict[str, float]:
+def _held(site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]) -> Mapping[str, float]:
     """The least that a gang with a GPU of type `t` holds of the cluster's resources."""
     if job.modes or POWER_CAP not in site.resources:
         return mode.resources
@@ -321,7 +321,7 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
     return min(found)
 
 
-def _between(table: dict[int, float], count: int) -> float:
+def _between(table: Mapping[int, float], count: int) -> float:
     """A rate table at a count: on straight lines from the origin through its points, level after
     the last."""
     if not table:

@@ -1,6 +1,7 @@
 """What a cluster holds of one job, counted node by node."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..model.cluster import Cluster, Node
@@ -97,7 +98,7 @@ class Site:
             for have, gib in self._hosts
         )
 
-    def has(self, resources: dict[str, float]) -> bool:
+    def has(self, resources: Mapping[str, float]) -> bool:
         """Whether the cluster has as much of everything."""
         return all(
             amount <= (have := self.resources.get(name, 0.0)) + FORGIVEN * max(1.0, have)

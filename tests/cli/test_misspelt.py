@@ -16,33 +16,36 @@ EXAMPLE = "instances/examples/quota.json"
     [
         (
             "slove x.json",
-            "command 'slove' is unknown (perhaps solve); `optsched --help` names them all",
+            "command 'slove' is unknown (did you mean solve?); `optsched --help` names them all",
         ),
-        ("verify_bound a b", "command 'verify_bound' is unknown (perhaps verify-bound)"),
+        ("verify_bound a b", "command 'verify_bound' is unknown (did you mean verify-bound?)"),
         (
             f"solve {EXAMPLE} --solver cpsta",
-            "solver 'cpsta' is unknown (perhaps cpsat); choose from",
+            "solver 'cpsta' is unknown (did you mean cpsat?); choose from",
         ),
-        (f"solve {EXAMPLE} --solver sjff", "solver 'sjff' is unknown (perhaps sjf); choose from"),
+        (
+            f"solve {EXAMPLE} --solver sjff",
+            "solver 'sjff' is unknown (did you mean sjf?); choose from",
+        ),
         (
             f"simulate {EXAMPLE} --policy SRSFF",
-            "policy 'SRSFF' is unknown (perhaps srsf); choose from",
+            "policy 'SRSFF' is unknown (did you mean srsf?); choose from",
         ),
         (
             f"round {EXAMPLE} --solver prize",
-            "round solver 'prize' is unknown (perhaps price); choose from",
+            "round solver 'prize' is unknown (did you mean price?); choose from",
         ),
         (
             f"solve {EXAMPLE} --objective deadlin,wct",
-            "objective 'deadlin' is unknown (perhaps deadline); choose from",
+            "objective 'deadlin' is unknown (did you mean deadline?); choose from",
         ),
         (
             f"solve {EXAMPLE} --objective 0.5*makspan+wct",
-            "objective '0.5*makspan' is unknown (perhaps makespan); choose",
+            "objective '0.5*makspan' is unknown (did you mean makespan?); choose",
         ),
         (
             f"simulate {EXAMPLE} --policy fifo --estimates histroy",
-            "'histroy' are unknown (perhaps history); choose from",
+            "'histroy' are unknown (did you mean history?); choose from",
         ),
         (f"solve {EXAMPLE} --solver qqqqqqqq", "solver 'qqqqqqqq' is unknown; choose from"),
     ],

@@ -45,12 +45,12 @@ port = 99999
         "budget: 'soon' is no duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, "
         "1h30m; correct it",
         "nodes[0].gpus: should be at least 0, not -1; write a number in range",
-        "nodes[0].cpu: is not a known field; remove it or correct its name (perhaps cpus)",
+        "nodes[0].cpu: is not a known field; remove it or correct its name (did you mean cpus?)",
         "nodes[1].name: is missing; add it",
         "nodes[1].memory_gib: should be above 0, not 0; write a number in range",
         "api.port: should be at most 65535, not 99999; write a number in range",
         'slurm.sbatch: should be true or false, not "maybe"; write true or false, without quotes',
-        "nam: is not a known field; remove it or correct its name (perhaps name)",
+        "nam: is not a known field; remove it or correct its name (did you mean name?)",
     ]
 
 
@@ -88,12 +88,12 @@ poll = 0
         "executor",
     ]
     assert "nodes: 'gpu-1' appears more than once; rename or remove one" in found
-    assert "'wtc' is unknown (perhaps wct)" in found[5]
+    assert "'wtc' is unknown (did you mean wct?)" in found[5]
     assert found[6].startswith(
-        "solver: 'prize' is unknown (perhaps price); choose from highs, milp, price"
+        "solver: 'prize' is unknown (did you mean price?); choose from highs, milp, price"
     )
     assert found[7].startswith(
-        "executor: 'slrum' is unknown (perhaps slurm); choose from kubernetes, local"
+        "executor: 'slrum' is unknown (did you mean slurm?); choose from kubernetes, local"
     )
 
 

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Segment, Slot
 from optsched.errors import SolverUnavailableError
 from optsched.objectives import Objective
+from optsched.plugins.options import PluginOptions
 from optsched.plugins.solver import Guarantee, Report, Request
 from optsched.verify import decision_now
 
@@ -49,8 +51,8 @@ def plan_from(instance: Instance, starts_s: dict[str, float]) -> Plan:
 
 def write_pids(request: Request, *pids: int) -> None:
     """Tell the test which processes there are."""
-    if "pids" in request.options:
-        path = Path(request.options["pids"])
+    if request.options.pids:
+        path = Path(request.options.pids)
         path.with_suffix(".new").write_text(" ".join(map(str, pids)))
         path.with_suffix(".new").replace(path)
 
@@ -66,8 +68,13 @@ class Fake:
     def supports(self, instance: Instance, objective: Objective) -> str | None:
         return None
 
-    def check_options(self, options: dict[str, str]) -> None:
-        pass
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        pids: str = ""
+        bound: float = 0.0
+        sleep_s: float = 60.0
+        then: str = ""
+        first: bool = False
 
     def solve(self, request: Request, report: Report) -> None:
         pass
@@ -85,7 +92,7 @@ class Prover(Fake):
 
     def solve(self, request: Request, report: Report) -> None:
         assert request.incumbent is not None
-        report.bound(0, float(request.options["bound"]), "a proof")
+        report.bound(0, request.options.bound, "a proof")
 
 
 class Raises(Fake):
@@ -281,7 +288,7 @@ class Forks(Fake):
         if forked == 0:
             time.sleep(300)
         write_pids(request, os.getpid(), forked, *(process.pid for process in started))
-        if request.options.get("then") != "end":
+        if request.options.then != "end":
             time.sleep(300)
 
 
@@ -292,4 +299,4 @@ class Slow(Fake):
         report.note(
             f"limit {request.time_limit_s:.6f}, seed {request.seed}, workers {request.workers}"
         )
-        time.sleep(min(request.time_limit_s, float(request.options.get("sleep_s", "60"))))
+        time.sleep(min(request.time_limit_s, request.options.sleep_s))

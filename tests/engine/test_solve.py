@@ -90,7 +90,7 @@ def test_the_second_level_is_proved_only_after_the_first() -> None:
     class Levels(fakes.Fake):
         def solve(self, request, report):  # type: ignore[no-untyped-def]
             report.bound(1, 19.9, "too early")
-            if "first" in request.options:
+            if request.options.first:
                 report.bound(0, 20.0, "the first")
 
     before = solve(fakes.two_gpus(), "wct,makespan", solver=fakes.Fake(), **HERE)

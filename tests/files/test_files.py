@@ -134,7 +134,7 @@ NEVER = "ask for less, or add what is missing to the cluster"
         (
             job(2, duration=5),
             "jobs[2].duration: job one: is not a known field; remove it or correct its name "
-            "(perhaps duration_s)",
+            "(did you mean duration_s?)",
         ),
         (
             job(2, zzz=5),

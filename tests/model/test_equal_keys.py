@@ -1,6 +1,9 @@
 """What is derived once for jobs that are alike: they are alike only where no field that counts
 differs."""
 
+import copy
+import json
+import pickle
 from dataclasses import fields, replace
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 from optsched import Clock, Cluster, Elastic, Instance, Job, Locality, Mode, Node, Profile, Sharing
 from optsched.bounds import lower_bounds
 from optsched.bounds.ways import Ways, tabulate
-from optsched.model.profile import UNMEASURED
+from optsched.model.value import Table
 from optsched.objectives import parse
 from optsched.physics.modes import options
 
@@ -138,13 +141,32 @@ def test_jobs_side_by_side_have_the_options_they_have_alone(name: str, other: Jo
     assert found == [options(replace(CLUSTER), job) for job in (JOB, other)], name
 
 
-@pytest.mark.parametrize("name", [one.name for one in fields(Profile)])
-def test_profiles_of_equal_contents_are_equal(name: str) -> None:
+@pytest.mark.parametrize("name", [field.name for field in fields(Profile)])
+def test_profiles_are_equal_where_every_field_is(name: str) -> None:
     other = replace(PROFILE, **{name: OTHER_PROFILE[name]})
-    assert other.contents != PROFILE.contents
-    assert other.contents == replace(other).contents
-    assert hash(other.contents) == hash(replace(other).contents)
-    assert UNMEASURED.contents == Profile().contents
+    assert other != PROFILE
+    assert other == replace(other)
+    assert hash(other) == hash(replace(other))
+    assert len({PROFILE, other, replace(other), replace(PROFILE)}) == 2
+
+
+def test_tables_are_values() -> None:
+    table = Profile(rate={"a": 1.0, "b": 0.5}).rate
+    assert table == {"b": 0.5, "a": 1.0} and json.dumps(table) == '{"a": 1.0, "b": 0.5}'
+    assert hash(table) == hash(Profile(rate={"b": 0.5, "a": 1.0}).rate)
+    assert isinstance(table, Table) and copy.deepcopy(table) is table
+    other = pickle.loads(pickle.dumps(JOB))
+    assert other == JOB and hash(other) == hash(JOB) and isinstance(other.profile.rate, Table)
+    for change in (
+        lambda: table.__setitem__("a", 2.0),
+        lambda: table.pop("a"),
+        lambda: table.update(a=2.0),
+        lambda: table.setdefault("c", 2.0),
+        table.clear,
+    ):
+        with pytest.raises(TypeError, match="never changes"):
+            change()
+    assert table == {"a": 1.0, "b": 0.5}
 
 
 def test_gangs_that_mix_otherwise_do_not_share_their_bound() -> None:

@@ -103,7 +103,7 @@ def test_the_step_is_the_best_of_all_jobs_and_placements(
     ]
     world = World(Instance(cluster=cluster, jobs=(*jobs, *waiting), running=tuple(running)))
     world.advance()
-    rule = DeepShareMyopic()
+    rule = DeepShareMyopic(DeepShareMyopic.Options())
     for job in waiting:
         rule._waiting[world.demand(job.id)] = [(((0.0, 0.0, 0.0, 0.0)), job.id)]
     found = rule._best(world)

@@ -17,8 +17,8 @@ from tests.policies.verified import plan_of, times, where
 
 
 def test_the_slot_is_the_published_one() -> None:
-    assert Dl2Myopic().interval_s == 1200.0
-    assert Dl2Myopic({"interval": "300s"}).interval_s == 300.0  # of the test bed
+    assert Dl2Myopic(Dl2Myopic.Options()).interval_s == 1200.0
+    assert policy("dl2-myopic", options={"interval": "300s"}).interval_s == 300.0  # of the test bed
 
 
 def test_the_reward_is_epochs_run_by_all_epochs() -> None:
@@ -36,7 +36,7 @@ def test_the_reward_is_epochs_run_by_all_epochs() -> None:
     )
     world = World(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=jobs))
     world.advance()
-    rule = Dl2Myopic()
+    rule = Dl2Myopic(Dl2Myopic.Options())
 
     def rewards(name: str) -> list[float]:
         counts = by_type(world.options(name))[0]
@@ -73,7 +73,7 @@ def test_the_allocation_is_the_best_there_is(data: st.DataObject) -> None:
     ]
     world = World(Instance(cluster=Cluster(nodes=nodes), jobs=tuple(jobs)))
     world.advance()
-    rule = Dl2Myopic()
+    rule = Dl2Myopic(Dl2Myopic.Options())
     names = [job.id for job in jobs]
     given_ = rule.allocate(world, names, GpuPool(world))
 

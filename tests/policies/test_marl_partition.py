@@ -91,7 +91,7 @@ def crowded() -> Instance:
 
 @pytest.mark.parametrize(("model", "node"), [(taught(100), "b"), (InterferenceModel(10), "a")])
 def test_a_job_goes_where_least_slow_down_is_predicted(model: InterferenceModel, node: str) -> None:
-    rule = MarlPartition()
+    rule = MarlPartition(MarlPartition.Options())
     rule._model = model
     simulation = Simulation(crowded(), rule)
     simulation.run()
@@ -110,7 +110,7 @@ def test_features_by_hand() -> None:
 
 
 def test_a_gang_larger_than_every_part_goes_over_several() -> None:
-    rule = MarlPartition()
+    rule = MarlPartition(MarlPartition.Options())
     instance = Instance(
         cluster=Cluster(nodes=NODES),
         jobs=(Job(id="wide", gpus=10, duration_s=10.0), Job(id="one", gpus=2, duration_s=10.0)),

@@ -59,7 +59,7 @@ def check_no_thrashing(rounds: int) -> None:
     decided, seed, most = 0, 0, 0
     while decided < rounds:
         instance = crowded(seed)
-        made = rule.Optsched(WCT)
+        made = policy("optsched", WCT)
         plan = simulate(instance, made)
         assert verify(instance, plan, WCT).ok
         assert thrashing(instance, plan) == []
@@ -188,7 +188,7 @@ def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int, monkeypatch: pytest.M
     instance = replace(made, jobs=tuple(replace(job, submit_s=0.0) for job in made.jobs))
     means, rounds = [], []
     for options in ({}, {"pace": "0.1"}):
-        paced = rule.Optsched(WCT, options)
+        paced = policy("optsched", WCT, options)
         plan = simulate(instance, paced)
         assert verify(instance, plan, WCT).ok
         means.append(np.mean([one.completion_s for one in plan.jobs]))
@@ -198,5 +198,5 @@ def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("pace", ["-0.1", "1.1", "nan", "x"])
 def test_a_pace_that_is_none_is_refused(pace: str) -> None:
-    with pytest.raises(InputError, match="is no share from 0 to 1"):
-        rule.Optsched(WCT, {"pace": pace})
+    with pytest.raises(InputError, match=r"option pace of policy optsched: .*a number from 0 to 1"):
+        policy("optsched", WCT, {"pace": pace})

@@ -136,9 +136,12 @@ def test_without_limits_it_is_smallest_remaining_service_first(instance: Instanc
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"makespan": "0.9"}, "makespan=0.9: expected a factor of at least 1"),
-        ({"fairness": "0"}, "fairness=0: expected a factor above 0"),
-        ({"fairness": "fair"}, "fairness=fair: expected a factor"),
+        (
+            {"makespan": "0.9"},
+            "policy zero-laxity: '0.9'; expected a number of at least 1, or none",
+        ),
+        ({"fairness": "0"}, "'0'; expected a number above 0, or none"),
+        ({"fairness": "fair"}, "'fair'; expected a number above 0"),
         ({"margin": "soon"}, "option margin"),
         ({"interval": "60s"}, "no option interval; it has makespan, fairness and margin"),
     ],

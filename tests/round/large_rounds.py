@@ -1,4 +1,5 @@
-"""Large rounds with what makes them hard: hundreds of quotas, jobs that may share GPUs."""
+"""Large rounds with what makes them hard: hundreds of quotas, jobs that may share GPUs, hundreds of
+kinds of nodes."""
 
 import random
 from dataclasses import replace
@@ -39,3 +40,14 @@ def with_sharing(jobs: int, gpus: int) -> Instance:
             made[key] = replace(job.profile, sharing=Sharing(duty=key[1]), gpu_memory_gib=12.0)
         found.append(replace(job, profile=made[key]))
     return replace(instance, jobs=tuple(found))
+
+
+def with_kinds(jobs: int, gpus: int, kinds: int) -> Instance:
+    """Each node has one of so many numbers of cores."""
+    instance = generate(jobs=jobs, gpus=gpus, seed=1, like="mixed", running=0.5)
+    draw = random.Random(1)
+    nodes = tuple(
+        replace(node, cpus=64 + draw.randrange(kinds), memory_gib=512.0)
+        for node in instance.cluster.nodes
+    )
+    return replace(instance, cluster=replace(instance.cluster, nodes=nodes))

@@ -1,7 +1,9 @@
-"""With a tenth of a second every solver still gives a verified round; benchmarks/round_deadline.py
-holds the clock."""
+"""With a tenth of a second every solver still gives a verified round, and large rounds take no
+longer than they may; benchmarks/round_deadline.py holds the clock."""
 
 import math
+import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,9 @@ from hypothesis import given, settings
 from optsched import Instance
 from optsched.round.decide import decide
 from optsched.round.verify import verify_round
+from optsched.traces.generate.synth import generate
 
+from .large_rounds import with_kinds, with_sharing
 from .random_rounds import rounds
 from .settings import PATIENT
 
@@ -29,3 +33,30 @@ def test_a_round_in_a_hurry_is_verified(solver: str, budget_s: float, examples: 
         assert math.isfinite(found.bound) and found.bound >= found.value >= 0
 
     check()
+
+
+LATE = 1.3
+"""A part of the budget that no round takes, on a machine that does other work beside."""
+
+
+@pytest.mark.parametrize("slow", [1, 3])
+@pytest.mark.parametrize(
+    ("make", "budget_s"),
+    [
+        (lambda: with_sharing(3000, 4096), 0.2),
+        (lambda: with_sharing(300, 400), 0.1),
+        (lambda: with_kinds(1000, 2048, 300), 1.0),
+        (lambda: generate(jobs=20_000, gpus=32_768, seed=1, like="mixed", running=0.5), 0.4),
+    ],
+)
+def test_large_rounds_keep_to_their_budget(
+    make: Callable[[], Instance], budget_s: float, slow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that counts processor time: that of a machine so many times as slow."""
+    instance = make()
+    decide(generate(jobs=20, gpus=64, seed=0, running=0.5))  # imports what is needed
+    monkeypatch.setattr(time, "monotonic", lambda: slow * time.process_time())
+    started_s = time.monotonic()
+    found = decide(instance, budget_s=budget_s, gap=0.0)
+    assert time.monotonic() - started_s <= LATE * budget_s
+    assert {entry.id for entry in found.jobs} == {job.id for job in instance.jobs}

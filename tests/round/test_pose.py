@@ -25,13 +25,15 @@ from optsched.traces.generate.synth import generate
 from .large_rounds import with_sharing
 
 
-def too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def too_slow(monkeypatch: pytest.MonkeyPatch, *, even_for_few: bool = False) -> None:
     """Posing within a deadline takes too long."""
 
-    def slow(*arguments: Any, deadline: Deadline = NEVER, **others: Any) -> Any:
-        if deadline is not NEVER:
+    def slow(
+        *arguments: Any, deadline: Deadline = NEVER, sharing: bool = True, **others: Any
+    ) -> Any:
+        if deadline is not NEVER and (sharing or even_for_few):
             raise OutOfTimeError
-        return build(*arguments, **others)
+        return build(*arguments, sharing=sharing, **others)
 
     monkeypatch.setattr(posing, "build", slow)
 
@@ -70,6 +72,22 @@ def test_nothing_is_said_of_how_good_it_is(monkeypatch: pytest.MonkeyPatch) -> N
     assert {entry.decision for entry in found.jobs} == {"continue", "wait"}
     assert found.bound > whole.value > found.value
     assert "e+308" in quantity(found.bound, "") and "e+" in percent(found.gap)
+
+
+def test_what_runs_goes_on_where_there_is_no_time_for_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    too_slow(monkeypatch, even_for_few=True)
+    instance = busy()
+    found = decide(instance, budget_s=60.0)
+    assert found.fallback == (
+        "60 s are too short for posing this round: running jobs go on, and nothing starts"
+    )
+    assert not verify_round(instance, found.jobs)
+    decisions = Counter(entry.decision for entry in found.jobs)
+    assert decisions == {"continue": len(instance.running), "wait": 100 - len(instance.running)}
+    assert (found.value, found.bound, found.status) == (0.0, UNPROVED, "feasible")
+    assert load_round(dump_round(found)).fallback == found.fallback
 
 
 def test_few_waiting_jobs_are_posed_whatever_time_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:

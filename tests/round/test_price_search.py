@@ -190,7 +190,7 @@ def test_steps_along_averaged_slopes_prove_a_bound(instance: Instance, known: fl
     assert at_least(found.bound, best)
     assert found.bound == pytest.approx(model.bound(found.prices), rel=1e-9)
     assert (found.weights >= 0).all() and found.weights.max(initial=0.0) <= 1 + 1e-9
-    planes = dual._cutting_planes(model, dual.first_prices(model), lambda: False, 1e-6)
+    planes = dual._cutting_planes(model, dual.first_prices(model), lambda: False, 1e-6, 0.0)
     if planes is not None and planes.bound > 0:
         event(f"within 1 % of cutting planes: {found.bound <= 1.01 * planes.bound}")
 

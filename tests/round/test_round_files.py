@@ -96,7 +96,7 @@ def objective(**fields: object) -> Callable[[Tree], object]:
         (price(price=-1), "prices[0].price: should be at least 0, not -1; write a number in range"),
         (
             price(prise=1),
-            "prices[0].prise: is not a known field; remove it or correct its name (perhaps price)",
+            "prices[0].prise: is not a known field; remove it or correct its name (did you mean",
         ),
         (
             lambda tree: tree["jobs"][1].update(decision="go"),

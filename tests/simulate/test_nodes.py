@@ -106,3 +106,13 @@ def test_solvers_keep_a_gang_on_one_node_and_leave_others(solver: str) -> None:
     assert other.fallback is not None and "is to be split equally over nodes" in other.fallback
     assert other.plan is not None
     assert [slot.gpus for slot in other.plan.jobs[0].segments[0].placement] == [3, 3]
+
+
+@pytest.mark.parametrize("name", ["srsf", "qssf", "optsched"])
+def test_jobs_that_differ_only_in_their_nodes_are_split_each_in_its_own_way(name: str) -> None:
+    apart = Job(id="apart", gpus=2, duration_s=5.0, min_nodes=2, max_nodes=2)
+    jobs = (apart, replace(apart, id="any", min_nodes=1, max_nodes=None))
+    for order in (jobs, jobs[::-1]):
+        plan = simulate(Instance(cluster=CLUSTER, jobs=order), policy(name))
+        found = {entry.id: len(entry.segments[0].placement) for entry in plan.jobs}
+        assert found == {"apart": 2, "any": 1}

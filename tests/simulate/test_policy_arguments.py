@@ -1,8 +1,9 @@
 """Policies that are given the objective and options, by name, as a solver, and through the
 engine."""
 
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -11,7 +12,8 @@ from optsched.errors import InputError
 from optsched.model.plan import Plan
 from optsched.objectives import Objective, parse
 from optsched.plugins import registry
-from optsched.plugins.solver import Report, Request, ignore, only_options
+from optsched.plugins.options import PluginOptions, read_options
+from optsched.plugins.solver import Report, Request, ignore
 from optsched.round.decide import decide
 from optsched.simulate.policy_solver import PolicySolver
 from optsched.simulate.world import World
@@ -39,17 +41,17 @@ class Plain:
 
 
 class Judged(Plain):
-    """Takes the objective and options, of which it knows `depth`."""
+    """Takes the objective and an option."""
 
     name = title = "judged"
 
-    def __init__(
-        self, objective: Objective | None = None, *, options: dict[str, str] | None = None
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        depth: Annotated[int, "How deep."] = 1
+
+    def __init__(self, options: Options, objective: Objective | None = None) -> None:
         super().__init__()
         self.objective, self.options = objective, options
-        if unknown := set(options or {}) - {"depth"}:
-            raise InputError(f"policy judged has no option {min(unknown)}; it has depth")
 
 
 class Unready:
@@ -57,7 +59,7 @@ class Unready:
 
     name = title = "unready"
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    def __init__(self) -> None:
         raise ValueError("no luck")
 
 
@@ -78,9 +80,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_policy_is_given_what_its_constructor_takes() -> None:
     found = registry.policy("judged", WCT, {"depth": "3"})
-    assert isinstance(found, Judged) and (found.objective, found.options) == (WCT, {"depth": "3"})
+    assert isinstance(found, Judged) and (found.objective, found.options.depth) == (WCT, 3)
     found = registry.policy("judged")
-    assert isinstance(found, Judged) and (found.objective, found.options) == (None, None)
+    assert isinstance(found, Judged) and (found.objective, found.options.depth) == (None, 1)
     assert isinstance(registry.policy("plain", WCT, {}), Plain)
     assert registry.policy("srtf", WCT).name == "srtf"
 
@@ -100,7 +102,10 @@ def solved(name: str, options: dict[str, str]) -> tuple[list[Plan], list[str]]:
     notes: list[str] = []
     report = Report(plan=plans.append, bound=ignore, infeasible=ignore, note=notes.append)
     request = Request(
-        instance=INSTANCE, objective=parse("makespan"), time_limit_s=1.0, options=options
+        instance=INSTANCE,
+        objective=parse("makespan"),
+        time_limit_s=1.0,
+        options=read_options(f"policy {name}", PolicySolver(name).Options, options),
     )
     solver = PolicySolver(name)
     assert solver.supports(INSTANCE, request.objective) is None
@@ -111,7 +116,7 @@ def solved(name: str, options: dict[str, str]) -> tuple[list[Plan], list[str]]:
 def test_the_solver_of_a_policy_hands_them_over() -> None:
     plans, notes = solved("judged", {"depth": "2"})
     assert len(plans) == 1 and not notes
-    assert (MADE[-1].objective.name, MADE[-1].options) == ("makespan", {"depth": "2"})
+    assert (MADE[-1].objective.name, MADE[-1].options.depth) == ("makespan", 2)
     with pytest.raises(InputError, match="takes no options"):
         solved("plain", {"depth": "2"})
 
@@ -121,7 +126,7 @@ def test_the_engine_hands_them_to_the_policy_that_is_the_solver() -> None:
         INSTANCE, "makespan", solver="judged", options={"depth": "2"}, time_limit_s=5
     )
     assert (found.solver, found.value) == ("judged", 3.0)
-    assert (MADE[-1].objective.name, MADE[-1].options) == ("makespan", {"depth": "2"})
+    assert (MADE[-1].objective.name, MADE[-1].options.depth) == ("makespan", 2)
     MADE.clear()
     for name, message in (("plain", "takes no options"), ("judged", "no option width")):
         with pytest.raises(InputError, match=message):
@@ -139,11 +144,12 @@ def test_the_options_of_an_exact_solver_are_not_for_policies(
         def supports(self, instance: Instance, objective: Objective) -> str | None:
             return None
 
-        def check_options(self, options: dict[str, str]) -> None:
-            only_options("solver silent", options, ("width",))
+        @dataclass(frozen=True, kw_only=True)
+        class Options(PluginOptions):
+            width: Annotated[int, "How wide."] = 0
 
         def solve(self, request: Request, report: Report) -> None:
-            assert request.options == {"width": "1"}
+            assert request.options.width == 1
 
     found = engine.solve(
         INSTANCE, solver=Silent(), options={"width": "1"}, time_limit_s=5, isolate=False
@@ -152,7 +158,7 @@ def test_the_options_of_an_exact_solver_are_not_for_policies(
     assert (
         [type(one) for one in MADE] == [Judged, Plain]
         and MADE[0].objective == WCT
-        and MADE[0].options is None
+        and MADE[0].options == Judged.Options()
     )
     MADE.clear()
     with pytest.raises(InputError, match="solver silent has no option depth; it has width"):
@@ -162,9 +168,7 @@ def test_the_options_of_an_exact_solver_are_not_for_policies(
 
 @pytest.mark.parametrize("name", ("auto", *registry.names("solvers"), *registry.names("policies")))
 def test_no_solver_and_no_policy_takes_an_option_that_it_does_not_have(name: str) -> None:
-    with pytest.raises(
-        InputError, match=r"nonsense; it has|takes no options; leave out|has no options; leave out"
-    ):
+    with pytest.raises(InputError, match=r"nonsense; it has|takes no options; leave out"):
         engine.solve(INSTANCE, solver=name, options={"nonsense": "1"}, isolate=False)
 
 
@@ -182,7 +186,7 @@ def test_no_round_solver_takes_an_option_that_it_does_not_have(
 def test_values_of_options_are_checked_before_any_work() -> None:
     for options, message in (
         ({"backend": "no"}, "PuLP has no 'no'"),
-        ({"max_variables": "-1"}, "positive whole"),
+        ({"max_variables": "-1"}, "whole number of at least 1"),
     ):
         with pytest.raises(InputError, match=message):
             engine.solve(INSTANCE, solver="milp", options=options)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ...plugins.options import DeclaredOption
 from ...plugins.policy import Source
 from ...plugins.registry import Listed
 
@@ -17,7 +18,8 @@ from a stated model, **reconstructed** where only an abstract or a secondary tex
 ahead and are not that system.
 
 `needs` are the fields of the [instance file](formats.md) that a policy reads beyond what all do (GPUs, run time,
-submission); where a job does not have them the policy treats it as if they played no role.
+submission); where a job does not have them the policy treats it as if they played no role. Options are set by
+`--option NAME=VALUE`; a length of time is written as 90s, 5m, 2h or 1h30m, a list with commas.
 
 Rules that let small jobs pass may leave a gang waiting for as long as small jobs come. `optsched`, `srsf`, `srtf` and
 `las` keep a place for one that has waited too long ([mathematics](mathematics.md), section 9); all others do as
@@ -33,30 +35,39 @@ def page(policies: Sequence[Listed]) -> str:
         source = one.source
         needs = ", ".join(f"`{name}`" for name in source.needs) if source else ""
         year, sureness = (str(source.year), source.sureness) if source else ("", "")
-        name = f"[`{one.name}`](#{one.name})" if source else f"`{one.name}`"
+        linked = source or one.options
+        name = f"[`{one.name}`](#{one.name})" if linked else f"`{one.name}`"
         lines.append(f"| {name} | {_cell(one.title)} | {year} | {needs} | {sureness} |")
     for one in policies:
-        if one.source is not None:
-            lines += ["", *_section(one, one.source)]
+        if one.source is not None or one.options:
+            lines += ["", *_section(one)]
     return "\n".join(lines) + "\n"
 
 
-def _section(one: Listed, source: Source) -> list[str]:
-    parts = {
-        "Verified": source.verified,
-        "Derived": source.derived,
-        "Reconstructed": source.reconstructed,
-        "Published result": source.published,
-    }
-    stated = [f"- {name}: {text[0].upper()}{text[1:]}." for name, text in parts.items() if text]
-    return [
-        f"## {one.name}",
-        "",
-        f"{one.title[0].upper()}{one.title[1:]}.",
-        "",
-        f"- Cite: {_linked(source)}",
-        *stated,
+def _section(one: Listed) -> list[str]:
+    lines = [f"## {one.name}", "", f"{one.title[0].upper()}{one.title[1:]}."]
+    if one.source is not None:
+        parts = {
+            "Verified": one.source.verified,
+            "Derived": one.source.derived,
+            "Reconstructed": one.source.reconstructed,
+            "Published result": one.source.published,
+        }
+        stated = [f"- {name}: {text[0].upper()}{text[1:]}." for name, text in parts.items() if text]
+        lines += ["", f"- Cite: {_linked(one.source)}", *stated]
+    return [*lines, *options_table(one.options)]
+
+
+def options_table(options: Sequence[DeclaredOption]) -> list[str]:
+    """Return the lines of a Markdown table of options, an empty line first; none without any."""
+    rows = [
+        f"| `{option.name}` | {_cell(option.expected)} | {_cell(option.default)} "
+        f"| {_cell(option.meaning)} |"
+        for option in options
     ]
+    return (
+        ["", "| option | value | default | meaning |", "|---|---|---|---|", *rows] if rows else []
+    )
 
 
 def _linked(source: Source) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...model.instance import Instance
 from ...model.job import Job
-from ...physics.modes import Option, options
+from ...physics.modes import Option, demands, options
 from ..record import Floats, Ints
 
 
@@ -26,16 +26,7 @@ def classes(instance: Instance) -> Classes:
     examples: list[Job] = []
     codes = []
     for job in instance.jobs:
-        key = (
-            id(job.profile),
-            job.gpus,
-            job.cpus,
-            job.memory_gib,
-            id(job.modes) if job.modes else 0,
-            job.tenant,
-            job.min_nodes,
-            job.max_nodes,
-        )
+        key = demands(job), job.tenant
         code = known.setdefault(key, len(examples))
         if code == len(examples):
             examples.append(job)

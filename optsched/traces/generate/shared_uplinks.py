@@ -22,20 +22,19 @@ def with_shared_uplinks(instance: Instance, gbps: float) -> Instance:
     """
     uplinks = {node.rack: gbps for node in instance.cluster.nodes if node.rack is not None}
     cluster = replace(instance.cluster, rack_uplink_gbps=uplinks, uplinks="shared")
-    profiles: dict[int, tuple[Profile, Profile]] = {}
+    profiles: dict[Profile, Profile] = {}
     return replace(
         instance, cluster=cluster, jobs=tuple(_job(job, profiles) for job in instance.jobs)
     )
 
 
-def _job(job: Job, known: dict[int, tuple[Profile, Profile]]) -> Job:
+def _job(job: Job, known: dict[Profile, Profile]) -> Job:
     gpus = job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
     if gpus < 2 or job.profile.locality is None or job.profile.locality.cluster is None:
         return job
     own = job.profile
-    if id(own) not in known:
+    if own not in known:
         spread = job.profile.locality.cluster / job.profile.locality.node
         duty = round(max(0.0, 1.0 - spread), 4)
-        changed = replace(own, network_gbps=GANG_GBPS, network_duty=duty) if duty else own
-        known[id(own)] = own, changed
-    return replace(job, profile=known[id(own)][1])
+        known[own] = replace(own, network_gbps=GANG_GBPS, network_duty=duty) if duty else own
+    return replace(job, profile=known[own])

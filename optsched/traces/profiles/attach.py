@@ -180,41 +180,35 @@ class _Profiles:
             if node.gpus:
                 by_type.setdefault(node.gpu_type, []).append(node)
         self.kinds = tuple(_kind(gpu_type, nodes) for gpu_type, nodes in by_type.items())
-        self.own: dict[int, tuple[object, Profile]] = {}
         self.known: dict[object, Profile] = {}
         self.made: dict[object, Profile] = {}
-        self.equal: dict[object, Profile] = {}
+        self.equal: dict[Profile, Profile] = {}
         self.others: dict[object, _Weighted] = {}
 
     def of(self, job: Job, family: Family, draw: bytes) -> Profile:
         """The profile of `job`, whose group drew `family`; `draw` decides where it does not fit."""
-        at = id(job.profile), family.name, job.gpus
+        at = job.profile, family.name, job.gpus
         if at in self.known:
             return self.known[at]
-        if id(job.profile) not in self.own:
-            self.own[id(job.profile)] = (
-                job.profile.contents,
-                job.profile,
-            )  # keeping the profile keeps its id
-        content, named = self.own[id(job.profile)][0], family_of(job.profile.name) or family
+        named = family_of(job.profile.name) or family
         if self._able(job.profile, named, _gang(job)):
-            self.known[at] = self._made((content, named.name, job.gpus), job, named)
+            self.known[at] = self._made(job, named)
             return self.known[at]
-        demand = (content, job.gpus)
+        demand = (job.profile, job.gpus)
         if demand not in self.others:
             self.others[demand] = _weighted(
                 _gang(job), False, lambda other: bool(self._able(job.profile, other, _gang(job)))
             )
         if not self.others[demand].families:
-            return self.equal.setdefault(content, job.profile)
-        other = self.others[demand].pick(draw)
-        return self._made((content, other.name, job.gpus), job, other)
+            return self.equal.setdefault(job.profile, job.profile)
+        return self._made(job, self.others[demand].pick(draw))
 
-    def _made(self, key: object, job: Job, family: Family) -> Profile:
+    def _made(self, job: Job, family: Family) -> Profile:
+        key = job.profile, family.name, job.gpus
         if key not in self.made:
             kinds = self._able(job.profile, family, _gang(job))
             made = self._merged(job.profile, family, job, kinds)
-            self.made[key] = self.equal.setdefault(made.contents, made)
+            self.made[key] = self.equal.setdefault(made, made)
         return self.made[key]
 
     def _able(self, own: Profile, family: Family, gang: int) -> tuple[_Kind, ...]:

@@ -9,11 +9,11 @@ from ...model.profile import Profile
 def with_checkpoint_cost(instance: Instance, seconds: float) -> Instance:
     """The instance whose jobs take `seconds` to save and as long again to restore, whatever was
     measured of them; what starting them costs stays."""
-    changed: dict[int, tuple[Profile, Profile]] = {}
+    changed: dict[Profile, Profile] = {}
     jobs = []
     for job in instance.jobs:
         own = job.profile
-        if id(own) not in changed:
-            changed[id(own)] = own, replace(own, checkpoint_s=seconds, restore_s=seconds)
-        jobs.append(replace(job, profile=changed[id(own)][1]))
+        if own not in changed:
+            changed[own] = replace(own, checkpoint_s=seconds, restore_s=seconds)
+        jobs.append(replace(job, profile=changed[own]))
     return replace(instance, jobs=tuple(jobs))

@@ -2,11 +2,23 @@
 bound."""
 
 from optsched.model.instance import Instance
-from optsched.objectives import Objective
+from optsched.objectives import Inverse, Level, Linear, Objective, RankOfJobs
 from optsched.physics.contention import crowded_memory
 from optsched.physics.model_caches import fetching
 from optsched.physics.modes import on_uplinks, split_jobs
 from optsched.plugins.solver import Guarantee, Report, Request
+
+
+def unsupported(level: Level) -> str | None:
+    """Return why a level of an objective cannot be modelled, or None."""
+    for _, term in level:
+        if not isinstance(term, RankOfJobs) or term.shape is Linear:
+            continue
+        if term.shape is not Inverse or term.quantile < 1:
+            return f"its model does not hold the largest of such costs as {term.name} has"
+        if len(level) > 1:
+            return f"{term.name} cannot be part of a weighted sum (put it first: {term.name},wct)"
+    return None
 
 
 class CpSat:
@@ -28,8 +40,8 @@ class CpSat:
                 f"job {job} fetches its model: which nodes have it in their caches is not planned"
             )
         for level in objective.levels:
-            if len(level) > 1 and any(term.name == "maxmin" for _, term in level):
-                return "maxmin cannot be part of a weighted sum (put it first: maxmin,wct)"
+            if (reason := unsupported(level)) is not None:
+                return reason
         return None
 
     def solve(self, request: Request, report: Report) -> None:

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from optsched.errors import InputError, SolverUnavailableError
+from optsched.errors import SolverUnavailableError
+from optsched.plugins.options import Written
 
 DEFAULT = "PULP_CBC_CMD"
 
@@ -50,28 +51,22 @@ class Outcome:
     bound: float | None
 
 
-def check_known(name: str) -> list[str]:
-    """All names that PuLP knows. Raises InputError where this one is not among them."""
-    import pulp
+def known(name: object) -> str:
+    """Return the name of a back end. Raises ValueError where PuLP does not know it."""
+    if name not in _names():
+        raise ValueError(f"PuLP has no {name!r}; available here: {_available()}")
+    return str(name)
 
-    known = list(dict.fromkeys(pulp.listSolvers()))
-    if name not in known:
-        raise InputError(
-            f"option backend: PuLP has no {name!r}; available here: {_available(known)}"
-        )
-    return known
+
+Backend = Annotated[str, Written("a PuLP solver", known)]
 
 
 def choose(name: str) -> str:
-    """Check that a back end can be used here.
-
-    Raises InputError for a name PuLP does not know, SolverUnavailableError for one that is not
-    installed.
-    """
-    known = check_known(name)
+    """Return the name of a back end that PuLP knows. Raises SolverUnavailableError where it is not
+    installed."""
     if not _is_there(name):
         raise SolverUnavailableError(
-            f"PuLP's {name} is not installed; available here: {_available(known)}"
+            f"PuLP's {name} is not installed; available here: {_available()}"
         )
     if name == "HiGHS" and "ortools" in sys.modules:
         raise SolverUnavailableError(
@@ -80,8 +75,14 @@ def choose(name: str) -> str:
     return name
 
 
-def _available(known: list[str]) -> str:
-    return ", ".join(name for name in known if _is_there(name)) or "none"
+def _names() -> list[str]:
+    import pulp
+
+    return list(dict.fromkeys(pulp.listSolvers()))
+
+
+def _available() -> str:
+    return ", ".join(name for name in _names() if _is_there(name)) or "none"
 
 
 def _is_there(name: str) -> bool:

@@ -2,20 +2,24 @@
 
 import tempfile
 import time
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from optsched.errors import InputError
+from annotated_types import Ge
+
 from optsched.model.instance import Instance
 from optsched.model.plan import Plan
 from optsched.objectives import Objective
 from optsched.physics.contention import crowded_memory
 from optsched.physics.model_caches import fetching
 from optsched.physics.modes import on_uplinks, split_jobs
-from optsched.plugins.solver import Guarantee, Report, Request, only_options
+from optsched.plugins.options import PluginOptions
+from optsched.plugins.solver import Guarantee, Report, Request
 
 from . import backend
 from .alternatives import Ways, find_ways
+from .backend import DEFAULT, Backend
 from .grid import Grid, make_grid
 from .model import Model
 from .search import Search
@@ -30,21 +34,23 @@ COARSE_SHARES = (64, 16, 4)
 """Grids that are not exact get these shares of the entries in turn: each plan found makes the next
 model smaller."""
 
-OPTIONS = ("backend", "max_variables")
-
 
 class MilpSolver:
     """Time-indexed mixed-integer program through PuLP, on any of its back ends.
 
     Exact where all times lie on a grid of few ticks (see `ticks`), else a valid bound and a plan
-    made to fit in exact seconds. Options: `backend` (a PuLP solver, default the bundled CBC),
-    `max_variables` (binaries).
+    made to fit in exact seconds.
     """
 
     name = "milp"
     title = "time-indexed model in PuLP: small instances, any MILP back end"
     needs = ("pulp",)
     guarantee: Guarantee = "exact"
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        backend: Annotated[Backend, "The PuLP solver to use."] = DEFAULT
+        max_variables: Annotated[int, Ge(1), "Most binary variables of a model."] = MAX_VARIABLES
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
         """At most `MAX_JOBS` jobs, none of which share GPUs now, use the uplinks of racks or exceed
@@ -77,20 +83,12 @@ class MilpSolver:
             return f"its jobs can run in {count} ways, too many even on a grid of 60 ticks"
         return None
 
-    def check_options(self, options: Mapping[str, str]) -> None:
-        """Raise InputError for an option that it does not have, or a value that cannot be."""
-        only_options("solver milp", options, OPTIONS)
-        _max_variables(options)
-        if "backend" in options:
-            backend.check_known(options["backend"])
-
     def solve(self, request: Request, report: Report) -> None:
-        """See `Solver.solve`. Raises InputError for a bad option, SolverUnavailableError for a
-        back end that is absent or fails."""
-        self.check_options(request.options)
+        """See `Solver.solve`. Raises SolverUnavailableError for a back end that is absent or that
+        fails."""
+        options = request.options or self.Options()
         until = time.monotonic() + request.time_limit_s
-        max_variables = _max_variables(request.options)
-        name = backend.choose(request.options.get("backend", backend.DEFAULT))
+        name = backend.choose(options.backend)
         instance = request.instance
         if not instance.jobs:
             report.plan(Plan())
@@ -111,7 +109,7 @@ class MilpSolver:
                     ways,
                     request.objective,
                     search.incumbent,
-                    max_variables,
+                    options.max_variables,
                     max_entries,
                     max_entries // share,
                 )
@@ -124,13 +122,6 @@ class MilpSolver:
             report.note("milp: even a grid of 60 ticks makes a model too large for this time limit")
         elif not search.closed and not (grid.tick.exact and ways.exact):
             report.note(_inexact(ways, grid))
-
-
-def _max_variables(options: Mapping[str, str]) -> int:
-    text = options.get("max_variables", str(MAX_VARIABLES))
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"option max_variables: {text!r} is not a positive whole number")
-    return int(text)
 
 
 def _inexact(ways: Ways, grid: Grid) -> str:

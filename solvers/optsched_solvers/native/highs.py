@@ -32,6 +32,7 @@ def maximise(
     time_limit_s: float,
     *,
     relative_gap: float = 0.0,
+    absolute_gap: float = 0.0,
     hint: Floats | None = None,
     relax: bool = False,
 ) -> Outcome:
@@ -71,7 +72,7 @@ def maximise(
     parameters = mathopt.SolveParameters(
         time_limit=datetime.timedelta(seconds=max(0.001, time_limit_s)),
         relative_gap_tolerance=relative_gap,
-        absolute_gap_tolerance=0.0,
+        absolute_gap_tolerance=absolute_gap * scale,
         random_seed=0,
     )
     result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters, model_params=hints)

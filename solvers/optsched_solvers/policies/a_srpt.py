@@ -2,19 +2,20 @@
 
 import math
 from bisect import insort
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
+from annotated_types import Ge
+
 from optsched.model.job import Job
 from optsched.physics import TIME_TOLERANCE_S, locality_rate
+from optsched.plugins.options import Duration, PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.virtual_machine import VirtualMachine
 
-TAU = "10m"
-THETA = "1.2"
 ANYWHERE = Patience(rack_s=0.0, cluster_s=0.0)
 
 
@@ -26,10 +27,6 @@ class ASrpt:
 
     A gang that is faster by more than `theta` on one node than anywhere waits for one node for up
     to `tau` after it was dispatched; all others take the fewest nodes there are.
-
-    Options: `tau` (default 10 min), `theta` (default 1.2), `early` (`no`, the default, or `yes`:
-    while the real queue is empty, jobs that the virtual machine has not completed yet may start,
-    those with the least left there first).
     """
 
     name = "a-srpt"
@@ -54,18 +51,23 @@ class ASrpt:
         published=None,
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        self.tau_s = _seconds(given.pop("tau", TAU))
-        self.theta = _ratio(given.pop("theta", THETA))
-        early = given.pop("early", "no")
-        if early not in ("no", "yes"):
-            raise InputError(f"option early of policy a-srpt: {early!r}; expected no or yes")
-        if given:
-            raise InputError(
-                f"policy a-srpt has no option {', '.join(given)}; it has tau, theta and early"
-            )
-        self._early = early == "yes"
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        tau_s: Annotated[
+            Duration, "How long a gang waits for one node after it was dispatched."
+        ] = 600.0
+        theta: Annotated[
+            float, Ge(1), "How much faster a gang must be on one node to wait for it, as a factor."
+        ] = 1.2
+        early: Annotated[
+            bool,
+            "While the real queue is empty, jobs that the virtual machine has not completed yet "
+            "may start, those with the least left there first.",
+        ] = False
+
+    def __init__(self, options: Options) -> None:
+        self.tau_s, self.theta = options.tau_s, options.theta
+        self._early = options.early
         self._for_one_node = Patience(rack_s=self.tau_s, cluster_s=self.tau_s)
         self._gate = LocalityGate()
         self._machine: VirtualMachine | None = None
@@ -131,24 +133,3 @@ def is_heavy(job: Job, theta: float) -> bool:
     """Whether the job is faster on one node than spread anywhere by more than this factor."""
     profile = job.profile
     return locality_rate(profile, "node") > theta * locality_rate(profile, "cluster")
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise InputError(
-            f"option tau of policy a-srpt: {text!r}; expected a length of time, as 10m"
-        ) from None
-
-
-def _ratio(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not found >= 1:
-        raise InputError(
-            f"option theta of policy a-srpt: {text!r}; expected a factor of at least 1"
-        )
-    return found

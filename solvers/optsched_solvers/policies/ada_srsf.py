@@ -1,20 +1,21 @@
 """Ada-SRSF: shortest remaining service first, least-loaded placement, and a gate before a contended
 uplink."""
 
-import math
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from optsched.errors import InputError
+from annotated_types import Ge
+
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .parts.least_loaded import LeastLoaded
 from .parts.list_scheduling import ListScheduling
 
-DEFAULTS = {"kappa": "1", "eta": "0", "gate": "adadual"}
-GATES = ("adadual", "avoid", "accept")
 ROUNDING = 1e-9
 
 
@@ -39,11 +40,6 @@ class AdaSrsf(ListScheduling):
     traffic still to come is so much less that contending is worth it (see `worth_contending`);
     where several are, it waits. The published system asks for each all-reduce of a job; here
     traffic is all that the job still has, so it is asked once, at its start.
-
-    Options: `kappa`, the largest gang spread over the least loaded GPUs (default 1); `eta`, what
-    contention costs per byte beyond sharing, as a multiple of the time per byte alone (default 0,
-    as contention is here); `gate`: `adadual`, `avoid` (never contend) or `accept` (never more than
-    two on a contended uplink).
     """
 
     name = "ada-srsf"
@@ -74,28 +70,23 @@ class AdaSrsf(ListScheduling):
         "LWF-kappa up to 1.59 times better than first fit",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        kappa: Annotated[int, Ge(0), "The largest gang spread over the least loaded GPUs."] = 1
+        eta: Annotated[
+            float,
+            Ge(0),
+            "What contention costs per byte beyond sharing, as a multiple of the time per byte "
+            "alone; 0 as contention is here.",
+        ] = 0.0
+        gate: Annotated[
+            Literal["adadual", "avoid", "accept"],
+            "Ask AdaDUAL, never contend, or accept up to two on a contended uplink.",
+        ] = "adadual"
+
+    def __init__(self, options: Options) -> None:
         super().__init__()
-        given = {**DEFAULTS, **(options or {})}
-        if unknown := given.keys() - DEFAULTS.keys():
-            raise InputError(
-                f"policy ada-srsf has no option {', '.join(sorted(unknown))}; it has kappa, eta "
-                "and gate"
-            )
-        if not given["kappa"].isdecimal():
-            raise InputError(
-                f"option kappa of policy ada-srsf: {given['kappa']!r}; expected a whole number"
-            )
-        if given["gate"] not in GATES:
-            raise InputError(
-                f"option gate of policy ada-srsf: {given['gate']!r}; expected one of "
-                f"{', '.join(GATES)}"
-            )
-        self._kappa, self._gate, self._eta = (
-            int(given["kappa"]),
-            given["gate"],
-            _number(given["eta"]),
-        )
+        self._kappa, self._gate, self._eta = options.kappa, options.gate, options.eta
         self._contended = self._refused = 0
 
     def rank(self, world: World, job_id: str) -> float:
@@ -160,13 +151,3 @@ class AdaSrsf(ListScheduling):
         """Gbit that a job still sends in so many seconds alone."""
         profile = world.job(job_id).profile
         return profile.network_gbps * profile.network_duty * alone_s
-
-
-def _number(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise InputError(f"option eta of policy ada-srsf: {text!r}; expected a number, at least 0")
-    return found

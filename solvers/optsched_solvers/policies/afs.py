@@ -3,10 +3,10 @@
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .parts.gang_counts import CountsOf, GangCounts
+from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import is_left_alone
-from .parts.reallocation import Grant, Reallocation, held
+from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 
 
 class Share:
@@ -82,9 +82,6 @@ class Afs(Reallocation):
 
     The paper decides at arrivals and completions; here it is at each interval.
 
-    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed`
-    (default) or `emptiest`.
-
     Source: C. Hwang et al., Elastic resource sharing for distributed deep learning, NSDI'21,
     section 4 (AFS-L).
     """
@@ -109,9 +106,10 @@ class Afs(Reallocation):
         published="mean JCT up to 2.2, 2.7 and 3.1 times better than Themis, SRTF and Tiresias-L",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    Options = ReallocationOptions
+
+    def __init__(self, options: ReallocationOptions) -> None:
         super().__init__(options)
-        self._counts_of = CountsOf()
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Everybody's first step in the order of length, then step by step to whoever the
@@ -153,5 +151,5 @@ class Afs(Reallocation):
     def _types(self, world: World, job_id: str) -> list[GangCounts]:
         own = held(world, job_id)[0] if job_id in world.running else None
         waits = job_id in world.waiting
-        found = self._counts_of(world.options(job_id))
+        found = by_type(world.options(job_id))
         return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))

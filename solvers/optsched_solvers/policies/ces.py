@@ -1,13 +1,15 @@
 """Helios' cluster energy saving: idle nodes are powered off and woken again."""
 
 import math
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
+from annotated_types import Ge
+
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
+from optsched.plugins.options import Duration, PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
@@ -17,7 +19,6 @@ from .fifo import Fifo
 from .parts.node_count import Constants, NodeCount
 
 STEP_S = 600.0
-BOOT = "5m"
 LOOKED_AT = 100
 """So many waiting jobs, the first in order, can have nodes woken for them at one decision."""
 
@@ -30,8 +31,6 @@ class Ces:
     and is expected to fall on, no more nodes stay on than those in use and `buffer` more. When a
     waiting job fits only with nodes that are off, these and `buffer` more are woken, and can be
     used `boot` later. Only nodes with GPUs are ever off, and only while nothing runs on them.
-
-    Options: `order`: `fifo` (default) or `backfill`. `buffer` (default 5), `boot` (default 5 min).
     """
 
     name = "ces"
@@ -53,23 +52,18 @@ class Ces:
         published="Up to 13 % higher use of powered nodes",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        order = given.pop("order", "fifo")
-        if order not in ("fifo", "backfill"):
-            raise InputError(f"option order of policy ces: {order!r}; expected fifo or backfill")
-        self._rule: Fifo | Backfill = Fifo() if order == "fifo" else Backfill()
-        buffer = given.pop("buffer", "5")
-        if not buffer.isdecimal():
-            raise InputError(
-                f"option buffer of policy ces: {buffer!r}; expected a whole number, 0 or more"
-            )
-        self.boot_s = _seconds(given.pop("boot", BOOT))
-        if given:
-            raise InputError(
-                f"policy ces has no option {', '.join(given)}; it has order, buffer and boot"
-            )
-        self._constants = Constants(buffer=int(buffer))
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        order: Annotated[
+            Literal["fifo", "backfill"], "How jobs are ordered: the policy of that name."
+        ] = "fifo"
+        buffer: Annotated[int, Ge(0), "Nodes that stay on, or are woken, beyond those needed."] = 5
+        boot_s: Annotated[Duration, "How long a node takes from waking to use."] = 300.0
+
+    def __init__(self, options: Options) -> None:
+        self._rule: Fifo | Backfill = Fifo() if options.order == "fifo" else Backfill()
+        self.boot_s = options.boot_s
+        self._constants = Constants(buffer=options.buffer)
         self._count: NodeCount | None = None
         self._nodes: list[str] = []
         self._off: dict[str, None] = {}
@@ -229,12 +223,3 @@ class _Powered:
         self._world.start(job_id, option, placement)
         if self.free is not self._world.free:
             self.free.take(self._world.need(job_id, option), placement)
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise InputError(
-            f"option boot of policy ces: {text!r}; expected a length of time, as 5m"
-        ) from None

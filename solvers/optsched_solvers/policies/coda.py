@@ -1,11 +1,12 @@
 """CODA-style co-location of GPU and CPU jobs."""
 
-import math
 from bisect import insort
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions, Share
 from optsched.plugins.policy import Source
 from optsched.simulate.layout import Need
 from optsched.simulate.outlook import Outlook
@@ -17,9 +18,6 @@ from .parts.core_search import CoreSearch
 from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
 from .parts.seating import Seat
-
-GAIN = "0.02"
-BANDWIDTH = "1"
 
 
 class Coda:
@@ -34,10 +32,6 @@ class Coda:
     that no GPU is likely to need, then to those kept for idle GPUs; from these they are preempted,
     the last started first, when a GPU job finds room otherwise. Where a GPU job is slowed down
     because the memory bandwidth of a node is exceeded, CPU-only jobs there are preempted too.
-
-    Options: `gain`, the improvement that another core count must bring, as a share (default 0.02).
-    `bandwidth`, the share of a node's memory bandwidth up to which CPU-only jobs are placed there
-    (default 1). `wide`, the share of the GPUs set aside for wide gangs (default: as asked for).
 
     Source: H. Zhao et al., CODA: Improving resource utilization by slimming and co-locating DNN and
     CPU jobs, ICDCS 2020.
@@ -70,17 +64,23 @@ class Coda:
         published="GPU utilisation 20.8 % higher without longer queues for CPU jobs",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        self.search = CoreSearch(_share(given.pop("gain", GAIN), "gain"))
-        self.bandwidth = _share(given.pop("bandwidth", BANDWIDTH), "bandwidth")
-        wide = given.pop("wide", None)
-        self.arrays = Arrays(None if wide is None else _share(wide, "wide"))
-        if given:
-            raise InputError(
-                f"policy coda-style has no option {', '.join(given)}; it has gain, bandwidth and "
-                "wide"
-            )
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        gain: Annotated[
+            Share, "The improvement that another core count must bring, as a share."
+        ] = 0.02
+        bandwidth: Annotated[
+            Share,
+            "The share of a node's memory bandwidth up to which CPU-only jobs are placed there.",
+        ] = 1.0
+        wide: Annotated[
+            Share | None, "The share of the GPUs set aside for wide gangs; none: as asked for."
+        ] = None
+
+    def __init__(self, options: Options) -> None:
+        self.search = CoreSearch(options.gain)
+        self.bandwidth = options.bandwidth
+        self.arrays = Arrays(options.wide)
         self._queues: dict[str, list[Entry]] = {"wide": [], "narrow": [], "cpu": []}
         self._ways: dict[str, tuple[Option, ...]] = {}
         self._on_cpus: dict[str, None] = {}
@@ -358,15 +358,3 @@ class Coda:
 
 def _gpus(placement: Placement) -> int:
     return sum(slot.gpus for slot in placement)
-
-
-def _share(text: str, name: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found <= 1:
-        raise InputError(
-            f"option {name} of policy coda-style: {text!r}; expected a number from 0 to 1"
-        )
-    return found

@@ -2,11 +2,15 @@
 network go first."""
 
 import math
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.errors import InputError
+from annotated_types import Ge
+
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, span
 from optsched.physics.modes import Option
+from optsched.plugins.options import Duration, PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
@@ -16,7 +20,6 @@ from .parts.delay_timers import DelayTimers
 from .parts.demand_queue import DemandQueue, Entry, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
 
-DEFAULTS = {"machine": "3600", "rack": "7200", "history": "20", "review": "600"}
 UNHURT = 0.98
 """A job at this share of its rate alone on one node is not worth moving."""
 
@@ -32,10 +35,6 @@ class Dally:
     ran) is offered first; one that never ran has 1. Every `review` seconds the running job most
     hurt by its place is preempted, with less sensitive ones in its way, if that gives it a narrower
     place and saves more GPU time than all their pauses cost.
-
-    Options: `machine`, `rack`, the timers in seconds before a gang size has a history; `history`,
-    how many waits the moving averages are of; `review`, seconds between two reviews of running
-    jobs, 0 for none.
     """
 
     name = "dally-style"
@@ -60,22 +59,20 @@ class Dally:
         "communication overhead up to 98 % lower under congested networking",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = {**DEFAULTS, **(options or {})}
-        if unknown := given.keys() - DEFAULTS.keys():
-            raise InputError(
-                f"policy dally-style has no option {', '.join(sorted(unknown))}; it has "
-                f"{', '.join(DEFAULTS)}"
-            )
-        machine_s, rack_s, self._review_s = (
-            _seconds(name, given[name]) for name in ("machine", "rack", "review")
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        machine_s: Annotated[
+            Duration, "The timer of one machine, before a gang size has a history."
+        ] = 3600.0
+        rack_s: Annotated[Duration, "The timer of one rack, before a gang size has a history."] = (
+            7200.0
         )
-        if not given["history"].isdecimal() or int(given["history"]) < 1:
-            raise InputError(
-                f"option history of policy dally-style: {given['history']!r}; expected a whole "
-                "number, at least 1"
-            )
-        self._timers = DelayTimers(machine_s, rack_s, int(given["history"]))
+        history: Annotated[int, Ge(1), "How many waits the moving averages are of."] = 20
+        review_s: Annotated[Duration, "Time between reviews of running jobs; 0 for none."] = 600.0
+
+    def __init__(self, options: Options) -> None:
+        self._review_s = options.review_s
+        self._timers = DelayTimers(options.machine_s, options.rack_s, options.history)
         self._gate = LocalityGate()
         self._new, self._back = DemandQueue(), DemandQueue()
         self._since_s: dict[str, float] = {}
@@ -326,15 +323,3 @@ def _exposure(world: World, job_id: str) -> float:
 def _pause_s(world: World, job_id: str) -> float:
     job = world.job(job_id)
     return hold_to_save_s(job) + setup_s(job, True)
-
-
-def _seconds(name: str, text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise InputError(
-            f"option {name} of policy dally-style: {text!r}; expected seconds, at least 0"
-        )
-    return found

@@ -1,11 +1,15 @@
 """DeepShare's reward, optimised exactly one step ahead instead of by a learned policy."""
 
 import math
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Annotated
 
-from optsched.errors import InputError
+from annotated_types import Ge
+
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions, PositiveDuration
 from optsched.plugins.policy import Source
 from optsched.simulate.demand import Demand
 from optsched.simulate.world import World
@@ -13,7 +17,6 @@ from optsched.simulate.world import World
 from .parts.demand_queue import Entry, arrival_key
 from .parts.spread_choices import spread_choices
 
-DEFAULTS = {"contention": "0.5", "utilisation": "0.5", "interval": "300"}
 SPAN = 10
 """Of the moving average of utilisation, in samples."""
 MOST_SAMPLES = 200
@@ -58,9 +61,6 @@ class DeepShareMyopic:
     memory in a way of its own. The throughput ratio of a job is 1 / its slow-down by contention.
     Where nothing runs, the best start is made whatever it is worth. Of equal rewards the faster
     place, then the earlier job.
-
-    Options: `contention` and `utilisation`, the weights of the two terms (default 0.5 each;
-    published 0.3 to 0.7); `interval`, seconds between samples of utilisation.
     """
 
     name = "deepshare-myopic"
@@ -93,20 +93,19 @@ class DeepShareMyopic:
         "policies",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = {**DEFAULTS, **(options or {})}
-        if unknown := given.keys() - DEFAULTS.keys():
-            raise InputError(
-                f"policy deepshare-myopic has no option {', '.join(sorted(unknown))}; it has "
-                f"{', '.join(DEFAULTS)}"
-            )
-        self._contention, self._utilisation, self._interval_s = (
-            _number(name, given[name]) for name in DEFAULTS
-        )
-        if not self._interval_s:
-            raise InputError(
-                "option interval of policy deepshare-myopic: 0; expected seconds above 0"
-            )
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        contention: Annotated[
+            float, Ge(0), "Weight of contention in the reward; published 0.3 to 0.7."
+        ] = 0.5
+        utilisation: Annotated[
+            float, Ge(0), "Weight of utilisation in the reward; published 0.3 to 0.7."
+        ] = 0.5
+        interval_s: Annotated[PositiveDuration, "Time between samples of utilisation."] = 300.0
+
+    def __init__(self, options: Options) -> None:
+        self._contention, self._utilisation = options.contention, options.utilisation
+        self._interval_s = options.interval_s
         self._average = Utilisation()
         self._sampled = 0
         self._share = 0.0
@@ -206,15 +205,3 @@ def _used(world: World) -> int:
     """GPUs that are held now."""
     lost = sum(world.cluster.node[name].gpus for name in world.lost)
     return world.cluster.total_gpus - sum(world.free.pool_gpus) - lost
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise InputError(
-            f"option {name} of policy deepshare-myopic: {text!r}; expected a number, at least 0"
-        )
-    return found

@@ -1,14 +1,18 @@
 """DL2's reward, maximised exactly one slot ahead."""
 
+from dataclasses import dataclass
+from typing import Annotated
+
 from optsched.model.instance import Running
 from optsched.physics import hold_to_save_s, setup_s
+from optsched.plugins.options import PositiveDuration
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .parts.configuration_choice import Configuration, choose
-from .parts.gang_counts import CountsOf, GangCounts
+from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
-from .parts.reallocation import Grant, Reallocation, held
+from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 
 TIE = 1e-6
 """Reward by which going on as it is, and running at all, win where nothing else tells two choices
@@ -23,14 +27,10 @@ class Dl2Myopic(Reallocation):
     of its slot; one that ends in the slot runs no more than it has left. Rigid jobs get their gang
     or nothing. Rates are those of the best spread; a gang that finds no place for its count takes
     the largest smaller one that has a place.
-
-    Options: `interval`, the slot (default 1200 s). `place`: `packed` (default) puts a gang on the
-    fewest nodes, best fit; `emptiest` fills the emptiest nodes first.
     """
 
     name = "dl2-myopic"
     title = "GPU counts with the highest reward of DL2 in the next slot, an exact knapsack"
-    interval = "1200s"
 
     source = Source(
         authors="Y. Peng, Y. Bao, Y. Chen, C. Wu, C. Meng, W. Lin",
@@ -55,9 +55,12 @@ class Dl2Myopic(Reallocation):
         published="average JCT 44.1 % below DRF's and 17.5 % below Optimus'",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(ReallocationOptions):
+        interval_s: Annotated[PositiveDuration, "Length of a slot."] = 1200.0
+
+    def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._counts_of = CountsOf()
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """The counts of the highest reward, within the GPUs of each type and the quotas."""
@@ -120,4 +123,4 @@ class Dl2Myopic(Reallocation):
 
     def _types(self, world: World, job_id: str) -> tuple[GangCounts, ...]:
         """The job's counts by GPU type."""
-        return self._counts_of(world.options(job_id))
+        return by_type(world.options(job_id))

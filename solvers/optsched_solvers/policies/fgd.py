@@ -1,10 +1,11 @@
 """Fragmentation gradient descent."""
 
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from optsched.errors import InputError
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
@@ -27,9 +28,6 @@ class Fgd(ByScore):
     popular 95 % of them. Jobs are taken in order of priority and arrival; what does not fit is
     skipped. Of equally fast options any may be taken, of equal places the first node in the
     cluster. Gangs over several nodes go where best fit puts them.
-
-    Option: `tasks`, `seen` (default), or `all`: typical jobs are those of the whole instance, as in
-    the public simulator, which reads its trace beforehand.
 
     Source: Q. Weng et al., Beware of fragmentation: scheduling GPU-sharing workloads with
     fragmentation gradient descent, USENIX ATC'23, section 4; pkg/utils/frag.go of the public
@@ -62,14 +60,17 @@ class Fgd(ByScore):
         "GPUs in use",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        tasks: Annotated[
+            Literal["seen", "all"],
+            "Typical jobs are those seen so far, or all of the instance, as in the public "
+            "simulator, which reads its trace beforehand.",
+        ] = "seen"
+
+    def __init__(self, options: Options) -> None:
         super().__init__()
-        given = dict(options or {})
-        self.tasks = given.pop("tasks", "seen")
-        if given:
-            raise InputError(f"policy fgd has no option {', '.join(given)}; it has tasks")
-        if self.tasks not in ("seen", "all"):
-            raise InputError(f"option tasks of policy fgd: {self.tasks!r}; expected seen or all")
+        self.tasks = options.tasks
         self._seen: Counter[Task] = Counter()
         self._counted: dict[str, None] = {}
         self._workload: tuple[tuple[Task, float], ...] = ()

@@ -1,16 +1,17 @@
 """First in, first out on shared GPUs, without looking at their memory."""
 
 from bisect import insort
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.errors import InputError
+from annotated_types import Ge
+
+from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.pair_sharing import Singles, joins
-
-ATTEMPTS = "3"
-"""Starts beside other jobs that may run out of memory before the job waits for GPUs of its own."""
 
 
 class FifoCorun:
@@ -20,8 +21,6 @@ class FifoCorun:
 
     A job that comes back from shared GPUs, out of memory or for whatever reason, goes to the end of
     the queue, as if it were submitted again. After a number of times it only takes GPUs of its own.
-
-    Options: `attempts`, that number (default 3).
     """
 
     name = "fifo-corun"
@@ -41,18 +40,17 @@ class FifoCorun:
         "and attempts are ours",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        text = given.pop("attempts", ATTEMPTS)
-        if given:
-            raise InputError(
-                f"policy {self.name} has no option {', '.join(given)}; it has attempts"
-            )
-        if not text.isdigit():
-            raise InputError(
-                f"option attempts of policy {self.name}: {text!r}; expected a whole number"
-            )
-        self.attempts = int(text)
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        attempts: Annotated[
+            int,
+            Ge(0),
+            "Starts beside other jobs that may run out of memory before a job waits for GPUs of "
+            "its own.",
+        ] = 3
+
+    def __init__(self, options: Options) -> None:
+        self.attempts = options.attempts
         self._queue: list[Entry] = []
         self._singles = Singles()
         self._heedless: dict[str, None] = {}

@@ -3,25 +3,25 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Annotated, Literal
 
-from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.model.job import Elastic
 from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, uplinks
 from optsched.physics.modes import Option
+from optsched.plugins.options import PositiveDuration
 from optsched.plugins.policy import Source
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
-from .parts.reallocation import arrival, held
+from .parts.reallocation import IntervalOption, arrival, held
 from .parts.ring import Ring, ring_of
 from .parts.ring_choice import Choice, most_utility
 from .parts.seating import Seat, Seating, is_seated
 from .parts.seats import Seats
 
-CHOICES = ("greedy", "exact")
-UTILITIES = ("log", "linear")
 Sizes = dict[tuple[str | None, int], tuple[Option, ...]]
 """A job's options by GPU type and workers, the fastest first."""
 
@@ -38,18 +38,12 @@ class Gadget(Seating):
     it is if it can stay, else best fit. Priority comes before gain. Rigid jobs have one size,
     CPU-only jobs take the cores that are left.
 
-    Options: `choice`, `greedy` (default) or `exact`: the sizes with the largest sum of gains by GPU
-    type, as if every ring found its best place, then places in order of gain. `utility`, `log`
-    (default) or `linear`, the share done itself. `interval`, the slot (default 300 s).
-
     Source: M. Yu et al., GADGET: Online resource optimization for scheduling ring-all-reduce
     learning jobs, INFOCOM 2022.
     """
 
     name = "gadget"
     title = "rings of workers by marginal utility in each slot, with the time of ring-all-reduce on the topology"  # noqa: E501
-    interval = "300s"
-    own_options = ("choice", "utility")
 
     source = Source(
         authors="M. Yu, Y. Tian, B. Ji, C. Wu, H. Rajan, J. Liu",
@@ -77,10 +71,22 @@ class Gadget(Seating):
         "factor of the optimum",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(IntervalOption):
+        interval_s: Annotated[PositiveDuration, "Length of a slot."] = 300.0
+        choice: Annotated[
+            Literal["greedy", "exact"],
+            "Step by step, or the sizes with the largest sum of gains by GPU type, as if every "
+            "ring found its best place, then places in order of gain.",
+        ] = "greedy"
+        utility: Annotated[
+            Literal["log", "linear"], "The logarithm of the share done, or that share itself."
+        ] = "log"
+
+    def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.exact = self._one_of("choice", CHOICES) == "exact"
-        self.linear = self._one_of("utility", UTILITIES) == "linear"
+        self.exact = options.choice == "exact"
+        self.linear = options.utility == "linear"
         self._rings: dict[str, Ring] = {}
         self._gbps: defaultdict[str, float] = defaultdict(float)
         self._started = 0
@@ -287,14 +293,6 @@ class Gadget(Seating):
     def _load(self, world: World, job_id: str, placement: Placement, sign: int) -> None:
         for rack, gbps in uplinks(world.cluster, world.job(job_id), placement).items():
             self._gbps[rack] += sign * gbps
-
-    def _one_of(self, option: str, known: tuple[str, str]) -> str:
-        text = self.given.get(option, known[0])
-        if text not in known:
-            raise InputError(
-                f"option {option} of policy {self.name}: {text!r}; expected {' or '.join(known)}"
-            )
-        return text
 
 
 def _sizes(world: World, job_id: str) -> Sizes:

@@ -1,8 +1,10 @@
 """Tiresias' discretised Gittins index."""
 
 import math
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.errors import InputError
+from optsched.plugins.options import PluginOptions, PositiveNumber
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
@@ -11,8 +13,6 @@ from .parts.preemptive import Preemptive
 from .parts.running_order import RunningOrder
 from .parts.service_distribution import ServiceDistribution
 
-STEP_GPU_S = "3250"
-"""The service step of the public simulator."""
 FIRST_COMPLETIONS = 10
 """Jobs that must have completed before anything is known of their service; it is looked at again at
 each doubling."""
@@ -29,8 +29,6 @@ class Gittins(Preemptive):
     a], with S drawn from the service of the jobs that have completed in the simulation. It is
     looked at whenever a job has had another `step` of service. Jobs of equal index, and all jobs
     until ten have completed, are served in order of arrival.
-
-    Options: `step`, GPU-seconds (default 3250).
     """
 
     name = "gittins"
@@ -50,12 +48,15 @@ class Gittins(Preemptive):
         "based on YARN",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        self.step_gpu_s = _step(given.pop("step", STEP_GPU_S))
-        if given:
-            raise InputError(f"policy gittins has no option {', '.join(given)}; it has step")
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        step: Annotated[
+            PositiveNumber, "GPU-seconds of service after which a job's index is looked at again."
+        ] = 3250.0
+
+    def __init__(self, options: Options) -> None:
         super().__init__()
+        self.step_gpu_s = options.step
         self._services: list[float] = []
         self.refresh_at = FIRST_COMPLETIONS
         self._ranks: list[float] = []
@@ -103,13 +104,3 @@ class Gittins(Preemptive):
         if not self._ranks:
             return 0.0
         return self._ranks[steps] if steps < len(self._ranks) else math.inf
-
-
-def _step(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 < found < math.inf:
-        raise InputError(f"option step of policy gittins: {text!r}; expected GPU-seconds above 0")
-    return found

@@ -2,10 +2,14 @@
 least."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.errors import InputError
+from annotated_types import Ge
+
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions, PositiveDuration
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
@@ -13,7 +17,6 @@ from .parts.interference_model import InterferenceModel, features
 from .parts.list_scheduling import ListScheduling
 from .parts.spread_choices import spread_choices
 
-DEFAULTS = {"interval": "300", "history": "2000"}
 ALIKE = 1e-9
 """Predictions this close are the same."""
 
@@ -55,22 +58,17 @@ class MarlPartition(ListScheduling):
         published="Average JCT more than 20 % lower than representative schemes",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = {**DEFAULTS, **(options or {})}
-        if unknown := given.keys() - DEFAULTS.keys():
-            raise InputError(
-                f"policy marl-partition has no option {', '.join(sorted(unknown))}; it has "
-                f"{', '.join(DEFAULTS)}"
-            )
-        for name, text in given.items():
-            if not text.isdecimal() or int(text) < 1:
-                raise InputError(
-                    f"option {name} of policy marl-partition: {text!r}; expected a whole number "
-                    "above 0"
-                )
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        interval_s: Annotated[
+            PositiveDuration, "Time after which the prediction is fitted again."
+        ] = 300.0
+        history: Annotated[int, Ge(1), "How many of the last observations it is fitted on."] = 2000
+
+    def __init__(self, options: Options) -> None:
         super().__init__()
-        self._interval_s = int(given["interval"])
-        self._model = InterferenceModel(int(given["history"]))
+        self._interval_s = options.interval_s
+        self._model = InterferenceModel(options.history)
         self._parts: list[list[str]] = []
         self._known: dict[str, tuple[float, float]] = {}
         self._look_at_s = 0.0

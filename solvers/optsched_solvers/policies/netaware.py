@@ -1,20 +1,21 @@
 """Predicted run time by place from telemetry."""
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import numpy as np
 
-from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.layout import Need
 from optsched.simulate.world import World
 
 from .parts.by_score import ByScore
-from .parts.duration_model import MODELS, DurationModel, Floats
+from .parts.duration_model import DurationModel, Floats
 from .parts.seating import Seat
 
 MOST_PLACES = 100
@@ -36,8 +37,6 @@ class NetAware(ByScore):
     equal predictions, the least loaded place is taken. It never sees the rates in the profiles.
     Jobs are taken in order of priority and arrival; what does not fit is skipped. The places of a
     gang that fits on no node are one in each rack and the one that best fit finds.
-
-    Option: `model`, `ridge` (default) or `forest`, which needs scikit-learn.
 
     Source: S. Timilsina, S. Shannigrahi, Learning to schedule, arXiv 2510.21419, 2025.
     """
@@ -68,17 +67,15 @@ class NetAware(ByScore):
         published="34-54 % higher accuracy than the Kubernetes default in choosing the best node",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        model: Annotated[
+            Literal["ridge", "forest"], "The regressor; forest needs scikit-learn."
+        ] = "ridge"
+
+    def __init__(self, options: Options) -> None:
         super().__init__()
-        given = dict(options or {})
-        kind = given.pop("model", MODELS[0])
-        if given:
-            raise InputError(f"policy netaware has no option {', '.join(given)}; it has model")
-        if kind not in MODELS:
-            raise InputError(
-                f"option model of policy netaware: {kind!r}; expected {' or '.join(MODELS)}"
-            )
-        self.model = DurationModel(kind, FEATURES)
+        self.model = DurationModel(options.model, FEATURES)
         self._by_node: defaultdict[str, list[float]] = defaultdict(_nothing)
         self._by_type: defaultdict[tuple[str, str | None], list[float]] = defaultdict(_nothing)
         self._runs: dict[str, tuple[float, float, Floats, Seat]] = {}

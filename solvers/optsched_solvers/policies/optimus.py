@@ -5,9 +5,9 @@ from heapq import heapify, heappop, heappush
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
-from .parts.gang_counts import CountsOf, GangCounts
+from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
-from .parts.reallocation import Grant, Reallocation, held
+from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 
 Gain = tuple[float, int, str]
 """Seconds saved for each GPU, negated; place in order of arrival; job."""
@@ -27,9 +27,6 @@ class Optimus(Reallocation):
     and those with periodic checkpoints before the first of their stay, keep what they have.
 
     Between two allocations only jobs start that were given GPUs at the last.
-
-    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed`
-    (default) puts a gang on the fewest nodes, best fit; `emptiest` fills the emptiest nodes first.
 
     Source: Y. Peng et al., Optimus: An efficient dynamic resource scheduler for deep learning
     clusters, EuroSys 2018, section 4.1, as Pollux's public simulator has it for jobs without
@@ -53,9 +50,10 @@ class Optimus(Reallocation):
         published="mean JCT 139 % and makespan 63 % better than DRF on 7 CPU and 6 GPU servers",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    Options = ReallocationOptions
+
+    def __init__(self, options: ReallocationOptions) -> None:
         super().__init__(options)
-        self._counts_of = CountsOf()
 
     def remaining_work_s(self, world: World, job_id: str) -> float:
         """Reference work by which a job's gain is measured."""
@@ -105,6 +103,6 @@ class Optimus(Reallocation):
     def _types(self, world: World, job_id: str) -> list[GangCounts]:
         """The job's counts by GPU type: the type it runs on first, then the fastest."""
         own = held(world, job_id)[0] if job_id in world.running else None
-        found = self._counts_of(world.options(job_id))
+        found = by_type(world.options(job_id))
         waits = job_id in world.waiting
         return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))

@@ -3,24 +3,23 @@ problem."""
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
-from optsched.errors import InputError
 from optsched.model.instance import Instance, Placement, Slot
 from optsched.model.job import Job, Mode
 from optsched.objectives import Objective, parse
 from optsched.physics.modes import Option
 from optsched.plugins import registry
+from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
+from optsched.simulate.demand import Demand
 from optsched.simulate.snapshot import Snapshot, snapshot
 from optsched.simulate.world import World
 
 from .parts.gang_weights import GangWeights
 
-ROUND_S = 300.0
-"""Length of the round over which options are valued. Only the cap on finishing jobs depends on
-it."""
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
 clock."""
@@ -34,8 +33,6 @@ SOON_S = 300.0
 """How far ahead a place is held for a gang."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
-CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
-"""Objectives under which the order of jobs changes while nothing happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +61,31 @@ class Optsched:
     comes free within `SOON_S`: it is not worth preempting for, yet would be delayed by what starts
     now.
 
-    Options: `solver` (a round solver, default price), `round` (seconds), `pace` (default 0): a
-    round is decided once a share `pace` of the time simulated so far has passed since the last, or
-    when at most `FEW_JOBS` wait or run. What comes free before goes to waiting jobs by weight per
-    GPU and second, beside the places that are kept. So a long time is seen roughly, but quickly,
-    and its beginning as it is.
+    With `pace` a long time is seen roughly, but quickly, and its beginning as it is: what comes
+    free between rounds goes to waiting jobs by weight per GPU and second, beside the places that
+    are kept. While at most `FEW_JOBS` wait or run every event has its round.
     """
 
     name = "optsched"
     title = "each round as one optimization problem, with a proven gap"
 
-    def __init__(
-        self, objective: Objective | None = None, options: dict[str, str] | None = None
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        solver: Annotated[str, "Decides the rounds: a name of `optsched list rounds`."] = "price"
+        round_s: Annotated[
+            PositiveDuration,
+            "Length of the round over which options are valued; only the cap on finishing jobs "
+            "depends on it.",
+        ] = 300.0
+        pace: Annotated[
+            Share,
+            "A round is decided once this share of the time simulated so far has passed since the "
+            "last.",
+        ] = 0.0
+
+    def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
-        given = dict(options or {})
-        self.solver = given.pop("solver", "price")
-        self.round_s = _seconds(given.pop("round", str(ROUND_S)))
-        self.pace = _pace(given.pop("pace", "0"))
-        if given:
-            raise InputError(
-                f"policy optsched has no option {', '.join(given)}; it has solver, round and pace"
-            )
+        self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         self._options = {"core": str(CORE_OPTIONS)} if self.solver == "price" else {}
         self.rounds: list[RoundRecord] = []
@@ -97,12 +97,6 @@ class Optsched:
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights()
         self._moves_s = self._paced_s = -math.inf
-        self._weighs = all(
-            term.name == "wct" for level in self.objective.levels for _, term in level
-        )
-        self._changing = any(
-            term.name in CHANGING for level in self.objective.levels for _, term in level
-        )
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
@@ -126,7 +120,9 @@ class Optsched:
         self._moves_s = world.now_s + MOVES_S
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
         now = snapshot(world, jobs=waiting, known=self._known)
-        posed = self._gangs.raised(world, now.instance) if self._weighs else now.instance
+        posed = (
+            self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
+        )
         found = decide(
             posed,
             self.objective,
@@ -153,7 +149,7 @@ class Optsched:
         )
         self._carry_out(world, posed, found)
         self._keep_places(world)
-        if world.waiting and self._changing:
+        if world.waiting and self.objective.changes(world.instance.cluster):
             world.wake_at(world.now_s + self.round_s)
 
     def _fill(self, world: World, waiting: list[str]) -> None:
@@ -162,16 +158,16 @@ class Optsched:
         room = world.free.copy()
         for node in {slot.node for _, placement in self._claims.values() for slot in placement}:
             room.lose(node)
-        full: set[int] = set()
+        full: set[Demand] = set()
         for job_id in sorted(
             waiting, key=lambda one: (-self._density(world, one), world.order(one))
         ):
             demand = world.demand(job_id)
-            if id(demand) in full:
+            if demand in full:
                 continue
             found = self._reservations.fit(world, job_id, room, kept=self._kept_place)
             if found is None:
-                full.add(id(demand))
+                full.add(demand)
                 continue
             room.take(world.need(job_id, found[0]), found[1])
             self._start(world, job_id, *found)
@@ -320,26 +316,6 @@ class Optsched:
             )
             for name in nodes
         )
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise InputError(f"policy optsched: round={text} is no positive number of seconds")
-    return value
-
-
-def _pace(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise InputError(f"policy optsched: pace={text} is no share from 0 to 1")
-    return value
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:

@@ -3,13 +3,16 @@ waiting."""
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Annotated
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
+from annotated_types import Ge
+
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from optsched.plugins.policy import Source
 from optsched.simulate.demand import Demand
 from optsched.simulate.outlook import Outlook
@@ -18,11 +21,6 @@ from optsched.simulate.world import World
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.queueing_delay import QueueingDelay
-
-TAU = "150s"
-"""Between the two and three minutes of the paper."""
-RECLAIM_ABOVE = "0.9"
-RETRIES = "3"
 
 Found = tuple[Option, Placement]
 
@@ -37,9 +35,8 @@ class Philly:
     preempted for it, the latest arrivals first, and none of a tenant that is down to its quota;
     until it has started nobody borrows.
 
-    A job that has failed more than `retries` times comes after all others.
-
-    Options: `tau` (default 150 s), `reclaim` (default 0.9), `retries` (default 3).
+    A job that has failed more than `retries` times comes after all others. The default `tau` lies
+    between the two and three minutes of the paper.
     """
 
     name = "philly"
@@ -61,15 +58,21 @@ class Philly:
         "nearly all of it",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        self.tau_s = _seconds(given.pop("tau", TAU))
-        self.reclaim_above = _fraction(given.pop("reclaim", RECLAIM_ABOVE))
-        self.retries = _count(given.pop("retries", RETRIES))
-        if given:
-            raise InputError(
-                f"policy philly has no option {', '.join(given)}; it has tau, reclaim and retries"
-            )
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        tau_s: Annotated[
+            PositiveDuration, "How long a gang waits for one node, and then for one rack."
+        ] = 150.0
+        reclaim: Annotated[
+            Share, "The share of all GPUs in use above which borrowed ones are reclaimed."
+        ] = 0.9
+        retries: Annotated[
+            int, Ge(0), "Failures after which a job comes after all that have failed less often."
+        ] = 3
+
+    def __init__(self, options: Options) -> None:
+        self.tau_s, self.retries = options.tau_s, options.retries
+        self.reclaim_above = options.reclaim
         self._patience = Patience(rack_s=self.tau_s, cluster_s=2 * self.tau_s)
         self._gate = LocalityGate()
         self._queue = DemandQueue()
@@ -312,35 +315,3 @@ def _quotas(world: World) -> dict[str, int]:
         for tenant in world.instance.tenants
         if tenant.gpu_quota is not None
     }
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds >= TIME_TOLERANCE_S:
-        raise InputError(
-            f"option tau of policy philly: {text!r}; expected a length of time, as 150s or 3m"
-        )
-    return seconds
-
-
-def _fraction(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found <= 1:
-        raise InputError(
-            f"option reclaim of policy philly: {text!r}; expected a share of all GPUs from 0 to 1"
-        )
-    return found
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise InputError(
-            f"option retries of policy philly: {text!r}; expected a whole number, 0 or more"
-        )
-    return int(text)

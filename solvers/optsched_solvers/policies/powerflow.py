@@ -3,24 +3,24 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from optsched.errors import InputError
 from optsched.model.cluster import POWER_CAP
 from optsched.model.instance import Running
 from optsched.physics import power_w
 from optsched.physics.modes import Option
+from optsched.plugins.options import PositiveNumber
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .parts.configuration_choice import Choice, Configuration, choose
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import is_left_alone
-from .parts.reallocation import Grant, Reallocation, held
+from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 from .parts.tenant_quotas import quotas
 
 WATT_PARTS = 1000
 """Limits are counted in thousandths, so that they are whole numbers."""
-SOLVERS = ("exact", "greedy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +130,12 @@ class PowerFlow(Reallocation):
     buddy system would. The limit is the cluster's resource `power_w`, or the option; without one
     only the GPUs limit.
 
-    Options: `solve`: `exact` (default), a multiple-choice knapsack solved to the optimum, as many
-    jobs as possible running; `greedy`, the published way: each job at its most efficient
-    configuration, then step by step. `power`, in watts. `energy`, in kWh: what the rest of the
-    running jobs may use together. `interval` (default 60 s), `place`.
-
     Source: D. Gu et al., PowerFlow: Energy-efficient GPU clusters scheduling for deep learning,
     arXiv 2304.06381; the order of the greedy steps is reconstructed.
     """
 
     name = "powerflow"
     title = "GPU counts and clocks of elastic jobs for the least waiting under a limit on power or energy"  # noqa: E501
-    own_options = ("solve", "power", "energy")
 
     source = Source(
         authors="D. Gu, X. Xie, G. Huang, X. Jin, X. Liu",
@@ -164,30 +158,27 @@ class PowerFlow(Reallocation):
         published="mean JCT 1.57 to 3.39 times better at the same energy",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        super().__init__(options)
-        self.solve = self.given.get("solve", "exact")
-        if self.solve not in SOLVERS:
-            raise InputError(
-                f"policy powerflow: option solve={self.solve}: expected {' or '.join(SOLVERS)}"
-            )
-        if "power" in self.given and "energy" in self.given:
-            raise InputError("policy powerflow: options power and energy: give one of them")
-        self.power_w = self._amount("power")
-        self.energy_kwh = self._amount("energy")
-        self._rounds = self._proven = 0
+    @dataclass(frozen=True, kw_only=True)
+    class Options(ReallocationOptions):
+        solve: Annotated[
+            Literal["exact", "greedy"],
+            "A multiple-choice knapsack solved to the optimum, as many jobs as possible running; "
+            "or as published: each job at its most efficient configuration, then step by step.",
+        ] = "exact"
+        power: Annotated[PositiveNumber | None, "The limit on power, in watts."] = None
+        energy: Annotated[
+            PositiveNumber | None, "What the rest of the running jobs may use together, in kWh."
+        ] = None
 
-    def _amount(self, name: str) -> float | None:
-        text = self.given.get(name)
-        if text is None:
-            return None
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not 0 < value < math.inf:
-            raise InputError(f"policy powerflow: option {name}={text}: expected a number above 0")
-        return value
+        def __post_init__(self) -> None:
+            if self.power is not None and self.energy is not None:
+                raise ValueError("options power and energy: give one of them")
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.solve = options.solve
+        self.power_w, self.energy_kwh = options.power, options.energy
+        self._rounds = self._proven = 0
 
     def facts(self) -> dict[str, float | str]:
         """How many rounds there were, and how many were solved to the optimum."""

@@ -1,13 +1,15 @@
 """Helios' quasi-shortest-service-first."""
 
 import math
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from importlib.util import find_spec
+from typing import Annotated
 
-from optsched.errors import InputError
 from optsched.estimates.history import gang
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
+from optsched.plugins.options import PluginOptions, Share
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
@@ -15,8 +17,6 @@ from .parts.demand_queue import Entry, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.rolling_gpu_time import RollingGpuTime
 
-ALPHA = "0.1"
-"""The weight of the rolling estimate in the public code."""
 CONSOLIDATED = Patience(rack_s=math.inf, cluster_s=math.inf)
 
 
@@ -30,8 +30,6 @@ class Qssf:
     only: what they held their GPUs for. The model is that of the estimates `learned` (trained after
     500, 1,000, 2,000... completions); before that, and where scikit-learn is not installed, the
     rolling estimate counts alone. Until any job has completed, the smallest gang comes first.
-
-    Options: `alpha` (default 0.1).
     """
 
     name = "qssf"
@@ -56,11 +54,12 @@ class Qssf:
         published="Average JCT up to 6.5 times better than FIFO",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        self.alpha = _alpha(given.pop("alpha", ALPHA))
-        if given:
-            raise InputError(f"policy qssf has no option {', '.join(given)}; it has alpha")
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        alpha: Annotated[Share, "Weight of the rolling estimate; 0.1 in the public code."] = 0.1
+
+    def __init__(self, options: Options) -> None:
+        self.alpha = options.alpha
         self.rolling = RollingGpuTime()
         self.model = Learned() if find_spec("sklearn") is not None else None
         self._gate = LocalityGate()
@@ -135,13 +134,3 @@ class Qssf:
         self.rolling.completed(job, run_s)
         if self.model is not None:
             self.model.completed(job, run_s, world.now_s)
-
-
-def _alpha(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found <= 1:
-        raise InputError(f"option alpha of policy qssf: {text!r}; expected a weight from 0 to 1")
-    return found

@@ -4,17 +4,18 @@ fairness and makespan."""
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
+from annotated_types import Ge, Le
+
 from optsched.physics.modes import Option
+from optsched.plugins.options import Duration, PositiveDuration
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import is_left_alone
-from .parts.reallocation import Grant, Reallocation, held
+from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Progress at which the logarithm is exact; between them it is a line."""
@@ -157,17 +158,12 @@ class Shockwave(Reallocation):
     is what the profile says: the batch sizes that its predictor foresees are in the work of a job.
     Elastic jobs run on the fewest GPUs that reach the rate of their reference work.
 
-    Options: `round` (default 120 s), `window`, in rounds (default 20). `place`: `packed` (default)
-    or `emptiest`.
-
     Source: P. Zheng et al., Shockwave: Fair and efficient cluster scheduling for dynamic adaptation
     in machine learning, NSDI'23, and its public simulator for the constants.
     """
 
     name = "shockwave-style"
     title = "rounds of a window by Nash welfare of progress, finish-time fairness and makespan"
-    interval = "120s"
-    own_options = ("round", "window")
 
     source = Source(
         authors="P. Zheng, R. Pan, T. Khan, S. Venkataraman, A. Akella",
@@ -187,23 +183,16 @@ class Shockwave(Reallocation):
         published="makespan 1.3 times and fairness 2 times better than existing fair schedulers",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(ReallocationOptions):
+        interval_s: Annotated[PositiveDuration, "Length of a round."] = 120.0
+        round_s: Annotated[Duration | None, Ge(1), "The same, by its other name."] = None
+        window: Annotated[int, Ge(1), Le(1000), "Rounds that are divided among the jobs."] = 20
+
+    def __init__(self, options: Options) -> None:
         super().__init__(options)
-        if "round" in self.given:
-            try:
-                self.interval_s = parse_duration(self.given["round"])
-            except ValueError as error:
-                raise InputError(f"policy {self.name}: option round: {error}") from None
-            if self.interval_s < 1:
-                raise InputError(
-                    f"policy {self.name}: option round={self.given['round']}: expected at least 1s"
-                )
-        text = self.given.get("window", "20")
-        if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 1000:
-            raise InputError(
-                f"policy {self.name}: option window={text}: expected a whole number from 1 to 1000"
-            )
-        self.window = int(text)
+        self.interval_s = options.round_s or options.interval_s
+        self.window = options.window
         self._fair: dict[str, Fair] = {}
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:

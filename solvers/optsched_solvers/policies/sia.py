@@ -8,7 +8,7 @@ from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
 from .parts.growth import Growth
 from .parts.left_alone import is_left_alone
-from .parts.reallocation import Grant, Reallocation, held
+from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 from .parts.restart_factor import restart_factor
 from .parts.tenant_quotas import quotas
 
@@ -31,9 +31,6 @@ class Sia(Reallocation):
 
     The integer program is solved to the optimum; `facts` counts the rounds that hit the limit on
     effort.
-
-    Options: `interval`, the time from one allocation to the next (default 60 s). `place`: `packed`
-    (default) or `emptiest`.
 
     Source: S. Jayaram Subramanya et al., Sia: Heterogeneity-aware, goodput-optimized ML-cluster
     scheduling, SOSP'23, section 3.3, and its public simulator for the constants.
@@ -66,7 +63,9 @@ class Sia(Reallocation):
         "GPUs of three types",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    Options = ReallocationOptions
+
+    def __init__(self, options: ReallocationOptions) -> None:
         super().__init__(options)
         self._growth = Growth()
         self._rounds = self._proven = 0

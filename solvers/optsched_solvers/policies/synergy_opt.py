@@ -11,7 +11,7 @@ from optsched.plugins.policy import Source
 from .parts.core_packing import pack
 from .parts.core_share import CoreWays
 from .parts.seats import Seats
-from .synergy_tune import Chosen, SynergyTune
+from .synergy_tune import Chosen, SynergyOptions, SynergyTune
 
 MOST_TO_PACK = 4000
 """Jobs times nodes beyond which no exact packing is tried."""
@@ -29,9 +29,6 @@ class SynergyOpt(SynergyTune):
     demand here, not a choice. To give a running job other cores it is preempted and resumed, which
     costs what the profile says.
 
-    Options: `order`, `fifo` (default), `srtf` (least time left first) or `las` (least GPU service
-    attained first). `interval`, default 300 s.
-
     Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant clusters,
     OSDI'22, section 4.1; simulator/opt_algo/synergy_opt.py of the public simulator.
     """
@@ -40,7 +37,7 @@ class SynergyOpt(SynergyTune):
     title = (
         "cores by an integer program for the most throughput, nobody below the proportional share"
     )
-    own_options = ("order",)
+    Options = SynergyOptions
 
     source = Source(
         authors="J. Mohan, A. Phanishayee, J. Kulkarni, V. Chidambaram",

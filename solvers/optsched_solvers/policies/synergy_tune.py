@@ -1,22 +1,44 @@
 """Synergy-TUNE: cores by sensitivity, never below the proportional share."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from optsched.errors import InputError
 from optsched.physics.modes import Option
+from optsched.plugins.options import PositiveDuration
 from optsched.plugins.policy import Source
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
 from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.gpu_pool import GpuPool
-from .parts.reallocation import arrival, held
+from .parts.reallocation import IntervalOption, arrival, held
 from .parts.seating import Seat, Seating, resized
 from .parts.seats import Seats
 
-ORDERS = ("fifo", "srtf", "las")
 Chosen = dict[str, CoreWays]
 """The jobs that run in the next round, in order, each with the ways on the GPUs it was given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynergyOptions(IntervalOption):
+    """What may be set of both of Synergy's policies."""
+
+    interval_s: Annotated[PositiveDuration, "Length of a round."] = 300.0
+    order: Annotated[
+        Literal["fifo", "srtf", "las"],
+        "First come first served, least time left first, or least GPU service attained first.",
+    ] = "fifo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(SynergyOptions):
+    """What may be set of this one."""
+
+    share: Annotated[
+        Literal["tuned", "proportional"],
+        "As published, or all get their proportional share and no more.",
+    ] = "tuned"
 
 
 class SynergyTune(Seating):
@@ -31,10 +53,6 @@ class SynergyTune(Seating):
     that GPU jobs leave. Host memory is a fixed demand here, not a choice. To give a running job
     other cores it is preempted and resumed, which costs what the profile says.
 
-    Options: `order`, `fifo` (default), `srtf` (least time left first) or `las` (least GPU service
-    attained first). `share`: `tuned` (default), or `proportional`, which gives all their share and
-    no more. `interval`, default 300 s.
-
     Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant clusters,
     OSDI'22, section 4.2; simulator/resources/cluster.py and simulator/schedulers/ of the public
     simulator.
@@ -42,8 +60,6 @@ class SynergyTune(Seating):
 
     name = "synergy-tune"
     title = "cores by sensitivity, cut back to the proportional share where others lack theirs"
-    interval = "300s"
-    own_options: tuple[str, ...] = ("order", "share")
 
     source = Source(
         authors="J. Mohan, A. Phanishayee, J. Kulkarni, V. Chidambaram",
@@ -62,21 +78,14 @@ class SynergyTune(Seating):
         published="average JCT up to 3.4x better than with GPU-proportional shares",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        super().__init__(options)
-        self.order = _one_of(self.name, "order", self.given.get("order", ORDERS[0]), ORDERS)
-        self.proportional = False
-        if "share" in self.own_options:
-            shares = ("tuned", "proportional")
-            self.proportional = (
-                _one_of(self.name, "share", self.given.get("share", shares[0]), shares) == shares[1]
-            )
-        self._ways: dict[int, tuple[tuple[Option, ...], tuple[CoreWays, ...]]] = {}
-        self._shares: dict[str | None, float] | None = None
+    Options: type[SynergyOptions] = TuneOptions
 
-    def __getstate__(self) -> dict[str, object]:
-        """Without what is found by identity, which is another one in another process."""
-        return {**self.__dict__, "_ways": {}}
+    def __init__(self, options: SynergyOptions) -> None:
+        super().__init__(options)
+        self.order = options.order
+        self.proportional = isinstance(options, TuneOptions) and options.share == "proportional"
+        self._ways: dict[tuple[Option, ...], tuple[CoreWays, ...]] = {}
+        self._shares: dict[str | None, float] | None = None
 
     def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
         """Seats of the GPU jobs of the round in order, then of whoever fits beside them."""
@@ -128,12 +137,9 @@ class SynergyTune(Seating):
         if self._shares is None:
             self._shares = core_shares(world.cluster)
         options = world.options(job_id)
-        if id(options) not in self._ways:
-            self._ways[id(options)] = (
-                options,
-                core_ways(options, self._shares),
-            )  # keeping the options keeps their id
-        return self._ways[id(options)][1]
+        if options not in self._ways:
+            self._ways[options] = core_ways(options, self._shares)
+        return self._ways[options]
 
     def _chosen(self, world: World, movable: list[str]) -> Chosen:
         """In order, whoever fits into the GPUs that are left: on the type it runs on, or the
@@ -216,10 +222,3 @@ def _cut_back(seats: Seats, node: str, cores: int, chosen: Chosen, before: dict[
                 gpus = sum(slot.gpus for slot in placement if slot.node == node)
                 missing -= gpus * (option.mode.cpus_per_gpu - fair.mode.cpus_per_gpu)
                 break
-
-
-def _one_of(policy: str, option: str, text: str, known: tuple[str, ...]) -> str:
-    if text not in known:
-        names = ", ".join(known[:-1]) + " or " + known[-1]
-        raise InputError(f"option {option} of policy {policy}: {text!r}; expected {names}")
-    return text

@@ -1,12 +1,15 @@
 """Themis: auctions of leases among the jobs that are treated least fairly."""
 
 import math
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
+from annotated_types import Ge
+
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
+from optsched.plugins.options import Duration, PluginOptions, Share
 from optsched.plugins.policy import Source
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.world import World
@@ -14,8 +17,6 @@ from optsched.simulate.world import World
 from .parts.partial_allocation import Bid, allocate
 from .parts.reallocation import may_move
 
-LEASE = "20m"
-FAIRNESS = "0.8"
 ALWAYS = 1e6
 """Added to the gain of the job that must win."""
 PARTS = 4
@@ -37,7 +38,6 @@ class Themis:
 
     Jobs that may not be preempted, or have no checkpoint of their stay yet, keep what they hold.
 
-    Options: `lease` (default 20 min), `fairness` (default 0.8).
     """
 
     name = "themis"
@@ -60,14 +60,15 @@ class Themis:
         "earlier schedulers",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        self.lease_s = _seconds(given.pop("lease", LEASE))
-        self.fairness = _fraction(given.pop("fairness", FAIRNESS))
-        if given:
-            raise InputError(
-                f"policy themis has no option {', '.join(given)}; it has lease and fairness"
-            )
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        lease_s: Annotated[Duration, Ge(1), "Length of a lease."] = 1200.0
+        fairness: Annotated[
+            Share, "The share of jobs that does not bid: those with the best finish-time fairness."
+        ] = 0.8
+
+    def __init__(self, options: Options) -> None:
+        self.lease_s, self.fairness = options.lease_s, options.fairness
         self._begin_s: float | None = None
         self._round_s = 0.0
         self._ends_s: dict[str, float] = {}
@@ -238,27 +239,3 @@ class Themis:
 def _gpus(world: World, job_id: str) -> int:
     """GPUs of a job, at least one, so that CPU-only jobs have a fairness too."""
     return world.service_gpus(job_id)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds >= 1:
-        raise InputError(
-            f"option lease of policy themis: {text!r}; expected a length of time from 1s, as 20m"
-        )
-    return seconds
-
-
-def _fraction(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found <= 1:
-        raise InputError(
-            f"option fairness of policy themis: {text!r}; expected a share of jobs from 0 to 1"
-        )
-    return found

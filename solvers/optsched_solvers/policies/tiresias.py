@@ -3,19 +3,20 @@
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
-from optsched.errors import InputError
+from annotated_types import Ge, MinLen
+
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
+from optsched.plugins.options import PositiveNumber
 from optsched.plugins.policy import Source
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.world import World
 
-from .parts.emptiest import Emptiest, wants_emptiest
+from .parts.emptiest import Emptiest, PlaceOption
 
-THRESHOLDS_GPU_S = "57600"
-"""One threshold at 16 GPU-hours, as in Pollux's simulator."""
 SERVICE_TOLERANCE_GPU_S = 1e-3
 """Service this close below a threshold has reached it."""
 EARLY_S = 1e-6
@@ -46,12 +47,8 @@ class Tiresias:
     that comes before it, in the same queue too, the last ones first, and only where this makes
     room; whoever can stay in place beside it does.
 
-    Options: `thresholds`, ascending GPU-seconds separated by commas (default one at 16 GPU-hours).
-    `promote`: a job that has run goes back to the end of the first queue, its service forgiven,
-    once it has waited this many times as long as it ran in all (default 0, never); counting all
-    that it ran lets stays grow, so that jobs that lose work when they are preempted do not take
-    turns for ever. `place`: `packed` (default) puts a gang on the fewest nodes, best fit;
-    `emptiest` fills the emptiest nodes first.
+    Waiting is compared with all that a job ran, not with its last stay: stays grow so, and jobs
+    that lose work when they are preempted do not take turns for ever.
 
     Source: J. Gu et al., Tiresias: A GPU cluster manager for distributed deep learning, NSDI 2019,
     section 4 (discretised 2D-LAS, PROMOTEKNOB), with the defaults of Pollux's public simulator,
@@ -74,16 +71,27 @@ class Tiresias:
         "based on YARN",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        self.thresholds_gpu_s = _thresholds(given.pop("thresholds", THRESHOLDS_GPU_S))
-        self.promote = _promote(given.pop("promote", "0"))
-        self.emptiest = wants_emptiest(self.name, given.pop("place", "packed"))
-        if given:
-            raise InputError(
-                f"policy tiresias has no option {', '.join(given)}; it has thresholds, promote "
-                "and place"
-            )
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PlaceOption):
+        thresholds: Annotated[
+            tuple[PositiveNumber, ...],
+            MinLen(1),
+            "Service at which a job goes to the next queue: ascending GPU-seconds.",
+        ] = (57600.0,)
+        promote: Annotated[
+            float,
+            Ge(0),
+            "A job that has run goes back to the first queue, its service forgiven, once it has "
+            "waited this many times as long as it ran in all; 0 for never.",
+        ] = 0.0
+
+        def __post_init__(self) -> None:
+            if not all(low < high for low, high in pairwise(self.thresholds)):
+                raise ValueError("thresholds must ascend, as in 3600,57600")
+
+    def __init__(self, options: Options) -> None:
+        self.thresholds_gpu_s, self.promote = options.thresholds, options.promote
+        self.emptiest = options.place == "emptiest"
         self._standing: dict[str, _Standing] = {}
         self._reaches_s: dict[str, float] = {}
         self._joined = 0
@@ -311,29 +319,3 @@ class _Moment:
         elif not self._give_anew(staying=job_id):
             return
         del self._evicted[job_id]
-
-
-def _thresholds(text: str) -> tuple[float, ...]:
-    try:
-        found = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        found = ()
-    if not found or not all(low < high for low, high in pairwise((0.0, *found, math.inf))):
-        raise InputError(
-            f"option thresholds of policy tiresias: {text!r}; expected ascending GPU-seconds, as "
-            "3600,57600"
-        )
-    return found
-
-
-def _promote(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise InputError(
-            f"option promote of policy tiresias: {text!r}; expected a number >= 0; 0 promotes "
-            "nobody"
-        )
-    return found

@@ -1,7 +1,6 @@
 """vClos: every job has its uplinks for itself, so that none is ever slowed down by another's
 traffic."""
 
-from optsched.errors import InputError
 from optsched.model.instance import Placement, Slot
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
@@ -69,9 +68,7 @@ class Vclos(ListScheduling):
         "3.38 % of the bound without contention",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        if options:
-            raise InputError(f"policy vclos has no options; leave out {', '.join(options)}")
+    def __init__(self) -> None:
         super().__init__()
         self._gate = LocalityGate()
         self._stages = [0, 0, 0]

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from optsched.errors import InputError
 from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
 from optsched.plugins.policy import Source
@@ -58,9 +57,7 @@ class Xion(Preemptive):
         "FIFO",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        if options:
-            raise InputError(f"policy xion has no options; leave out {', '.join(options)}")
+    def __init__(self) -> None:
         super().__init__()
 
     def rank(self, world: World, job_id: str) -> float:

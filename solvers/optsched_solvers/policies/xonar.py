@@ -1,9 +1,12 @@
 """Xonar's co-run sets: jobs whose GPU-active times complement each other, within the memory of the
 GPUs."""
 
-import math
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.errors import InputError
+from annotated_types import Ge
+
+from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
@@ -22,8 +25,6 @@ class XonarStyle:
     pair fills its GPUs by the sum of both shares: the waiting job with the largest sum of at most 1
     joins, of equals the one with the least GPU execution time, and only where the memory of the
     GPUs, less a reserve, holds both. A job that does not fit is skipped.
-
-    Options: `reserve_gib`, memory of each GPU that pairs leave free (default 0).
     """
 
     name = "xonar-style"
@@ -48,14 +49,14 @@ class XonarStyle:
         published="tail JCT 44 % shorter and no job out of memory, with TensorFlow 1.6",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        text = given.pop("reserve_gib", "0")
-        if given:
-            raise InputError(
-                f"policy {self.name} has no option {', '.join(given)}; it has reserve_gib"
-            )
-        self.reserve_gib = _gib(self.name, text)
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        reserve_gib: Annotated[
+            float, Ge(0), "Memory of each GPU, in GiB, that pairs leave free."
+        ] = 0.0
+
+    def __init__(self, options: Options) -> None:
+        self.reserve_gib = options.reserve_gib
         self._queue = KindQueue()
         self._singles = Singles()
 
@@ -136,15 +137,3 @@ class XonarStyle:
             node.gpu_memory_gib is None or both_gib + self.reserve_gib <= node.gpu_memory_gib
             for node in nodes
         )
-
-
-def _gib(policy: str, text: str) -> float:
-    try:
-        gib = float(text)
-    except ValueError:
-        gib = math.nan
-    if not 0 <= gib < math.inf:
-        raise InputError(
-            f"option reserve_gib of policy {policy}: {text!r}; expected a number of GiB, at least 0"
-        )
-    return gib

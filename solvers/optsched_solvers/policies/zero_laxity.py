@@ -2,10 +2,13 @@
 lose."""
 
 import math
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
+from annotated_types import Ge, Gt
+
 from optsched.physics import TIME_TOLERANCE_S, setup_s
+from optsched.plugins.options import Duration, PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
@@ -13,10 +16,6 @@ from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive
 from .parts.running_order import RunningOrder
 
-MAKESPAN = "1.02"
-FAIRNESS = "1.2"
-MARGIN = "2m"
-NONE = "none"
 URGENT = 1e9
 """Taken off the laxity of urgent jobs, in seconds, so that they rank before all others: 30
 years."""
@@ -44,9 +43,6 @@ class ZeroLaxity(Preemptive):
     cannot be in time any more stays urgent. It is decided at every event, when the next waiting job
     becomes urgent, and every `margin` while an urgent job waits; where decisions come in rounds,
     `margin` should be no shorter than a round.
-
-    Options: `makespan`, a factor of at least 1, and `fairness`, one above 0; each may be none, for
-    no such limit. `margin`, a length of time.
     """
 
     name = "zero-laxity"
@@ -64,20 +60,21 @@ class ZeroLaxity(Preemptive):
         "order, are not",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        makespan: Annotated[
+            float | None, Ge(1), "The limit on the makespan, as a multiple of its bound."
+        ] = 1.02
+        fairness: Annotated[
+            float | None, Gt(0), "The limit on a job's time, as a multiple of its fair one."
+        ] = 1.2
+        margin_s: Annotated[Duration, "The laxity at which a job becomes urgent."] = 120.0
+
+    def __init__(self, options: Options) -> None:
         super().__init__()
-        given = dict(options or {})
-        self.makespan = _factor("makespan", given.pop("makespan", MAKESPAN), 1.0)
-        self.fairness = _factor("fairness", given.pop("fairness", FAIRNESS), 0.0)
-        try:
-            self.margin_s = parse_duration(given.pop("margin", MARGIN))
-        except ValueError as error:
-            raise InputError(f"policy zero-laxity: option margin: {error}") from None
-        if given:
-            raise InputError(
-                f"policy zero-laxity has no option {', '.join(given)}; it has makespan, fairness "
-                "and margin"
-            )
+        self.makespan = math.inf if options.makespan is None else options.makespan
+        self.fairness = math.inf if options.fairness is None else options.fairness
+        self.margin_s = options.margin_s
         self._come: dict[str, None] = {}
         self._end_s = -math.inf
 
@@ -157,17 +154,3 @@ def _left_s(world: World, job_id: str) -> float:
     if job_id in world.running:
         return world.expected_release_s(job_id) - world.now_s
     return world.fastest_finish_s(job_id)
-
-
-def _factor(name: str, text: str, least: float) -> float:
-    """A factor that an option sets; infinite for none."""
-    if text == NONE:
-        return math.inf
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not (0 < found < math.inf and found >= least):
-        expected = "a factor of at least 1" if least else "a factor above 0"
-        raise InputError(f"policy zero-laxity: option {name}={text}: expected {expected}, or none")
-    return found

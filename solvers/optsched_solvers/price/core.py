@@ -46,13 +46,9 @@ def core(model: RoundModel, reduced: Floats, difference: float) -> Core:
     )
 
 
-def near_core(model: RoundModel, reduced: Floats, most: int) -> Core:
-    """The core of the largest difference, of those that are halves of each other, that leaves at
-    most so many options open. No bound comes of it."""
-    best = np.maximum.reduceat(reduced, model.first[:-1])
-    difference = float((best[model.job] - reduced).max(initial=0.0)) + float(
-        np.abs(best).max(initial=0.0)
-    )
+def near_core(model: RoundModel, reduced: Floats, difference: float, most: int) -> Core:
+    """Return the core of the largest difference, of the halves of `difference`, that leaves at most
+    so many options open. No bound comes of it."""
     for _ in range(MOST_HALVINGS):
         difference /= 2
         found = core(model, reduced, difference)

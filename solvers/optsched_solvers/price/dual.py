@@ -101,17 +101,26 @@ def optimise(
     floor: float = 0.0,
 ) -> Prices:
     """Minimise the Lagrangian bound over prices >= 0, from `start`; `floor` is a value that is in
-    hand. Deterministic, but for when it is `out_of_time`.
+    hand. Deterministic, but for when it is `out_of_time`. The `tolerance` is a part of what
+    capacity can still cost.
 
     Cutting planes converge fast with few rows, but their linear program grows with the rows; steps
     along an averaged slope cost a pass over the options whatever the rows.
     """
     prices = first_prices(model) if start is None else start
     if len(model.rows) <= MANY_ROWS:
-        found = _cutting_planes(model, prices, out_of_time, tolerance)
+        found = _cutting_planes(model, prices, out_of_time, tolerance, floor)
         if found is not None:
             return found
     return _volume(model, prices, out_of_time, tolerance, floor)
+
+
+def stake(model: RoundModel, bound: float, floor: float) -> float:
+    """Return how much prices can still decide: the bound, less what every job is worth alone where
+    capacity takes little of that. One job that is worth a billion hides nothing about the
+    others."""
+    alone = float(model.best_reduced(model.value).sum())
+    return max(min(abs(bound), alone - floor), 1e-12 * abs(bound), 1e-12)
 
 
 def _volume(
@@ -126,6 +135,7 @@ def _volume(
     solution of the linear relaxation."""
     unit = 1.0 / np.sqrt(np.maximum(model.capacity, 1.0))
     bound, slope, chosen = relaxed(model, prices)
+    size = stake(model, bound, floor)
     mean = slope * unit
     weights = np.zeros(len(model.value))
     weights[chosen[chosen >= 0]] = 1.0
@@ -135,7 +145,7 @@ def _volume(
         norm = float(step @ step)
         if norm <= 0:
             break
-        target = max(floor, (1 - AHEAD) * bound)
+        target = max(floor, bound - AHEAD * size)
         trial = np.maximum(0.0, prices - pace * (bound - target) / norm * step * unit)
         value, slope, chosen = relaxed(model, trial)
         scaled = slope * unit
@@ -155,16 +165,20 @@ def _volume(
             if misses >= MISSES:
                 pace, misses = 0.66 * pace, 0
         if passes % CHECK_PASSES == 0:
-            if checked - bound <= tolerance * abs(bound) and pace < LAST_PACE:
+            if checked - bound <= tolerance * size and pace < LAST_PACE:
                 break
-            if checked - bound < 1e-3 * abs(bound):
+            if checked - bound < 1e-3 * size:
                 most = max(most / 2, LEAST_SHARE)
             checked = bound
     return Prices(prices, bound, weights, passes)
 
 
 def _cutting_planes(
-    model: RoundModel, prices: Floats, out_of_time: Callable[[], bool], tolerance: float
+    model: RoundModel,
+    prices: Floats,
+    out_of_time: Callable[[], bool],
+    tolerance: float,
+    floor: float,
 ) -> Prices | None:
     """Kelley's cutting planes in a trust region: each relaxed solution gives a cut; a small linear
     program over the prices finds where all cuts are lowest within the region; the region grows
@@ -179,8 +193,8 @@ def _cutting_planes(
         weights[chosen[chosen >= 0]] = 1.0
         return Prices(prices, bound, weights, 1)
     typical = np.maximum(model.capacity, 1.0)
-    # a row's unit of price: the bound spread over its capacity
-    size = max(abs(bound), 1e-12)
+    # a row's unit of price: what is at stake spread over its capacity
+    size = stake(model, bound, floor)
     unit = size / typical / count
     program = pywraplp.Solver.CreateSolver("GLOP")
     program.SetSolverSpecificParametersAsString("max_number_of_iterations: 2000")  # it may cycle
@@ -190,10 +204,13 @@ def _cutting_planes(
     cuts: list[_Cut] = []
     rows = []
 
+    base = bound
+
     def add(value: float, at: Floats, slope: Floats, chosen: Ints) -> None:
         cuts.append(_Cut(value, slope, chosen))
-        # height >= value + slope (p - at), all in units of the first bound
-        row = program.RowConstraint(float((value - slope @ at) / size), program.infinity(), "")
+        # height >= value + slope (p - at), above the first bound and in units of what is at stake
+        least = float((value - base - slope @ at) / size)
+        row = program.RowConstraint(least, program.infinity(), "")
         row.SetCoefficient(height, 1.0)
         for i in np.flatnonzero(slope):
             row.SetCoefficient(variables[i], -float(slope[i] * unit[i] / size))
@@ -211,11 +228,11 @@ def _cutting_planes(
             variable.SetBounds(max(0.0, centre - reach), centre + reach)
         if program.Solve() != pywraplp.Solver.OPTIMAL:
             return None
-        lowest = height.solution_value() * size
+        lowest = base + height.solution_value() * size
         duals = np.array([max(0.0, row.dual_value()) for row in rows])
         trial = np.array([max(0.0, variable.solution_value()) for variable in variables]) * unit
         promised = bound - lowest
-        if promised <= tolerance * max(abs(bound), 1e-12):
+        if promised <= tolerance * size:
             if widened >= WIDENINGS:
                 break
             widened += 1  # the region, not the cuts, may be what keeps the bound up

@@ -3,15 +3,23 @@ first."""
 
 import numpy as np
 
+from optsched.round.deadline import NEVER, Deadline
 from optsched.round.model import NO_OPTION, Floats, Ints, Kind, RoundModel
 from optsched.round.place import regret
 
+LOOKS_EVERY = 64
+"""After so many jobs the clock is looked at."""
 
-def round_choice(model: RoundModel, best: Ints, reduced: Floats) -> Ints:
-    """The option of each job, or -1. `best` is each job's option of largest reduced value, or -1.
+
+def round_choice(
+    model: RoundModel, best: Ints, reduced: Floats, deadline: Deadline = NEVER
+) -> Ints:
+    """Return the option of each job, or -1. `best` is each job's option of largest reduced value,
+    or -1.
 
     Jobs come in the order of regret for each GPU; one whose best option no longer fits the rows
-    takes its next, as long as that is worth its price. Jobs that must be kept come first.
+    takes its next, as long as that is worth its price. Jobs that must be kept come first. Those
+    that have not chosen by the deadline get nothing.
     """
     chosen = np.where(model.must, model.first[:-1], NO_OPTION)
     left = model.capacity - model.usage(chosen[chosen >= 0])
@@ -29,7 +37,9 @@ def round_choice(model: RoundModel, best: Ints, reduced: Floats) -> Ints:
     takes = _Entries(model)
     room = left.tolist()
     guest = _guests(model, best)
-    for j in jobs[at:].tolist():
+    for turn, j in enumerate(jobs[at:].tolist()):
+        if turn % LOOKS_EVERY == 0 and deadline.left_s() < 0:
+            break
         start, end = int(model.first[j]), int(model.first[j + 1])
         own = reduced[start:end]
         for k in np.argsort(-own, kind="stable").tolist():

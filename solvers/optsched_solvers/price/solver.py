@@ -1,12 +1,14 @@
 """`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is
 left."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge
 
-from optsched.errors import InputError
-from optsched.plugins.solver import only_options
+from optsched.model.plan import CLOSED_GAP
+from optsched.plugins.options import PluginOptions
 from optsched.round.model import Floats, Ints, RoundModel
 from optsched.round.realise import keep_all, realise, realise_losers_first
 from optsched.round.solver import RoundRequest
@@ -53,15 +55,16 @@ class PriceSolver:
         """Every round."""
         return None
 
-    def check_options(self, options: Mapping[str, str]) -> None:
-        """Raise InputError for an option that it does not have, or no number."""
-        only_options("round solver price", options, ("core",))
-        _core_options(options)
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        core: Annotated[
+            int, Ge(0), "Most options for which what is left of a round is solved exactly."
+        ] = CORE_OPTIONS
 
     def solve(self, request: RoundRequest) -> None:
         """Anytime: a bound and the plan that keeps all come first, and both only get better until
         the gap is the one that was asked for."""
-        _Search(request, _core_options(request.options)).run()
+        _Search(request, (request.options or self.Options()).core).run()
 
 
 class _Search:
@@ -72,6 +75,7 @@ class _Search:
         self._model = request.model
         self._priced = with_guest_rows(request.model)
         self._core_options = core_options
+        self._alone = float(self._model.best_reduced(self._model.value).sum())
         self._value, self._bound = -np.inf, np.inf
         self._packing_s = 0.0
 
@@ -101,7 +105,7 @@ class _Search:
     def _keep_all(self) -> None:
         """Of two plans of equal value the one that keeps all stays, as it comes first."""
         left_s = self._request.left_s()
-        packing = keep_all(self._model)
+        packing = keep_all(self._model, self._request.deadline)
         self._request.report_packing(packing)
         self._value = max(self._value, packing.worth())
         self._packing_s = left_s - self._request.left_s()
@@ -126,9 +130,8 @@ class _Search:
             if (not by_prices and self._is_done()) or request.left_s() < 1.5 * self._packing_s:
                 return
             if by_prices:
-                wish = round_choice(
-                    model, one_guest_each(model, best_options(model, reduced), reduced), reduced
-                )
+                wish = one_guest_each(model, best_options(model, reduced), reduced)
+                wish = round_choice(model, wish, reduced, request.deadline)
             else:
                 wish = heaviest(model, found.weights)
             tries = FEW_TRIES if len(model.value) > FEW_OPTIONS else MORE_TRIES
@@ -137,7 +140,7 @@ class _Search:
     def _realise(self, wish: Ints, reduced: Floats, tries: int) -> None:
         """Put a choice on nodes, and where much of it finds no room, once more with that first."""
         request, left_s = self._request, self._request.left_s()
-        enough = self._bound - request.gap * abs(self._bound)
+        enough = self._bound - self._tolerance()
         value = realise(request, wish, reduced, enough=enough, tries=tries)
         self._packing_s = max(self._packing_s, (left_s - request.left_s()) / tries)
         self._value = max(self._value, value)
@@ -155,17 +158,26 @@ class _Search:
         self._bound = min(self._bound, bound)
 
     def _is_done(self) -> bool:
-        return self._bound - self._value <= self._request.gap * abs(self._value)
+        return self._bound - self._value <= self._tolerance()
+
+    def _tolerance(self) -> float:
+        """Return how far the bound may lie above the value in the end: what is taken for closed is
+        relative to what capacity can cost, a larger gap that was asked for to the value."""
+        gap, value = self._request.gap, abs(self._value)
+        if gap <= CLOSED_GAP:
+            value = min(value, max(0.0, self._alone - self._value))
+        return gap * value
 
     def _cores(self, reduced: Floats, proved: float) -> None:
         """Exact programs over what the prices leave open, which prove a bound; where that is too
         much, over what is nearest to the margin, which only finds better plans, and so leaves less
         open."""
         for _ in range(CORES):
-            part = core(self._model, reduced, proved - self._value)
+            difference = proved - self._value
+            part = core(self._model, reduced, difference)
             whole = len(part.options) <= self._core_options
             if not whole:
-                part = near_core(self._model, reduced, self._core_options)
+                part = near_core(self._model, reduced, difference, self._core_options)
             before = self._value
             if not len(part.options) or not self._core(part, reduced, whole=whole):
                 return
@@ -186,7 +198,7 @@ class _Search:
         if left_s < CORE_LEAST_S + HAND_OVER_S * len(program.row):
             return False
         outcome = within(
-            left_s, lambda: maximise(program, 0.9 * left_s, relative_gap=request.gap * 0.5)
+            left_s, lambda: maximise(program, 0.9 * left_s, absolute_gap=0.5 * self._tolerance())
         )
         if outcome is None:
             return False
@@ -199,13 +211,6 @@ class _Search:
             return False
         self._realise(program.choice(model, part.fixed, outcome.x), reduced, 2 * MORE_TRIES)
         return True
-
-
-def _core_options(options: Mapping[str, str]) -> int:
-    text = options.get("core", str(CORE_OPTIONS))
-    if not text.isdigit():
-        raise InputError(f"round solver price: core={text} is no number of options")
-    return int(text)
 
 
 def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:

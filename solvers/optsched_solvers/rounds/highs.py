@@ -33,7 +33,7 @@ class HighsRoundSolver:
         from ..native.highs import maximise
 
         model = request.model
-        request.report_packing(keep_all(model))
+        request.report_packing(keep_all(model, request.deadline))
         whole = program(model)
         left_s = request.left_s()
         if left_s <= 0:

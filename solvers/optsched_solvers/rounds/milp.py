@@ -15,14 +15,14 @@ s.t.  sum_o x[j,o] <= 1                             each job (= 1 where it must 
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from optsched.errors import SolverUnavailableError
-from optsched.plugins.solver import only_options
+from optsched.plugins.options import PluginOptions, Written
 from optsched.round.model import Ints, Kind, RoundModel, Row, is_second
 from optsched.round.realise import keep_all, realise
 from optsched.round.solver import RoundRequest
@@ -174,13 +174,30 @@ class Textbook:
         return chosen
 
 
+def _names(asked: str) -> tuple[str, ...]:
+    """The PuLP solvers to try in turn."""
+    return BACKENDS.get(asked.lower(), (asked,))
+
+
+def _known(asked: object) -> str:
+    backend.known(_names(str(asked))[-1])
+    return str(asked)
+
+
 class MilpRoundSolver:
-    """The round model through PuLP. Option `backend`: cbc (default), highs, scip, gurobi, cplex, or
-    what PuLP calls it."""
+    """The round model through PuLP."""
 
     name = "milp"
     title = "the round as a readable PuLP model, any MILP back end"
     needs = ("pulp",)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        backend: Annotated[
+            str,
+            Written("a PuLP solver", _known),
+            "cbc, highs, scip, gurobi, cplex, or what PuLP calls it.",
+        ] = "cbc"
 
     def supports(self, model: RoundModel) -> str | None:
         """At most `MOST_OPTIONS` options."""
@@ -188,19 +205,12 @@ class MilpRoundSolver:
             return f"it has {len(model.value)} options, a PuLP model is for at most {MOST_OPTIONS}"
         return None
 
-    def check_options(self, options: Mapping[str, str]) -> None:
-        """Raise InputError for an option that it does not have, or a back end that PuLP does not
-        know."""
-        only_options("round solver milp", options, ("backend",))
-        backend.check_known(_names(options)[-1])
-
     def solve(self, request: RoundRequest) -> None:
         """The plan that keeps all, then the best that the model and the nodes allow. Raises
-        InputError for a bad option, SolverUnavailableError for a back end that is absent or
-        fails."""
-        name = _backend(request.options)
+        SolverUnavailableError for a back end that is absent or fails."""
+        name = _backend((request.options or self.Options()).backend)
         model = request.model
-        request.report_packing(keep_all(model))
+        request.report_packing(keep_all(model, request.deadline))
         if request.left_s() < LEAST_S + WRITE_S * len(model.value):
             request.note("milp: too little time for a back end")
             return
@@ -233,14 +243,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]", "_", name)[:100]
 
 
-def _names(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The PuLP solvers to try in turn."""
-    asked = options.get("backend", "cbc")
-    return BACKENDS.get(asked.lower(), (asked,))
-
-
-def _backend(options: dict[str, str]) -> str:
-    names = _names(options)
+def _backend(asked: str) -> str:
+    names = _names(asked)
     for name in names[:-1]:
         try:
             return backend.choose(name)

@@ -31,7 +31,10 @@ def opened(folder: Path, text: str) -> RayExecutor:
         ),
         ('[ray]\ntoken_file = "token"', r"ray.token_file: token is no absolute path"),
         ("[ray]\npoll = 0", r"ray.poll: must be longer than 0 s"),
-        ('[ray]\nadress = "http://x:1"', r"ray.adress: is not a known field; .* .perhaps address"),
+        (
+            '[ray]\nadress = "http://x:1"',
+            r"ray.adress: is not a known field; .* .did you mean address",
+        ),
     ],
 )
 def test_faults(tmp_path: Path, text: str, words: str) -> None:

@@ -125,8 +125,7 @@ def offered_load(instance: Instance) -> float | None:
     """
     jobs = instance.jobs
     span_s = max((job.submit_s for job in jobs), default=0.0) - instance.now_s
-    profiles = {id(job.profile): job.profile for job in jobs}
-    place = {key: i for i, key in enumerate(profiles)}
+    place = {profile: i for i, profile in enumerate(dict.fromkeys(job.profile for job in jobs))}
     gangs = np.array([job.gpus if isinstance(job.gpus, int) else job.gpus.max for job in jobs])
     position = {job.id: i for i, job in enumerate(jobs)}
     attempts = [
@@ -136,10 +135,8 @@ def offered_load(instance: Instance) -> float | None:
     work = _gpu_seconds(gangs, np.array([job.work_s for job in jobs]), attempts)
     if span_s <= 0 or not work.sum():
         return None
-    which = np.array([place[id(job.profile)] for job in jobs])
-    return float(work.sum()) / (
-        _capacity(instance.cluster, which, list(profiles.values()), work) * span_s
-    )
+    which = np.array([place[job.profile] for job in jobs])
+    return float(work.sum()) / (_capacity(instance.cluster, which, list(place), work) * span_s)
 
 
 def _fitting(model: Model, nodes: Cluster) -> tuple[Row, ...]:

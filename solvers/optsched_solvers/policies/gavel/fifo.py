@@ -2,7 +2,8 @@
 
 import random
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -11,9 +12,7 @@ from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Kinds
 from .citation import GAVEL
-from .rounds import Rounds
-
-CHOICES = ("published", "fastest")
+from .rounds import RoundOptions, Rounds
 
 
 class GavelFifo(Rounds):
@@ -40,12 +39,19 @@ class GavelFifo(Rounds):
         "on 100 jobs to 0.5 %",
         derived="`choice=fastest` on clusters of other GPU types; jobs without GPUs",
     )
-    own_options = ("choice",)
     fills = False
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(RoundOptions):
+        choice: Annotated[
+            Literal["published", "fastest"],
+            "The GPU type of a job: what the public simulator takes, or its fastest with enough "
+            "GPUs left.",
+        ] = "published"
+
+    def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.choice = self._choice("choice", CHOICES)
+        self.choice = options.choice
         self._random = random.Random(0)
         self._type: dict[str, int] = {}
 

@@ -10,7 +10,7 @@ from optsched.simulate.world import World
 
 from .active import Floats
 from .citation import GAVEL, PAIRS_NEED
-from .lp_rounds import LpRounds, remaining_s
+from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program, most
 
 GAP = 3e-5
@@ -75,14 +75,13 @@ class GavelFinishTimeFairness(LpRounds):
     the time. What the job has done so far counts at the throughput of the part it would have had
     then, computation by computation. Weights do not count.
 
-    Options: `sharing=pairs` and `heterogeneity=agnostic` as for `gavel-max-min`.
-
     Source: Narayanan et al., OSDI'20, section 4.2; the public code solves the convex program
     itself.
     """
 
     name = "gavel-finish-time-fairness"
     title = "Gavel's finish-time fairness over GPU types, in rounds"
+    Options = LpOptions
     source: Source = replace(
         GAVEL,
         needs=(*GAVEL.needs, PAIRS_NEED),
@@ -91,7 +90,7 @@ class GavelFinishTimeFairness(LpRounds):
         derived="solved by a search with linear programs; with pairs weights do not count either",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    def __init__(self, options: LpOptions) -> None:
         super().__init__(options)
         self._before: dict[str, tuple[float, float, float]] = {}
         """Seconds on its equal parts so far, remaining work and rate there at the last

@@ -1,16 +1,36 @@
 """Base of Gavel's policies whose shares come from linear programs."""
 
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
 import numpy as np
 
-from optsched.errors import InputError
 from optsched.simulate.world import World
 
 from .active import Active, Floats, Kinds
-from .pair_rounds import PairRounds
+from .pair_rounds import PairRounds, SharingOption
 from .program import Allocation, PairRates, Program, alone
+from .rounds import RoundOptions
 from .sharers import Sharers
 
-HETEROGENEITY = ("aware", "agnostic")
+
+@dataclass(frozen=True, kw_only=True)
+class HeterogeneityOption(RoundOptions):
+    """For policies that can leave the speeds of GPU types out of account."""
+
+    heterogeneity: Annotated[
+        Literal["aware", "agnostic"],
+        "Agnostic: all types on which a job can run seem as fast as its fastest.",
+    ] = "aware"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LpOptions(HeterogeneityOption, SharingOption):
+    """For policies that can do both, one at a time."""
+
+    def __post_init__(self) -> None:
+        if self.sharing == "pairs" and self.heterogeneity == "agnostic":
+            raise ValueError("sharing=pairs goes with heterogeneity=aware only")
 
 
 class LpRounds(PairRounds):
@@ -22,18 +42,9 @@ class LpRounds(PairRounds):
     heterogeneity.
     """
 
-    own_options: tuple[str, ...] = ("sharing", "heterogeneity")
-
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    def __init__(self, options: HeterogeneityOption) -> None:
         super().__init__(options)
-        self.agnostic = (
-            "heterogeneity" in self.own_options
-            and self._choice("heterogeneity", HETEROGENEITY) == "agnostic"
-        )
-        if self.agnostic and self.paired:
-            raise InputError(
-                f"policy {self.name}: sharing=pairs goes with heterogeneity=aware only"
-            )
+        self.agnostic = options.heterogeneity == "agnostic"
         self._sharers: Sharers | None = None
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:

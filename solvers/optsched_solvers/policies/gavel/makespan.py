@@ -6,7 +6,7 @@ from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from .citation import GAVEL, PAIRS_NEED
-from .lp_rounds import LpRounds, remaining_s
+from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program, most
 
 
@@ -16,14 +16,13 @@ class GavelMakespan(LpRounds):
     The smallest T with throughput >= remaining work / T for every job: 1 / T is the most that every
     job's throughput can be of its remaining work, so one program finds it without a search over T.
 
-    Options: `sharing=pairs` and `heterogeneity=agnostic` as for `gavel-max-min`.
-
     Source: Narayanan et al., OSDI'20, section 4.2, and the public code's later form for the single
     program.
     """
 
     name = "gavel-makespan"
     title = "Gavel's minimum makespan over GPU types, in rounds"
+    Options = LpOptions
     source: Source = replace(
         GAVEL,
         needs=(*GAVEL.needs, PAIRS_NEED),

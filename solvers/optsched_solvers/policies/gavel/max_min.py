@@ -9,7 +9,7 @@ from optsched.simulate.world import World
 
 from .active import Floats, weight_of
 from .citation import GAVEL, PAIRS_NEED
-from .lp_rounds import LpRounds
+from .lp_rounds import LpOptions, LpRounds
 from .program import Allocation, Program, most, most_alone
 
 
@@ -23,14 +23,12 @@ class GavelMaxMin(LpRounds):
     needed for the worst-off. A simplex method's corner instead gives most jobs no share of most
     types.
 
-    Options: `sharing=pairs` also gives shares to pairs of jobs on the same GPUs (column generation,
-    at a corner). `heterogeneity=agnostic` takes all types on which a job can run for equally fast.
-
     Source: Narayanan et al., OSDI'20, sections 4.1 and 4.4.
     """
 
     name = "gavel-max-min"
     title = "Gavel's max-min fairness over GPU types, in rounds"
+    Options = LpOptions
     source: Source = replace(
         GAVEL,
         needs=(*GAVEL.needs, PAIRS_NEED, "job.weight"),

@@ -1,6 +1,7 @@
 """Gavel's rounds where two jobs may share GPUs."""
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -9,9 +10,7 @@ from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Kinds
 from .program import Allocation
-from .rounds import Line, Rounds
-
-SHARING = ("none", "pairs")
+from .rounds import Line, RoundOptions, Rounds
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +24,17 @@ class Together:
     deficit_s: Floats
 
 
+@dataclass(frozen=True, kw_only=True)
+class SharingOption(RoundOptions):
+    """For policies that can share GPUs."""
+
+    sharing: Annotated[
+        Literal["none", "pairs"],
+        "With pairs, pairs of jobs on the same GPUs get shares too (column generation, at a "
+        "corner).",
+    ] = "none"
+
+
 class PairRounds(Rounds):
     """Base of the policies that have the option `sharing`: with `pairs`, two jobs may run on the
     same GPUs.
@@ -35,11 +45,9 @@ class PairRounds(Rounds):
     that are to come together, the later one moves. Pairs without a share do not fill what is left.
     """
 
-    own_options: tuple[str, ...] = ("sharing",)
-
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    def __init__(self, options: RoundOptions) -> None:
         super().__init__(options)
-        self.paired = "sharing" in self.own_options and self._choice("sharing", SHARING) == "pairs"
+        self.paired = isinstance(options, SharingOption) and options.sharing == "pairs"
         nothing = np.zeros((0, 0))
         self._together = Together([], nothing, nothing, nothing)
         self._mate: dict[str, str] = {}

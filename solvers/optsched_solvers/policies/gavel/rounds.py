@@ -2,19 +2,16 @@
 one round."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
 from optsched.physics import TIME_TOLERANCE_S
+from optsched.plugins.options import PluginOptions, PositiveDuration
 from optsched.simulate.view import PolicyError
 from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Ints, Kinds
-
-ROUND_S = 360.0
-RESET_S = 1920.0
 
 Start = tuple[int, int]
 """Row and column."""
@@ -28,6 +25,16 @@ class Line:
     rows: Ints
     less_share: Floats
     gpus: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundOptions(PluginOptions):
+    """What may be set of every policy of Gavel."""
+
+    round_s: Annotated[PositiveDuration, "Length of a round."] = 360.0
+    reset_s: Annotated[
+        PositiveDuration, "Least time from one computation of the shares to the next."
+    ] = 1920.0
 
 
 class Rounds:
@@ -55,20 +62,11 @@ class Rounds:
 
     name = ""
     title = ""
-    own_options: tuple[str, ...] = ()
     fills = True
     """Whether jobs with a share of 0 may use what is left."""
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        self.given = dict(options or {})
-        known = ("round", "reset", *self.own_options)
-        for name in self.given:
-            if name not in known:
-                raise InputError(
-                    f"policy {self.name} has no option {name}; it has {', '.join(known)}"
-                )
-        self.round_s = self._seconds("round", ROUND_S)
-        self.reset_s = self._seconds("reset", RESET_S)
+    def __init__(self, options: RoundOptions) -> None:
+        self.round_s, self.reset_s = options.round_s, options.reset_s
         self._kinds: Kinds | None = None
         self._active = Active(0)
         self._due_s: float | None = None
@@ -77,25 +75,6 @@ class Rounds:
         self._reset_s: float | None = None
         self._pending: list[tuple[str, int]] = []
         self._lines: list[Line] | None = None
-
-    def _seconds(self, name: str, default_s: float) -> float:
-        text = self.given.get(name)
-        try:
-            seconds = default_s if text is None else parse_duration(text)
-        except ValueError as error:
-            raise InputError(f"policy {self.name}: option {name}: {error}") from None
-        if not seconds > 0:
-            raise InputError(f"policy {self.name}: option {name}={text}: must be longer than 0 s")
-        return seconds
-
-    def _choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """The value of an option, the first choice by default. Raises InputError."""
-        given = self.given.get(name, choices[0])
-        if given not in choices:
-            raise InputError(
-                f"policy {self.name}: option {name}={given}: choose from {', '.join(choices)}"
-            )
-        return given
 
     def shares(self, world: World, active: Active, kinds: Kinds) -> Floats:
         """The fraction of time of each job in each column."""

@@ -9,7 +9,7 @@ from optsched.simulate.world import World
 
 from .active import Floats
 from .citation import GAVEL
-from .lp_rounds import LpRounds, remaining_s
+from .lp_rounds import HeterogeneityOption, LpRounds, remaining_s
 from .program import Allocation, Program, alone
 
 
@@ -21,14 +21,12 @@ class GavelSjf(LpRounds):
     The published objective, the smallest of these times over all jobs, fixes the first job only;
     here the same objective then goes for the others and the GPUs that are left.
 
-    Option: `heterogeneity=agnostic` as for `gavel-max-min`.
-
     Source: Narayanan et al., OSDI'20, section 4.2.
     """
 
     name = "gavel-sjf"
     title = "Gavel's shortest remaining time first on one GPU type each, in rounds"
-    own_options = ("heterogeneity",)
+    Options = HeterogeneityOption
     source: Source = replace(
         GAVEL,
         sureness="reconstructed",

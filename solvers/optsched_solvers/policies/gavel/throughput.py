@@ -1,6 +1,7 @@
 """Gavel's largest total throughput for the money, also with deadlines."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -9,11 +10,10 @@ from optsched.simulate.world import World
 
 from .active import Floats
 from .citation import GAVEL, PAIRS_NEED
-from .lp_rounds import LpRounds, remaining_s
+from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program
 from .sum_lp import largest_sum
 
-COSTS = ("price", "none")
 DEAREST = 1e3
 """A GPU without a price counts as this many times cheaper than the cheapest that has one."""
 
@@ -26,15 +26,11 @@ class GavelThroughput(LpRounds):
     Throughput is in reference work per second, so that a job counts as 1 on its requested GPUs of
     the reference type. The price of a type is the mean over its GPUs.
 
-    Options: `costs=none` takes all types for equally dear, which is Gavel's largest total
-    throughput. `sharing=pairs` and `heterogeneity=agnostic` as for `gavel-max-min`.
-
     Source: Narayanan et al., OSDI'20, section 4.2.
     """
 
     name = "gavel-throughput"
     title = "Gavel's largest total throughput for the price of the GPUs, in rounds"
-    own_options = ("sharing", "heterogeneity", "costs")
     source: Source = replace(
         GAVEL,
         needs=(*GAVEL.needs, PAIRS_NEED, "node.gpu_price_per_h"),
@@ -44,9 +40,16 @@ class GavelThroughput(LpRounds):
         "second",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(LpOptions):
+        costs: Annotated[
+            Literal["price", "none"],
+            "None: all types are equally dear, which is Gavel's largest total throughput.",
+        ] = "price"
+
+    def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.priced = self._choice("costs", COSTS) == "price"
+        self.priced = options.costs == "price"
 
     def price(self, world: World, gpu_types: tuple[str | None, ...]) -> Floats:
         """Of a GPU of each type, > 0."""
@@ -92,7 +95,7 @@ class GavelSlo(GavelThroughput):
         verified="objective, SLO rows and their dropping where infeasible read in the public code",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    def __init__(self, options: GavelThroughput.Options) -> None:
         super().__init__(options)
         self._dropped = 0
 

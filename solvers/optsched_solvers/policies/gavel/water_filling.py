@@ -1,6 +1,7 @@
 """Gavel's max-min fairness by water filling, among jobs and among tenants."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -10,11 +11,9 @@ from optsched.simulate.world import World
 from .active import LEAST_WEIGHT, Floats, Ints, weight_of
 from .citation import GAVEL
 from .filling import Bools, Groups, fill
-from .lp_rounds import LpRounds
+from .lp_rounds import HeterogeneityOption, LpRounds
 from .max_min import normalised
 from .program import Allocation, Program, alone
-
-INSIDE = ("fairness", "fifo")
 
 
 class GavelWaterFilling(LpRounds):
@@ -24,14 +23,12 @@ class GavelWaterFilling(LpRounds):
     All throughputs, measured as for `gavel-max-min`, rise together by their weights; whoever can
     rise no further is left behind at its level.
 
-    Option: `heterogeneity=agnostic` as for `gavel-max-min`.
-
     Source: Narayanan et al., OSDI'20, section 4.3 with a single level.
     """
 
     name = "gavel-water-filling"
     title = "Gavel's max-min fairness by water filling over GPU types, in rounds"
-    own_options: tuple[str, ...] = ("heterogeneity",)
+    Options: type[HeterogeneityOption] = HeterogeneityOption
     source: Source = replace(
         GAVEL,
         needs=(*GAVEL.needs, "job.weight"),
@@ -48,21 +45,27 @@ class GavelWaterFilling(LpRounds):
         return alone(found.share[group])
 
 
+@dataclass(frozen=True, kw_only=True)
+class HierarchyOptions(HeterogeneityOption):
+    """What may be set of it."""
+
+    inside: Annotated[
+        Literal["fairness", "fifo"],
+        "A tenant's weight is divided among its jobs that can still rise, by their weights; or all "
+        "of it is the first job's until that can rise no further, then the next one's.",
+    ] = "fairness"
+
+
 class GavelHierarchical(GavelWaterFilling):
     """Water filling among tenants by their weights, and inside each among its jobs.
 
-    `inside=fairness` (default): a tenant's weight is divided among its jobs that can still rise, by
-    their weights. `inside=fifo`: all of it is the first job's until that can rise no further, then
-    the next one's. Jobs without a tenant are as those of one more tenant of weight 1.
-
-    Other option: `heterogeneity=agnostic` as for `gavel-max-min`.
+    Jobs without a tenant are as those of one more tenant of weight 1.
 
     Source: Narayanan et al., OSDI'20, section 4.3.
     """
 
     name = "gavel-hierarchical"
     title = "Gavel's hierarchical fairness: water filling among tenants, then among their jobs, in rounds"  # noqa: E501
-    own_options = ("heterogeneity", "inside")
     source: Source = replace(
         GavelWaterFilling.source,
         needs=(*GavelWaterFilling.source.needs, "job.tenant", "tenant.weight"),
@@ -70,9 +73,11 @@ class GavelHierarchical(GavelWaterFilling):
         "public code",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    Options = HierarchyOptions
+
+    def __init__(self, options: HierarchyOptions) -> None:
         super().__init__(options)
-        self.fifo = self._choice("inside", INSIDE) == "fifo"
+        self.fifo = options.inside == "fifo"
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The shares of the last round of filling."""

@@ -21,8 +21,6 @@ class HadarE(Hadar):
     all its GPUs, each at the pace of its type; what joining costs is in its rates by GPU count
     (`profile.gpus`). Otherwise all go at the pace of the slowest. Copies are given up at the next
     round where others want their GPUs. Rigid jobs cannot be copied.
-
-    Options: as `hadar`.
     """
 
     name = "hadare"

@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
 from optsched.model.instance import Placement
+from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s, setup_s
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNumber
 from optsched.plugins.policy import Source
 from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
@@ -41,8 +42,8 @@ class Round:
     room: Room
     shelves: Shelves
     shares: dict[str, Share]
-    ways: dict[int, tuple[Way, ...]]
-    refused: dict[tuple[int, int], float]
+    ways: dict[tuple[Option, ...], tuple[Way, ...]]
+    refused: dict[tuple[int, Profile], float]
 
 
 class Hadar:
@@ -60,11 +61,6 @@ class Hadar:
     takes their GPUs. Jobs that share GPUs or may not be preempted keep what they have. Jobs of no
     weight take what is left. Jobs that arrive wait for the next round, but where nothing runs a
     round begins at once.
-
-    Options: `round`, from one allocation to the next (default 6 min). `eta` (default 1): the
-    larger, the lower the lowest price. `fill=yes`: jobs whose payoff is not positive take what is
-    left, too. `utility`: `jct` (default) as said, `rate` the mean rate from submission to
-    completion relative to the job's fastest, which prefers no short jobs.
     """
 
     name = "hadar"
@@ -89,18 +85,20 @@ class Hadar:
         published="mean JCT 2.5x better than Gavel and 3x better than YARN, queueing delay -13 %",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        given = dict(options or {})
-        for name in given:
-            if name not in ("round", "eta", "fill", "utility"):
-                raise InputError(
-                    f"policy {self.name} has no option {name}; it has round, eta, fill and utility"
-                )
-        self.round_s = _length(self.name, given.get("round", "6m"))
-        self.eta = _positive(self.name, given.get("eta", "1"))
-        self.fill = _one_of(self.name, "fill", given.get("fill", "no"), ("no", "yes")) == "yes"
-        kind = _one_of(self.name, "utility", given.get("utility", "jct"), ("jct", "rate"))
-        self.utility = Utility(relative=kind == "rate")
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        round_s: Annotated[PositiveDuration, "Time from one allocation to the next."] = 360.0
+        eta: Annotated[PositiveNumber, "The larger, the lower the lowest price."] = 1.0
+        fill: Annotated[bool, "Jobs whose payoff is not positive take what is left, too."] = False
+        utility: Annotated[
+            Literal["jct", "rate"],
+            "By the time to completion, or by the mean rate from submission to completion relative "
+            "to the job's fastest, which prefers no short jobs.",
+        ] = "jct"
+
+    def __init__(self, options: Options) -> None:
+        self.round_s, self.eta, self.fill = options.round_s, options.eta, options.fill
+        self.utility = Utility(relative=options.utility == "rate")
         self._next_s = -math.inf
         self._granted: dict[str, tuple[Option, Placement]] = {}
         self._mixed = self._started = 0
@@ -179,7 +177,7 @@ class Hadar:
     def take_best(self, world: World, now: Round, job_id: str, *, free: bool = False) -> None:
         """Give a job the place of largest payoff, if that is positive; with `free` whatever it
         costs."""
-        kind = world.demand(job_id).number, id(world.job(job_id).profile)
+        kind = world.demand(job_id).number, world.job(job_id).profile
         best = self._keeping(world, now, job_id)
         refused = now.refused.get(kind, -math.inf)
         if (
@@ -219,10 +217,10 @@ class Hadar:
 
     def ways(self, world: World, now: Round, job_id: str) -> tuple[Way, ...]:
         """The ways in which a job could be given a place."""
-        options = world.options(job_id)  # which live as long as the round
-        if id(options) not in now.ways:
-            now.ways[id(options)] = ways_of(world, job_id)
-        return now.ways[id(options)]
+        options = world.options(job_id)
+        if options not in now.ways:
+            now.ways[options] = ways_of(world, job_id)
+        return now.ways[options]
 
     def places(
         self, world: World, now: Round, job_id: str, way: Way, *, free: bool = False
@@ -266,33 +264,3 @@ class Hadar:
         now.room.take(need, share.placement)
         now.shelves.changed(share.placement)
         now.shares[job_id] = share
-
-
-def _length(policy: str, text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        seconds = 0.0
-    if seconds < TIME_TOLERANCE_S:
-        raise InputError(
-            f"option round of policy {policy}: {text!r}; expected a length of time, as 6m or 90s"
-        )
-    return seconds
-
-
-def _one_of(policy: str, option: str, text: str, known: tuple[str, str]) -> str:
-    if text not in known:
-        raise InputError(
-            f"option {option} of policy {policy}: {text!r}; expected {known[0]} or {known[1]}"
-        )
-    return text
-
-
-def _positive(policy: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not (number > 0 and math.isfinite(number)):
-        raise InputError(f"option eta of policy {policy}: {text!r}; expected a number above 0")
-    return number

@@ -1,21 +1,25 @@
 """Gangs on the emptiest nodes, as an alternative to best fit."""
 
 from collections.abc import Container
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from optsched.errors import InputError
 from optsched.model.instance import Placement, Slot
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
+from optsched.plugins.options import PluginOptions
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
 
-def wants_emptiest(policy: str, text: str) -> bool:
-    """The option `place` of a policy: `packed` (best fit) or `emptiest`. Raises InputError for
-    anything else."""
-    if text not in ("packed", "emptiest"):
-        raise InputError(f"option place of policy {policy}: {text!r}; expected packed or emptiest")
-    return text == "emptiest"
+@dataclass(frozen=True, kw_only=True)
+class PlaceOption(PluginOptions):
+    """For policies that place gangs either way."""
+
+    place: Annotated[
+        Literal["packed", "emptiest"],
+        "Gangs go on the fewest nodes, best fit (packed), or on the emptiest nodes first.",
+    ] = "packed"
 
 
 class Emptiest:

@@ -1,7 +1,7 @@
 """At which GPU counts a job can run on one GPU type."""
 
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
 from optsched.physics.modes import Option
 
@@ -22,6 +22,7 @@ class GangCounts:
         return self.options[step][0].rate
 
 
+@lru_cache(maxsize=4096)
 def by_type(options: tuple[Option, ...]) -> tuple[GangCounts, ...]:
     """A job's options (the fastest first) by GPU type and count; options without GPUs are a type
     None of count 0."""
@@ -33,23 +34,3 @@ def by_type(options: tuple[Option, ...]) -> tuple[GangCounts, ...]:
         GangCounts(gpu_type, tuple(tuple(by_count[count]) for count in sorted(by_count)))
         for gpu_type, by_count in found.items()
     )
-
-
-class CountsOf:
-    """`by_type` of each options tuple, computed once for each tuple."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[tuple[Option, ...], tuple[GangCounts, ...]]] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is found by identity, which is another one in another process."""
-        return {"_known": {}}
-
-    def __call__(self, options: tuple[Option, ...]) -> tuple[GangCounts, ...]:
-        """The counts of these options."""
-        if id(options) not in self._known:
-            self._known[id(options)] = (
-                options,
-                by_type(options),
-            )  # keeping the options keeps their id
-        return self._known[id(options)][1]

@@ -3,10 +3,10 @@ rack, then anywhere."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from optsched.model.instance import Placement
 from optsched.model.job import Job
+from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
 from optsched.physics.modes import Option, fits_within
 from optsched.simulate.layout import Need
@@ -53,11 +53,7 @@ class LocalityGate:
 
     def __init__(self) -> None:
         self._narrow: dict[tuple[Need, Span], Need] = {}
-        self._ways_of: dict[tuple[int, int], tuple[_Way, ...]] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is found by identity, which is another one in another process."""
-        return {**self.__dict__, "_ways_of": {}}
+        self._ways_of: dict[tuple[int, Profile], tuple[_Way, ...]] = {}
 
     def find(
         self, world: World, job_id: str, patience: Patience, wait_s: float, room: Room | None = None
@@ -96,7 +92,7 @@ class LocalityGate:
         job = world.job(job_id)
         if job.modes:  # their rates depend on the job's own work
             return self._make(world, job)
-        key = world.demand(job_id).number, id(job.profile)
+        key = world.demand(job_id).number, job.profile
         if key not in self._ways_of:
             self._ways_of[key] = self._make(world, job)
         return self._ways_of[key]

@@ -3,19 +3,32 @@ allocated."""
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
 from optsched.model.instance import Placement, Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions, PositiveDuration
 from optsched.simulate.world import World
 
-from .emptiest import Emptiest, wants_emptiest
+from .emptiest import Emptiest, PlaceOption
 from .gpu_pool import GpuPool
 
 Grant = tuple[Option, ...]
 """Ways to carry out what a job was given, the one wanted most first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalOption(PluginOptions):
+    """For policies that decide at intervals."""
+
+    interval_s: Annotated[PositiveDuration, "Time from one allocation to the next."] = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReallocationOptions(PlaceOption, IntervalOption):
+    """For policies that decide at intervals what jobs get, and place them either way."""
 
 
 class Reallocation:
@@ -28,26 +41,14 @@ class Reallocation:
     saving any more. Jobs that may not be preempted, and those with periodic checkpoints before the
     first of their stay, keep what they have. Between two allocations only jobs start that were
     given something at the last.
-
-    Options: `interval`, the time from one allocation to the next. `place`: `packed` (default) puts
-    a gang on the fewest nodes, best fit; `emptiest` fills the emptiest nodes first. `own_options`
-    names those of the rule, found in `given`.
     """
 
     name = ""
     title = ""
-    interval = "60s"
-    own_options: tuple[str, ...] = ()
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        self.given = dict(options or {})
-        known = (*self.own_options, "interval", "place")
-        for name in self.given:
-            if name not in known:
-                has = ", ".join(known[:-1]) + " and " + known[-1]
-                raise InputError(f"policy {self.name} has no option {name}; it has {has}")
-        self.interval_s = _interval(self.name, self.given.get("interval", self.interval))
-        self.emptiest = wants_emptiest(self.name, self.given.get("place", "packed"))
+    def __init__(self, options: IntervalOption) -> None:
+        self.interval_s = options.interval_s
+        self.emptiest = isinstance(options, PlaceOption) and options.place == "emptiest"
         self._next_s = -math.inf
         self._grants: dict[str, Grant] = {}
 
@@ -145,16 +146,3 @@ def _place(
         if placement is not None:
             return option, placement
     return None
-
-
-def _interval(policy: str, text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        seconds = 0.0
-    if seconds < TIME_TOLERANCE_S:
-        raise InputError(
-            f"option interval of policy {policy}: {text!r}; expected a length of time, as 60s or "
-            "10m"
-        )
-    return seconds

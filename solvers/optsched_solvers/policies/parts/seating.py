@@ -1,6 +1,5 @@
 """Deciding at each interval what every job gets and where, and bringing what runs to that."""
 
-from optsched.errors import InputError
 from optsched.model.instance import Placement, Running, Slot
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
@@ -8,7 +7,7 @@ from optsched.simulate.outlook import Outlook
 from optsched.simulate.placement import Room
 from optsched.simulate.world import World
 
-from .reallocation import Reallocation, arrival, may_move
+from .reallocation import IntervalOption, Reallocation, arrival, may_move
 
 Seat = tuple[Option, Placement]
 """How a job is to run, and on which GPUs and cores."""
@@ -23,14 +22,9 @@ class Seating(Reallocation):
     preempted, those that share their GPUs, those that have not worked for half an interval in their
     stay, and those with periodic checkpoints before the first of it keep what they have. Between
     two intervals only jobs start that were given a seat at the last.
-
-    Option: `interval`, the time from one decision to the next.
     """
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
-        if "place" in (options or {}):
-            has = " and ".join((*self.own_options, "interval"))
-            raise InputError(f"policy {self.name} has no option place; it has {has}")
+    def __init__(self, options: IntervalOption) -> None:
         super().__init__(options)
         self._pending: dict[str, Seat] = {}
 

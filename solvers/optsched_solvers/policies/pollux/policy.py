@@ -1,25 +1,24 @@
 """Pollux's allocation of an elastic cluster by goodput."""
 
 import math
+from dataclasses import dataclass
+from typing import Annotated
 
-from optsched.duration import parse_duration
-from optsched.errors import InputError
 from optsched.model.instance import Placement, Running, Slot
 from optsched.physics import placed_rate, span
 from optsched.physics.modes import Option
+from optsched.plugins.options import Duration
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
 from ..parts.gpu_pool import GpuPool
 from ..parts.growth import Growth
 from ..parts.left_alone import is_left_alone
-from ..parts.reallocation import Grant, Reallocation
+from ..parts.reallocation import Grant, Reallocation, ReallocationOptions
 from ..parts.restart_factor import restart_factor
 from ..parts.tenant_quotas import quotas
 from .exact import best
 from .state import LEAST_SPEEDUP, Candidate, Free, Parts, Size, State
-
-DELAY_S = 30.0
 
 
 class Pollux(Reallocation):
@@ -36,10 +35,6 @@ class Pollux(Reallocation):
     best allocation found by then is used. Jobs are placed as the solution says; where cores, memory
     or other resources forbid it, wherever they fit, with fewer GPUs if need be.
 
-    Options: `interval`, the time from one allocation to the next (default 60 s). `delay`, what a
-    restart is taken to cost (default 30 s). `place`: what is not placed as the solution says is
-    `packed` (default) or put on the `emptiest` nodes.
-
     Source: A. Qiao et al., Pollux: Co-adaptive cluster scheduling for goodput-optimized deep
     learning, OSDI'21, section 4.2, and the policy of its artifact, which searches by a genetic
     algorithm.
@@ -47,7 +42,6 @@ class Pollux(Reallocation):
 
     name = "pollux"
     title = "elastic jobs get the GPUs of the best harmonic mean of speedups over a fair share"
-    own_options = ("delay",)
 
     source = Source(
         authors="A. Qiao, S. K. Choe, S. J. Subramanya, W. Neiswanger, Q. Ho, H. Zhang, G. R. "
@@ -69,13 +63,13 @@ class Pollux(Reallocation):
         "its simulated workload 6",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(ReallocationOptions):
+        delay_s: Annotated[Duration, "What a restart is taken to cost."] = 30.0
+
+    def __init__(self, options: Options) -> None:
         super().__init__(options)
-        text = self.given.get("delay", f"{DELAY_S:g}s")
-        try:
-            self.delay_s = parse_duration(text)
-        except ValueError as error:
-            raise InputError(f"policy pollux: option delay: {error}") from None
+        self.delay_s = options.delay_s
         self._growth = Growth()
         self._planned: dict[str, tuple[tuple[str, int], ...]] = {}
         self._stays: set[str] = set()

@@ -1,8 +1,10 @@
 """RLTune's learned scorer and its mapping onto nodes."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from optsched.errors import InputError
+from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
 from optsched.simulate.world import World
 
@@ -18,10 +20,6 @@ class Rltune(PickedFirst):
     """A small network scores the waiting gangs by seven features that tell nothing of how long they
     run; the best one is next, and while it has no place nobody else starts. Of at most four ways to
     place it the one that solves RLTune's program is taken (`mapping`).
-
-    Options: `weights`, a file that `optsched learn rltune` wrote (default: one that comes with the
-    package). `backfill`: `no` (default, as published), or `yes`: meanwhile gangs start that will be
-    done before; only this looks at how long jobs run.
 
     Source: RLTune, SoCC 2025, and its public code (philly_env_base_v2.py, allocation_score.py).
     """
@@ -50,18 +48,22 @@ class Rltune(PickedFirst):
         "lower",
     )
 
-    def __init__(self, options: dict[str, str] | None = None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PluginOptions):
+        weights: Annotated[
+            Path | None,
+            "Weights that `optsched learn rltune` wrote; none: those that come with the package.",
+        ] = None
+        backfill: Annotated[
+            bool,
+            "While the best gang has no place, gangs start that will be done before; only this "
+            "looks at how long jobs run.",
+        ] = False
+
+    def __init__(self, options: Options) -> None:
         super().__init__()
-        given = dict(options or {})
-        for name in given:
-            if name not in ("weights", "backfill"):
-                raise InputError(f"policy rltune has no option {name}; it has weights and backfill")
-        if given.get("backfill", "no") not in ("yes", "no"):
-            raise InputError(
-                f"option backfill of policy rltune: {given['backfill']!r}; expected yes or no"
-            )
-        self.backfill = given.get("backfill") == "yes"
-        self.scorer: Scorer = read(given.get("weights", DEFAULT_WEIGHTS))
+        self.backfill = options.backfill
+        self.scorer: Scorer = read(options.weights or DEFAULT_WEIGHTS)
 
     def scores(self, world: World, moment: Moment, visible: list[str]) -> Floats:
         """What the network makes of the features."""

@@ -1,0 +1,308 @@
+"""Options of plug-ins: declared once, read from the command line, TOML and Python, and explained.
+
+A plug-in has an attribute `Options`, a frozen dataclass below `PluginOptions`. Each field is an
+option: its type with its range in `Annotated`, what it means, and its default, as in
+
+    class Themis:
+        @dataclass(frozen=True, kw_only=True)
+        class Options(PluginOptions):
+            lease_s: Annotated[PositiveDuration, "How long a job keeps its GPUs."] = 1200.0
+            order: Annotated[Literal["fifo", "las"], "Who comes first."] = "fifo"
+
+which `--option lease=20m --option order=las` sets: what is written with a unit is named without it.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from ..duration import parse_duration
+from ..errors import InputError, perhaps
+from ..files.faults import Fault
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginOptions:
+    """Base of what a plug-in lets its user set, and the declaration of one that has no options."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "allow_inf_nan": False}
+
+
+NO_OPTIONS = PluginOptions()
+Declared = TypeVar("Declared", bound=PluginOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How values of a type are written: `parse` makes one of what is given, `write` its text.
+
+    `kind` is what is expected, `suffix` the unit that the name of a field has and that of its
+    option has not, as values carry their own.
+    """
+
+    kind: str
+    parse: Callable[[object], object]
+    write: Callable[[Any], str] = str
+    suffix: str = ""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Parse before the type is checked."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(self.parse, handler(source))
+
+
+def _seconds(given: object) -> object:
+    if isinstance(given, str):
+        return parse_duration(given)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
+        raise ValueError("must be a number of seconds, or a text as 90s, 5m, 2h")
+    return float(given)
+
+
+def _duration_text(seconds: float) -> str:
+    for unit, length_s in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length_s and seconds % length_s == 0:
+            return f"{seconds / length_s:g}{unit}"
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+Duration = Annotated[float, Written("a length of time", _seconds, _duration_text, "_s")]
+PositiveDuration = Annotated[Duration, Ge(1e-3)]
+PositiveNumber = Annotated[float, Gt(0)]
+Share = Annotated[float, Ge(0), Le(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredOption:
+    """One option as users see it: what it is called, what it may be, what it is without them."""
+
+    name: str
+    field: str
+    expected: str
+    default: str
+    meaning: str
+    hint: Any
+
+
+def described(declared: type[PluginOptions]) -> tuple[DeclaredOption, ...]:
+    """Return the options of a declaration in its order, those it inherits first."""
+    hints = get_type_hints(declared, include_extras=True)
+    return tuple(
+        _described(field.name, hints[field.name], field.default) for field in fields(declared)
+    )
+
+
+def _described(field: str, hint: Any, default: object) -> DeclaredOption:
+    base, metadata, may_be_none = _taken_apart(hint)
+    written = next((data for data in metadata if isinstance(data, Written)), None)
+    name = field.removesuffix(written.suffix) if written is not None else field
+    texts = [data for data in metadata if isinstance(data, str)]
+    expected = _expected(base, metadata, default)
+    if may_be_none and default is not None and default is not MISSING:
+        expected += ", or none"
+    if default is MISSING or default is None:
+        text = "" if default is MISSING else "none"
+    else:
+        text = _written(default, base, written)
+    return DeclaredOption(
+        name=name.rstrip("_"),
+        field=field,
+        expected=expected,
+        default=text,
+        meaning=texts[-1] if texts else "",
+        hint=hint,
+    )
+
+
+def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """The bare type, everything that annotates it, and whether it may be None."""
+    if get_origin(hint) is Annotated:
+        inner, *metadata = get_args(hint)
+        base, own, may_be_none = _taken_apart(inner)
+        return base, (*own, *metadata), may_be_none
+    if NoneType in get_args(hint):
+        [inner] = [part for part in get_args(hint) if part is not NoneType]
+        base, own, _ = _taken_apart(inner)
+        return base, own, True
+    return hint, (), False
+
+
+KINDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "a file",
+    dict: "a table",
+}
+
+
+def _expected(base: Any, metadata: Sequence[Any], default: object = MISSING) -> str:
+    """What a value of this type is, as in "a whole number of at least 1"."""
+    if get_origin(base) is Literal:
+        return _either(list(map(str, get_args(base))))
+    if base is bool:
+        return "yes or no" if default is True else "no or yes"
+    if get_origin(base) is tuple:
+        inner, own, _ = _taken_apart(get_args(base)[0])
+        return f"a list, each {_expected(inner, own)}"
+    written = next((data for data in metadata if isinstance(data, Written)), None)
+    kind = written.kind if written else KINDS.get(get_origin(base) or base, "a table")
+    write = written.write if written else "{:g}".format
+    low = next((data.ge for data in metadata if isinstance(data, Ge)), None)
+    high = next((data.le for data in metadata if isinstance(data, Le)), None)
+    if low is not None and high is not None:
+        return f"{kind} from {write(low)} to {write(high)}"
+    return " ".join([kind, *filter(None, (_range(data, write) for data in metadata))])
+
+
+def _range(data: object, write: Callable[[Any], str]) -> str:
+    match data:
+        case Gt(gt=bound):
+            return f"above {write(bound)}"
+        case Ge(ge=bound):
+            return f"of at least {write(bound)}"
+        case Lt(lt=bound):
+            return f"below {write(bound)}"
+        case Le(le=bound):
+            return f"of at most {write(bound)}"
+        case _:
+            return ""
+
+
+def _either(words: Sequence[str], last: str = "or") -> str:
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
+def _written(value: Any, base: Any, written: Written | None) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        inner, own, _ = _taken_apart(get_args(base)[0])
+        written = next((data for data in own if isinstance(data, Written)), None)
+        return ",".join(_written(part, inner, written) for part in value)
+    if written is not None:
+        return written.write(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# --------------------------------------------------------------------------------------------------
+# reading
+
+
+def declaration(plug_in: object) -> type[PluginOptions]:
+    """Return what a plug-in declares; one without `Options` has none."""
+    declared: type[PluginOptions] = getattr(plug_in, "Options", PluginOptions)
+    return declared
+
+
+def read_options(
+    what: str, declared: type[Declared], given: Mapping[str, object] | None
+) -> Declared:
+    """Return the options that were given to `what` ("policy tiresias"), texts or values, and the
+    defaults of the others. Raises InputError in one sentence."""
+    if not given:
+        return declared()
+    known = {option.name: option for option in described(declared)}
+    unknown = [name for name in given if name not in known]
+    if unknown and not known:
+        raise InputError(f"{what} takes no options; leave out {', '.join(unknown)}")
+    if unknown:
+        raise InputError(
+            f"{what} has no option {', '.join(unknown)}; it has {_either(list(known), 'and')}"
+            f"{perhaps(unknown[0], known)}"
+        )
+    options, errors = _validated(declared, given)
+    if options is not None:
+        return options
+    loc, message = errors[0]["loc"], _reason(errors[0])
+    option = next((option for option in known.values() if loc and option.field == loc[0]), None)
+    if option is None:
+        raise InputError(f"{what}: {message}")
+    if errors[0]["type"] == "value_error":
+        raise InputError(f"option {option.name} of {what}: {message}")
+    raise InputError(
+        f"option {option.name} of {what}: {given[option.name]!r}; expected {option.expected}"
+    )
+
+
+def read_table(
+    table: str, declared: type[Declared], given: Mapping[str, object]
+) -> tuple[Declared | None, list[Fault]]:
+    """Return what a table of a TOML file sets, or None with every fault in it."""
+    from ..files.shape_faults import shape_faults
+
+    options, errors = _validated(declared, given)
+    fields_by_name = {option.field: option.name for option in described(declared)}
+    named = [
+        {
+            **error,
+            "loc": (fields_by_name.get(str(error["loc"][0]), error["loc"][0]), *error["loc"][1:]),
+        }
+        if error["loc"]
+        else error
+        for error in errors
+    ]
+    known = {*fields_by_name.values(), *_inner_names(declared)}
+    faults = [
+        Fault(
+            table if fault.path == "file" else f"{table}.{fault.path}", fault.problem, fault.remedy
+        )
+        for fault in shape_faults(named, json.dumps(given, default=str), known)
+    ]
+    return options, faults
+
+
+def _inner_names(declared: type[PluginOptions]) -> Iterator[str]:
+    """Names in the tables within a table."""
+    for option in described(declared):
+        base, _, _ = _taken_apart(option.hint)
+        for part in get_args(base):
+            if isinstance(part, type) and issubclass(part, PluginOptions):
+                yield from (inner.name for inner in described(part))
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    return str(error.get("ctx", {}).get("error", error["msg"]))
+
+
+def _validated(
+    declared: type[Declared], given: Mapping[str, object]
+) -> tuple[Declared | None, list[Any]]:
+    """The options, or what a validator has against them."""
+    from pydantic import ValidationError
+
+    by_name = {option.name: option for option in described(declared)}
+    values: dict[str, object] = {}
+    for name, value in given.items():
+        option = by_name.get(name)
+        values[name if option is None else option.field] = (
+            value if option is None else _parted(option.hint, value)
+        )
+    try:
+        found: Declared = _adapter(declared).validate_python(values)
+    except ValidationError as error:
+        return None, list(error.errors(include_url=False))
+    return found, []
+
+
+def _parted(hint: Any, value: object) -> object:
+    """What a text says where a list or nothing may be meant."""
+    base, _, may_be_none = _taken_apart(hint)
+    if not isinstance(value, str):
+        return value
+    if may_be_none and value == "none":
+        return None
+    return [part.strip() for part in value.split(",")] if get_origin(base) is tuple else value
+
+
+def _adapter(declared: type[Any]) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(declared)
