@@ -170,7 +170,7 @@ def simulate(
     See `optsched.simulate.run.Simulation` for what the options mean. Raises StalledError where the
     policy leaves jobs waiting for ever, PolicyError where it breaks a rule.
     """
-    from ..simulate.outcome import Outcome, Setting
+    from .outcome import Outcome, Setting
     from .results import Simulated
 
     checked = _instance(instance)

@@ -15,7 +15,7 @@ from ..round.plan import RoundSolution
 
 if TYPE_CHECKING:
     from ..picture.facts import JobFacts
-    from ..simulate.outcome import Outcome
+    from .outcome import Outcome
 
 Result = TypeVar("Result", "Planned", "Decided")
 

@@ -133,21 +133,9 @@ def command(
     from ..profiling.probe import ProbeError, probe
     from ..profiling.result import dump_result, result, result_object
     from ..profiling.run import Setting
-    from ..profiling.store import Store, check_name
+    from ..profiling.store import Store
 
-    if plot is not None and cpus is None:
-        raise InputError(
-            "--plot draws rate against cores; say which counts with --cpus, as in --cpus 1,2,4,8"
-        )
-    if plot is not None and plot.suffix != ".svg":
-        raise InputError(f"--plot {plot}: the picture is an SVG; give a name that ends in .svg")
-    if (store is None) != (name is None):
-        raise InputError(
-            "--store DIR and --name NAME go together: a folder, and the profile's name in it"
-        )
-    if name is not None:
-        check_name(name)
-    check_outputs({"-o": output, "--plot": plot}, "-")
+    _check(cpus, output, plot, store, name)
     cores = usable_cores()
     if cpus is not None:
         check_counts(cpus, gpus, len(cores))
@@ -207,6 +195,31 @@ def command(
     elif not quiet:
         _print(found, output)
     return 0
+
+
+def _check(
+    cpus: tuple[int, ...] | None,
+    output: Path | None,
+    plot: Path | None,
+    store: Path | None,
+    name: str | None,
+) -> None:
+    """Raise InputError for options that do not go together, and files that cannot be written."""
+    from ..profiling.store import check_name
+
+    if plot is not None and cpus is None:
+        raise InputError(
+            "--plot draws rate against cores; say which counts with --cpus, as in --cpus 1,2,4,8"
+        )
+    if plot is not None and plot.suffix != ".svg":
+        raise InputError(f"--plot {plot}: the picture is an SVG; give a name that ends in .svg")
+    if (store is None) != (name is None):
+        raise InputError(
+            "--store DIR and --name NAME go together: a folder, and the profile's name in it"
+        )
+    if name is not None:
+        check_name(name)
+    check_outputs({"-o": output, "--plot": plot}, "-")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

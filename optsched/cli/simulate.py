@@ -128,9 +128,9 @@ def command(
     optsched simulate cluster.json --policy srtf --estimates history
     optsched simulate cluster.json --policy fifo --json | jq .jct_s.p99
     """
+    from ..api.outcome import Outcome, Setting
     from ..picture import can_draw
     from ..simulate import output as directory
-    from ..simulate.outcome import Outcome, Setting
     from ..simulate.run import StalledError
     from ..simulate.saved import STATE, RunInterruptedError, run_saving, take_up
     from ..simulate.view import PolicyError

@@ -10,7 +10,7 @@ from .text import headline, table, with_length
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..simulate.outcome import Outcome
+    from ..api.outcome import Outcome
 
 REASONS = {
     "fair_share": "fair share",

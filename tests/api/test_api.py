@@ -117,7 +117,7 @@ def test_a_frame_of_polars_or_pandas_or_a_sentence(
 def test_faults_are_one_exception_with_a_sentence_for_each(model: opt.Model) -> None:
     for wrong, said in (
         (lambda: model.add_job("bert"), "job 'bert' is in the model already"),
-        (lambda: model.add_job("x", gpu=2), r"Job has no field 'gpu' \(perhaps gpus\)"),
+        (lambda: model.add_job("x", gpu=2), "Job has no field .gpu. .did you mean gpus"),
         (lambda: model.add_running("nobody", "a100-0", remaining_s=1), "add it first"),
         (lambda: model.add_running("eval", "a100-9", remaining_s=1), r"'a100-9' is not in the"),
         (lambda: model.add_nodes("a[1-", gpus=1), r"a\[1-"),

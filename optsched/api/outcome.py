@@ -14,12 +14,12 @@ from ..model.instance import Instance
 from ..model.plan import Solution
 from ..objectives import Objective, parse
 from ..plugins import registry
-from .metrics import Metrics, measure
-from .metrics.summary import spread, summary
-from .output import SUMMARY_FORMAT, rounds_total
-from .report.series import thinned
-from .run import Simulation
-from .view import PolicyError
+from ..simulate.metrics import Metrics, measure
+from ..simulate.metrics.summary import spread, summary
+from ..simulate.output import SUMMARY_FORMAT, rounds_total
+from ..simulate.report.series import thinned
+from ..simulate.run import Simulation
+from ..simulate.view import PolicyError
 
 REPEATED = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options")
 """Settings that the summary repeats."""
