@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from ..bounds import Bound, lower_bounds
+from ..driver.view import PolicyError
 from ..duration import human
 from ..engine.incumbent import Incumbent
 from ..estimates.parse import parse as parse_estimates
@@ -19,7 +20,6 @@ from ..simulate.metrics.summary import spread, summary
 from ..simulate.output import SUMMARY_FORMAT, rounds_total
 from ..simulate.report.series import thinned
 from ..simulate.run import Simulation
-from ..simulate.view import PolicyError
 
 REPEATED = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options")
 """Settings that the summary repeats."""

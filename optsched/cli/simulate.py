@@ -129,11 +129,11 @@ def command(
     optsched simulate cluster.json --policy fifo --json | jq .jct_s.p99
     """
     from ..api.outcome import Outcome, Setting
+    from ..driver.view import PolicyError
     from ..picture import can_draw
     from ..simulate import output as directory
     from ..simulate.run import StalledError
     from ..simulate.saved import STATE, RunInterruptedError, run_saving, take_up
-    from ..simulate.view import PolicyError
 
     if round_s and spacing_s:
         raise InputError(
