@@ -27,11 +27,12 @@ from optsched.traces.generate.like.failures import failing_attempts
 from optsched.traces.generate.like.fit import distances, kolmogorov_smirnov, total_variation, totals
 from optsched.traces.generate.like.model import HOURS
 from optsched.traces.generate.like.nodes import scaled
-from optsched.traces.generate.like.philly_failures import CAUSES, FAILING
 from optsched.traces.profiles.attach import attach
 from tests.data import DATA, needs_data
 
 KINDS = list(MODELS)
+FAILING = MODELS["philly"].failing
+CAUSES = FAILING.causes
 ROOMY = 6400
 
 
