@@ -12,16 +12,8 @@ from ..model.cluster import Cluster, Tenant
 from ..model.instance import Failure, Instance
 from ..model.job import Job
 from ..model.profile import UNMEASURED, Profile
-from .imported import Imported, Option
+from .imported import Imported
 from .usable import NAMED_TWICE, NEVER, nothing_left, window
-
-TENANT = Option(
-    name="tenant",
-    flag="--tenant",
-    kind="text",
-    metavar="NAME",
-    help="Keep the jobs of this virtual cluster only.",
-)
 
 NO_SUBMISSION = "no time of submission"
 NEVER_RAN = "never ran: no start or no end"
@@ -116,7 +108,7 @@ def chosen(
             if names
             else "the trace names no tenant"
         )
-        raise InputError(f"{TENANT.flag} {tenant!r}: no usable job is of it; {known}")
+        raise InputError(f"--tenant {tenant!r}: no usable job is of it; {known}")
     kept.sort(key=lambda job: job.submit_s)
     return kept
 

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..model.cluster import Cluster, Tenant
 from ..model.instance import Instance
 from ..model.job import Job
-from .imported import END, START, Imported
+from .imported import Imported
 from .tables.dates import given_s
 
 BEFORE = "submitted before --from"
@@ -40,8 +40,8 @@ def window(start: str | None, end: str | None, unix_start_s: float | None = None
     """The window for `--from` and `--until`: seconds of the trace, or dates where the Unix time of
     its second 0 is known. A date without a time zone is in UTC. Raises InputError."""
     found = Window(
-        -math.inf if start is None else _instant(START.flag, start, unix_start_s),
-        math.inf if end is None else _instant(END.flag, end, unix_start_s),
+        -math.inf if start is None else _instant("--from", start, unix_start_s),
+        math.inf if end is None else _instant("--until", end, unix_start_s),
     )
     if found.start_s >= found.end_s:
         raise InputError(f"--from {start} is not before --until {end}; nothing would be read")

@@ -26,12 +26,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..clusters import cluster_of
-from ..imported import CLUSTER, END, GPUS_PER_NODE, START, At, Format, Imported, Track, read_text
+from ..imported import (
+    At,
+    ClusterText,
+    FirstDate,
+    Format,
+    GpuCount,
+    Imported,
+    LastDate,
+    Track,
+    WithCpuJobs,
+    read_text,
+)
 from ..submitted import Submitted, chosen, held_beside, instance_of
 from ..tables.dates import MISSING
 from ..tables.table import Table
 from ..usable import stem
-from .job_table import COLUMNS, GPU_JOBS_ONLY, count, submitted
+from .job_table import COLUMNS, count, submitted
 
 GPUS_OF_NODE, CPUS_OF_NODE = 8, 128
 SEREN, SEREN_NODE_GIB = "a100=2288", 1024.0
@@ -44,11 +55,11 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    cpu_jobs: bool = True,
-    start: str | None = None,
-    end: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    cpu_jobs: WithCpuJobs = True,
+    start: FirstDate = None,
+    end: LastDate = None,
 ) -> Imported:
     """Read a job table; `jobs` keeps the first so many that can run.
 
@@ -98,7 +109,5 @@ def _gib(at: At, text: str) -> float:
 
 
 FORMAT = Format(
-    title="Acme job table of Seren or Kalos (trace_seren.csv, trace_kalos.csv)",
-    read=read,
-    options=(CLUSTER, GPUS_PER_NODE, GPU_JOBS_ONLY, START, END),
+    title="Acme job table of Seren or Kalos (trace_seren.csv, trace_kalos.csv)", read=read
 )

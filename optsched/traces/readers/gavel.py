@@ -39,7 +39,17 @@ from typing import Any
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
 from ...model.profile import Locality, Profile, Sharing
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
+from ..imported import (
+    At,
+    ClusterText,
+    Format,
+    GpuCount,
+    Imported,
+    ThroughputTable,
+    Track,
+    WithOverheads,
+    read_text,
+)
 from .throughputs import REFERENCE, Line, find_table, jobs_of_lines, line_of, lines_of, read_table
 
 GPU_TYPES = ("v100", "p100", "k80")
@@ -61,10 +71,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    throughputs: str | Path | None = None,
-    cluster: str = DEFAULT_CLUSTER,
-    gpus_per_node: int = 4,
-    overheads: bool = True,
+    throughputs: ThroughputTable = None,
+    cluster: ClusterText = DEFAULT_CLUSTER,
+    gpus_per_node: GpuCount = 4,
+    overheads: WithOverheads = True,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -218,19 +228,6 @@ def _first_specification(path: Path) -> str:
         raise InputError(f'{path}: expected Gavel\'s form {{"name": ["36:36:36"]}}') from None
 
 
-THROUGHPUTS = Option(
-    name="throughputs",
-    flag="--throughputs",
-    kind="path",
-    metavar="PATH",
-    help="The throughput table (default: beside the trace or in the folder above).",
-)
-NO_OVERHEADS = Option(
-    name="overheads", flag="--no-overheads", kind="off", help="Saving and restoring cost nothing."
-)
 FORMAT = Format(
-    title="Gavel traces with their throughput table (.trace, .trace.gz)",
-    read=read,
-    options=(THROUGHPUTS, CLUSTER, GPUS_PER_NODE, NO_OVERHEADS),
-    profiled=True,
+    title="Gavel traces with their throughput table (.trace, .trace.gz)", read=read, profiled=True
 )

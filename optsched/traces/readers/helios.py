@@ -31,12 +31,23 @@ from typing import NamedTuple
 from ...errors import InputError
 from ...model.cluster import Cluster
 from ..clusters import cluster_of
-from ..imported import CLUSTER, END, GPUS_PER_NODE, START, Format, Imported, Track, read_text
-from ..submitted import TENANT, Submitted, chosen, instance_of
+from ..imported import (
+    ClusterText,
+    FirstDate,
+    Format,
+    GpuCount,
+    Imported,
+    LastDate,
+    TenantName,
+    Track,
+    WithCpuJobs,
+    read_text,
+)
+from ..submitted import Submitted, chosen, instance_of
 from ..tables.dates import time_at
 from ..tables.table import Table
 from ..usable import stem
-from .job_table import COLUMNS, GPU_JOBS_ONLY, submitted
+from .job_table import COLUMNS, submitted
 
 LOG = "cluster_log.csv"
 SIZES = "cluster_gpu_number.csv"
@@ -67,12 +78,12 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    cpu_jobs: bool = True,
-    start: str | None = None,
-    end: str | None = None,
-    tenant: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    cpu_jobs: WithCpuJobs = True,
+    start: FirstDate = None,
+    end: LastDate = None,
+    tenant: TenantName = None,
 ) -> Imported:
     """Read a job table, or the folder that has it; `jobs` keeps the first so many that can run.
 
@@ -126,7 +137,7 @@ def _cluster(
             raise InputError(
                 f"{path}: neither the file nor its folder has the name of one of "
                 f"{', '.join(SITES)}; name "
-                f"the cluster's GPUs with {CLUSTER.flag} v100=1064"
+                "the cluster's GPUs with --cluster v100=1064"
             )
         gpus = total or known.nodes * GPUS_OF_NODE
         later = [
@@ -187,8 +198,4 @@ def _sizes(log: Path, jobs: Sequence[Submitted]) -> tuple[dict[str, int], int | 
     return dict(zip(names, most, strict=True)), total
 
 
-FORMAT = Format(
-    title="Helios job table of one cluster (cluster_log.csv, or its folder)",
-    read=read,
-    options=(CLUSTER, GPUS_PER_NODE, GPU_JOBS_ONLY, START, END, TENANT),
-)
+FORMAT = Format(title="Helios job table of one cluster (cluster_log.csv, or its folder)", read=read)

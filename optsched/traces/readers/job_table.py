@@ -4,14 +4,11 @@ times."""
 from collections.abc import Sequence
 
 from ...model.profile import UNMEASURED
-from ..imported import At, Option
+from ..imported import At
 from ..submitted import NO_SUBMISSION, Submitted, held_beside, ran_s
 from ..tables.dates import MISSING, time_at
 
 COLUMNS = ("job_id", "user", "gpu_num", "cpu_num", "state", "submit_time", "start_time", "end_time")
-GPU_JOBS_ONLY = Option(
-    name="cpu_jobs", flag="--gpu-jobs-only", kind="off", help="Leave out jobs without GPUs."
-)
 OPEN_STATES = frozenset(("RUNNING", "SUSPENDED", "PENDING"))
 UNFINISHED = "still running, suspended or waiting when the log was taken"
 NOTHING = "asks for neither GPUs nor cores"

@@ -25,10 +25,10 @@ from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Profile, Sharing
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Track, read_text
+from ..imported import At, ClusterText, Format, GpuCount, Imported, SwitchTable, Track, read_text
 from ..tables.table import Table
 from ..usable import imported
-from .switches import SWITCHES, chosen_cluster
+from .switches import chosen_cluster
 
 COLUMNS = (
     "job_id",
@@ -59,9 +59,9 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    switches: str | Path | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    switches: SwitchTable = None,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by submission, of those that can run.
 
@@ -118,6 +118,4 @@ def _positive(at: At, text: str, what: str) -> float:
     return value
 
 
-FORMAT = Format(
-    title="Muri traces (trace1.csv)", read=read, options=(CLUSTER, GPUS_PER_NODE, SWITCHES)
-)
+FORMAT = Format(title="Muri traces (trace1.csv)", read=read)

@@ -38,7 +38,7 @@ from ...model.cluster import Cluster, Node
 from ...model.job import Job
 from ...model.profile import Profile
 from ..clusters import cluster_of
-from ..imported import CLUSTER, END, GPUS_PER_NODE, START, Format, Imported, Track
+from ..imported import ClusterText, FirstDate, Format, GpuCount, Imported, LastDate, Track
 from ..tables.streamed_table import table
 from ..usable import Window, imported, stem, window
 from . import pai_simulator
@@ -82,10 +82,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    start: str | None = None,
-    end: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    start: FirstDate = None,
+    end: LastDate = None,
 ) -> Imported:
     """Read the folder of tables, or the simulator's table; `jobs` keeps the first so many, by
     submission.
@@ -123,13 +123,13 @@ def _cluster(source: Path, given: str | None, gpus_per_node: int | None) -> Clus
         return cluster_of(given, gpus_per_node or 8)
     if gpus_per_node is not None:
         raise InputError(
-            f"{GPUS_PER_NODE.flag} goes with {CLUSTER.flag} here: the machines have their own size"
+            "--gpus-per-node goes with --cluster here: the machines have their own size"
         )
     place, folder = ("in", source) if source.is_dir() else ("beside", source.parent)
     if (path := _file(folder, "pai_machine_spec")) is None:
         raise InputError(
             f"{source}: no pai_machine_spec.csv (or .csv.gz) {place} it; name the GPUs with "
-            f"{CLUSTER.flag}, as v100=1080,t4=994"
+            "--cluster, as v100=1080,t4=994"
         )
     return Cluster(nodes=tuple(_machines(path)))
 
@@ -257,5 +257,4 @@ def _tags(path: Path | None, wanted: set[str], track: Track) -> dict[str, tuple[
 FORMAT = Format(
     title="Alibaba PAI 2020, folder of tables or the simulator's table (pai_*.csv, .csv.gz)",
     read=read,
-    options=(CLUSTER, GPUS_PER_NODE, START, END),
 )

@@ -24,22 +24,23 @@ workloads, ATC'19; github.com/msr-fiddle/philly-traces.
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ...errors import InputError
+from ...plugins.options import Flag
 from ..clusters import cluster_of
 from ..imported import (
-    CLUSTER,
-    END,
-    GPUS_PER_NODE,
-    START,
+    ClusterText,
+    FirstDate,
     Format,
+    GpuCount,
     Imported,
-    Option,
+    LastDate,
+    TenantName,
     Track,
     read_text,
 )
-from ..submitted import NO_SUBMISSION, TENANT, WITHOUT_GPUS, Submitted, chosen, instance_of, ran_s
+from ..submitted import NO_SUBMISSION, WITHOUT_GPUS, Submitted, chosen, instance_of, ran_s
 from ..tables.dates import time_at, unix_s
 from ..tables.json_list import elements
 from ..tables.table import Table
@@ -69,12 +70,16 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    machines_path: str | Path | None = None,
-    start: str | None = None,
-    end: str | None = None,
-    tenant: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    machines_path: Annotated[
+        Path | None,
+        Flag("--machines"),
+        "The machine list (default: cluster_machine_list beside the log).",
+    ] = None,
+    start: FirstDate = None,
+    end: LastDate = None,
+    tenant: TenantName = None,
 ) -> Imported:
     """Read a job log, a folder with one, or the table; `jobs` keeps the first so many that can run.
 
@@ -85,8 +90,7 @@ def read(
     """
     if gpus_per_node is not None and cluster is None:
         raise InputError(
-            f"{GPUS_PER_NODE.flag} goes with {CLUSTER.flag}; the trace's own machines have their "
-            "sizes"
+            "--gpus-per-node goes with --cluster; the trace's own machines have their sizes"
         )
     path = _log_in(Path(source)) if Path(source).is_dir() else Path(source)
     dropped: Counter[str] = Counter()
@@ -228,16 +232,8 @@ def _from_table(path: Path, text: str, track: Track) -> list[Submitted | str]:
     return submitted
 
 
-MACHINES = Option(
-    name="machines_path",
-    flag="--machines",
-    kind="path",
-    metavar="PATH",
-    help="The machine list (default: cluster_machine_list beside the log).",
-)
 FORMAT = Format(
     title="Philly job log with its machine list (cluster_job_log), or the table made of it "
     "(.csv, .csv.gz)",
     read=read,
-    options=(MACHINES, CLUSTER, GPUS_PER_NODE, START, END, TENANT),
 )

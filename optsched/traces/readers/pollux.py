@@ -28,14 +28,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from ...errors import InputError
 from ...model.cluster import Cluster
 from ...model.instance import Instance
 from ...model.job import Elastic, Job
 from ...model.profile import Locality, Profile
+from ...plugins.options import Flag
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
+from ..imported import At, ClusterText, Format, GpuCount, Imported, Track, read_text
 from ..tables.table import Table
 from ..usable import nothing_left, runnable, stem
 from .pollux_application import Application, Shape
@@ -54,11 +56,21 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    applications: str | Path | None = None,
-    cluster: str = DEFAULT_CLUSTER,
-    gpus_per_node: int = MOST_GPUS_PER_NODE,
-    elastic: bool = True,
-    fixed_batch: bool = True,
+    applications: Annotated[
+        Path | None,
+        "The folder of measurements, one folder an application (default: that of SOURCE or the "
+        "one above).",
+    ] = None,
+    cluster: ClusterText = DEFAULT_CLUSTER,
+    gpus_per_node: GpuCount = MOST_GPUS_PER_NODE,
+    elastic: Annotated[
+        bool, Flag("--rigid"), "Gangs of the GPUs asked for instead of elastic jobs."
+    ] = True,
+    fixed_batch: Annotated[
+        bool,
+        Flag("--adaptive"),
+        "Batch sizes go with the GPUs and the gradient noise, for the best goodput.",
+    ] = True,
 ) -> Imported:
     """Read a workload; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -208,29 +220,8 @@ def _shapes(gpus: int, largest: int) -> Iterator[Shape]:
             yield (first, *others)
 
 
-APPLICATIONS = Option(
-    name="applications",
-    flag="--applications",
-    kind="path",
-    metavar="PATH",
-    help="The folder of measurements, one folder an application (default: that of SOURCE or the "
-    "one above).",
-)
-RIGID = Option(
-    name="elastic",
-    flag="--rigid",
-    kind="off",
-    help="Gangs of the GPUs asked for instead of elastic jobs.",
-)
-ADAPTIVE = Option(
-    name="fixed_batch",
-    flag="--adaptive",
-    kind="off",
-    help="Batch sizes go with the GPUs and the gradient noise, for the best goodput.",
-)
 FORMAT = Format(
     title="Pollux workloads with its measurements of six applications (.csv)",
     read=read,
-    options=(APPLICATIONS, RIGID, ADAPTIVE, CLUSTER, GPUS_PER_NODE),
     profiled=True,
 )

@@ -33,9 +33,17 @@ from pathlib import Path
 from ...errors import InputError
 from ...model.profile import Profile
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Track
+from ..imported import (
+    At,
+    ClusterText,
+    Format,
+    GpuCount,
+    Imported,
+    ThroughputTable,
+    Track,
+    WithOverheads,
+)
 from .batch_sizes import SAMPLES, phases, steps_of_epoch
-from .gavel import NO_OVERHEADS, THROUGHPUTS
 from .throughputs import REFERENCE, Line, find_table, jobs_of_lines, line_of, lines_of, read_table
 
 DEFAULT_CLUSTER = "v100=32"
@@ -53,10 +61,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    throughputs: str | Path | None = None,
-    cluster: str = DEFAULT_CLUSTER,
-    gpus_per_node: int = 4,
-    overheads: bool = True,
+    throughputs: ThroughputTable = None,
+    cluster: ClusterText = DEFAULT_CLUSTER,
+    gpus_per_node: GpuCount = 4,
+    overheads: WithOverheads = True,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -151,8 +159,5 @@ def _table(path: Path) -> Steps:
 
 
 FORMAT = Format(
-    title="Shockwave traces with their throughput table (.trace)",
-    read=read,
-    options=(THROUGHPUTS, CLUSTER, GPUS_PER_NODE, NO_OVERHEADS),
-    profiled=True,
+    title="Shockwave traces with their throughput table (.trace)", read=read, profiled=True
 )

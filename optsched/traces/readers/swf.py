@@ -31,7 +31,17 @@ from ...errors import InputError
 from ...model.cluster import Cluster, Node
 from ...model.job import Job
 from ..clusters import MAX_GPUS, cluster_of
-from ..imported import CLUSTER, END, GPUS_PER_NODE, START, At, Format, Imported, Track, read_text
+from ..imported import (
+    At,
+    ClusterText,
+    FirstDate,
+    Format,
+    GpuCount,
+    Imported,
+    LastDate,
+    Track,
+    read_text,
+)
 from ..usable import Window, imported, stem, window
 
 COLUMNS = 18
@@ -50,10 +60,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int = 8,
-    start: str | None = None,
-    end: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount = 8,
+    start: FirstDate = None,
+    end: LastDate = None,
 ) -> Imported:
     """Read a workload; `jobs` keeps the first so many, by submission, of those that can run.
 
@@ -165,6 +175,5 @@ def _after_earlier_ones(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
 FORMAT = Format(
     title="Standard Workload Format of the Parallel Workloads Archive (.swf, .swf.gz)",
     read=read,
-    options=(CLUSTER, GPUS_PER_NODE, START, END),
     profiled=True,
 )

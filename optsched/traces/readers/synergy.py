@@ -18,14 +18,14 @@ meaning and units from simulator/jobs/ of https://github.com/msr-fiddle/synergy.
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ...errors import InputError
 from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Locality, Profile
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
+from ..imported import At, ClusterText, Format, GpuCount, Imported, Track, read_text
 from ..usable import imported, stem
 
 CORES = (1, 2, 3, 4, 5, 6, 9, 12, 24)
@@ -33,13 +33,6 @@ MEMORY_GB = (20.83, 62.5, 125.0, 187.5, 250.0)
 SHARE_CORES, SHARE_GB = 3, 62.5
 CELLS = "job,model,arrival,iterations,GPUs"
 TABLE = "cpu_mem_sensitivity.json"
-SENSITIVITY = Option(
-    name="sensitivity",
-    flag="--sensitivity",
-    kind="path",
-    metavar="PATH",
-    help=f"The measurements (default: {TABLE} beside the trace).",
-)
 Measured = tuple[Profile, float]
 """A profile and the seconds of an iteration."""
 
@@ -49,9 +42,11 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    sensitivity: str | Path | None = None,
-    cluster: str = "v100=32",
-    gpus_per_node: int = 8,
+    sensitivity: Annotated[
+        Path | None, f"The measurements (default: {TABLE} beside the trace)."
+    ] = None,
+    cluster: ClusterText = "v100=32",
+    gpus_per_node: GpuCount = 8,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -158,6 +153,5 @@ def _entry(entry: dict[str, Any]) -> Measured:
 FORMAT = Format(
     title="Synergy replay traces with their CPU and memory sensitivity (static_100job)",
     read=read,
-    options=(SENSITIVITY, CLUSTER, GPUS_PER_NODE),
     profiled=True,
 )

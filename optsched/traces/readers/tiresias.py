@@ -18,10 +18,10 @@ from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Profile
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, Format, Imported, Track, read_text
+from ..imported import ClusterText, Format, GpuCount, Imported, SwitchTable, Track, read_text
 from ..tables.table import Table
 from ..usable import imported
-from .switches import SWITCHES, chosen_cluster
+from .switches import chosen_cluster
 
 COLUMNS = ("job_id", "num_gpu", "submit_time", "duration")
 GPU_TYPE = "p100"
@@ -39,9 +39,9 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    switches: str | Path | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    switches: SwitchTable = None,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by submission, of those that can run.
 
@@ -82,6 +82,4 @@ def _jobs(table: Table, track: Track) -> Iterator[Job]:
         yield job
 
 
-FORMAT = Format(
-    title="Tiresias traces (60_job.csv)", read=read, options=(CLUSTER, GPUS_PER_NODE, SWITCHES)
-)
+FORMAT = Format(title="Tiresias traces (60_job.csv)", read=read)
