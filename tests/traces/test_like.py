@@ -522,5 +522,5 @@ def test_a_trace_that_is_none(tmp_path: Path) -> None:
     )
     (tmp_path / "philly").mkdir()
     (tmp_path / "philly" / "philly.csv.gz").write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="line 1: expected a column timestamp"):
+    with pytest.raises(InputError, match="line 1: expected a header with the columns timestamp"):
         of_trace("philly", tmp_path)
