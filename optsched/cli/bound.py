@@ -14,6 +14,7 @@ from .parts.arguments import (
     json_option,
     load,
     objective_option,
+    path_option,
     quiet_option,
 )
 from .parts.duration import duration
@@ -34,26 +35,25 @@ if TYPE_CHECKING:
 @click.option(
     "--prices",
     is_flag=True,
-    help="Also search for prices on GPU time that prove more: wct, makespan, ftf.",
+    help="Also search for prices of GPU time that prove a better bound (wct, makespan and ftf).",
 )
 @click.option(
     "--steps",
     type=click.IntRange(min=0),
     metavar="N",
-    help="With --prices: steps of the search (120); the same on every machine.",
+    help="With --prices: number of search steps (default: 120), the same on every machine.",
 )
 @click.option(
     "--time-limit",
     type=duration,
     metavar="LENGTH",
-    help="With --prices: in place of --steps, as 5m.",
+    help="With --prices: a time limit instead of --steps, such as 5m.",
 )
-@click.option(
+@path_option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     metavar="CERTIFICATE",
-    help="With --prices: write the prices, for `optsched verify-bound`.",
+    help="With --prices: write the prices for `optsched verify-bound`.",
 )
 @json_option
 @quiet_option
@@ -67,14 +67,15 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Lower bounds on the objective of INSTANCE that need no solver.
+    """Compute lower bounds on the objective of INSTANCE without a solver.
 
     A bound for "any schedule" holds however often jobs are preempted; one for "this plan class"
-    where a waiting job runs in one piece and a running job either goes on or is preempted now. The
-    best of each level is marked *. With --quiet only the best value of each level is printed.
+    holds if a waiting job runs in one piece and a running job either continues or is preempted now.
+    The best bound of each level is marked *. With --quiet, only the best value of each level is
+    printed.
 
-    With --prices the GPU time of the whole trace gets prices at which every job buys what it needs:
-    slower, and mostly much closer. Ctrl-C ends the search and keeps the best so far.
+    With --prices, GPU time is given prices at which every job buys what it needs: slower, and
+    usually much closer. Ctrl-C ends the search and keeps the best bound so far.
 
     \b
     optsched bound cluster.json

@@ -10,8 +10,15 @@ import click
 
 from ..errors import InputError
 from ..model.instance import Instance
-from .parts.arguments import instance_argument, json_option, load, objective_option, quiet_option
-from .parts.duration import duration
+from .parts.arguments import (
+    instance_argument,
+    json_option,
+    load,
+    objective_option,
+    path_option,
+    quiet_option,
+    time_option,
+)
 
 if TYPE_CHECKING:
     from ..explain import Explanation
@@ -22,29 +29,22 @@ if TYPE_CHECKING:
 @instance_argument
 @click.argument("names", nargs=-1, metavar="[ROUND_OR_PLAN] [JOB]...")
 @objective_option
-@click.option(
+@time_option(
     "--length",
     "round_s",
-    type=duration,
     default="300s",
-    show_default=True,
-    metavar="TIME",
-    help="How long until jobs are looked at again; a round file says so itself.",
+    help="Time until the next round; a round file has its own.",
 )
-@click.option(
+@time_option(
     "--budget",
     "budget_s",
-    type=duration,
     default="1s",
-    show_default=True,
-    metavar="TIME",
-    help="Wall clock for deciding the round, or for the prices where a plan is explained.",
+    help="Wall-clock limit for deciding the round, or for computing prices when explaining a plan.",
 )
-@click.option(
+@path_option(
     "--config",
-    type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Of a live cluster: cluster.toml of its controller, found as by `optsched queue`.",
+    help="For a live cluster: the cluster.toml of its controller, found as `optsched queue` does.",
 )
 @json_option
 @quiet_option
@@ -58,18 +58,17 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Say why each job of INSTANCE (or each JOB named) runs, waits, moves or was preempted, in a
-    sentence each.
+    """Say in one sentence why each job of INSTANCE (or each JOB named) runs, waits, moves or was
+    preempted.
 
-    ROUND_OR_PLAN is a file of `optsched round -o` or `optsched solve -o`; without one a round is
-    decided first. Of a plan the decisions at the present are explained, with the prices of a round.
-    What a job is worth, and what each capacity costs, is explained in docs/concepts.md, "The
-    round". --json has all numbers. Jobs that can never run are told from waiting ones before
-    anything is solved. Exit status 0, or 2 for bad input.
+    ROUND_OR_PLAN is a file written by `optsched round -o` or `optsched solve -o`; without one, a
+    round is decided first. For a plan, the decisions at the present are explained with the prices
+    of a round. docs/concepts.md, "The round", explains what a job is worth and what each capacity
+    costs. --json has all numbers. Jobs that can never run are told apart from waiting ones before
+    anything is solved. Exit status: 0, or 2 for bad input.
 
-    With the name of a job in place of a file, the controller of the live cluster is asked: what the
-    job does or waits for, what it would cost to run it now, who is ahead, and what would change
-    that.
+    Given the name of a job instead of a file, the controller of the live cluster is asked what the
+    job does or waits for, what running it now would cost, who is ahead, and what would change that.
 
     \b
     optsched explain bert-17

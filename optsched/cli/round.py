@@ -11,72 +11,42 @@ from .parts.arguments import (
     json_option,
     load,
     objective_option,
+    path_option,
     quiet_option,
     solver_options,
+    time_option,
 )
-from .parts.duration import duration, share
+from .parts.duration import share
 
 
 @click.command("round")
 @instance_argument
+@time_option("--length", "round_s", default="300s", help="Time until the next round.")
+@time_option("--budget", "budget_s", default="1s", help="Wall-clock limit for deciding.")
 @click.option(
-    "--length",
-    "round_s",
-    type=duration,
-    default="300s",
-    show_default=True,
-    metavar="TIME",
-    help="How long until jobs are looked at again.",
-)
-@click.option(
-    "--budget",
-    "budget_s",
-    type=duration,
-    default="1s",
-    show_default=True,
-    metavar="TIME",
-    help="Wall clock for deciding.",
-)
-@click.option(
-    "--solver",
-    default="price",
-    show_default=True,
-    metavar="NAME",
-    help="A name of `optsched list rounds`.",
+    "--solver", default="price", metavar="NAME", help="A name from `optsched list rounds`."
 )
 @objective_option
 @click.option(
-    "--gap", type=share, metavar="G", help="Stop once this gap is proven, as 0.1% or 0.001."
+    "--gap", type=share, metavar="G", help="Stop once this gap is proven, such as 0.1% or 0.001."
 )
 @click.option(
     "--fixed",
     is_flag=True,
-    help="Nothing starts between rounds: what comes free stays idle until the next.",
+    help="Start nothing between rounds: what becomes free stays idle until the next.",
 )
-@click.option(
-    "--last",
-    type=click.Path(path_type=Path),
-    metavar="ROUND",
-    help="The round file before this one: its prices are a good start.",
+@path_option(
+    "--last", metavar="ROUND", help="The previous round file, whose prices are a good start."
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Random seed.",
-)
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Random seed.")
 @click.option(
     "--option",
     "pairs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="An option of the solver's own; may be repeated.",
+    help="An option of the solver; repeatable.",
 )
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="ROUND", help="Write the round file."
-)
+@path_option("-o", "--output", metavar="ROUND", help="Write the round file.")
 @json_option
 @quiet_option
 def command(
@@ -94,13 +64,12 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Decide which jobs of INSTANCE (a file, or - for stdin) run now, until jobs are looked at
-    again.
+    """Decide which jobs of INSTANCE (a file, or - for stdin) run until the next round.
 
-    Who starts, continues, waits, is preempted or moved, what that is worth at least compared with
-    the best there could be, and what each capacity costs. Every round is verified on real nodes
-    before it is shown. Jobs that can never run are named and left out. Exit status 0 with a round,
-    2 for bad input.
+    The answer says who starts, continues, waits, is preempted or moved, how much more any other
+    round could be worth, and what each capacity costs. Every round is verified on real nodes before
+    it is shown. Jobs that can never run are named and left out. Exit status: 0 with a round, 2 for
+    bad input.
 
     \b
     optsched round cluster.json

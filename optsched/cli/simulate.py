@@ -13,84 +13,76 @@ from .parts.arguments import (
     json_option,
     load,
     objective_option,
+    path_option,
     quiet_option,
     solver_options,
+    time_option,
 )
-from .parts.duration import duration
 from .parts.outputs import Outputs
 from .parts.progress import completed_jobs
 
 
 @click.command("simulate")
 @instance_argument
-@click.option("--policy", required=True, metavar="NAME", help="A name of `optsched list policies`.")
-@objective_option
 @click.option(
+    "--policy", required=True, metavar="NAME", help="A name from `optsched list policies`."
+)
+@objective_option
+@time_option(
     "--round",
     "round_s",
-    type=duration,
-    metavar="TIME",
-    help="Decide only every TIME, as 60, 60s or 5m; without it at every event.",
+    help="Decide only every TIME, such as 60, 60s or 5m; by default at every event.",
 )
-@click.option(
+@time_option(
     "--spacing",
     "spacing_s",
-    type=duration,
-    metavar="TIME",
-    help="Decide at events, but not sooner than TIME after the last decision.",
+    help="Decide at events, but at least TIME after the previous decision.",
 )
 @click.option(
     "--charge-solver-time",
     is_flag=True,
-    help="Let the cluster go on while the policy thinks: a decision comes as much later as the "
-    "one before "
-    "it took.",
+    help="Let the cluster carry on while the policy thinks: each decision is delayed by the time "
+    "the previous one took.",
 )
 @click.option(
     "--timing",
     is_flag=True,
-    help="With --json or -o: also say how long decisions took on the machine's clock; the only "
-    "figures that "
-    "differ from run to run.",
+    help="With --json or -o, also report how long decisions took on this machine, the only figures "
+    "that differ between runs.",
 )
 @click.option(
     "--curves",
     is_flag=True,
-    help="With --json or -o: also say how JCTs are distributed and how many GPUs were held over "
-    "time, in at "
+    help="With --json or -o, also report the distribution of JCTs and the GPUs held over time, at "
     "most 200 points each.",
 )
 @click.option(
     "--estimates",
     default="oracle",
-    show_default=True,
     metavar="KIND",
-    help="What the policy may know of how long jobs are: oracle, noisy:SIGMA, history, learned "
-    "or none.",
+    help="What the policy knows of run times: oracle, noisy:SIGMA, history, learned or none.",
 )
 @click.option(
     "--option",
     "pairs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="An option of the policy's own; may be repeated.",
+    help="An option of the policy; repeatable.",
 )
-@click.option(
+@path_option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="Write summary.json, jobs.csv, plan.json, rounds.csv and report.html to this directory.",
 )
 @click.option(
-    "--resume", is_flag=True, help="Take up the interrupted simulation in the directory of -o."
+    "--resume", is_flag=True, help="Resume the interrupted simulation in the directory given by -o."
 )
-@click.option(
+@path_option(
     "--gantt",
-    type=click.Path(path_type=Path),
     metavar="PICTURE",
-    help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf "
-    "a figure.",
+    help="Draw the plan: .html is an interactive page that works offline; .svg, .png and .pdf are "
+    "figures.",
 )
 @json_option
 @quiet_option
@@ -114,12 +106,12 @@ def command(
     """Simulate what a policy does with the jobs of INSTANCE (a file, or - for stdin) until all are
     done.
 
-    The plan that comes out is checked independently before it is shown, beside bounds that hold for
-    any schedule, however often jobs are preempted. JCT is the time from submission to completion;
-    its q-quantile of n jobs is the ceil(q n)-th smallest. docs/concepts.md defines the other
-    numbers. Exit status 0 with a plan, 1 without one, 2 for bad input.
+    The resulting plan is checked independently before it is shown, next to bounds that hold for any
+    schedule, however often it preempts. JCT is the time from submission to completion; its
+    q-quantile over n jobs is the ceil(q n)-th smallest. docs/concepts.md defines the other numbers.
+    Exit status: 0 with a plan, 1 without one, 2 for bad input.
 
-    With -o a long simulation saves its state once a minute and on Ctrl-C; --resume goes on from
+    With -o, a long simulation saves its state once a minute and on Ctrl-C; --resume continues from
     there.
 
     \b

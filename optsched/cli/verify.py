@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 @instance_argument
 @click.argument("plan", metavar="PLAN")
 @click.option(
-    "--objective", metavar="NAME", help="Recompute this objective instead of the plan file's own."
+    "--objective",
+    metavar="NAME",
+    help="Recompute this objective instead of the one in the plan file.",
 )
 @json_option
 @quiet_option
 def command(instance: str, plan: str, objective: str | None, as_json: bool, quiet: bool) -> int:
-    """Check that PLAN obeys every rule of INSTANCE, and that it is worth what it says.
+    """Check that PLAN obeys every rule of INSTANCE and is worth what it states.
 
-    Recomputed from the files alone: capacities, gangs, memory, precedence, release dates,
-    preemption costs, work done, the value of the objective; the bound must not lie above it. Exit
-    status 0 if all is well, 1 if not.
+    Everything is recomputed from the files alone: capacities, gangs, memory, precedence, release
+    dates, preemption costs, work done and the value of the objective, which the stated bound must
+    not exceed. Exit status: 0 if all is well, 1 if not.
 
     \b
     optsched verify cluster.json plan.json
@@ -83,8 +85,7 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
         add(
             "instance",
             f"the plan was made for instance {stated.instance.name} with content "
-            f"{stated.instance.hash}, "
-            f"this is {instance.name} with content {own_hash}",
+            f"{stated.instance.hash}, this is {instance.name} with content {own_hash}",
         )
     if not stated.replay:
         instance = instance.undisturbed
