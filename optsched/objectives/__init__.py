@@ -17,7 +17,8 @@ from ..model.instance import Instance
 from ..model.job import Job
 from ..model.plan import Plan, Segment
 from ..physics import power_w
-from ..physics.modes import Option, options
+from ..physics.catalogue import catalogue_of
+from ..physics.modes import Option
 
 Shape = Literal["linear", "positive", "late", "inverse"]
 
@@ -195,7 +196,7 @@ def isolated_s(instance: Instance, job: Job) -> float:
 
 
 def _options_that_fit(instance: Instance, job: Job) -> tuple[Option, ...]:
-    found = options(instance.cluster, job)
+    found = catalogue_of(instance).options(job)
     if not found:
         raise InputError(f"job {job.id} fits nowhere on the cluster")
     return found

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ..model.cluster import Cluster, Node
 from ..model.job import Job
-from ..physics.modes import Option, options, room_on
+from ..physics.catalogue import Catalogue
+from ..physics.modes import Option, demands, room_on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,19 +73,20 @@ class Columns:
 
 def columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
     """The patterns of one demand as columns, made once."""
-    known: dict[int, tuple[tuple[Pattern, ...], Columns]] = cluster.memo.setdefault("columns", {})
+    catalogue = Catalogue.of(cluster)
+    known: dict[int, tuple[tuple[Pattern, ...], Columns]] = catalogue.once("columns", dict)
     if id(own) not in known:
         known[id(own)] = own, _columns(cluster, own)  # `own` kept for its id
     return known[id(own)][1]
 
 
 def _columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
-    number: dict[int, int] = cluster.memo.setdefault("class sets", {})
-    masks: list[int] = cluster.memo.setdefault("class set list", [])
+    number: dict[int, int] = Catalogue.of(cluster).once("class sets", dict)
+    masks: list[int] = Catalogue.of(cluster).once("class set list", list)
     for one in own:
         if number.setdefault(one.classes, len(masks)) == len(masks):
             masks.append(one.classes)
-    least = cluster.memo.setdefault("least cores by set", {})
+    least: dict[int, float] = Catalogue.of(cluster).once("least cores by set", dict)
     for one in own:
         if one.classes not in least:
             least[one.classes] = _least_cores(cluster, one.classes)
@@ -142,8 +144,8 @@ def joined(cluster: Cluster, parts: Sequence[Columns]) -> Columns:
 def without_fewer_cores(cluster: Cluster, own: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
     """The patterns of one demand less those that differ from a faster one only in taking other
     cores: where cores cannot run short, they are never better. Made once."""
-    known: dict[int, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = cluster.memo.setdefault(
-        "fastest cores", {}
+    known: dict[int, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = Catalogue.of(cluster).once(
+        "fastest cores", dict
     )
     if id(own) not in known:
         best: dict[object, Pattern] = {}
@@ -171,30 +173,31 @@ def without_fewer_cores(cluster: Cluster, own: tuple[Pattern, ...]) -> tuple[Pat
 def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
     """The node classes of a cluster in order of first appearance, and for each node the number of
     its own."""
-    if "node classes" not in cluster.memo:
-        alike: dict[object, list[int]] = {}
-        for i, node in enumerate(cluster.nodes):
-            key = (
-                node.gpu_type,
-                node.gpus,
-                node.gpu_memory_gib,
-                node.cpus,
-                node.memory_gib,
-                node.gpu_price_per_h,
-            )
-            alike.setdefault(key, []).append(i)
-        firsts = [cluster.nodes[members[0]] for members in alike.values()]
-        classes = tuple(
-            NodeClass(number, _name(node, firsts), node, tuple(members))
-            for number, (node, members) in enumerate(zip(firsts, alike.values(), strict=True))
+    return Catalogue.of(cluster).once("node classes", lambda: _node_classes(cluster))
+
+
+def _node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
+    alike: dict[object, list[int]] = {}
+    for i, node in enumerate(cluster.nodes):
+        key = (
+            node.gpu_type,
+            node.gpus,
+            node.gpu_memory_gib,
+            node.cpus,
+            node.memory_gib,
+            node.gpu_price_per_h,
         )
-        class_of = [0] * len(cluster.nodes)
-        for one in classes:
-            for i in one.nodes:
-                class_of[i] = one.number
-        cluster.memo["node classes"] = classes, class_of
-    found: tuple[tuple[NodeClass, ...], list[int]] = cluster.memo["node classes"]
-    return found
+        alike.setdefault(key, []).append(i)
+    firsts = [cluster.nodes[members[0]] for members in alike.values()]
+    classes = tuple(
+        NodeClass(number, _name(node, firsts), node, tuple(members))
+        for number, (node, members) in enumerate(zip(firsts, alike.values(), strict=True))
+    )
+    class_of = [0] * len(cluster.nodes)
+    for one in classes:
+        for i in one.nodes:
+            class_of[i] = one.number
+    return classes, class_of
 
 
 def _name(node: Node, others: list[Node]) -> str:
@@ -219,21 +222,12 @@ def _name(node: Node, others: list[Node]) -> str:
 def patterns(cluster: Cluster, caps: Mapping[str, int], job: Job) -> tuple[Pattern, ...]:
     """Every way to run `job` on the empty cluster within its tenant's cap; empty where it can never
     run. `caps` are `cluster.gpu_caps`."""
-    every = options(cluster, job)
+    catalogue = Catalogue.of(cluster)
+    every = catalogue.options(job)
     quota = job.tenant if job.tenant in caps else None
     cap = caps[quota] if quota is not None else None
-    budgets = tuple(
-        cluster.budgets.values()
-    )  # copies of a cluster with other budgets share its memo
-    demands = job.profile.memory_gib_per_gpu, job.memory_gib, job.profile.gpu_memory_gib
-    key = ("patterns", id(every), quota, cap, budgets, demands)
-    if key not in cluster.memo:
-        cluster.memo[key] = (
-            every,
-            _patterns(cluster, job, every, quota, cap),
-        )  # `every` kept for its id
-    found: tuple[Pattern, ...] = cluster.memo[key][1]
-    return found
+    key = "patterns", demands(job), quota, cap
+    return catalogue.once(key, lambda: _patterns(cluster, job, every, quota, cap))
 
 
 def _patterns(

@@ -68,12 +68,13 @@ def usable(
 
     The clock of an instance starts with its first job. Raises InputError where none is left.
     """
+    from ..physics.catalogue import Catalogue
     from ..physics.unschedulable import why_never
 
     kept: list[Job] = []
     never, example = 0, ""
     for job in sorted(found, key=lambda job: job.submit_s):
-        if (reason := why_never(cluster, (), job)) is not None:
+        if (reason := why_never(Catalogue.of(cluster), job)) is not None:
             never += 1
             example = example or f"{NEVER}, the first is {job.id}: {reason}"
         elif limit is not None and len(kept) >= limit:

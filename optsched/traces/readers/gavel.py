@@ -91,6 +91,7 @@ def read(
     such a text. Jobs without a measured rate, and jobs that can never run on the cluster, are
     dropped and counted. Raises InputError with the line of the first fault.
     """
+    from ...physics.catalogue import Catalogue
     from ...physics.unschedulable import why_never
 
     path = Path(source)
@@ -130,7 +131,7 @@ def read(
             profile=profile,
         )
         if key not in reasons:
-            reasons[key] = why_never(empty.cluster, (), job)
+            reasons[key] = why_never(Catalogue.of(empty.cluster), job)
         if (reason := reasons[key]) is not None:
             dropped[reason] += 1
         elif jobs is not None and len(kept) >= jobs:

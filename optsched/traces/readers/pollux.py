@@ -135,11 +135,12 @@ def _kept(
 ) -> tuple[Job, ...]:
     """By arrival the first `limit` that can run; their clock stays that of the workload, to which
     rounds belong."""
+    from ...physics.catalogue import Catalogue
     from ...physics.unschedulable import why_never
 
     kept: list[Job] = []
     for job in sorted(found, key=lambda job: job.submit_s):
-        if (reason := why_never(cluster, (), job)) is not None:
+        if (reason := why_never(Catalogue.of(cluster), job)) is not None:
             dropped[reason] += 1
         elif limit is not None and len(kept) >= limit:
             dropped[f"after the first {limit}"] += 1

@@ -81,6 +81,7 @@ def read(
     Jobs whose first batch size was not measured on a V100, and jobs that can never run on the
     cluster, are dropped and counted. Raises InputError with the line of the first fault.
     """
+    from ...physics.catalogue import Catalogue
     from ...physics.unschedulable import why_never
 
     path = Path(source)
@@ -123,7 +124,7 @@ def read(
             duration_s=duration_s,
             profile=profiles.setdefault((name, *rate.items()), profile),
         )
-        if (reason := why_never(nodes, (), job)) is not None:
+        if (reason := why_never(Catalogue.of(nodes), job)) is not None:
             dropped[reason] += 1
         elif jobs is not None and len(kept) >= jobs:
             dropped[f"after the first {jobs}"] += 1

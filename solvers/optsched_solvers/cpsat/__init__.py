@@ -3,9 +3,10 @@ bound."""
 
 from optsched.model.instance import Instance
 from optsched.objectives import Objective
+from optsched.physics.catalogue import on_uplinks
 from optsched.physics.contention import crowded_memory
 from optsched.physics.model_caches import fetching
-from optsched.physics.modes import on_uplinks, split_jobs
+from optsched.physics.modes import split_jobs
 from optsched.plugins.solver import Guarantee, Report, Request
 
 

@@ -12,7 +12,8 @@ from optsched.model.plan import Segment
 from optsched.objectives import Term, segment_cost
 from optsched.physics import Span, hold_to_save_s, may_preempt, placed_rate, rate
 from optsched.physics.capacity import Capacity, Demand
-from optsched.physics.modes import Option, options, room
+from optsched.physics.catalogue import catalogue_of
+from optsched.physics.modes import Option
 
 from .bins import Bin, partitions
 from .realise import continue_s, fresh_s, make_placement
@@ -140,7 +141,7 @@ def _alternatives(ways: Ways, job: Job, limit: float) -> tuple[Alternative, ...]
         earliest_s = hold_to_save_s(job)
     seen: set[tuple[int, Split]] = set()
     modes: list[Mode] = []
-    for option in options(instance.cluster, job):
+    for option in catalogue_of(instance).options(job):
         if not ways.table.allows(job, option.mode):
             continue
         if option.mode not in modes:
@@ -175,7 +176,7 @@ def _splits(ways: Ways, job: Job, option: Option) -> Iterator[Split]:
     node = ways.instance.cluster.node
     most = {
         name: count
-        for name, count in room(ways.instance.cluster, job, mode).items()
+        for name, count in catalogue_of(ways.instance).room(job, mode).items()
         if not mode.gpus or node[name].gpu_type == mode.gpu_type
     }
     fitting = [tuple(name for name in each.nodes if name in most) for each in ways.bins]
