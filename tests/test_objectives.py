@@ -1,22 +1,31 @@
 """Every objective worked out by hand on one small plan; reading and writing their names."""
 
+import ast
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import optsched
 from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Profile, Segment, Slot
 from optsched.errors import InputError
 from optsched.objectives import (
     TERMS,
-    JobCost,
-    combine,
+    Hinge,
+    Inverse,
+    Linear,
+    RankOfJobs,
+    Square,
+    Step,
+    Usage,
     fastest_s,
     isolated_s,
-    job_cost,
     parse,
-    quantile_rank,
     values,
 )
 from optsched.verify import verify
@@ -145,15 +154,39 @@ def test_jobs_without_a_deadline_do_not_count() -> None:
 
 
 def test_a_deadline_is_met_within_rounding() -> None:
-    cost = JobCost(1.0, 100.0, "late")
+    cost = Step(1.0, 100.0)
     assert [cost.at(c) for c in (99.0, 100.0, 100.000_001, 100.001)] == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_shapes_of_job_costs() -> None:
-    assert JobCost(2.0, 10.0).at(7.0) == -6.0
-    assert [JobCost(2.0, 10.0, "positive").at(c) for c in (7.0, 10.0, 12.0)] == [0.0, 0.0, 4.0]
-    assert JobCost(6.0, 10.0, "inverse").at(13.0) == -2.0
-    assert JobCost(0.0, 10.0, "inverse").at(10.0) == 0.0, "a job of no weight never divides by zero"
+    assert Linear(2.0, 10.0).at(7.0) == -6.0
+    assert [Hinge(2.0, 10.0).at(c) for c in (7.0, 10.0, 12.0)] == [0.0, 0.0, 4.0]
+    assert [Square(2.0, 10.0).at(c) for c in (7.0, 10.0, 13.0)] == [0.0, 0.0, 18.0]
+    assert Inverse(6.0, 10.0).at(13.0) == -2.0
+    weightless = replace(JOBS[0], weight=0.0)
+    assert TERMS["throughput"].cost(INSTANCE, weightless) is None, "it never divides by zero"
+
+
+@given(
+    st.sampled_from([Linear, Hinge, Step, Square, Inverse]),
+    st.lists(st.tuples(st.floats(0.1, 10), st.floats(0, 100), st.floats(101, 200)), min_size=1),
+)
+def test_arrays_of_costs_are_the_costs_of_each(
+    shape: type, cases: list[tuple[float, float, float]]
+) -> None:
+    scale, origin, end = (np.array(column) for column in zip(*cases, strict=True))
+    each = [shape(s, o).at(e) for s, o, e in cases]
+    assert shape(scale, origin).at(end).tolist() == each
+    assert np.all(np.diff(shape(1.0, 50.0).at(np.linspace(50.5, 90.0, 40))) >= 0)
+
+
+@given(st.floats(0, 50), st.floats(0.1, 50), st.floats(0, 1), st.floats(0, 60))
+def test_no_cost_sags_by_more_than_it_says(a: float, gap: float, at: float, o: float) -> None:
+    for shape in (Linear, Hinge, Step, Square, Inverse):
+        cost = shape(2.0, -1.0 if shape is Inverse else min(o, a))  # no kink within the gap
+        chord = cost.at(a) + at * (cost.at(a + gap) - cost.at(a))
+        if shape is not Step:
+            assert cost.at(a + at * gap) >= chord - cost.sag(gap) - 1e-9
 
 
 def test_an_empty_plan_costs_nothing() -> None:
@@ -172,15 +205,15 @@ def test_the_fastest_and_the_isolated_run_time() -> None:
 def test_coefficients_give_the_same_value_as_the_plan() -> None:
     """What a model adds up is what the verifier computes."""
     for name, term in TERMS.items():
-        if term.over == "segments":
+        if isinstance(term, Usage):
             continue
-        costs = [job_cost(term, INSTANCE, INSTANCE.job[entry.id]) for entry in PLAN.jobs]
+        costs = [term.cost(INSTANCE, INSTANCE.job[entry.id]) for entry in PLAN.jobs]
         parts = [
             cost.at(entry.completion_s)
             for cost, entry in zip(costs, PLAN.jobs, strict=True)
             if cost
         ]
-        assert combine(term, parts) == pytest.approx(value(name)), name
+        assert term.combine(parts) == pytest.approx(value(name)), name
 
 
 @pytest.mark.parametrize(
@@ -203,8 +236,8 @@ def test_the_quantile_is_the_smallest_value_that_enough_jobs_do_not_exceed(
     text: str, jobs: int, rank: int
 ) -> None:
     term = parse(text).levels[0][0][1]
-    assert quantile_rank(term, jobs) == rank
-    assert combine(term, [float(n) for n in range(jobs, 0, -1)]) == rank
+    assert isinstance(term, RankOfJobs) and term.rank(jobs) == rank
+    assert term.combine([float(n) for n in range(jobs, 0, -1)]) == rank
 
 
 @pytest.mark.parametrize(
@@ -252,7 +285,7 @@ def test_any_name_means_what_was_meant(levels: list[list[tuple[float, str, float
     [
         ("", "objective '' is unknown"),
         ("wct,", "''"),
-        ("wtc", "'wtc' is unknown (did you mean wct?); choose from wct, makespan"),
+        ("wtc", "'wtc' is unknown (did you mean wct?); choose from cost, deadline"),
         ("wct++makespan", "''"),
         ("0*wct", "weight must be positive"),
         ("-1*wct", "weight must be positive"),
@@ -275,3 +308,47 @@ def test_a_wrong_name_is_explained(text: str, says: str) -> None:
     with pytest.raises(InputError) as error:
         parse(text)
     assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def compared_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield comparisons of something like a term with the name of an objective."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+        elif isinstance(node, ast.Subscript):
+            sides = [node.value, node.slice]
+        elif isinstance(node, ast.Match):
+            patterns = [
+                inner.value
+                for case in node.cases
+                for inner in ast.walk(case.pattern)
+                if isinstance(inner, ast.MatchValue)
+            ]
+            sides = [node.subject, *patterns]
+        else:
+            continue
+        literals = {
+            inner.value
+            for side in sides
+            if isinstance(side, ast.Constant | ast.Tuple | ast.List | ast.Set | ast.Dict)
+            for inner in ast.walk(side)
+            if isinstance(inner, ast.Constant)
+        }
+        others = [ast.unparse(side) for side in sides if not isinstance(side, ast.Constant)]
+        if literals & set(TERMS) and re.search(r"\bterms?\b", " ".join(others)):
+            yield node.lineno, ast.unparse(node).split("\n")[0]
+
+
+def test_nothing_but_an_objective_asks_for_its_name() -> None:
+    """What is special of an objective it says itself; the format of certificates names three."""
+    root = Path(optsched.__file__).parents[1]
+    sources = [*root.glob("optsched/**/*.py"), *root.glob("solvers/**/*.py")]
+    found = [
+        f"{source.relative_to(root)}:{line}: {text}"
+        for source in sources
+        if source.parent.name not in ("objectives", "verify_bound")
+        for line, text in compared_names(ast.parse(source.read_text()))
+    ]
+    assert len(sources) > 500 and not found, found
+    asks = "term.name == 'wct' or term.name in ('cost', 'y') or {'tail': 1}[term.name]"
+    assert len(list(compared_names(ast.parse(asks)))) == 3

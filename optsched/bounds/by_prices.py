@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from ..errors import InputError
 from ..files import InstanceRef, instance_hash
 from ..files.certificate import Certificate, TypePrices
 from ..model.instance import Instance
-from ..objectives import Objective
+from ..objectives import TERMS, Objective, RankOfJobs, SumOfJobs, Usage
 from . import Bound, lower_bounds
 from .ascent import ascend
 from .deadlines import Deadlines
@@ -20,7 +21,6 @@ from .priced import Prices
 from .refutation import Refutation
 from .ways import Floats
 
-SUMS, LARGEST = ("wct",), ("makespan", "ftf")
 STEPS = 120
 INTERVALS = (24, 48, 96)
 """The grids of the search for sums, one after the other: on a coarse one a step is cheap and goes
@@ -49,18 +49,18 @@ Stop = Callable[[int], float]
 """How much of the search is done after so many steps, from 0 to 1."""
 
 
-def check_objective(objective: Objective) -> str:
-    """The name of an objective that prices bound. Raises InputError for any other."""
-    names = [term.name for level in objective.levels for weight, term in level if weight == 1]
-    if (
-        len(objective.levels) != 1
-        or len(objective.levels[0]) != 1
-        or names[:1] not in [[n] for n in SUMS + LARGEST]
-    ):
-        raise InputError(
-            f"prices bound {', '.join((*SUMS, *LARGEST))}, each alone, not {objective.name}"
-        )
-    return names[0]
+def check_objective(objective: Objective) -> SumOfJobs | RankOfJobs:
+    """Return the one term of an objective that prices bound. Raises InputError for any other."""
+    match objective.levels:
+        case (((1.0, (SumOfJobs() | RankOfJobs()) as term),),) if term.is_priced:
+            return term
+        case _:
+            known = ", ".join(
+                name
+                for name, term in TERMS.items()
+                if not isinstance(term, Usage) and term.is_priced
+            )
+            raise InputError(f"prices bound {known}, each alone, not {objective.name}")
 
 
 def searching(
@@ -69,16 +69,19 @@ def searching(
     """The best prices so far, after each step, until `done` says 1: for "wct" from those of a fluid
     schedule, on finer and finer grids; `target` is the value of a plan, where one is known. Raises
     InputError as `check_objective` and `lower_bounds`."""
-    name = check_objective(objective)
+    term = check_objective(objective)
     made = market(instance)
     if not made.buyers:
         return
     [known] = lower_bounds(instance, objective)
-    if name in SUMS:
-        if any(one.weight > 0 for one in made.buyers):
-            yield from _sum(made, done, known.value, target)
-    else:
-        yield from _largest(instance, made, name, done, known.value)
+    match term:
+        case SumOfJobs():
+            if any(buyer.weight > 0 for buyer in made.buyers):
+                yield from _sum(made, done, known.value, target)
+        case RankOfJobs():
+            yield from _largest(instance, made, term, done, known.value)
+        case _:
+            assert_never(term)
 
 
 def _sum(made: Market, done: Stop, known: float, target: float | None) -> Iterator[Found]:
@@ -115,9 +118,9 @@ def _sum(made: Market, done: Stop, known: float, target: float | None) -> Iterat
 
 
 def _largest(
-    instance: Instance, made: Market, name: str, done: Stop, known: float
+    instance: Instance, made: Market, term: RankOfJobs, done: Stop, known: float
 ) -> Iterator[Found]:
-    deadlines = Deadlines(instance, made, name)
+    deadlines = Deadlines(instance, made, term)
     due_s = deadlines.at(known)
     points = np.array([0.0, *(one.head_s for one in made.buyers), *due_s])
     points = np.unique(points[(points == 0) | ((points > 0) & (points < max(due_s) * (1 - 1e-9)))])
@@ -151,11 +154,11 @@ def concluded(
     instance: Instance, objective: Objective, found: Found | None
 ) -> tuple[Bound, Certificate]:
     """The result of a search, or of none, as `priced_bound` gives it. Raises InputError as that."""
-    name = check_objective(objective)
+    term = check_objective(objective)
     grid = [0.0, 1.0] if found is None else found.grid_s.tolist()
     count = len(instance.cluster.gpu_types) if instance.jobs else 0
     prices = [[0.0] * (len(grid) - 1)] * count if found is None else found.prices.tolist()
-    certificate = certified(instance, name, grid, prices, None if found is None else found.value)
+    certificate = certified(instance, term, grid, prices, None if found is None else found.value)
     [known] = lower_bounds(instance, objective)
     if certificate.value > known.value:
         known = Bound(level=0, value=certificate.value, source=SOURCE, preemptive=True)
@@ -164,26 +167,30 @@ def concluded(
 
 def certified(
     instance: Instance,
-    name: str,
+    term: SumOfJobs | RankOfJobs,
     grid_s: list[float],
     prices: list[list[float]],
     value: float | None,
 ) -> Certificate:
     """The certificate of prices: with the bound they prove, or of a largest cost with `value`,
     which they refute."""
-    if not instance.jobs:
-        found = 0.0
-    elif name == "wct":
-        found = Prices(market(instance), grid_s, prices).bound()
-    else:
+    found = 0.0
+    if instance.jobs:
         made = market(instance)
-        due_s = Deadlines(instance, made, name).at(value or 0.0)
-        found = value if value and Prices(made, grid_s, prices).refutes(due_s) else 0.0
+        tariff = Prices(made, grid_s, prices)
+        match term:
+            case SumOfJobs():
+                found = tariff.bound()
+            case RankOfJobs():
+                if value and tariff.refutes(Deadlines(instance, made, term).at(value)):
+                    found = value
+            case _:
+                assert_never(term)
     types = instance.cluster.gpu_types if prices else ()
     return Certificate(
         format="optsched-bound/1",
         instance=InstanceRef(name=instance.name, hash=instance_hash(instance)),
-        objective=name,  # type: ignore[arg-type]
+        objective=term.name,  # type: ignore[arg-type]
         value=found,
         grid_s=tuple(grid_s),
         prices=tuple(

@@ -4,7 +4,7 @@ import math
 from graphlib import TopologicalSorter
 
 from ..model.instance import Instance
-from ..objectives import TERMS, job_cost
+from ..objectives import Linear, RankOfJobs
 from .market import Market
 
 
@@ -12,8 +12,9 @@ class Deadlines:
     """For an objective that is the largest of job costs linear in completion: due dates in seconds
     after now."""
 
-    def __init__(self, instance: Instance, market: Market, name: str) -> None:
-        costs = [job_cost(TERMS[name], instance, job) for job in instance.jobs]
+    def __init__(self, instance: Instance, market: Market, term: RankOfJobs) -> None:
+        assert term.shape is Linear
+        costs = [term.cost(instance, job) for job in instance.jobs]
         self._origin_s = [
             math.inf if cost is None else cost.origin_s - instance.now_s for cost in costs
         ]

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
 from ..model.instance import Instance
-from ..objectives import JobCost, Term, combine, job_cost, quantile_rank
+from ..objectives import JobCost, RankOfJobs, Relaxation, Term, Usage
 from .machines import Family, families
 from .relaxations import edd_lateness, first_come_ends, last_end_s, mean_busy_cost, srpt_cost
-from .ways import Floats, Ways
+from .ways import Floats, Ints, Ways
 
 Found = tuple[float, str]
 """A bound and what proves it."""
@@ -67,67 +68,92 @@ def _follow(instance: Instance, heads: Floats, seconds: Floats, tails: Floats) -
 
 
 def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Found]:
-    """Every bound on `term`, at least one."""
-    if term.over == "segments":
+    """Yield every bound on `term`, at least one."""
+    if isinstance(term, Usage):
         yield cheapest(term, instance, outlook.ways), "the cheapest way of each job"
         return
-    costs = [job_cost(term, instance, job) for job in instance.jobs]
-    counted = np.array([cost is not None for cost in costs], np.bool_)
-    known = [cost for cost in costs if cost is not None]
-    by_itself = alone(known, outlook.ends_s[counted], term, instance.now_s)
-    yield combine(term, by_itself.tolist()), "each job alone"
-    if not known:
+    counted, cost = term.costs(instance, instance.jobs)
+    by_itself = alone(cost, outlook.ends_s[counted], instance.now_s)
+    yield term.combine(by_itself.tolist()), "each job alone"
+    if not len(counted):
         return
-    if term.name == "makespan":
-        yield from _makespan(outlook)
-    elif term.name in ("wct", "tardiness"):
-        scale = np.zeros(len(costs))
-        origin = np.zeros(len(costs))
-        cost_alone = np.zeros(len(costs))
-        scale[counted] = [cost.scale for cost in known]
-        origin[counted] = [cost.origin_s - instance.now_s for cost in known]
-        cost_alone[counted] = by_itself
-        for family in outlook.families:
-            yield _sum(outlook, family, scale, origin, cost_alone), f"{family.name}, preemptive"
-    elif term.name == "lateness" or (
-        term.over == "quantile"
-        and quantile_rank(term, len(known)) == len(known)  # then it is a maximum
-    ):
-        due = np.zeros(len(costs))
-        due[counted] = [cost.origin_s - instance.now_s for cost in known]
-        for machine in (machine for family in outlook.families for machine in family.machines):
-            here = counted[machine.jobs]
-            if here.any():
-                jobs = machine.jobs[here]
-                found = edd_lateness(outlook.heads_s[jobs], machine.work_s[here], due[jobs])
-                yield found, f"{machine.name}, earliest due date first"
+    match term.relaxation:
+        case Relaxation.NONE:
+            pass
+        case Relaxation.LAST_END:
+            yield from _last_end(outlook)
+        case Relaxation.BUSY_TIME:
+            yield from _busy_time(instance, outlook, counted, cost)
+        case Relaxation.DUE_DATES:
+            if isinstance(term, RankOfJobs) and term.rank(len(counted)) == len(counted):
+                yield from _due_dates(instance, outlook, counted, cost)
+        case _:
+            assert_never(term.relaxation)
 
 
-def alone(costs: list[JobCost], ends_s: Floats, term: Term, now_s: float) -> Floats:
-    """Cost of each job at its earliest completion: every cost is nondecreasing."""
-    if term.name == "deadline":
+def alone(cost: JobCost, ends_s: Floats, now_s: float) -> Floats:
+    """Return the cost of each job at its earliest completion: every cost is nondecreasing."""
+    if cost.jumps:
         ends_s = ends_s * (1 - LATE_SLACK) - LATE_SLACK_S
-    ends = (ends_s + now_s).tolist()
-    return np.array([cost.at(end_s) for cost, end_s in zip(costs, ends, strict=True)], np.float64)
+    return np.asarray(cost.at(ends_s + now_s), np.float64)
 
 
-def cheapest(term: Term, instance: Instance, ways: Ways) -> float:
-    """Sum over jobs of the cheapest way to do what is left, at the lowest price of each GPU
-    type."""
+def cheapest(term: Usage, instance: Instance, ways: Ways) -> float:
+    """Return the sum over jobs of the cheapest way to do what is left, at the lowest price of each
+    GPU type."""
     per_gpu_s = price_per_gpu_s(term, instance, ways)
     return float(np.sum(ways.least(per_gpu_s * ways.gpus, per_gpu_s * ways.area_gpus)))
 
 
-def price_per_gpu_s(term: Term, instance: Instance, ways: Ways) -> Floats:
-    """The lowest cost of a GPU for a second in each way, under `energy` or `cost`."""
-    if term.name == "energy":
-        return ways.power_w / 3.6e6
-    price = instance.cluster.lowest_gpu_price_per_h
-    by_type = np.array([price[gpu_type] / 3600.0 for gpu_type in ways.shape.types])
-    return ways.on_types(by_type)
+def price_per_gpu_s(term: Usage, instance: Instance, ways: Ways) -> Floats:
+    """Return the lowest cost of a GPU for a second in each way."""
+    match term.meter:
+        case "power":
+            return ways.power_w / term.per
+        case "price":
+            price = instance.cluster.lowest_gpu_price_per_h
+            by_type = np.array([price[gpu_type] / term.per for gpu_type in ways.shape.types])
+            return ways.on_types(by_type)
+        case _:
+            assert_never(term.meter)
 
 
-def _makespan(outlook: Outlook) -> Iterator[Found]:
+def _spread(count: int, which: Ints, values: Floats) -> Floats:
+    """Return `values` at the positions `which` of so many zeros."""
+    spread = np.zeros(count)
+    spread[which] = values
+    return spread
+
+
+def _due_dates(
+    instance: Instance, outlook: Outlook, counted: Ints, cost: JobCost
+) -> Iterator[Found]:
+    count = len(instance.jobs)
+    due = _spread(count, counted, cost.origin_s - instance.now_s)
+    counts = _spread(count, counted, np.ones(len(counted))) > 0
+    for machine in (machine for family in outlook.families for machine in family.machines):
+        here = counts[machine.jobs]
+        if here.any():
+            jobs = machine.jobs[here]
+            late_s = edd_lateness(outlook.heads_s[jobs], machine.work_s[here], due[jobs])
+            yield late_s, f"{machine.name}, earliest due date first"
+
+
+def _busy_time(
+    instance: Instance, outlook: Outlook, counted: Ints, cost: JobCost
+) -> Iterator[Found]:
+    """Bound a sum of costs; `scale` x (completion - origin) or its positive part is what counts."""
+    count = len(instance.jobs)
+    cost_alone = alone(cost, outlook.ends_s[counted], instance.now_s)
+    columns = [
+        _spread(count, counted, column)
+        for column in (cost.scale, cost.origin_s - instance.now_s, cost_alone)
+    ]
+    for family in outlook.families:
+        yield _sum(outlook, family, *columns), f"{family.name}, preemptive"
+
+
+def _last_end(outlook: Outlook) -> Iterator[Found]:
     if outlook.has_chains:
         yield float((outlook.ends_s + outlook.tails_s).max()), "critical path"
     for family in outlook.families:

@@ -3,13 +3,14 @@ optimum."""
 
 import math
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
 from ..errors import InputError
 from ..model.instance import Instance
 from ..model.plan import CLOSED_GAP
-from ..objectives import JobCost, Objective, Term, combine, job_cost
+from ..objectives import Objective, RankOfJobs, SumOfJobs, Term, Usage
 from ..physics import TIME_TOLERANCE_S
 from .terms import Outlook, alone, cheapest, look, price_per_gpu_s
 from .ways import tabulate
@@ -64,13 +65,13 @@ def yardsticks(instance: Instance, objective: Objective, any_plan: bool) -> tupl
         outlook = look(instance, tabulate(instance, preemptive=any_plan))
     except InputError:  # a job fits nowhere, so that there is no plan to judge
         return tuple(Yardstick(math.inf, 0.0, 0.0) for _ in objective.levels)
-    last_s = abs(instance.now_s) + float(outlook.ends_s.sum())
-    instant_s = INSTANT_S + CLOCK_ULPS * math.ulp(last_s)
+    last_s = float(outlook.ends_s.sum())
+    instant_s = INSTANT_S + CLOCK_ULPS * math.ulp(abs(instance.now_s) + last_s)
     found = []
     for level in objective.levels:
         certain = rounding = forgiven = 0.0
         for weight, term in level:
-            least, per_s = _term(term, instance, outlook)
+            least, per_s = _term(term, instance, outlook, last_s)
             certain += weight * least
             rounding += weight * per_s * instant_s
             forgiven += weight * per_s * 2 * TIME_TOLERANCE_S
@@ -78,27 +79,21 @@ def yardsticks(instance: Instance, objective: Objective, any_plan: bool) -> tupl
     return tuple(found)
 
 
-def _term(term: Term, instance: Instance, outlook: Outlook) -> tuple[float, float]:
-    """What every plan pays, and what a second is worth by which all jobs complete later or hold
-    more."""
-    if term.over == "segments":
+def _term(term: Term, instance: Instance, outlook: Outlook, last_s: float) -> tuple[float, float]:
+    """Return what every plan pays, and what a second is worth by which all jobs complete later or
+    hold more."""
+    if isinstance(term, Usage):
         ways = outlook.ways
         per_s = price_per_gpu_s(term, instance, ways) * ways.gpus
         return cheapest(term, instance, ways), float(np.maximum.reduceat(per_s, ways.first).sum())
-    costs = [job_cost(term, instance, job) for job in instance.jobs]
-    counted = np.array([cost is not None for cost in costs], np.bool_)
-    known = [cost for cost in costs if cost is not None]
+    counted, cost = term.costs(instance, instance.jobs)
     ends_s = outlook.ends_s[counted]
-    least = combine(term, alone(known, ends_s, term, instance.now_s).tolist())
-    slopes = [
-        _slope(cost, end_s + instance.now_s)
-        for cost, end_s in zip(known, ends_s.tolist(), strict=True)
-    ]
-    return least, math.fsum(slopes) if term.over == "sum" else max(slopes, default=0.0)
-
-
-def _slope(cost: JobCost, end_s: float) -> float:
-    """How fast a cost grows at most from the earliest completion on."""
-    if cost.shape == "late":
-        return 0.0
-    return cost.scale if cost.shape != "inverse" else cost.scale / (end_s - cost.origin_s) ** 2
+    least = term.combine(alone(cost, ends_s, instance.now_s).tolist())
+    slopes = cost.steepest(ends_s + instance.now_s, instance.now_s + last_s).tolist()
+    match term:
+        case SumOfJobs():
+            return least, math.fsum(slopes)
+        case RankOfJobs():
+            return least, max(slopes, default=0.0)
+        case _:
+            assert_never(term)

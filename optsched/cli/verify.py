@@ -162,15 +162,12 @@ def _if_done_at(instance: Instance, level: "tuple[tuple[float, Term], ...]", at_
 
     total = []
     for weight, term in level:
-        if term.over != "segments":
-            found = [
-                (objectives.job_cost(term, instance, job), max(at_s, job.submit_s))
-                for job in instance.jobs
-            ]
-            costs = [
+        if not isinstance(term, objectives.Usage):
+            costs = [(term.cost(instance, job), max(at_s, job.submit_s)) for job in instance.jobs]
+            finite = [
                 cost.at(done_s)
-                for cost, done_s in found
-                if cost is not None and cost.shape != "inverse"
+                for cost, done_s in costs
+                if cost is not None and not isinstance(cost, objectives.Inverse)
             ]
-            total.append(weight * objectives.combine(term, costs))
+            total.append(weight * term.combine(finite))
     return math.fsum(total)

@@ -10,7 +10,7 @@ from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance
 from ..model.job import Job, Mode
 from . import Span, crossed_uplinks, node_counts, rate
-from .capacity import Capacity
+from .capacity import Capacity, alike, asks
 from .modes import Option, base_modes, demands, room_on, spreads, undominated
 
 T = TypeVar("T")
@@ -72,15 +72,15 @@ class Catalogue:
 
     @cached_property
     def _alike(self) -> dict[object, list[Node]]:
-        alike: dict[object, list[Node]] = {}
+        nodes: dict[object, list[Node]] = {}
         for node in self.cluster.nodes:
-            alike.setdefault(_looks(node), []).append(node)
-        return alike
+            nodes.setdefault(alike(node), []).append(node)
+        return nodes
 
     @cached_property
     def _shape_of(self) -> dict[str, int]:
         number = {key: i for i, key in enumerate(self._alike)}
-        return {node.name: number[_looks(node)] for node in self.cluster.nodes}
+        return {node.name: number[alike(node)] for node in self.cluster.nodes}
 
     def room(self, job: Job, mode: Mode) -> dict[str, int]:
         """Return for each node with any the most GPUs of `mode` it could hold when empty (1 for a
@@ -97,9 +97,7 @@ class Catalogue:
             mode.gpus,
             mode.cpus_per_gpu,
             mode.cpus,
-            job.memory_gib,
-            job.profile.gpu_memory_gib,
-            job.profile.memory_gib_per_gpu,
+            asks(job),
             job.profile.network_gbps if self.cluster.rack_uplink_gbps else 0.0,
         )
         return _once(self._fitting, key, lambda: self._most_gpus(job, mode))
@@ -172,10 +170,6 @@ class Catalogue:
                 if speed > fastest and self.fits_within(job, mode, spread):
                     yield Option(mode=mode, spread=spread, rate=speed, needs_node=True)
                     fastest = speed
-
-
-def _looks(node: Node) -> object:
-    return node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib
 
 
 def catalogue_of(instance: Instance) -> Catalogue:

@@ -8,7 +8,7 @@ from ..model.cluster import Cluster, Node
 from ..model.instance import Instance
 from ..model.job import Job, Mode
 from ..model.value import Value
-from . import Span, clocks, core_levels, fits_type, gang_sizes, held_resources, power_w, run_s
+from . import Span, capacity, clocks, core_levels, gang_sizes, held_resources, power_w, run_s
 
 WIDEST_FIRST: tuple[Span, ...] = ("cluster", "rack", "node")
 NODE_ONLY: tuple[Span, ...] = ("node",)
@@ -90,7 +90,7 @@ def _with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
 def room_on(node: Node, job: Job, mode: Mode) -> int:
     """The most GPUs of `mode` that `node` could hold when empty (1 for a CPU-only mode that
     fits)."""
-    if not fits_type(job, mode, node) or (mode.gpus and node.gpu_type != mode.gpu_type):
+    if not capacity.serves(node, job, mode) or (mode.gpus and node.gpu_type != mode.gpu_type):
         return 0  # a gang does not mix types: `gpu_type` None stands for GPUs of no named type here
     if mode.gpus == 0:
         cores_fit = node.cpus is None or mode.cpus <= node.cpus
@@ -109,7 +109,7 @@ def demands(job: Job) -> tuple[object, ...]:
         job.profile,
         job.gpus,
         job.cpus,
-        job.memory_gib,
+        capacity.asks(job),
         (job.modes, job.duration_s) if job.modes else (),
         tuple(job.resources.items()),
         tuple(job.budgets.items()),

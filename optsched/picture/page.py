@@ -6,7 +6,7 @@ from html import escape
 from ..duration import human
 from ..model.instance import Instance
 from ..model.plan import Solution
-from ..objectives import parse
+from ..objectives import SumOfJobs, parse
 from .chart import Chart
 from .facts import job_facts, level_unit, percent, quantity, totals
 from .palette import GRID, INK, LATE, MUTED, job_colour, shade
@@ -68,7 +68,7 @@ def _tiles(instance: Instance, solution: Solution, drawn: Chart) -> list[str]:
         length = meaning.split(":")[0]
         if unit == "s" and level.value is not None:
             length = human(level.value) + (
-                " in total" if any(term.over == "sum" for _, term in terms) else ""
+                " in total" if any(isinstance(term, SumOfJobs) for _, term in terms) else ""
             )
         found.append(_tile(f"objective {level.name}", quantity(level.value, unit), length, meaning))
         found.append(

@@ -2,16 +2,14 @@
 on."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ..errors import InputError
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running
-from ..model.job import Job
-from ..objectives import Objective, fastest_s, isolated_s
+from ..objectives import Objective, Usage
 from ..physics import placed_rate, power_w
 from .deadline import NEVER, Deadline
 from .facts import Facts, read_facts
@@ -29,7 +27,7 @@ from .patterns import (
 from .rows import build_rows
 from .sharing import Pinned, pinned_options
 from .spare import SpareRoom
-from .value import Jobs, Ways, option_values
+from .value import Ways, option_values
 
 SHORTEST_S = 1e-3
 """No time to completion counts as less."""
@@ -128,24 +126,21 @@ def build(
     host, rival = np.full(len(job), -1, dtype=np.int64), np.full(len(job), -1, dtype=np.int64)
     for one, o in zip(pinned, pins.tolist(), strict=True):
         (host if one.kind == Kind.BESIDE else rival)[o] = one.partner
-    value = np.zeros(0)
+    value = none = np.zeros(0)
     if count:
+        meters = {term.meter for term in objective.terms if isinstance(term, Usage)}
         ways = Ways(
             job=job,
             first=first,
             finish_s=finish_s,
             swap_s=swap_s,
-            energy_kwh=_energy_kwh(facts, flat, pinned, job, pattern, finish_s)
-            if _asks(objective, "energy")
-            else np.zeros(0),
-            price=_price(instance, facts, classes, flat, pinned, pattern, finish_s)
-            if _asks(objective, "cost")
-            else np.zeros(0),
+            power_w=_power_w(facts, flat, pinned, job, pattern) if "power" in meters else none,
+            price_per_h=_price_per_h(instance, facts, classes, flat, pinned)[pattern]
+            if "price" in meters
+            else none,
             longest_s=_longest_s(swap_s, keeps[~must[kept]], first),
         )
-        value = option_values(
-            objective, _jobs(instance, objective, facts), ways, round_s, refill=refill
-        )
+        value = option_values(objective, instance, facts.jobs, ways, round_s, refill=refill)
         value[~_pays(facts, job, kind, rate)] = 0.0
         _charge_guests(instance, facts, pinned, pins, value, host, first, swap_s)
 
@@ -331,76 +326,37 @@ def _charge_guests(
             value[o] = max(0.0, value[o] - value[keep] * (1.0 - min(1.0, share)))
 
 
-def _asks(objective: Objective, name: str) -> bool:
-    return any(term.name == name for level in objective.levels for _, term in level)
-
-
-def _jobs(instance: Instance, objective: Objective, facts: Facts) -> Jobs:
-    jobs, none = facts.jobs, np.zeros(0)
-    asks_fastest = _asks(objective, "maxmin") or _asks(objective, "throughput")
-    asks_isolated = _asks(objective, "ftf")
-    return Jobs(
-        now_s=instance.now_s,
-        weight=np.array([job.weight for job in jobs], dtype=float),
-        submit_s=np.array([job.submit_s for job in jobs], dtype=float),
-        deadline_s=np.array(
-            [math.inf if job.deadline_s is None else job.deadline_s for job in jobs], dtype=float
-        ),
-        fastest_s=np.array([_alone_s(fastest_s, instance, job) for job in jobs])
-        if asks_fastest
-        else none,
-        isolated_s=np.array([_alone_s(isolated_s, instance, job) for job in jobs])
-        if asks_isolated
-        else none,
-    )
-
-
-def _alone_s(run_s: Callable[[Instance, Job], float], instance: Instance, job: Job) -> float:
-    try:
-        return run_s(instance, job)
-    except InputError:  # it runs where it could not be started
-        return job.work_s
-
-
-def _energy_kwh(
-    facts: Facts,
-    flat: list[Pattern],
-    pinned: list[Pinned],
-    job: Ints,
-    pattern: Ints,
-    finish_s: Floats,
+def _power_w(
+    facts: Facts, flat: list[Pattern], pinned: list[Pinned], job: Ints, pattern: Ints
 ) -> Floats:
-    """Energy of each option until completion."""
+    """Return what each option draws."""
     modes = [
         *(one.option.mode for one in flat),
         *(facts.entry(j).mode for j in facts.kept.tolist()),
         *(one.mode for one in pinned),
     ]
-    watts = np.array(
+    return np.array(
         [
             power_w(facts.jobs[j], modes[p], modes[p].gpu_type, modes[p].gpus)
             for j, p in zip(job.tolist(), pattern.tolist(), strict=True)
         ]
     )
-    return watts * finish_s / 3.6e6
 
 
-def _price(
+def _price_per_h(
     instance: Instance,
     facts: Facts,
     classes: tuple[NodeClass, ...],
     flat: list[Pattern],
     pinned: list[Pinned],
-    pattern: Ints,
-    finish_s: Floats,
 ) -> Floats:
-    """Price of each option until completion, at the cheapest nodes it may use."""
+    """Return the price of each pattern, at the cheapest nodes it may use."""
     node = instance.cluster.node
 
     def placed(placement: Placement) -> float:
         return math.fsum(node[slot.node].gpu_price_per_h * slot.gpus for slot in placement)
 
-    per_h = np.array(
+    return np.array(
         [
             *(
                 one.gpus
@@ -414,4 +370,3 @@ def _price(
             *(placed(one.placement) for one in pinned),
         ]
     )
-    return per_h[pattern] * finish_s / 3600.0

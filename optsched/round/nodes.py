@@ -9,9 +9,10 @@ import numpy as np
 from ..model.instance import Placement
 from ..model.job import Job, Mode
 from ..physics import memory_gib, node_counts
+from ..physics.capacity import Domains, Ties
+from ..physics.contention import planned_uplinks_gbps
 from .model import Kind, RoundModel, is_second
 from .patterns import NodeClass, Pattern
-from .uplinks import Uplinks
 
 NODE_ROWS = ("GPUs", "slots", "cores", "memory")
 """Rows that say nothing beyond what the nodes themselves can hold."""
@@ -39,6 +40,7 @@ class _Before:
             for slot in placement:
                 self.gpus[order[slot.node]] -= slot.gpus
                 self.cpus[order[slot.node]] -= slot.cpus
+        self.domains = Domains(model.instance.cluster, planned_uplinks_gbps(model.instance), SLACK)
         self.kept_on: list[Held] = []
         self.pinned: list[tuple[int, Mode, Placement]] = []
         self.plain: list[bool] = []
@@ -80,7 +82,9 @@ class _Before:
         )
         self.pinned.append((j, mode, placement))
         self.plain.append(
-            bool(mode.gpus) and not profile.memory_gib_per_gpu and not profile.network_gbps
+            bool(mode.gpus)
+            and not profile.memory_gib_per_gpu
+            and self.domains.ties(model.jobs[j]) is None
         )
 
 
@@ -109,7 +113,7 @@ class Nodes:
         self._rack, self._racks = before.rack, before.racks
         self._left, self._takes = dict(before.left), before.takes
         self._reserved: list[tuple[int, int]] = []
-        self._uplinks = Uplinks(model.instance)
+        self._domains = before.domains.copy()
         self._indexed = False
         self.full: set[int] = set()
         self._members: dict[int, list[NodeClass]] = {}
@@ -138,7 +142,7 @@ class Nodes:
         for (n, gpus, cpus), slot in zip(self.kept_on[kept], placement, strict=True):
             memory = memory_gib(job, mode, slot.gpus) if per_gpu or not mode.gpus else 0.0
             self._change(n, -gpus, -cpus, -memory)
-        self._uplinks.take(self.kept_on[kept], job.profile.network_gbps)
+        self._domains.take(self._domains.ties(job), [n for n, *_ in self.kept_on[kept]])
         return True
 
     def can_keep(self, kept: int) -> bool:
@@ -154,7 +158,7 @@ class Nodes:
                 for (n, gpus, cpus), slot in zip(self.kept_on[kept], placement, strict=True)
             )
             and self._has_shared(len(model.patterns) + kept)
-            and self._uplinks.hold(self.kept_on[kept], job.profile.network_gbps)
+            and self._domains.hold(self._domains.ties(job), [n for n, *_ in self.kept_on[kept]])
         )
 
     def _change(self, n: int, gpus: int, cpus: int, memory: float) -> None:
@@ -224,15 +228,16 @@ class Nodes:
             return None
         pattern = model.patterns[p]
         job = model.jobs[int(model.job[option])]
-        profile = job.profile
+        ties = self._domains.ties(job)
         held = self._find(pattern, job) if self._has_shared(p) else None
-        if held is not None and not self._uplinks.hold(held, profile.network_gbps):
-            held = self._find_within_uplinks(pattern, job)
+        if held and ties is not None and not self._domains.hold(ties, [n for n, *_ in held]):
+            held = self._find_tied(pattern, job, ties)
         if held is None:
-            self.full.add(p)
+            if ties is None:
+                self.full.add(p)
             return None
         self._take_shared(p)
-        self._uplinks.take(held, profile.network_gbps)
+        self._domains.take(ties, [n for n, *_ in held])
         per_gpu = pattern.memory_gib / pattern.gpus if pattern.gpus else pattern.memory_gib
         for n, gpus, cpus in held:
             self._change(n, -gpus, -cpus, -(per_gpu * gpus if pattern.gpus else per_gpu))
@@ -263,29 +268,40 @@ class Nodes:
             return self._in_a_rack(pattern, job)
         return self._spread(pattern, job, None)
 
-    def _in_a_rack(self, pattern: Pattern, job: Job) -> Held | None:
-        """In the fullest rack that has room."""
+    def _in_a_rack(self, pattern: Pattern, job: Job, closed: int = 0) -> Held | None:
+        """In the fullest rack that has room on nodes that are not closed."""
         total = sum(self._rack_free[c.number] for c in self._classes(pattern))
         assert isinstance(total, np.ndarray)
         able = np.flatnonzero(total >= pattern.gpus)
         for rack in able[np.argsort(total[able], kind="stable")]:
-            held = self._spread(pattern, job, self._racks[int(rack)])
+            nodes = [n for n in self._racks[int(rack)] if not closed >> n & 1]
+            held = self._spread(pattern, job, nodes)
             if held is not None:
                 return held
         return None
 
-    def _find_within_uplinks(self, pattern: Pattern, job: Job) -> Held | None:
-        """Within one rack, else on racks whose uplinks have room."""
-        return self._in_a_rack(pattern, job) or self._spread(
-            pattern, job, self._uplinks.open_nodes(job.profile.network_gbps)
-        )
+    def _find_tied(self, pattern: Pattern, job: Job, ties: Ties) -> Held | None:
+        """On one node or within one rack, else on racks whose uplinks have room, beside no others
+        than the job may be."""
+        closed, widest = self._domains.closed(ties), self._domains.widest(ties)
+        if pattern.together or widest == "node":
+            return self._one_node(pattern, closed)
+        held = self._in_a_rack(pattern, job, closed)
+        if held is not None or widest == "rack" or pattern.option.spread == "rack":
+            return held
+        closed |= self._domains.behind_slow_uplinks(ties)
+        return self._spread(pattern, job, [n for n in range(len(self.gpus)) if not closed >> n & 1])
 
-    def _one_node(self, pattern: Pattern) -> Held | None:
+    def _one_node(self, pattern: Pattern, closed: int = 0) -> Held | None:
         need, cpus, memory = pattern.gpus, pattern.cpus, pattern.memory_gib
         for c in self._classes(pattern):
             for nodes in self._buckets[c.number][need:]:
                 for n in nodes:
-                    if self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory:
+                    if (
+                        self.cpus[n] >= cpus
+                        and self.memory[n] * (1 + SLACK) >= memory
+                        and not closed >> n & 1
+                    ):
                         return [(n, need, cpus)]
         return None
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..model.cluster import Cluster, Node
 from ..model.job import Job
+from ..physics import capacity
 from ..physics.catalogue import Catalogue
 from ..physics.modes import Option, demands, room_on
 
@@ -179,14 +180,7 @@ def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
 def _node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
     alike: dict[object, list[int]] = {}
     for i, node in enumerate(cluster.nodes):
-        key = (
-            node.gpu_type,
-            node.gpus,
-            node.gpu_memory_gib,
-            node.cpus,
-            node.memory_gib,
-            node.gpu_price_per_h,
-        )
+        key = (capacity.alike(node), node.gpu_price_per_h)
         alike.setdefault(key, []).append(i)
     firsts = [cluster.nodes[members[0]] for members in alike.values()]
     classes = tuple(

@@ -31,12 +31,31 @@ job that would complete before it could be saved is kept. Work lost since the la
 as load of the victim, start-up still to go is taken off it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..objectives import TERMS, Objective, Term
+from ..errors import InputError
+from ..model.instance import Instance
+from ..model.job import Job
+from ..objectives import (
+    TERMS,
+    Hinge,
+    Inverse,
+    JobCost,
+    Level,
+    Linear,
+    Objective,
+    RankOfJobs,
+    Square,
+    Step,
+    SumOfJobs,
+    Term,
+    Usage,
+)
 
 Floats = NDArray[np.float64]
 
@@ -51,127 +70,165 @@ SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Jobs:
-    """What the value needs to know of the active jobs, one entry each; `deadline_s` is inf without
-    one."""
-
-    now_s: float
-    weight: Floats
-    submit_s: Floats
-    deadline_s: Floats
-    fastest_s: Floats
-    isolated_s: Floats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
     """The options, sorted by job: `job` is the index, `first` where each job's options begin.
 
     `finish_s` are the seconds to completion, `swap_s` the same with what preemption adds or spares
     (see above), `longest_s` is the longest that the jobs which could be preempted still take;
-    `energy_kwh` and `price` what the option uses until completion.
+    `power_w` and `price_per_h` are what the option draws and costs, where the objective asks.
     """
 
     job: NDArray[np.int64]
     first: NDArray[np.int64]
     finish_s: Floats
     swap_s: Floats
-    energy_kwh: Floats
-    price: Floats
+    power_w: Floats
+    price_per_h: Floats
     longest_s: float
 
 
 def option_values(
-    objective: Objective, jobs: Jobs, ways: Ways, round_s: float, *, refill: bool
+    objective: Objective,
+    instance: Instance,
+    jobs: Sequence[Job],
+    ways: Ways,
+    round_s: float,
+    *,
+    refill: bool,
 ) -> Floats:
-    """Value of every option. All are at least 0."""
-    if not len(ways.job):
-        return np.zeros(0)
+    """Return the value of every option of the active `jobs`. All are at least 0."""
     total = np.zeros(len(ways.job))
-    several = len(objective.levels) > 1
-    for k, level in enumerate(
-        (*objective.levels, ((1.0, TERMS["wct"]),)) if several else objective.levels
-    ):
-        found = np.zeros(len(ways.job))
-        for weight, term in level:
-            found += weight * term_values(
-                term, jobs, ways, round_s, refill=refill, idle=not several
-            )
-        mean = float(found.mean())
-        total += found * (LATER_LEVEL**k / mean if mean > 0 else 0.0) if several else found
-    return total
-
-
-def term_values(
-    term: Term, jobs: Jobs, ways: Ways, round_s: float, *, refill: bool, idle: bool = True
-) -> Floats:
-    """Value of every option under one term (see above); with `idle`, also where the term sees no
-    worth in running."""
     pace = round_s / ways.swap_s
     if not refill:
         pace = np.minimum(1.0, pace)
-    if term.name == "wct":
-        lightest = IDLE**2 * (
-            float(jobs.weight.max()) or 1.0
-        )  # jobs of no weight still run where nothing else would
-        return np.maximum(jobs.weight, lightest)[ways.job] * _with_second_best(ways, pace)
-    best_s = np.minimum.reduceat(ways.finish_s, ways.first[:-1])
-    least = (
-        (IDLE if idle else 0.0)
-        * (jobs.weight / (float(jobs.weight.mean()) or 1.0))[ways.job]
-        * pace
-    )
-    if term.over == "segments":
-        used = ways.energy_kwh if term.name == "energy" else ways.price
-        most = np.maximum.reduceat(used, ways.first[:-1])
-        spared = most[ways.job] - used
-        spared[spared < SAME * most[ways.job]] = 0.0
-        return pace * spared + least * (float(used.mean()) or 1.0)
-    urgency = _urgency(term, jobs, best_s)
-    scale = float(urgency.mean()) or 1.0
-    if term.over == "sum":
-        return urgency[ways.job] * pace + scale * least
-    return (urgency * best_s)[ways.job] * pace + scale * round_s * least
+    round_ = _Round(instance, jobs, ways, round_s, pace)
+    if len(objective.levels) == 1:
+        return round_.level(objective.levels[0], IDLE)
+    for k, level in enumerate((*objective.levels, ((1.0, TERMS["wct"]),))):
+        values = round_.level(level, 0.0)
+        mean = float(values.mean())
+        total += values * (LATER_LEVEL**k / mean if mean > 0 else 0.0)
+    return total
+
+
+class _Round:
+    """The options of a round, to be valued. `pace` is D / T."""
+
+    def __init__(
+        self, instance: Instance, jobs: Sequence[Job], ways: Ways, round_s: float, pace: Floats
+    ) -> None:
+        self.instance, self.jobs, self.ways = instance, jobs, ways
+        self.round_s, self.pace = round_s, pace
+        self.weight = np.array([job.weight for job in jobs], dtype=float)
+        self.best_s = np.minimum.reduceat(ways.finish_s, ways.first[:-1])
+
+    def level(self, level: Level, idle: float) -> Floats:
+        """Return the values under a weighted sum of terms; `idle` is the weight of running a job at
+        all where a term sees no worth in it."""
+        values = np.zeros(len(self.ways.job))
+        for weight, term in level:
+            values += weight * self._term(term, idle)
+        return values
+
+    def _term(self, term: Term, idle: float) -> Floats:
+        job, pace = self.ways.job, self.pace
+        least = idle * (self.weight / (float(self.weight.mean()) or 1.0))[job] * pace
+        match term:
+            case Usage():
+                used = self._used(term)
+                most = np.maximum.reduceat(used, self.ways.first[:-1])[job]
+                spared = most - used
+                spared[spared < SAME * most] = 0.0
+                return pace * spared + least * (float(used.mean()) or 1.0)
+            case SumOfJobs() if term.shape is Linear:
+                return _floored(self._urgency(term))[job] * _with_second_best(self.ways, pace)
+            case SumOfJobs():
+                urgency = self._urgency(term)
+                return urgency[job] * pace + (float(urgency.mean()) or 1.0) * least
+            case RankOfJobs():
+                urgency = self._urgency(term)
+                scale = (float(urgency.mean()) or 1.0) * self.round_s
+                return (urgency * self.best_s)[job] * pace + scale * least
+            case _:
+                assert_never(term)
+
+    def _used(self, term: Usage) -> Floats:
+        """Return what every option uses until completion."""
+        match term.meter:
+            case "power":
+                per_s = self.ways.power_w / term.per
+            case "price":
+                per_s = self.ways.price_per_h / term.per
+            case _:
+                assert_never(term.meter)
+        return per_s * self.ways.finish_s
+
+    def _urgency(self, term: SumOfJobs | RankOfJobs) -> Floats:
+        """Return the cost of delaying the completion of each job by one second, at `now + best_s`;
+        0 for those that do not count."""
+        counted, cost = term.costs(self.instance, self.jobs)
+        late_s = self.instance.now_s + self.best_s[counted] - cost.origin_s
+        typical_s = max(float(self.best_s.mean()), 1e-300)
+        urgency = np.zeros(len(self.best_s))
+        if len(counted):
+            match term:
+                case SumOfJobs():
+                    urgency[counted] = _of_sum(cost, late_s, typical_s)
+                case RankOfJobs():
+                    urgency[counted] = _of_largest(term, cost, late_s, typical_s)
+                case _:
+                    assert_never(term)
+        return urgency
+
+
+def _floored(urgency: Floats) -> Floats:
+    """Return urgencies of which none is 0: jobs of no weight still run where nothing else would."""
+    return np.maximum(urgency, IDLE**2 * (float(urgency.max()) or 1.0))
+
+
+def _of_sum(cost: JobCost, late_s: Floats, typical_s: float) -> Floats:
+    """Return the slope of each cost, before its kink by the rule of apparent tardiness cost
+    (Vepsalainen and Morton, Management Science 33, 1987)."""
+    near = np.exp(-np.clip(-late_s / (2.0 * typical_s), 0.0, 50.0))
+    per_scale: Floats
+    match cost:
+        case Linear():
+            per_scale = np.ones(len(late_s))
+        case Hinge():
+            per_scale = near
+        case Step():  # a job that is late already has nothing to lose
+            per_scale = np.where(late_s <= 0, near, 0.0)
+        case Square():
+            per_scale = near * 2.0 * np.maximum(late_s, typical_s)
+        case Inverse():
+            per_scale = 1.0 / np.maximum(late_s, 1e-9) ** 2
+        case _:
+            assert_never(cost)
+    return np.asarray(cost.scale * per_scale)
+
+
+def _of_largest(term: RankOfJobs, cost: JobCost, late_s: Floats, typical_s: float) -> Floats:
+    """Return the slopes of a sum of exponentials of the costs, or of fourth powers of ratios."""
+    per_s: Floats
+    match cost:
+        case Linear():
+            per_s = cost.scale
+        case Inverse():
+            per_s = 1.0 / cost.scale
+        case Hinge() | Step() | Square():
+            raise InputError(f"a round cannot weigh the largest of such costs as {term.name} has")
+        case _:
+            assert_never(cost)
+    height = late_s * per_s
+    if term.relative:
+        return np.asarray(height**3 / max(float(height.max()), 1e-300) ** 3 * per_s)
+    return np.asarray(np.exp(np.clip((height - height.max()) / typical_s, -50.0, 0.0)))
 
 
 def _with_second_best(ways: Ways, pace: Floats) -> Floats:
-    """D / T of each option, at least that of the job's best option less what the option falls
-    behind it, at the rate of the longest job (see above)."""
+    """Return D / T of each option, at least that of the job's best option less what the option
+    falls behind it, at the rate of the longest job (see above)."""
     best_s = np.minimum.reduceat(ways.swap_s, ways.first[:-1])[ways.job]
     best = np.maximum.reduceat(pace, ways.first[:-1])[ways.job]
     behind = (ways.swap_s - best_s) / ways.longest_s
     return np.asarray(np.maximum(pace, best * (1.0 - behind)), dtype=float)
-
-
-def _urgency(term: Term, jobs: Jobs, best_s: Floats) -> Floats:
-    """Cost of delaying the completion of each job by one second, at `now + best_s`."""
-    complete_s = jobs.now_s + best_s
-    typical_s = max(float(best_s.mean()), 1e-300)
-    slack_s = jobs.deadline_s - complete_s
-    late = np.isfinite(jobs.deadline_s)
-    near = np.exp(-np.clip(slack_s / (2.0 * typical_s), 0.0, 50.0))
-    if (
-        term.name == "tardiness"
-    ):  # Vepsalainen and Morton, Management Science 33, 1987: apparent tardiness cost
-        return np.where(late, jobs.weight * near, 0.0)
-    if term.name == "deadline":  # a job that is late already has nothing to lose
-        return np.where(late & (slack_s >= 0), jobs.weight * near, 0.0)
-    if term.name == "throughput":
-        slope: Floats = (
-            jobs.weight * jobs.fastest_s / np.maximum(complete_s - jobs.submit_s, 1e-9) ** 2
-        )
-        return slope
-    if term.name in ("ftf", "maxmin"):
-        alone_s = jobs.isolated_s if term.name == "ftf" else jobs.fastest_s
-        stretch = (complete_s - jobs.submit_s) / alone_s
-        return stretch**3 / max(float(stretch.max()), 1e-300) ** 3 / alone_s
-    due_s = {"makespan": 0.0 * best_s, "tail": jobs.submit_s, "lateness": jobs.deadline_s}[
-        term.name
-    ]
-    height = complete_s - due_s
-    counts = np.isfinite(height)
-    if not counts.any():
-        return np.zeros(len(height))
-    return np.where(
-        counts, np.exp(np.clip((height - height[counts].max()) / typical_s, -50.0, 0.0)), 0.0
-    )

@@ -7,7 +7,8 @@ from dataclasses import replace
 from ..model.cluster import Cluster
 from ..model.instance import Placement, Slot
 from ..model.job import Mode
-from ..physics import cpus, fits_type, gang_sizes, placed_rate, placed_resources, span
+from ..physics import cpus, gang_sizes, placed_rate, placed_resources, span
+from ..physics.capacity import serves
 from ..physics.modes import Option
 from .view import PolicyError, View
 
@@ -30,7 +31,7 @@ def mixed_option(
     ):
         raise PolicyError(f"job {job_id} has no mode with {gpus} GPUs of any type")
     for name in gpus_on:
-        if not fits_type(job, mode, cluster.node[name]):
+        if not serves(cluster.node[name], job, mode):
             raise PolicyError(f"job {job_id} cannot run on the GPUs of node {name}")
     placement = placement_on(cluster, gpus_on, mode)
     types = {cluster.node[name].gpu_type for name in gpus_on}

@@ -209,9 +209,7 @@ class View:
         """What running and saving jobs take now of the uplink of a rack that has a limit."""
         if self._channels is not None and self.cluster.uplinks == "shared":
             return self._channels.gbps(("uplink", rack))
-        table = self.free.layout.table
-        row = table.uplinks[rack]
-        return table.rows[row].capacity - self.free.left[row]
+        return self.free.domains.gbps[rack]
 
     def memory_load_gbps(self, node: str) -> float:
         """What running and saving jobs take now of the memory bandwidth of a node that has a

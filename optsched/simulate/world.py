@@ -177,6 +177,9 @@ class World(View):
             run.base, run.dies_s = replace(mode, share_with=None), dies_s
             ends_s = run.ends_s
         self._events.push(ends_s, ENDED, state.index, state.run_number)
+        if need.ties is not None and self.free.domains.opens(need.ties):
+            self._released.append(state.job.id)
+            self._events.push(self.now_s, Kind.WAKE)
         job = state.job
         state.waited_s += self.now_s - state.waits_from_s
         del self.waiting[job.id]

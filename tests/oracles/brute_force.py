@@ -28,7 +28,7 @@ from itertools import combinations
 from optsched.model.instance import Instance, Placement, Running, Slot
 from optsched.model.job import Job, Mode
 from optsched.model.plan import JobPlan, Plan, Segment
-from optsched.objectives import JobCost, Objective, Term, combine, job_cost, segment_cost
+from optsched.objectives import JobCost, Objective, Term, Usage
 from optsched.physics import (
     TIME_TOLERANCE_S,
     fits_type,
@@ -102,10 +102,10 @@ def _job_costs(
     instance: Instance, objective: Objective
 ) -> dict[tuple[int, int, str], JobCost | None]:
     return {
-        (n, k, job.id): job_cost(term, instance, job)
+        (n, k, job.id): term.cost(instance, job)
         for n, level in enumerate(objective.levels)
         for k, (_, term) in enumerate(level)
-        if term.over != "segments"
+        if not isinstance(term, Usage)
         for job in instance.jobs
     }
 
@@ -437,14 +437,14 @@ def _above(base: float, value: float) -> float:
 
 def _term(search: Search, n: int, k: int, term: Term, ends: dict[str, float]) -> float:
     instance = search.instance
-    if term.over == "segments":
+    if isinstance(term, Usage):
         return math.fsum(
-            segment_cost(term, instance, instance.job[job_id], segment)
+            term.segment_cost(instance, instance.job[job_id], segment)
             for job_id, segments in search.segments.items()
             for segment in segments
         )
     costs = [(search.costs[n, k, job_id], end_s) for job_id, end_s in ends.items()]
-    return combine(term, [cost.at(end_s) for cost, end_s in costs if cost is not None])
+    return term.combine([cost.at(end_s) for cost, end_s in costs if cost is not None])
 
 
 def _keep(search: Search) -> None:

@@ -78,7 +78,7 @@ def _what_would_change(
 ) -> list[str]:
     said = []
     weight, instance = job.submission.job.weight, model.instance
-    if all(term.name == "wct" for level in model.objective.levels for _, term in level):
+    if model.objective.is_linear:
         factor = _factor(found)
         if factor is not None:
             facts["weight_needed"] = weight * factor

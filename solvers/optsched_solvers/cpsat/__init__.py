@@ -2,12 +2,21 @@
 bound."""
 
 from optsched.model.instance import Instance
-from optsched.objectives import Objective
-from optsched.physics.catalogue import on_uplinks
-from optsched.physics.contention import crowded_memory
-from optsched.physics.model_caches import fetching
-from optsched.physics.modes import split_jobs
+from optsched.objectives import Inverse, Level, Linear, Objective, RankOfJobs
+from optsched.physics.unplanned import unplanned
 from optsched.plugins.solver import Guarantee, Report, Request
+
+
+def unsupported(level: Level) -> str | None:
+    """Return why a level of an objective cannot be modelled, or None."""
+    for _, term in level:
+        if not isinstance(term, RankOfJobs) or term.shape is Linear:
+            continue
+        if term.shape is not Inverse or term.quantile < 1:
+            return f"its model does not hold the largest of such costs as {term.name} has"
+        if len(level) > 1:
+            return f"{term.name} cannot be part of a weighted sum (put it first: {term.name},wct)"
+    return None
 
 
 class CpSat:
@@ -18,19 +27,11 @@ class CpSat:
     constrains = True
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        if (job := split_jobs(instance)) is not None:
-            return f"job {job} is to be split equally over nodes, which its model does not hold"
-        if (job := on_uplinks(instance)) is not None:
-            return f"job {job} may use the uplinks of racks, which its model does not hold"
-        if (crowded := crowded_memory(instance)) is not None:
-            return f"{crowded}: its model does not know how that slows them down"
-        if (job := fetching(instance)) is not None:
-            return (
-                f"job {job} fetches its model: which nodes have it in their caches is not planned"
-            )
+        if (fault := unplanned(instance)) is not None:
+            return fault
         for level in objective.levels:
-            if len(level) > 1 and any(term.name == "maxmin" for _, term in level):
-                return "maxmin cannot be part of a weighted sum (put it first: maxmin,wct)"
+            if (reason := unsupported(level)) is not None:
+                return reason
         return None
 
     def solve(self, request: Request, report: Report) -> None:

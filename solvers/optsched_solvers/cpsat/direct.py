@@ -10,6 +10,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from optsched.engine.incumbent import is_better
+from optsched.objectives import SumOfJobs
 from optsched.plugins.solver import Constrain, Report, ignore
 
 from ..scheduling.evaluate import Evaluator
@@ -161,7 +162,7 @@ def _racers(problem: Problem, level: int, budget: Budget) -> list[cp_model.CpSol
     """
     portfolio = cp_model.CpSolver()
     budget.configure(portfolio)
-    if any(term.over == "sum" for _, term in problem.objective.levels[level]):
+    if any(isinstance(term, SumOfJobs) for _, term in problem.objective.levels[level]):
         return [portfolio]
     no_relaxation = cp_model.CpSolver()
     budget.configure(no_relaxation, workers=1)

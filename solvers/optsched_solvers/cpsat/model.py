@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ortools.sat.python import cp_model
 
+from optsched.objectives import Usage
 from optsched.physics import cpus, memory_gib
 from optsched.plugins.solver import Constrain
 
@@ -123,8 +124,8 @@ class Model:
 
     def _is_one_pool(self, members: set[int]) -> bool:
         nodes = self.problem.instance.cluster.nodes
-        terms = {term.name for level in self.problem.objective.levels for _, term in level}
-        if "cost" in terms and len({nodes[n].gpu_price_per_h for n in members}) > 1:
+        usage = [term for term in self.problem.objective.terms if isinstance(term, Usage)]
+        if not all(term.is_alike(nodes[n] for n in members) for term in usage):
             return False
         for activity in self.problem.activities:
             if activity.index in self.problem.partner:

@@ -10,11 +10,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, assert_never
 
 from ortools.sat.python import cp_model
 
-from optsched.objectives import LATE_TOLERANCE_S, JobCost, Term, fastest_s, job_cost, quantile_rank
+from optsched.objectives import (
+    LATE_TOLERANCE_S,
+    Hinge,
+    Inverse,
+    JobCost,
+    Level,
+    Linear,
+    RankOfJobs,
+    Square,
+    Step,
+    SumOfJobs,
+    Term,
+    Usage,
+)
 
 from .model import Model
 
@@ -27,6 +40,11 @@ INVERSE_STEPS = 10**7
 """Resolution of a normalised rate."""
 LARGEST_RATE = 2**52
 """Largest number that is divided by a length to get a rate."""
+SQUARED = 2**20
+"""Largest number that is squared."""
+
+Row = tuple[int, int, int]
+"""A cost is at least the first x the end of the third, an activity, plus the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +88,22 @@ class LevelExpression:
         return steps, 1e-6 + 1e-15 * abs(steps) + rounding
 
 
-def build(model: Model, level: Sequence[tuple[float, Term]]) -> LevelExpression:
-    """One level of the objective over the variables of `model`."""
-    problem = model.problem
+def build(model: Model, level: Level) -> LevelExpression:
+    """Return one level of the objective over the variables of `model` (`unsupported` says which it
+    cannot be)."""
     builder = _Builder(model)
-    if len(level) == 1 and level[0][1].name == "maxmin":
-        stretches = [
-            (JobCost(1.0 / fastest_s(problem.instance, a.job), a.job.submit_s), a.index)
-            for a in problem.activities
-        ]
-        builder.maximum(stretches, 1.0, len(stretches))
-        return replace(builder.finish(), inverse=level[0][0])
-    for weight, term in level:
-        builder.add(weight, term)
-    return builder.finish()
+    match level:
+        case ((factor, RankOfJobs(shape=shape) as largest),) if shape is Inverse:
+            # The largest -scale / d is where d / scale is the largest.
+            costs = [
+                (Linear(1.0 / cost.scale, cost.origin_s), j) for cost, j in builder.costs(largest)
+            ]
+            builder.rank(costs, 1.0, len(costs))
+            return replace(builder.finish(), inverse=factor)
+        case _:
+            for weight, term in level:
+                builder.add(weight, term)
+            return builder.finish()
 
 
 class _Builder:
@@ -99,29 +119,38 @@ class _Builder:
         self.parts: list[tuple[float, Any, int]] = []
         self.exact = self.problem.tick.exact
 
+    def costs(self, term: SumOfJobs | RankOfJobs) -> list[tuple[JobCost, int]]:
+        """Return the costs of the jobs that count, with the indices of their activities."""
+        found = (
+            (term.cost(self.problem.instance, activity.job), activity.index)
+            for activity in self.problem.activities
+        )
+        return [(cost, index) for cost, index in found if cost is not None and cost.scale]
+
     def add(self, weight: float, term: Term) -> None:
         """Add `weight` times a term."""
-        if term.over == "segments":
-            for activity in self.problem.activities:
-                for i, literal in enumerate(self.chosen[activity.index]):
-                    held = weight * self.problem.segment_cost(term, activity, i)
-                    if held:
-                        self.parts.append((held, literal, 1))
-            self._add_dearer_nodes(weight, term)
-            return
-        costs: list[tuple[JobCost, int]] = []
-        for activity in self.problem.activities:
-            cost = job_cost(term, self.problem.instance, activity.job)
-            if cost is not None and cost.scale:
-                costs.append((cost, activity.index))
-        if term.over == "sum":
-            for cost, index in costs:
-                self._sum(weight, cost, index)
-        elif costs:
-            rank = quantile_rank(term, len(costs)) if term.over == "quantile" else len(costs)
-            self.maximum(costs, weight, rank)
+        match term:
+            case Usage():
+                self._usage(weight, term)
+            case SumOfJobs():
+                for cost, index in self.costs(term):
+                    self._sum(weight, cost, index)
+            case RankOfJobs():
+                costs = self.costs(term)
+                if costs:
+                    self.rank(costs, weight, term.rank(len(costs)))
+            case _:
+                assert_never(term)
 
-    def _add_dearer_nodes(self, weight: float, term: Term) -> None:
+    def _usage(self, weight: float, term: Usage) -> None:
+        for activity in self.problem.activities:
+            for i, literal in enumerate(self.chosen[activity.index]):
+                held = weight * self.problem.usage(term, activity, i)
+                if held:
+                    self.parts.append((held, literal, 1))
+        self._add_dearer_nodes(weight, term)
+
+    def _add_dearer_nodes(self, weight: float, term: Usage) -> None:
         """What a choice of nodes costs above the cheapest."""
         for (j, a, n), (variable, gpus) in self.on_node.items():
             activity = self.problem.activities[j]
@@ -147,26 +176,50 @@ class _Builder:
     def _sum(self, weight: float, cost: JobCost, index: int) -> None:
         end, scale = self.ends[index], weight * cost.scale
         since = cost.origin_s - self.problem.instance.now_s
-        if cost.shape == "linear" or (
-            cost.shape == "positive" and self._late_ticks(cost) <= self._least_end(index)
-        ):
-            self.certain.append(-scale * since)
-            self.parts.append((scale * self.tick_s, end, self.horizon))
-        elif cost.shape == "positive":
-            late = self.model.new_int_var(0, self.horizon, "")
-            self.model.add(late >= end - self._late_ticks(cost))
-            self.exact = self.exact and self._on_grid(since)
-            self.parts.append((scale * self.tick_s, late, self.horizon))
-        elif cost.shape == "late":
-            missed = self.model.new_bool_var("")
-            in_time = self.problem.tick.floor(since + LATE_TOLERANCE_S)
-            self.model.add(end <= in_time).only_enforce_if(~missed)
-            self.parts.append((scale, missed, 1))
-        else:
-            self._rate(
-                scale / self.tick_s, end, self._least_end(index), self.problem.tick.ceil(since)
-            )
-            self.exact = False
+        match cost:
+            case Linear():
+                self._line(scale, since, end)
+            case Hinge() if self._late_ticks(cost) <= self._least_end(index):
+                self._line(scale, since, end)
+            case Hinge():
+                self.parts.append((scale * self.tick_s, self._late(cost, end), self.horizon))
+            case Step():
+                missed = self.model.new_bool_var("")
+                in_time = self.problem.tick.floor(since + LATE_TOLERANCE_S)
+                self.model.add(end <= in_time).only_enforce_if(~missed)
+                self.parts.append((scale, missed, 1))
+            case Square():
+                self._square(scale, self._late(cost, end))
+            case Inverse():
+                self._rate(
+                    scale / self.tick_s, end, self._least_end(index), self.problem.tick.ceil(since)
+                )
+                self.exact = False
+            case _:
+                assert_never(cost)
+
+    def _line(self, scale: float, since_s: float, end: Any) -> None:
+        self.certain.append(-scale * since_s)
+        self.parts.append((scale * self.tick_s, end, self.horizon))
+
+    def _late(self, cost: JobCost, end: Any) -> Any:
+        """Return a variable of at least the ticks of `end` after the cost's origin."""
+        late = self.model.new_int_var(0, self.horizon, "")
+        self.model.add(late >= end - self._late_ticks(cost))
+        on_grid = self._on_grid(cost.origin_s - self.problem.instance.now_s)
+        self.exact = self.exact and on_grid
+        return late
+
+    def _square(self, scale: float, late: Any) -> None:
+        """Add the square of a lateness, counted in units of which there are at most `SQUARED`."""
+        unit = math.ceil(self.horizon / SQUARED)
+        most = self.horizon // unit
+        units = self.model.new_int_var(0, most, "")
+        self.model.add(unit * units + unit - 1 >= late)
+        square = self.model.new_int_var(0, most**2, "")
+        self.model.add_multiplication_equality(square, [units, units])
+        self.parts.append((scale * (unit * self.tick_s) ** 2, square, most**2))
+        self.exact = self.exact and unit == 1
 
     def _rate(self, amount: float, end: Any, least_end: int, since: int) -> None:
         """At most minus `amount` / (end - since): by division, or by the chord where its ends
@@ -193,53 +246,64 @@ class _Builder:
     def _on_grid(self, seconds: float) -> bool:
         return self.problem.tick.floor(seconds) == self.problem.tick.ceil(seconds)
 
-    def maximum(self, costs: Sequence[tuple[JobCost, int]], weight: float, rank: int) -> None:
-        """weight x the rank-th smallest job cost (the maximum where rank is the number of jobs).
+    def rank(self, costs: Sequence[tuple[JobCost, int]], weight: float, rank: int) -> None:
+        """Add weight x the rank-th smallest of linear job costs (the maximum where rank is the
+        number of jobs).
 
         Costs count from `base`, which the rank-th smallest is at least, so that a long past takes
         no digits; who never costs more is left out.
         """
-        model, now_s, horizon = self.model, self.problem.instance.now_s, self.horizon
         scales = {cost.scale for cost, _ in costs}
-        least = [self._least_end(index) for _, index in costs]
+        now_s = self.problem.instance.now_s
         if len(scales) == 1 and all(self._on_grid(cost.origin_s - now_s) for cost, _ in costs):
-            unit = scales.pop() * self.tick_s
-            late = [self._late_ticks(cost) for cost, _ in costs]
-            first = sorted(end - due for end, due in zip(least, late, strict=True))[rank - 1]
-            base = unit * first
-            rows = [(1, -due - first, index) for due, (_, index) in zip(late, costs, strict=True)]
+            base, unit, rows = self._alike_rows(costs, scales.pop(), rank)
         else:
-            past = [cost.scale * (now_s - cost.origin_s) for cost, _ in costs]
-            slopes = [cost.scale * self.tick_s for cost, _ in costs]
-            base = sorted(p + s * end for p, s, end in zip(past, slopes, least, strict=True))[
-                rank - 1
-            ]
-            largest = max(
-                abs(p - base) + s * horizon
-                for p, s in zip(past, slopes, strict=True)
-                if p - base + s * horizon > 0
-            )
-            unit = max(min(slopes) / 2**24, largest / 2**52)
-            rows = [
-                (math.floor(s / unit), math.floor((p - base) / unit), index)
-                for p, s, (_, index) in zip(past, slopes, costs, strict=True)
-            ]
+            base, unit, rows = self._scaled_rows(costs, rank)
             self.exact = False
+        horizon = self.horizon
         above = [row for row in rows if row[0] * horizon + row[1] > 0]
         rank -= len(rows) - len(above)
         high = max((slope * horizon + shift for slope, shift, _ in above), default=0)
-        top = model.new_int_var(0, max(high, 1), "")
+        top = self.model.new_int_var(0, max(high, 1), "")
         keeps = []
         for slope, shift, index in above:
-            row = model.add(top >= slope * self.ends[index] + shift)
+            row = self.model.add(top >= slope * self.ends[index] + shift)
             if rank < len(above):
-                keep = model.new_bool_var("")
+                keep = self.model.new_bool_var("")
                 row.only_enforce_if(keep)
                 keeps.append(keep)
         if keeps:
-            model.add(sum(keeps) >= rank)
+            self.model.add(sum(keeps) >= rank)
         self.certain.append(weight * base)
         self.parts.append((weight * unit, top, max(high, 1)))
+
+    def _alike_rows(
+        self, costs: Sequence[tuple[JobCost, int]], scale: float, rank: int
+    ) -> tuple[float, float, list[Row]]:
+        """Return base, unit and rows of costs of one scale that count from instants of the grid."""
+        late = [self._late_ticks(cost) for cost, _ in costs]
+        ends = [self._least_end(index) - due for due, (_, index) in zip(late, costs, strict=True)]
+        first = sorted(ends)[rank - 1]
+        unit = scale * self.tick_s
+        rows = [(1, -due - first, index) for due, (_, index) in zip(late, costs, strict=True)]
+        return unit * first, unit, rows
+
+    def _scaled_rows(
+        self, costs: Sequence[tuple[JobCost, int]], rank: int
+    ) -> tuple[float, float, list[Row]]:
+        """Return base, unit and rows of any linear costs, rounded down."""
+        past = [cost.scale * (self.problem.instance.now_s - cost.origin_s) for cost, _ in costs]
+        slopes = [cost.scale * self.tick_s for cost, _ in costs]
+        lines = list(zip(past, slopes, (index for _, index in costs), strict=True))
+        base = sorted(p + s * self._least_end(index) for p, s, index in lines)[rank - 1]
+        largest = max(
+            abs(p - base) + s * self.horizon for p, s, _ in lines if p - base + s * self.horizon > 0
+        )
+        unit = max(min(slopes) / 2**24, largest / 2**52)
+        rows = [
+            (math.floor(s / unit), math.floor((p - base) / unit), index) for p, s, index in lines
+        ]
+        return base, unit, rows
 
     def finish(self) -> LevelExpression:
         """Scale to integers: by the common unit of the coefficients where there is one, else

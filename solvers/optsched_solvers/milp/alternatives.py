@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
-from optsched.model.instance import Instance, Placement
+from optsched.model.instance import Instance, Placement, Running
 from optsched.model.job import Job, Mode
-from optsched.model.plan import Segment
-from optsched.objectives import Term, segment_cost
+from optsched.objectives import Usage
 from optsched.physics import Span, hold_to_save_s, may_preempt, placed_rate, rate
 from optsched.physics.capacity import Capacity, Demand
 from optsched.physics.catalogue import catalogue_of
@@ -71,29 +70,31 @@ class Ways:
             taken[where[slot.node]] = taken.get(where[slot.node], 0) + slot.gpus
         return tuple(sorted(taken.items()))
 
-    def hold_cost(self, term: Term, job: Job, alternative: Alternative) -> float:
-        """`energy` or `cost` of an alternative and the checkpoint before it, at its bins' lowest
-        price."""
+    def usage(self, term: Usage, job: Job, alternative: Alternative) -> float:
+        """Return what an alternative and the checkpoint before it use, at their bins' lowest
+        rate."""
         entry = self.instance.running_job.get(job.id)
         node = self.instance.cluster.node
+
+        def held(running: Running, seconds: float) -> float:
+            return seconds * sum(
+                term.rate(job, running.mode, node[slot.node], slot.gpus)
+                for slot in running.placement
+            )
+
         if alternative.option is None:
             assert entry is not None
-            return self._held(term, job, entry.mode, entry.placement, alternative.seconds)
+            return held(entry, alternative.seconds)
         total = 0.0
         if alternative.preempted:
             assert entry is not None
-            total += self._held(term, job, entry.mode, entry.placement, hold_to_save_s(job))
+            total += held(entry, hold_to_save_s(job))
         for b, gpus in alternative.split:
-            cheapest = min(self.bins[b].nodes, key=lambda name: node[name].gpu_price_per_h)
-            placement = make_placement(job, alternative.mode, [(cheapest, gpus)])
-            total += self._held(term, job, alternative.mode, placement, alternative.seconds)
+            per_s = min(
+                term.rate(job, alternative.mode, node[name], gpus) for name in self.bins[b].nodes
+            )
+            total += per_s * alternative.seconds
         return total
-
-    def _held(
-        self, term: Term, job: Job, mode: Mode, placement: Placement, seconds: float
-    ) -> float:
-        segment = Segment(start_s=0.0, end_s=seconds, mode=mode, placement=placement)
-        return segment_cost(term, self.instance, job, segment)
 
 
 def find_ways(instance: Instance) -> Ways:

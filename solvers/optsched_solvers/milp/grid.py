@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from optsched.model.instance import Instance
 from optsched.model.plan import Plan
-from optsched.objectives import Objective, Term, combine, job_cost, level_value
+from optsched.objectives import Level, Objective, Usage, level_value
 
 from ..scheduling.ticks import Tick, choose_tick
 from .alternatives import Alternative, Ways
@@ -163,7 +163,7 @@ class _Windows:
             for before in self.instance.job[job_id].after:
                 self.latest_s[before] = min(self.latest_s[before], starts_s)
 
-    def _cap(self, level: tuple[tuple[float, Term], ...], value: float) -> None:
+    def _cap(self, level: Level, value: float) -> None:
         """Lower `latest_s` to where a job alone would push the level above `value`."""
         now_s = self.instance.now_s
         jobs = self.instance.jobs
@@ -174,13 +174,13 @@ class _Windows:
         fixed = 0.0
         over_jobs = []
         for weight, term in level:
-            if term.over == "segments":
+            if isinstance(term, Usage):
                 fixed += weight * sum(
-                    min(self.ways.hold_cost(term, job, each) for each in self.ways.of[job.id])
+                    min(self.ways.usage(term, job, each) for each in self.ways.of[job.id])
                     for job in jobs
                 )
             else:
-                every = {job.id: job_cost(term, self.instance, job) for job in jobs}
+                every = {job.id: term.cost(self.instance, job) for job in jobs}
                 costs = {job_id: cost for job_id, cost in every.items() if cost is not None}
                 least = {job_id: cost.at(done_s[job_id]) for job_id, cost in costs.items()}
                 over_jobs.append((weight, term, costs, least))
@@ -191,7 +191,7 @@ class _Windows:
                 values = dict(least)
                 if job_id in costs:
                     values[job_id] = costs[job_id].at(completion_s)
-                total += weight * combine(term, list(values.values()))
+                total += weight * term.combine(list(values.values()))
             return total
 
         certain = at_least(jobs[0].id, done_s[jobs[0].id])

@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import dataclass
+from typing import assert_never
 
-from optsched.objectives import Term, combine, job_cost, quantile_rank
+from optsched.objectives import Level, RankOfJobs, SumOfJobs, Term, Usage
 
-from .alternatives import Alternative
 from .grid import Start
 from .model import Expression, Model
 
@@ -21,7 +21,7 @@ class LevelModel:
     `whole` says that the expression takes only whole values at its optimum.
     """
 
-    level: tuple[tuple[float, Term], ...]
+    level: Level
     expression: Expression
     constant: float
     scale: float
@@ -40,7 +40,7 @@ def scale_of(coefficients: list[float]) -> float:
     return LARGEST / largest
 
 
-def build_level(model: Model, level: tuple[tuple[float, Term], ...], number: int) -> LevelModel:
+def build_level(model: Model, level: Level, number: int) -> LevelModel:
     """The expression of a weighted sum of terms, with the rows that maxima and quantiles need."""
     parts: list[tuple[float, Expression]] = []
     constant = 0.0
@@ -70,19 +70,29 @@ def _term(model: Model, term: Term, name: str) -> tuple[float, Expression, float
     if not costs:
         return 0.0, {}, 1.0
     least = [min(found) for found in costs.values()]
-    if term.over in ("sum", "segments"):
-        expression = {
-            var: cost - low
-            for (job_id, found), low in zip(costs.items(), least, strict=True)
-            for (_, var), cost in zip(model.starts[job_id], found, strict=True)
-        }
-        return math.fsum(least), expression, 1.0
-    low = combine(term, least)
+    match term:
+        case SumOfJobs() | Usage():
+            expression = {
+                var: cost - low
+                for (job_id, found), low in zip(costs.items(), least, strict=True)
+                for (_, var), cost in zip(model.starts[job_id], found, strict=True)
+            }
+            return math.fsum(least), expression, 1.0
+        case RankOfJobs():
+            return _rank(model, term, name, costs, term.combine(least))
+        case _:
+            assert_never(term)
+
+
+def _rank(
+    model: Model, term: RankOfJobs, name: str, costs: dict[str, list[float]], low: float
+) -> tuple[float, Expression, float]:
+    """Return the same for a maximum or a quantile, which is at least `low`."""
     above = {job_id: [max(0.0, cost - low) for cost in found] for job_id, found in costs.items()}
     scale = scale_of([cost for found in above.values() for cost in found])
     top = model.continuous(f"top_{name}")
     spared: Expression = {}
-    may_exceed = 0 if term.over == "max" else len(costs) - quantile_rank(term, len(costs))
+    may_exceed = len(costs) - term.rank(len(costs))
     for job_id, found in above.items():
         row = {
             var: cost * scale
@@ -103,36 +113,29 @@ def _term(model: Model, term: Term, name: str) -> tuple[float, Expression, float
 
 
 def _costs(model: Model, term: Term) -> dict[str, list[float]]:
-    """For each job that counts, the cost of each of its starts."""
+    """Return the cost of each start of each job that counts."""
     found = {}
     for job in model.instance.jobs:
         starts = [start for start, _ in model.starts[job.id]]
-        if term.over == "segments":
-            known: dict[Alternative, float] = {}
-            for start in starts:
-                if start.alternative not in known:
-                    known[start.alternative] = model.ways.hold_cost(term, job, start.alternative)
-            found[job.id] = [known[start.alternative] for start in starts]
-            continue
-        cost = job_cost(term, model.instance, job)
-        if cost is not None:
+        if isinstance(term, Usage):
+            used = {way: model.ways.usage(term, job, way) for way in model.ways.of[job.id]}
+            found[job.id] = [used[start.alternative] for start in starts]
+        elif (cost := term.cost(model.instance, job)) is not None:
             found[job.id] = [cost.at(start.completion_s) for start in starts]
     return found
 
 
-def level_of(
-    model: Model, level: tuple[tuple[float, Term], ...], chosen: dict[str, Start]
-) -> float:
-    """Value of a level where each job takes the start chosen for it, without the solver's
-    rounding."""
+def level_of(model: Model, level: Level, chosen: dict[str, Start]) -> float:
+    """Return the value of a level where each job takes the start chosen for it, without the
+    solver's rounding."""
     total = 0.0
     for weight, term in level:
         costs = []
         for job in model.instance.jobs:
             start = chosen[job.id]
-            if term.over == "segments":
-                costs.append(model.ways.hold_cost(term, job, start.alternative))
-            elif (cost := job_cost(term, model.instance, job)) is not None:
+            if isinstance(term, Usage):
+                costs.append(model.ways.usage(term, job, start.alternative))
+            elif (cost := term.cost(model.instance, job)) is not None:
                 costs.append(cost.at(start.completion_s))
-        total += weight * (math.fsum(costs) if term.over == "segments" else combine(term, costs))
+        total += weight * term.combine(costs)
     return total

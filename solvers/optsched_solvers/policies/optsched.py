@@ -33,8 +33,6 @@ SOON_S = 300.0
 """How far ahead a place is held for a gang."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
-CHANGING = ("tardiness", "deadline", "throughput", "ftf", "maxmin", "tail", "lateness")
-"""Objectives under which the order of jobs changes while nothing happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +97,6 @@ class Optsched:
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights()
         self._moves_s = self._paced_s = -math.inf
-        self._weighs = all(
-            term.name == "wct" for level in self.objective.levels for _, term in level
-        )
-        self._changing = any(
-            term.name in CHANGING for level in self.objective.levels for _, term in level
-        )
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
@@ -128,7 +120,9 @@ class Optsched:
         self._moves_s = world.now_s + MOVES_S
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
         now = snapshot(world, jobs=waiting, known=self._known)
-        posed = self._gangs.raised(world, now.instance) if self._weighs else now.instance
+        posed = (
+            self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
+        )
         found = decide(
             posed,
             self.objective,
@@ -155,7 +149,7 @@ class Optsched:
         )
         self._carry_out(world, posed, found)
         self._keep_places(world)
-        if world.waiting and self._changing:
+        if world.waiting and self.objective.changes(world.instance.cluster):
             world.wake_at(world.now_s + self.round_s)
 
     def _fill(self, world: World, waiting: list[str]) -> None:

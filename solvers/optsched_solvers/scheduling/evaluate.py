@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optsched.bounds.yardstick import yardsticks
-from optsched.objectives import LATE_TOLERANCE_S, Shape, Term, job_cost, quantile_rank
+from optsched.objectives import Usage
 
 from .problem import Problem, Schedule
 
@@ -19,85 +19,52 @@ class Evaluator:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.yardsticks = yardsticks(problem.instance, problem.objective, any_plan=False)
-        self._levels = [
+        instance = problem.instance
+        self.yardsticks = yardsticks(instance, problem.objective, any_plan=False)
+        self._usage = [
+            [(weight, term) for weight, term in level if isinstance(term, Usage)]
+            for level in problem.objective.levels
+        ]
+        self._of_jobs = [
             [
-                (weight, term, None if term.over == "segments" else _Costs(problem, term))
+                (weight, term, *term.costs(instance, instance.jobs))
                 for weight, term in level
+                if not isinstance(term, Usage)
             ]
             for level in problem.objective.levels
         ]
 
     def ends_s(self, schedule: Schedule) -> Floats:
-        """Completion of every activity in seconds."""
-        problem = self.problem
-        return np.array(
-            [
-                problem.end_s(activity, choice)
-                for activity, choice in zip(problem.activities, schedule, strict=True)
-            ]
-        )
+        """Return the completion of every activity in seconds."""
+        return np.array(list(map(self.problem.end_s, self.problem.activities, schedule)))
 
     def values(self, schedule: Schedule) -> tuple[float, ...]:
-        """Value of each level."""
+        """Return the value of each level."""
         ends_s = self.ends_s(schedule)
         return tuple(
             math.fsum(
-                weight * (self._segments(term, schedule) if costs is None else costs.total(ends_s))
-                for weight, term, costs in level
+                [
+                    *(weight * self._used(term, schedule) for weight, term in usage),
+                    *(
+                        weight * term.combine(cost.at(ends_s[which]).tolist())
+                        for weight, term, which, cost in of_jobs
+                    ),
+                ]
             )
-            for level in self._levels
+            for usage, of_jobs in zip(self._usage, self._of_jobs, strict=True)
         )
 
     def job_costs(self, schedule: Schedule) -> Floats:
-        """What each activity adds to the first level's sums, or costs under its maxima: who is
-        worth moving."""
+        """Return what each activity adds to the first level's sums, or costs under its maxima: who
+        is worth moving."""
         ends_s = self.ends_s(schedule)
         total = np.zeros(len(schedule))
-        for weight, _, costs in self._levels[0]:
-            if costs is not None:
-                total[costs.which] += weight * costs.each(ends_s)
+        for weight, _, which, cost in self._of_jobs[0]:
+            total[which] += weight * cost.at(ends_s[which])
         return total
 
-    def _segments(self, term: Term, schedule: Schedule) -> float:
+    def _used(self, term: Usage, schedule: Schedule) -> float:
         return math.fsum(
-            self.problem.segment_cost(term, activity, choice.alternative, choice.split)
+            self.problem.usage(term, activity, choice.alternative, choice.split)
             for activity, choice in zip(self.problem.activities, schedule, strict=True)
         )
-
-
-class _Costs:
-    """Job costs of one term as arrays over the activities that count."""
-
-    def __init__(self, problem: Problem, term: Term) -> None:
-        self.term = term
-        found = [
-            (a.index, cost)
-            for a in problem.activities
-            if (cost := job_cost(term, problem.instance, a.job)) is not None
-        ]
-        self.which = np.array([index for index, _ in found], dtype=np.int64)
-        self.scale = np.array([cost.scale for _, cost in found])
-        self.origin_s = np.array([cost.origin_s for _, cost in found])
-        self.shape: Shape = found[0][1].shape if found else "linear"
-
-    def each(self, ends_s: Floats) -> Floats:
-        late_s: Floats = ends_s[self.which] - self.origin_s
-        if self.shape == "positive":
-            late_s = np.maximum(late_s, 0.0)
-        elif self.shape == "late":
-            late_s = (late_s > LATE_TOLERANCE_S).astype(np.float64)
-        elif self.shape == "inverse":
-            late_s = -1.0 / late_s
-        costs: Floats = self.scale * late_s
-        return costs
-
-    def total(self, ends_s: Floats) -> float:
-        if not len(self.which):
-            return 0.0
-        costs = self.each(ends_s)
-        if self.term.over == "sum":
-            return math.fsum(costs.tolist())
-        if self.term.over == "max":
-            return float(costs.max())
-        return float(np.sort(costs)[quantile_rank(self.term, len(costs)) - 1])

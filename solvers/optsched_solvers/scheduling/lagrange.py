@@ -18,11 +18,12 @@ for the earliest starts it implies) are not priced; leaving them out only lowers
 
 import math
 from collections.abc import Iterator
+from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
 
-from optsched.objectives import LATE_TOLERANCE_S, JobCost, Term, job_cost
+from optsched.objectives import RankOfJobs, SumOfJobs, Usage
 
 from .problem import Activity, Alternative, Problem, Schedule
 
@@ -35,7 +36,7 @@ Ints = npt.NDArray[np.int64]
 
 def applies(problem: Problem) -> bool:
     """Whether the first level of the objective is a sum over jobs."""
-    return all(term.over in ("sum", "segments") for _, term in problem.objective.levels[0])
+    return not any(isinstance(term, RankOfJobs) for _, term in problem.objective.levels[0])
 
 
 class PriceBound:
@@ -146,27 +147,25 @@ class PriceBound:
 
     def _costs(self, rows: list[tuple[Activity, Alternative, float]]) -> Floats:
         """Cost of each row at each candidate start, without prices."""
-        problem, now_s = self.problem, self.problem.instance.now_s
+        problem, instance = self.problem, self.problem.instance
         costs = np.zeros_like(self.starts_s)
         for weight, term in problem.objective.levels[0]:
-            by_job: list[JobCost | None] = (
-                []
-                if term.over == "segments"
-                else [job_cost(term, problem.instance, a.job) for a in problem.activities]
-            )
-            for i, (activity, alternative, _) in enumerate(rows):
-                if term.over == "segments":
-                    costs[i] += weight * self._cheapest(term, activity, alternative)
-                    continue
-                cost = by_job[activity.index]
-                if cost is None:
-                    continue
-                late_s = now_s + self.starts_s[i] + alternative.seconds - cost.origin_s
-                costs[i] += weight * _shape(cost, late_s)
+            match term:
+                case SumOfJobs():
+                    ends_s = instance.now_s + self.starts_s + self.length_s[:, None]
+                    by_job = [term.cost(instance, job) for job in instance.jobs]
+                    for i, (activity, _, _) in enumerate(rows):
+                        if (cost := by_job[activity.index]) is not None:
+                            costs[i] += weight * cost.at(ends_s[i])
+                case Usage():
+                    for i, (activity, alternative, _) in enumerate(rows):
+                        which = activity.alternatives.index(alternative)
+                        costs[i] += weight * problem.usage(term, activity, which)
+                case RankOfJobs():
+                    raise TypeError(f"prices do not bound {term.name}")
+                case _:
+                    assert_never(term)
         return costs
-
-    def _cheapest(self, term: Term, activity: Activity, alternative: Alternative) -> float:
-        return self.problem.segment_cost(term, activity, activity.alternatives.index(alternative))
 
     def _locate(self, at_s: Floats) -> tuple[Ints, Floats]:
         """Cell of each instant (the last one after the grid) and the seconds since the cell
@@ -273,10 +272,10 @@ class PriceBound:
         step_s = max(1e-3, float(self.grid_s[-1]) / 50)
         slopes = np.zeros(len(activities))
         for weight, term in self.problem.objective.levels[0]:
-            if term.over == "segments":
+            if isinstance(term, Usage):
                 continue
             for i, activity in enumerate(activities):
-                cost = job_cost(term, self.problem.instance, activity.job)
+                cost = term.cost(self.problem.instance, activity.job)
                 if cost is not None:
                     at = self.problem.instance.now_s + ends_s[i]
                     slopes[i] += weight * max(
@@ -346,16 +345,6 @@ def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:
         if key not in kept or alternative.seconds < kept[key].seconds:
             kept[key] = alternative
     return [*free, *kept.values()]
-
-
-def _shape(cost: JobCost, late_s: Floats) -> Floats:
-    if cost.shape == "linear":
-        return cost.scale * late_s
-    if cost.shape == "positive":
-        return cost.scale * np.maximum(late_s, 0.0)
-    if cost.shape == "late":
-        return np.where(late_s > LATE_TOLERANCE_S, cost.scale, 0.0)
-    return -cost.scale / np.maximum(late_s, 1e-9)
 
 
 def grid(problem: Problem, schedule: Schedule, cells: int) -> Floats:

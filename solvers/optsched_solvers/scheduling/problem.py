@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 from optsched.model.instance import Instance, Running
 from optsched.model.job import Job, Mode
-from optsched.objectives import Objective, Term
+from optsched.objectives import Inverse, Objective, SumOfJobs, Usage
 from optsched.physics import (
     TIME_TOLERANCE_S,
     Span,
     hold_to_save_s,
     may_preempt,
     placed_rate,
-    power_w,
     remaining_after_preemption_s,
     run_s,
     setup_s,
@@ -204,10 +203,12 @@ class Problem:
     def _choose_tick(self) -> Tick:
         instance, seconds = self.instance, []
         latest_s = total_s = 0.0
-        terms = {term.name for level in self.objective.levels for _, term in level}
+        has_rates = any(
+            isinstance(term, SumOfJobs) and term.shape is Inverse for term in self.objective.terms
+        )
         for job in instance.jobs:
             since_s = instance.now_s - job.submit_s
-            seconds.append(abs(since_s) if "throughput" in terms else max(0.0, -since_s))
+            seconds.append(abs(since_s) if has_rates else max(0.0, -since_s))
             if job.deadline_s is not None:
                 seconds.append(abs(job.deadline_s - instance.now_s))
             ways = self._ways(job)
@@ -384,24 +385,19 @@ class Problem:
     # ------------------------------------------------------------------------------- schedules and
     # plans
 
-    def gpu_cost_per_s(self, term: Term, activity: Activity, mode: Mode, node: int) -> float:
-        """Cost of one GPU of a node for a second under `energy` or `cost`."""
-        if term.name == "energy":
-            return power_w(activity.job, mode, self.node_types[node], 1) / 3.6e6
-        return self.instance.cluster.nodes[node].gpu_price_per_h / 3600.0
+    def gpu_cost_per_s(self, term: Usage, activity: Activity, mode: Mode, node: int) -> float:
+        """Return what one GPU of a node uses in a second."""
+        return term.rate(activity.job, mode, self.instance.cluster.nodes[node], 1)
 
-    def segment_cost(
-        self, term: Term, activity: Activity, alternative: int, split: Split | None = None
+    def usage(
+        self, term: Usage, activity: Activity, alternative: int, split: Split | None = None
     ) -> float:
-        """Cost under `energy` or `cost` of an alternative on `split`, and of the checkpoint before
-        it; without a split on the cheapest nodes."""
+        """Return what an alternative on `split` uses, and the checkpoint before it; without a split
+        on the cheapest nodes."""
         chosen = activity.alternatives[alternative]
         split = chosen.fixed if split is None else split
         if split is not None:
-            per_s = sum(
-                gpus * self.gpu_cost_per_s(term, activity, chosen.mode, node)
-                for node, gpus in split
-            )
+            per_s = self._usage_per_s(term, activity, chosen.mode, split)
         else:
             per_s = chosen.mode.gpus * min(
                 (
@@ -411,12 +407,13 @@ class Problem:
                 default=0.0,
             )
         total = per_s * chosen.seconds
-        if activity.hold is not None and activity.preempts(alternative):
-            total += activity.hold.seconds * sum(
-                gpus * self.gpu_cost_per_s(term, activity, activity.hold.mode, node)
-                for node, gpus in activity.hold.split
-            )
+        hold = activity.hold
+        if hold is not None and activity.preempts(alternative):
+            total += hold.seconds * self._usage_per_s(term, activity, hold.mode, hold.split)
         return total
+
+    def _usage_per_s(self, term: Usage, activity: Activity, mode: Mode, split: Split) -> float:
+        return sum(gpus * self.gpu_cost_per_s(term, activity, mode, node) for node, gpus in split)
 
     def end_s(self, activity: Activity, choice: Choice) -> float:
         """Completion of a choice in seconds."""

@@ -1,0 +1,92 @@
+"""The cost of a job as a function of its completion `C`, in one of a few shapes.
+
+Every shape is nondecreasing in `C`. `d` is `C - origin_s`. Fields are numbers for one job, or
+arrays for many jobs at once. Readers that treat shapes differently do so by an exhaustive `match`
+that ends in `assert_never`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+Numbers = Any
+"""A float, or an array of them."""
+
+LATE_TOLERANCE_S = 1e-5
+"""A job this close to its deadline is in time."""
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """`jumps`: the cost grows at one instant, so that what is forgiven of times matters."""
+
+    jumps: ClassVar[bool] = False
+    scale: Numbers
+    origin_s: Numbers
+
+    def at(self, completion_s: Numbers) -> Numbers:
+        """Return the cost of completing at `completion_s`."""
+        raise NotImplementedError
+
+    def steepest(self, first_s: Numbers, last_s: Numbers) -> Numbers:
+        """Return the fastest growth between two completions, jumps aside."""
+        return self.scale
+
+    def sag(self, gap_s: Numbers) -> Numbers:
+        """Return by how much the cost may lie below its chord over `gap_s` without a kink."""
+        return 0.0 * gap_s
+
+
+class Linear(_Shape):
+    """scale * d"""
+
+    def at(self, completion_s: Numbers) -> Numbers:
+        return self.scale * (completion_s - self.origin_s)
+
+
+class Hinge(_Shape):
+    """scale * max(0, d)"""
+
+    def at(self, completion_s: Numbers) -> Numbers:
+        late_s = completion_s - self.origin_s
+        return self.scale * (late_s * (late_s > 0))
+
+
+class Step(_Shape):
+    """scale where d > 0, within `LATE_TOLERANCE_S`"""
+
+    jumps = True
+
+    def at(self, completion_s: Numbers) -> Numbers:
+        return self.scale * (completion_s - self.origin_s > LATE_TOLERANCE_S)
+
+    def steepest(self, first_s: Numbers, last_s: Numbers) -> Numbers:
+        return 0.0 * self.scale
+
+
+class Square(_Shape):
+    """scale * max(0, d)^2"""
+
+    def at(self, completion_s: Numbers) -> Numbers:
+        late_s = completion_s - self.origin_s
+        return self.scale * (late_s * late_s * (late_s > 0))
+
+    def steepest(self, first_s: Numbers, last_s: Numbers) -> Numbers:
+        late_s = last_s - self.origin_s
+        return 2.0 * self.scale * (late_s * (late_s > 0))
+
+    def sag(self, gap_s: Numbers) -> Numbers:
+        return self.scale * (gap_s * gap_s / 4.0)
+
+
+class Inverse(_Shape):
+    """-scale / d"""
+
+    def at(self, completion_s: Numbers) -> Numbers:
+        return -self.scale / (completion_s - self.origin_s)
+
+    def steepest(self, first_s: Numbers, last_s: Numbers) -> Numbers:
+        since_s = first_s - self.origin_s
+        return self.scale / (since_s * since_s)
+
+
+JobCost = Linear | Hinge | Step | Square | Inverse

@@ -1,0 +1,179 @@
+"""What an objective is. There are three kinds, which readers tell apart by an exhaustive `match`.
+
+`SumOfJobs` and `RankOfJobs` combine one cost for each job, a function of its completion (`costs`);
+`Usage` adds up what segments use. An objective is a class derived from one of them in a file of
+its own, with one `TERM`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, Literal, assert_never
+
+from ..model.cluster import Cluster, Node
+from ..model.instance import Instance
+from ..model.job import Job, Mode
+from ..model.plan import Plan, Segment
+from ..physics import power_w
+from .costs import JobCost
+from .tariff import Tariff
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Relaxation(Enum):
+    """The preemptive machine that bounds an objective better than each job alone does."""
+
+    NONE = "none"
+    BUSY_TIME = "least weighted sum of completions"
+    LAST_END = "least last completion"
+    DUE_DATES = "least largest lateness, where no job is left out of the quantile"
+
+
+@dataclass(frozen=True)
+class _Base:
+    """`since_submission`: a job's time counts from its submission. `quantile` is that of job costs
+    for a `RankOfJobs`, 1 for their maximum."""
+
+    name: ClassVar[str]
+    unit: ClassVar[str]
+    title: ClassVar[str]
+    since_submission: ClassVar[bool] = False
+    quantile: float = 1.0
+
+
+class _OfJobs(_Base):
+    """A combination of `shape(scale, origin_s)` over the jobs that count.
+
+    `steady`: the order of jobs by urgency does not change while nothing happens. `is_priced`:
+    prices on GPU time bound it, with a certificate.
+    """
+
+    shape: ClassVar[type[JobCost]]
+    relaxation: ClassVar[Relaxation] = Relaxation.NONE
+    steady: ClassVar[bool] = False
+    is_priced: ClassVar[bool] = False
+
+    def scale(self, instance: Instance, job: Job) -> float:
+        """Return the factor of the job's cost."""
+        raise NotImplementedError
+
+    def origin_s(self, instance: Instance, job: Job) -> float | None:
+        """Return the instant from which the job's cost counts; None where the job does not
+        count."""
+        return job.submit_s
+
+    def combine(self, costs: Sequence[float]) -> float:
+        """Return the value that job costs make together, 0 without any."""
+        raise NotImplementedError
+
+    def cost(self, instance: Instance, job: Job) -> JobCost | None:
+        """Return the cost of a job; None where it does not count."""
+        origin_s = self.origin_s(instance, job)
+        return None if origin_s is None else self.shape(self.scale(instance, job), origin_s)
+
+    def costs(self, instance: Instance, jobs: Iterable[Job]) -> "tuple[NDArray[np.int64], JobCost]":
+        """Return the positions of the jobs that count, and their costs as arrays."""
+        import numpy as np
+
+        counted = [
+            (j, self.scale(instance, job), origin_s)
+            for j, job in enumerate(jobs)
+            if (origin_s := self.origin_s(instance, job)) is not None
+        ]
+        which, scale, origin = zip(*counted, strict=True) if counted else ((), (), ())
+        cost = self.shape(np.array(scale, np.float64), np.array(origin, np.float64))
+        return np.array(which, np.int64), cost
+
+    def changes(self, cluster: Cluster) -> bool:
+        """Return whether the round values jobs in another order while nothing happens."""
+        return not self.steady
+
+    def value(self, instance: Instance, plan: Plan) -> float:
+        """Return the value in a plan that completes every job."""
+        ends = ((self.cost(instance, instance.job[entry.id]), entry) for entry in plan.jobs)
+        return self.combine([cost.at(entry.completion_s) for cost, entry in ends if cost])
+
+
+class SumOfJobs(_OfJobs):
+    def combine(self, costs: Sequence[float]) -> float:
+        return math.fsum(costs)
+
+
+class RankOfJobs(_OfJobs):
+    """The q-quantile of n job costs is the ceil(q n)-th smallest; the 1-quantile is the maximum.
+
+    `relative`: costs are ratios, of which jobs have the larger the longer they wait.
+    """
+
+    relative: ClassVar[bool] = False
+
+    def rank(self, jobs: int) -> int:
+        """Return how many of `jobs` jobs must lie at or below the quantile."""
+        return max(1, math.ceil(self.quantile * jobs - 1e-9))
+
+    def combine(self, costs: Sequence[float]) -> float:
+        return sorted(costs)[self.rank(len(costs)) - 1] if costs else 0.0
+
+
+class Usage(_Base):
+    """What GPUs draw (in W) or cost (in price per hour), divided by `per`, times a tariff."""
+
+    meter: ClassVar[Literal["power", "price"]]
+    per: ClassVar[float]
+
+    def combine(self, costs: Sequence[float]) -> float:
+        """Return the value that what jobs use makes together."""
+        return math.fsum(costs)
+
+    def tariff(self, cluster: Cluster) -> Tariff:
+        """Return what a unit costs over time."""
+        return Tariff()
+
+    def changes(self, cluster: Cluster) -> bool:
+        """Return whether it matters when something is held."""
+        return len(self.tariff(cluster).rates) > 1
+
+    def rate(self, job: Job, mode: Mode, node: Node, gpus: int) -> float:
+        """Return the units a second that so many GPUs of a node take."""
+        match self.meter:
+            case "power":
+                return power_w(job, mode, node.gpu_type, gpus) / self.per
+            case "price":
+                return node.gpu_price_per_h * gpus / self.per
+            case _:
+                assert_never(self.meter)
+
+    def is_alike(self, nodes: Iterable[Node]) -> bool:
+        """Return whether a GPU uses as much on each of `nodes`, which have GPUs of one type."""
+        match self.meter:
+            case "power":
+                return True
+            case "price":
+                return len({node.gpu_price_per_h for node in nodes}) <= 1
+            case _:
+                assert_never(self.meter)
+
+    def segment_cost(self, instance: Instance, job: Job, segment: Segment) -> float:
+        """Return the cost of one segment."""
+        node = instance.cluster.node
+        rate = sum(
+            self.rate(job, segment.mode, node[slot.node], slot.gpus) for slot in segment.placement
+        )
+        tariff = self.tariff(instance.cluster)
+        cost: float = rate * tariff.integral(segment.start_s, segment.end_s - segment.start_s)
+        return cost
+
+    def value(self, instance: Instance, plan: Plan) -> float:
+        """Return the value in a plan that completes every job."""
+        return math.fsum(
+            self.segment_cost(instance, instance.job[entry.id], segment)
+            for entry in plan.jobs
+            for segment in entry.segments
+        )
+
+
+Term = SumOfJobs | RankOfJobs | Usage
