@@ -177,7 +177,7 @@ ASKS = replace(
     JOB,
     tenant="own",
     gpus=Elastic(min=2, max=4),
-    budgets={"money": 1.0},
+    budgets={"money": 2.0},
     profile=replace(
         PROFILE, gpu_memory_gib=8.0, memory_gib_per_gpu=4.0, network_gbps=5.0, cpus_per_gpu={2: 1.0}
     ),
