@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from optsched.driver.state import Ending
 from optsched.estimates.parse import parse as parse_estimates
 from optsched.model.instance import Instance
 from optsched.model.job import Elastic, Job
@@ -36,7 +37,6 @@ from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins import registry
 from optsched.plugins.registry import policy
-from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation
 from optsched.traces.generate.synth import generate
 from optsched.traces.profiles.attach import attach

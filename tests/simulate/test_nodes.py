@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Node, Profile, Solution
+from optsched.driver.view import PolicyError
 from optsched.engine import solve
 from optsched.objectives import parse
 from optsched.physics import node_counts
@@ -14,7 +15,6 @@ from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
-from optsched.simulate.view import PolicyError
 from optsched.verify import verify
 
 from .random_instances import instances
