@@ -12,12 +12,7 @@ from ..model.cluster import Cluster, Tenant
 from ..model.instance import Instance, Placement, Running, Slot
 from ..model.job import Job
 from ..physics import setup_s
-<<<<<<< HEAD
 from ..physics.catalogue import Catalogue
-from ..simulate.world import World
-=======
-from ..physics.modes import options
->>>>>>> main
 from .reservation import Claimed, Reservation, earliest, patience_s, too_much
 from .world import World
 

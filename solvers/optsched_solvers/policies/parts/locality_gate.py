@@ -11,15 +11,8 @@ from optsched.model.instance import Placement
 from optsched.model.job import Job
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
-<<<<<<< HEAD
-from optsched.physics.catalogue import catalogue_of
+from optsched.physics.catalogue import Catalogue
 from optsched.physics.modes import Option
-from optsched.simulate.layout import Need
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
-=======
-from optsched.physics.modes import Option, fits_within
->>>>>>> main
 
 LEVELS: tuple[Span, ...] = ("node", "rack", "cluster")
 """The narrowest first."""
@@ -107,7 +100,7 @@ class LocalityGate:
 
     def _make(self, world: World, job: Job) -> tuple[_Way, ...]:
         found: list[tuple[float, int, _Way]] = []
-        options, catalogue = world.options(job.id), catalogue_of(world.instance)
+        options, catalogue = world.options(job.id), Catalogue.of(world.cluster)
         for option in options:
             narrower = [
                 LEVELS.index(other.spread)
