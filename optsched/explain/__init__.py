@@ -219,8 +219,7 @@ class Explainer:
             return False, tuple(one.row for one in numbers.rows)
         short = self._room.short(p)
         pattern = model.patterns.fresh[p]
-        gbps = model.jobs[int(model.options.job[best])].profile.network_gbps
-        most, total = self._room.free(p, gbps)
+        most, total = self._room.free(p, model.jobs[int(model.options.job[best])])
         if most >= max(pattern.gpus, 1):
             return True, short
         where = " or ".join(numbers.node_classes)
@@ -245,9 +244,7 @@ class Explainer:
         for option in (best, *others.tolist()):
             if model.hold(option) is not None:
                 continue
-            leaving = self._room.cheapest(
-                int(model.options.pattern[option]), model.jobs[j].profile.network_gbps
-            )
+            leaving = self._room.cheapest(int(model.options.pattern[option]), model.jobs[j])
             if leaving is not None:
                 return Swap(
                     nodes=tuple(model.instance.cluster.nodes[n].name for n in leaving.nodes),

@@ -5,9 +5,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..model.instance import Placement
-from ..model.job import Mode
-from ..physics import memory_gib, uplinks
+from ..model.job import Job, Mode
+from ..physics import memory_gib
+from ..physics.capacity import Domains, Ties
 from ..physics.contention import planned_uplinks_gbps
+from ..physics.modes import WIDEST_FIRST
 from ..round.model import NODE_ROWS, Ints, RoundModel
 from ..round.patterns import Pattern
 
@@ -84,10 +86,9 @@ class Room:
             if node.rack is not None:
                 racks.setdefault(node.rack, []).append(n)
         self._racks = racks
-        self._uplink = dict(planned_uplinks_gbps(model.instance))
-        for j, (_, placement) in held.items():
-            for rack, gbps in uplinks(model.instance.cluster, model.jobs[j], placement).items():
-                self._uplink[rack] -= gbps
+        self._domains = Domains(model.instance.cluster, planned_uplinks_gbps(model.instance), SLACK)
+        for j in held:
+            self._domains.take(self._domains.ties(model.jobs[j]), self.on[j])
         self._known: dict[object, Leaving | None] = {}
 
     def _put(self, n: int, hold: _Hold) -> None:
@@ -109,15 +110,14 @@ class Room:
             1.0, float(self._model.rows.capacity[r])
         )
 
-    def free(self, p: int, gbps: float) -> tuple[int, int]:
+    def free(self, p: int, job: Job) -> tuple[int, int]:
         """GPUs free for a pattern: the most that lie as it needs them (on one node, in one rack,
-        anywhere), and all. For one without GPUs 1 where a node has its cores and memory free.
-        `gbps` is what the job takes of uplinks."""
+        anywhere), and all. For one without GPUs 1 where a node has its cores and memory free."""
         pattern = self._model.patterns.fresh[p]
         if not pattern.classes:
             return 1, 1
         most = [0]
-        for region in self._regions(pattern, gbps):
+        for region in self._regions(pattern, self._domains.ties(job)):
             most.append(sum(self._usable(pattern, n, ()) for n in region))
         total = sum(
             self.gpus[n]
@@ -127,11 +127,11 @@ class Room:
         )
         return max(most), total
 
-    def cheapest(self, p: int, gbps: float) -> Leaving | None:
+    def cheapest(self, p: int, job: Job) -> Leaving | None:
         """Who would have to leave for a pattern, at the least value that was found; None where
         those who may leave are too few. What they would give back of uplinks is not counted."""
         pattern = self._model.patterns.fresh[p]
-        takes = tuple(self._takes.get(p, ()))
+        takes, ties = tuple(self._takes.get(p, ())), self._domains.ties(job)
         key = (
             pattern.classes,
             pattern.together,
@@ -140,13 +140,13 @@ class Room:
             pattern.memory_gib,
             ("node" if pattern.together else pattern.option.spread),
             takes,
-            gbps,
+            ties,
         )
         if key not in self._known:
-            self._known[key] = self._cheapest(p, pattern, gbps)
+            self._known[key] = self._cheapest(p, pattern, ties)
         return self._known[key]
 
-    def _cheapest(self, p: int, pattern: Pattern, gbps: float) -> Leaving | None:
+    def _cheapest(self, p: int, pattern: Pattern, ties: Ties | None) -> Leaving | None:
         first: list[int] = []
         for r, amount in self._takes.get(p, ()):
             users = sorted(
@@ -164,7 +164,7 @@ class Room:
                 return None
         gone = frozenset(first)
         best = Leaving((), (), 0.0) if not pattern.classes else None
-        for region in self._regions(pattern, gbps) if pattern.classes else ():
+        for region in self._regions(pattern, ties) if pattern.classes else ():
             found = self._in_region(
                 pattern, region, gone, float("inf") if best is None else best.lost
             )
@@ -180,26 +180,24 @@ class Room:
     def _may_leave(self, j: int) -> bool:
         return j in self.value and not self._model.must[j]
 
-    def _regions(self, pattern: Pattern, gbps: float) -> list[list[int]]:
+    def _regions(self, pattern: Pattern, ties: Ties | None) -> list[list[int]]:
         """Where a pattern may lie: single nodes, racks, or all nodes of its classes whose uplinks
         have room."""
-        classes = [one for one in self._model.classes if one.bit & pattern.classes]
-        if pattern.together:
-            return [[n] for one in classes for n in one.nodes]
-        nodes = self._model.instance.cluster.nodes
-        inside = [n for one in classes for n in one.nodes]
-        tight = (
-            {rack for rack, left in self._uplink.items() if gbps > left * (1 + SLACK)}
-            if gbps
-            else set()
-        )
-        if pattern.option.spread != "rack" and not tight:
+        inside = [
+            n for kind in self._model.classes if kind.bit & pattern.classes for n in kind.nodes
+        ]
+        spread, slow = pattern.option.spread, 0
+        if ties is not None:
+            closed, slow = self._domains.closed(ties), self._domains.behind_slow_uplinks(ties)
+            inside = [n for n in inside if not closed >> n & 1]
+            spread = max(spread, self._domains.widest(ties), key=WIDEST_FIRST.index)
+        if pattern.together or spread == "node":
+            return [[n] for n in inside]
+        if spread != "rack" and not slow:
             return [inside]
         members = set(inside)
         racks = [[n for n in rack if n in members] for rack in self._racks.values()]
-        if pattern.option.spread == "rack":
-            return racks
-        return [*racks, [n for n in inside if nodes[n].rack not in tight]]
+        return racks if spread == "rack" else [*racks, [n for n in inside if not slow >> n & 1]]
 
     def _usable(self, pattern: Pattern, n: int, gone: Collection[int]) -> int:
         """GPUs of a pattern that node `n` has room for once `gone` have left; 1 for a pattern

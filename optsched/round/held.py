@@ -10,7 +10,12 @@ from ..model.cluster import gpu_caps
 from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
 from ..physics import memory_gib
+from ..physics.capacity import Domains
+from ..physics.contention import planned_uplinks_gbps
 from .model import Bools, Floats, Ints, Kind
+
+SLACK = 1e-7
+"""Relative excess of a fractional amount that is taken for rounding."""
 
 Part = tuple[int, int, int, float]
 """(node, GPUs, cores, memory in GiB) of one job on one node."""
@@ -43,8 +48,8 @@ class Held:
     its GPUs.
 
     `class_of` gives the class of each node, `rack` its rack (-1 without), `racks` the nodes of
-    each. Jobs that are being saved have `taken` so much of each node, and the `room` is what they
-    leave, inf where there is no limit.
+    each, `domains` what is left of racks before anything is placed. Jobs that are being saved have
+    `taken` so much of each node, and the `room` is what they leave, inf where there is no limit.
     """
 
     holds: tuple[Hold, ...]
@@ -59,6 +64,7 @@ class Held:
     class_of: Ints
     rack: list[int]
     racks: list[list[int]]
+    domains: Domains
     room_gpus: Ints
     room_cpus: Floats
     room_memory_gib: Floats
@@ -138,6 +144,7 @@ def held_by(
         class_of=np.array(class_of, dtype=np.int64),
         rack=rack,
         racks=racks,
+        domains=Domains(instance.cluster, planned_uplinks_gbps(instance), SLACK),
         room_gpus=np.array([node.gpus for node in nodes], dtype=np.int64) - taken_gpus,
         room_cpus=np.array([inf if node.cpus is None else node.cpus for node in nodes])
         - taken_cpus,

@@ -7,12 +7,10 @@ import numpy as np
 
 from ..model.job import Job
 from ..physics import node_counts
+from ..physics.capacity import Ties
+from .held import SLACK
 from .model import RoundModel
 from .patterns import NodeClass, Pattern
-from .uplinks import Uplinks
-
-SLACK = 1e-7
-"""Relative excess of a fractional amount that is taken for rounding."""
 
 Taken = list[tuple[int, int, int]]
 """(node, GPUs, cores) of one job."""
@@ -40,7 +38,7 @@ class Nodes:
             limit.capacity + SLACK * max(1.0, limit.capacity) for limit in model.rows.limits
         ]
         self._reserved: list[tuple[int, int]] = []
-        self._uplinks = Uplinks(model.instance)
+        self._domains = self._held.domains.copy()
         self._indexed = False
         self.full: set[int] = set()
         self._members: dict[int, list[NodeClass]] = {}
@@ -57,9 +55,7 @@ class Nodes:
         self._take_shared(pattern)
         for n, gpus, cpus, memory in self._held.parts[hold]:
             self._change(n, -gpus, -cpus, -memory)
-        gbps = self._job(hold).profile.network_gbps
-        if gbps:
-            self._uplinks.take(self.place_of(hold), gbps)
+        self._domains.take(self._ties(hold), self._nodes_of(hold))
         return True
 
     def can_keep(self, hold: int) -> bool:
@@ -72,11 +68,14 @@ class Nodes:
                 for n, gpus, cpus, memory in self._held.parts[hold]
             )
             and self._has_shared(len(self._model.patterns.fresh) + hold)
-            and self._uplinks.hold(self.place_of(hold), self._job(hold).profile.network_gbps)
+            and self._domains.hold(self._ties(hold), self._nodes_of(hold))
         )
 
-    def _job(self, hold: int) -> Job:
-        return self._model.jobs[self._held.holds[hold].job]
+    def _ties(self, hold: int) -> Ties | None:
+        return self._domains.ties(self._model.jobs[self._held.holds[hold].job])
+
+    def _nodes_of(self, hold: int) -> list[int]:
+        return [n for n, *_ in self._held.parts[hold]]
 
     def place_of(self, hold: int) -> Taken:
         """Return what a hold has of nodes."""
@@ -149,15 +148,16 @@ class Nodes:
             return None
         pattern = model.patterns.fresh[p]
         job = model.jobs[int(model.options.job[option])]
-        profile = job.profile
+        ties = self._domains.ties(job)
         held = self._find(pattern, job) if self._has_shared(p) else None
-        if held is not None and not self._uplinks.hold(held, profile.network_gbps):
-            held = self._find_within_uplinks(pattern, job)
+        if held and ties is not None and not self._domains.hold(ties, [n for n, *_ in held]):
+            held = self._find_tied(pattern, job, ties)
         if held is None:
-            self.full.add(p)
+            if ties is None:
+                self.full.add(p)
             return None
         self._take_shared(p)
-        self._uplinks.take(held, profile.network_gbps)
+        self._domains.take(ties, [n for n, *_ in held])
         per_gpu = pattern.memory_gib / pattern.gpus if pattern.gpus else pattern.memory_gib
         for n, gpus, cpus in held:
             self._change(n, -gpus, -cpus, -(per_gpu * gpus if pattern.gpus else per_gpu))
@@ -189,29 +189,40 @@ class Nodes:
             return self._in_a_rack(pattern, job)
         return self._spread(pattern, job, None)
 
-    def _in_a_rack(self, pattern: Pattern, job: Job) -> Taken | None:
-        """In the fullest rack that has room."""
+    def _in_a_rack(self, pattern: Pattern, job: Job, closed: int = 0) -> Taken | None:
+        """In the fullest rack that has room on nodes that are not closed."""
         total = sum(self._rack_free[c.number] for c in self._classes(pattern))
         assert isinstance(total, np.ndarray)
         able = np.flatnonzero(total >= pattern.gpus)
         for rack in able[np.argsort(total[able], kind="stable")]:
-            held = self._spread(pattern, job, self._racks[int(rack)])
+            nodes = [n for n in self._racks[int(rack)] if not closed >> n & 1]
+            held = self._spread(pattern, job, nodes)
             if held is not None:
                 return held
         return None
 
-    def _find_within_uplinks(self, pattern: Pattern, job: Job) -> Taken | None:
-        """Within one rack, else on racks whose uplinks have room."""
-        return self._in_a_rack(pattern, job) or self._spread(
-            pattern, job, self._uplinks.open_nodes(job.profile.network_gbps)
-        )
+    def _find_tied(self, pattern: Pattern, job: Job, ties: Ties) -> Taken | None:
+        """On one node or within one rack, else on racks whose uplinks have room, beside no others
+        than the job may be."""
+        closed, widest = self._domains.closed(ties), self._domains.widest(ties)
+        if pattern.together or widest == "node":
+            return self._one_node(pattern, closed)
+        held = self._in_a_rack(pattern, job, closed)
+        if held is not None or widest == "rack" or pattern.option.spread == "rack":
+            return held
+        closed |= self._domains.behind_slow_uplinks(ties)
+        return self._spread(pattern, job, [n for n in range(len(self.gpus)) if not closed >> n & 1])
 
-    def _one_node(self, pattern: Pattern) -> Taken | None:
+    def _one_node(self, pattern: Pattern, closed: int = 0) -> Taken | None:
         need, cpus, memory = pattern.gpus, pattern.cpus, pattern.memory_gib
         for c in self._classes(pattern):
             for nodes in self._buckets[c.number][need:]:
                 for n in nodes:
-                    if self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory:
+                    if (
+                        self.cpus[n] >= cpus
+                        and self.memory[n] * (1 + SLACK) >= memory
+                        and not closed >> n & 1
+                    ):
                         return [(n, need, cpus)]
         return None
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..model.cluster import Cluster, Node
 from ..model.job import Job
+from ..physics import capacity
 from ..physics.modes import Option, options, room_on
 from .deadline import Deadline
 
@@ -124,14 +125,7 @@ def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
     if "node classes" not in cluster.memo:
         alike: dict[object, list[int]] = {}
         for i, node in enumerate(cluster.nodes):
-            key = (
-                node.gpu_type,
-                node.gpus,
-                node.gpu_memory_gib,
-                node.cpus,
-                node.memory_gib,
-                node.gpu_price_per_h,
-            )
+            key = (capacity.alike(node), node.gpu_price_per_h)
             alike.setdefault(key, []).append(i)
         firsts = [cluster.nodes[members[0]] for members in alike.values()]
         classes = tuple(
@@ -175,8 +169,7 @@ def patterns(cluster: Cluster, caps: Mapping[str, int], job: Job) -> tuple[Patte
     budgets = tuple(
         cluster.budgets.values()
     )  # copies of a cluster with other budgets share its memo
-    demands = job.profile.memory_gib_per_gpu, job.memory_gib, job.profile.gpu_memory_gib
-    key = ("patterns", id(every), quota, cap, budgets, demands)
+    key = ("patterns", id(every), quota, cap, budgets, capacity.asks(job))
     if key not in cluster.memo:
         cluster.memo[key] = (
             every,
