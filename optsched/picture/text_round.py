@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ..duration import human
 from ..model.instance import Instance
 from ..model.plan import Decision
+from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 from .facts import quantity
 from .text import MOST_JOBS, aligned, gap_text, gpus_text, headline, short, solver_line, table
@@ -72,7 +73,7 @@ def _facts(instance: Instance, solution: "RoundSolution") -> list[tuple[str, str
     if later:
         rows.append(("later", f"{later:,} not released yet or waiting for others to complete"))
     for job in solution.never[:MOST_NEVER]:
-        reason = why_never(instance.cluster, instance.tenants, instance.job[job])
+        reason = why_never(catalogue_of(instance), instance.job[job])
         rows.append(("never", f"{job}: {reason}"))
     if len(solution.never) > MOST_NEVER:
         rows.append(("never", f"and {len(solution.never) - MOST_NEVER:,} more"))
