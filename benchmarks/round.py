@@ -7,11 +7,12 @@
 Jobs, nodes and running jobs are those of `optsched.traces.generate.synth.generate` (three node
 classes, half of the jobs running), the round is 300 s, nothing is started between rounds. `wall_s`
 is the median over `--repeat` runs, each on an instance made anew, and holds everything from the
-instance to the verified plan: options, prices, packing, checks. Imports come before. `cpu_s` is the
-median of processor time, which says more on a machine that has other work. `peak_mib` is the
+instance to the verified plan: options, prices, packing, checks. Imports come before. `cpu_s` is
+the median of processor time, which says more on a machine that has other work. `peak_mib` is the
 largest resident memory of the process. `--counted` has no budget that binds, so that gaps do not
-depend on the machine: `reached` says that it is the one asked for; `kernels` is the processor time in thousands of steps of a reference loop,
-`allocated_mib` the most memory that Python and numpy hold at once for a round.
+depend on the machine: `reached` says that it is the one asked for; `kernels` is the processor time
+in thousands of steps of a reference loop, `allocated_mib` the most memory that Python and numpy
+hold at once for a round.
 """
 
 import argparse
