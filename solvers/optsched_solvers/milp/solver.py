@@ -74,6 +74,8 @@ class MilpSolver:
             return (
                 f"job {job} fetches its model: which nodes have it in their caches is not planned"
             )
+        if objective.tariffs(instance.cluster):
+            return "what use costs changes over time, and it starts each job as early as it can"
         ways = find_ways(instance)
         if (
             all(ways.of.values())
