@@ -28,15 +28,15 @@ from typing import Any
 
 import numpy as np
 
+from optsched.driver.state import Ending
 from optsched.estimates.parse import parse as parse_estimates
 from optsched.model.instance import Instance
 from optsched.model.job import Elastic, Job
 from optsched.objectives import parse
 from optsched.physics.unschedulable import why_never
+from optsched.plugins import registry
 from optsched.plugins.registry import policy
-from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation
-from optsched.traces import FORMATS
 from optsched.traces.generate.synth import generate
 from optsched.traces.profiles.attach import attach
 from optsched.verify import verify
@@ -93,7 +93,7 @@ def _trace(name: str, path: str, most: int, every: int = 1, **options: Any) -> W
     larger cluster."""
 
     def make(jobs: int | None) -> Instance:
-        found = FORMATS[name].read(DATA / path, jobs=jobs or most, **options).instance
+        found = registry.importer(name).read(DATA / path, jobs=jobs or most, **options).instance
         if every > 1:
             cluster = replace(found.cluster, nodes=found.cluster.nodes[::every])
             able = (job for job in found.jobs if why_never(cluster, found.tenants, job) is None)

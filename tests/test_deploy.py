@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from optsched.control.settings import Settings, read_settings
-from optsched.executors.opening import check_executor
+from optsched.plugins import registry
 from tests.live.kubernetes_api import Api, ApiError
 from tests.live.kubernetes_cluster import (
     NAMESPACE,
@@ -80,11 +80,11 @@ def settings_of(file: str, folder: Path) -> Settings:
 def test_its_settings_can_be_read(tmp_path: Path) -> None:
     settings = settings_of("kubernetes.yaml", tmp_path)
     assert (settings.executor, settings.api.port) == ("kubernetes", 8080)
-    [volume] = settings.kubernetes.volumes
+    [volume] = settings.table("kubernetes").volumes
     assert settings.attempts == Path("/shared/optsched")
     assert settings.attempts.is_relative_to(volume.mount)
     assert settings.state == Path("/var/lib/optsched/state")
-    check_executor(settings.executor)
+    registry.executor(settings.executor)
 
 
 def test_those_of_kueue_too(tmp_path: Path) -> None:

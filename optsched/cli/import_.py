@@ -11,41 +11,43 @@ import click
 
 from ..errors import InputError
 from ..model.instance import Instance
-from ..traces import FORMATS
+from ..plugins import registry
+from ..plugins.options import DeclaredOption, described, read_options
+from ..plugins.registry import Listed
 from ..traces.imported import Imported
 from ..traces.profiles.attach import attach
-from ..traces.readers.gavel import NO_OVERHEADS
 from .parts.arguments import check_outputs, json_option, quiet_option
 
 LONG = 10_000
 """Sources of more lines than this show their progress on a terminal."""
-OPTIONS = tuple(dict.fromkeys(option for known in FORMATS.values() for option in known.options))
-KINDS: dict[str, Any] = {
-    "path": click.Path(path_type=Path),
-    "text": str,
-    "count": click.IntRange(1, 1_000_000),
-}
+
+
+def _formats() -> dict[str, "Listed"]:
+    return {found.name: found for found in registry.listed("importers")}
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _format_options(command: Command) -> Command:
-    """One option of the command line for each that some format takes; its help names the
-    formats."""
-    for option in reversed(OPTIONS):
-        formats = ", ".join(name for name, known in FORMATS.items() if option in known.options)
-        also = ", with --profiles measured" if option is NO_OVERHEADS else ""
-        settings: dict[str, Any] = {"help": f"{formats}{also}: {option.help}", "default": None}
-        if option.kind == "off":
-            settings.update(is_flag=True, flag_value=False, type=bool)
-        else:
-            settings.update(type=KINDS[option.kind], metavar=option.metavar)
-        command = click.option(option.flag, option.name, **settings)(command)
+    """Add one option for each flag that some format declares; its help names the formats."""
+    formats: dict[str, dict[str, list[str]]] = {}
+    declared: dict[str, DeclaredOption] = {}
+    for name, known in _formats().items():
+        for option in known.options:
+            formats.setdefault(option.flag, {}).setdefault(option.meaning, []).append(name)
+            declared.setdefault(option.flag, option)
+    for flag, meanings in reversed(formats.items()):
+        said = " ".join(f"{', '.join(names)}: {meaning}" for meaning, names in meanings.items())
+        settings: dict[str, Any] = {"help": said, "default": None, "metavar": "VALUE"}
+        if declared[flag].default == "yes":
+            settings = {"help": said, "default": None, "is_flag": True, "flag_value": "no"}
+        command = click.option(flag, declared[flag].field, type=str, **settings)(command)
     return command
 
 
 @click.command("import")
-@click.argument("trace_format", metavar="FORMAT", type=click.Choice(list(FORMATS)))
+@click.argument("trace_format", metavar="FORMAT", type=click.Choice(registry.names("importers")))
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout."
@@ -83,7 +85,7 @@ def command(
     if output not in (None, "-"):
         check_outputs({"-o": Path(output)}, str(source))
     given = {name: value for name, value in options.items() if value is not None}
-    known = FORMATS[trace_format]
+    known = registry.importer(trace_format)
     if known.profiled:
         _refuse_profiles(trace_format, profiles, seed)
     if profiles == "none" and seed is not None:
@@ -91,12 +93,14 @@ def command(
             "--seed does not go with --profiles none, which draws nothing; leave one of them out"
         )
     measured = not known.profiled and profiles != "none"
-    free = {"overheads": given.pop("overheads")} if measured and "overheads" in given else {}
-    for option in (
-        option for option in OPTIONS if option.name in given and option not in known.options
-    ):
-        raise InputError(f"{option.flag} does not go with the format {trace_format}; leave it out")
-    imported = known.read(source, jobs=jobs, track=_track, **given)
+    free = {"overheads": False} if measured and given.pop("overheads", None) else {}
+    flags = {option.field: option.flag for found in _formats().values() for option in found.options}
+    takes = {option.field for option in described(known.Options)}
+    for name in given.keys() - takes:
+        raise InputError(f"{flags[name]} does not go with the format {trace_format}; leave it out")
+    read = read_options(f"format {trace_format}", known.Options, given)
+    chosen = {name: getattr(read, name) for name in given}
+    imported = known.read(source, jobs=jobs, track=_track, **chosen)
     if measured:
         imported = replace(imported, instance=attach(imported.instance, seed or 0, **free))
     write_checked(imported.instance, output)

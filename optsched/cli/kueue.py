@@ -54,8 +54,8 @@ def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool)
     from ..kueue.server import KueueServer
 
     settings = read_settings(config)
-    given = settings.kubernetes
-    server = KueueServer(given.kubeconfig, given.context, given.namespace, float(given.timeout))
+    given = settings.table("kubernetes")
+    server = KueueServer(given.kubeconfig, given.context, given.namespace, given.timeout_s)
     handover = Handover(settings, server)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -18,6 +18,8 @@ GROUPS: dict[str, "registry.Group"] = {
     "solver": "solvers",
     "round solver": "rounds",
     "policy": "policies",
+    "executor": "executors",
+    "format": "importers",
 }
 
 
@@ -82,17 +84,9 @@ def entries(kind: str) -> list[dict[str, Any]]:
             {"name": term.name, "what it is": term.title, "unit": term.unit}
             for term in TERMS.values()
         ]
-    if kind == "formats":
-        from ..traces import FORMATS
-
-        return [{"name": name, "what it is": found.title} for name, found in FORMATS.items()]
-    if kind == "executors":
-        from ..executors.opening import executor_titles
-
-        return [{"name": name, "what it is": title} for name, title in executor_titles().items()]
     from ..plugins import registry
 
-    group = cast(registry.Group, kind)
+    group = cast(registry.Group, "importers" if kind == "formats" else kind)
     return [
         {"name": one.name, "what it is": one.title}
         | ({"guarantee": one.guarantee} if kind == "solvers" else {})

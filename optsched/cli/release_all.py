@@ -35,12 +35,12 @@ def command(config: Path, as_json: bool, quiet: bool) -> int:
     from ..executors.slurm.client import SlurmClient
 
     settings = read_settings(config)
-    slurm = settings.slurm
+    slurm = settings.table("slurm")
     if settings.executor != "slurm" or not slurm.sbatch:
         raise InputError(
             f"{config}: holds no jobs of Slurm's users; name a file with sbatch = true in [slurm]"
         )
-    client = SlurmClient(float(slurm.timeout), slurm.conf, slurm.programs)
+    client = SlurmClient(slurm.timeout_s, slurm.conf, slurm.programs)
     given = []
     with alone(settings.state):
         try:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from .. import __version__
 from ..errors import InputError
-from ..executors.opening import check_executor, open_executor
+from ..executors.opening import open_executor
+from ..plugins import registry
 from .clock import SteadyClock
 from .controller import Controller
 from .journal.disk import check_journal_disk
@@ -33,7 +34,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
     Raises InputError where the folder cannot be used or another controller has it, JournalError
     where the journal is damaged.
     """
-    check_executor(settings.executor)  # before anything is written
+    registry.executor(settings.executor)  # an unknown one is refused before anything is written
     check_journal_disk(settings.state)
     fresh = not settings.state.exists()
     with alone(settings.state):

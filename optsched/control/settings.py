@@ -5,14 +5,13 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from ..duration import parse_duration
-from ..errors import InputError, perhaps
+from ..errors import InputError, SolverUnavailableError, perhaps
 from ..files import dump_instance, load_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
@@ -20,6 +19,8 @@ from ..hostlist import MAX_NODES, expand_hostlist
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance
 from ..objectives import wanted
+from ..plugins import registry
+from ..plugins.options import PluginOptions, read_table
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
@@ -33,8 +34,6 @@ def _duration(text: str | float) -> float:
     return float(text)
 
 
-SiteWeight = Annotated[float, Field(gt=0, le=1000)]
-Preempt = Literal["savers", "all", "none"]
 Time = Annotated[str | float, AfterValidator(_duration)]
 
 
@@ -121,93 +120,6 @@ class ApiSettings(Part):
     administrators: tuple[str, ...] = ()
 
 
-class SlurmSettings(Part):
-    """How the executor `slurm` reaches its nodes: those of `partition`, or of `reservation`, of
-    which optsched is the only user. `account` pays; `options` are further words for sbatch. Slurm
-    is asked every `poll`, and each of its programs may take `timeout`. `conf` is the slurm.conf,
-    `programs` the folder of Slurm's programs and `python` the interpreter on the nodes, where they
-    are not the usual ones. What Slurm has not started after `start_timeout` is taken back, and
-    tried again later. With `sbatch` jobs that users submit to Slurm themselves are run too, those
-    that its job_submit.lua holds (see `optsched setup slurm --sbatch`) as long as the file
-    `heartbeat` tells it that a controller runs. Of these `preempt` says which may be stopped for
-    others: those that say that they save (`savers`), `all`, or `none`; those of `preempt_qos` and
-    `preempt_accounts` always; each only after `min_run`, and at most `max_preemptions` times. What
-    they weigh is `qos_weight` of their QOS times `account_weight` of their account, 1 where these
-    say nothing."""
-
-    partition: str | None = None
-    reservation: str | None = None
-    account: str | None = None
-    options: tuple[str, ...] = ()
-    poll: Time = Field(default=1.0, validate_default=True)
-    timeout: Time = Field(default=10.0, validate_default=True)
-    conf: Path | None = None
-    programs: Path | None = None
-    python: str | None = None
-    start_timeout: Time = Field(default=60.0, validate_default=True)
-    sbatch: bool = False
-    heartbeat: Path | None = None
-    preempt: Preempt = "savers"
-    preempt_qos: tuple[str, ...] = ()
-    preempt_accounts: tuple[str, ...] = ()
-    min_run: Time = Field(default=300.0, validate_default=True)
-    max_preemptions: int | None = Field(default=5, ge=0)
-    qos_weight: dict[str, SiteWeight] = Field(default_factory=dict)
-    account_weight: dict[str, SiteWeight] = Field(default_factory=dict)
-
-
-class RaySettings(Part):
-    """Where Ray's head answers (`address`, with `headers` or the bearer token in `token_file`, each
-    call within `timeout`), how often it is asked (`poll`), the label whose values are the names of
-    nodes, the Python of the nodes, and for how long Ray may leave an attempt waiting."""
-
-    address: str = "http://127.0.0.1:8265"
-    headers: dict[str, str] = Field(default_factory=dict)
-    token_file: Path | None = None
-    timeout: Time = 10.0
-    poll: Time = 1.0
-    label: str = "optsched-node"
-    python: str = "python3"
-    start_timeout: Time = 60.0
-
-
-class VolumeSettings(Part):
-    """A volume that every pod has at `mount`: a PersistentVolumeClaim (`claim`), an export of NFS
-    (`nfs`, as `server:/export`) or a folder of the node (`host`)."""
-
-    mount: str
-    claim: str | None = None
-    nfs: str | None = None
-    host: str | None = None
-    sub_path: str | None = None
-    read_only: bool = False
-
-
-class KubernetesSettings(Part):
-    """How the executor `kubernetes` reaches a cluster (`kubeconfig` and `context`, else as kubectl
-    does, or as a pod of it), in which `namespace` it makes pods, from which `image` where a job
-    names none, and which `volumes` they have, that of the state folder among them. `gpu` is the
-    resource that is a GPU, `node_selector` a label selector for the nodes, `rack_label` the label
-    that is their rack. `pod` and `container` are further fields of pods and their container.
-    Kubernetes is asked every `poll`, each call within `timeout`; an attempt has `start_timeout` to
-    begin."""
-
-    kubeconfig: Path | None = None
-    context: str | None = None
-    namespace: str = "optsched"
-    image: str | None = None
-    gpu: str = "nvidia.com/gpu"
-    node_selector: str | None = None
-    rack_label: str = "topology.kubernetes.io/rack"
-    volumes: tuple[VolumeSettings, ...] = ()
-    pod: dict[str, Any] = Field(default_factory=dict)
-    container: dict[str, Any] = Field(default_factory=dict)
-    python: str = "python3"
-    poll: Time = 1.0
-    timeout: Time = 10.0
-    start_timeout: Time = 600.0
-
-
 FOREVER = "forever"
 
 
@@ -273,10 +185,13 @@ class Settings(Part):
     limits: LimitSettings = LimitSettings()
     api: ApiSettings = ApiSettings()
     retention: RetentionSettings = RetentionSettings()
-    ray: RaySettings = RaySettings()
-    slurm: SlurmSettings = SlurmSettings()
-    kubernetes: KubernetesSettings = KubernetesSettings()
     kueue: KueueSettings = KueueSettings()
+    _tables: dict[str, PluginOptions] = PrivateAttr(default_factory=dict)
+
+    def table(self, executor: str) -> Any:
+        """Return what the table of an executor says, its defaults where there is none."""
+        found = self._tables.get(executor)
+        return registry.options_of("executors", executor)() if found is None else found
 
     @property
     def attempts(self) -> Path:
@@ -303,16 +218,18 @@ def read_settings(path: Path) -> Settings:
         raise InputError(f"{path}: is no TOML: {error}") from None
     if not parsed:
         raise InputError(f'{path}: is empty; such a file starts with format = "{FORMAT}"')
+    tables, of_tables = _read_tables(parsed)
     try:
         settings = Settings.model_validate(parsed)
+        faults = list(_faults(settings))
     except ValidationError as error:
         known = {field for part in Part.__subclasses__() for field in part.model_fields}
+        known.update(registry.names("executors"))
         data = json.dumps(parsed, default=str)
-        raise FaultyFileError(
-            str(path), list(shape_faults(error.errors(include_url=False), data, known))
-        ) from None
-    if faults := list(_faults(settings)):
-        raise FaultyFileError(str(path), faults)
+        faults = list(shape_faults(error.errors(include_url=False), data, known))
+    if faults or of_tables:
+        raise FaultyFileError(str(path), [*faults, *of_tables]) from None
+    settings._tables.update(tables)
     tenants = tuple(tenant.tenant() for tenant in settings.tenants)
     empty = Instance(cluster=settings.cluster, tenants=tenants)
     load_instance(dump_instance(empty), str(path))  # what no round could be about is no cluster
@@ -324,6 +241,26 @@ def read_settings(path: Path) -> Settings:
             if folder is not None
         }
     )
+
+
+def _read_tables(parsed: dict[str, Any]) -> tuple[dict[str, PluginOptions], list[Fault]]:
+    """Take the tables of executors out of a file: their options, and the faults in them."""
+    tables: dict[str, PluginOptions] = {}
+    faults: list[Fault] = []
+    for name in registry.names("executors"):
+        if name != parsed.get("executor") and not isinstance(parsed.get(name), dict):
+            continue
+        given = parsed.pop(name, {})
+        try:
+            declared = registry.options_of("executors", name)
+        except SolverUnavailableError as error:
+            faults.append(Fault("executor", str(error), "install what it needs, or choose another"))
+            continue
+        options, wrong = read_table(name, declared, given)
+        faults += wrong
+        if options is not None:
+            tables[name] = options
+    return tables, faults
 
 
 def _faults(settings: Settings) -> Iterator[Fault]:
@@ -346,15 +283,6 @@ def _faults(settings: Settings) -> Iterator[Fault]:
         ("length", settings.length),
         ("budget", settings.budget),
         ("runs", settings.runs),
-        ("slurm.poll", settings.slurm.poll),
-        ("slurm.timeout", settings.slurm.timeout),
-        ("slurm.start_timeout", settings.slurm.start_timeout),
-        ("ray.poll", settings.ray.poll),
-        ("ray.timeout", settings.ray.timeout),
-        ("ray.start_timeout", settings.ray.start_timeout),
-        ("kubernetes.poll", settings.kubernetes.poll),
-        ("kubernetes.timeout", settings.kubernetes.timeout),
-        ("kubernetes.start_timeout", settings.kubernetes.start_timeout),
     ):
         if not float(seconds) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
@@ -362,14 +290,15 @@ def _faults(settings: Settings) -> Iterator[Fault]:
         wanted(settings.objective, settings.cluster)
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
-    for what, group, name in (
+    chosen: tuple[tuple[str, registry.Group, str], ...] = (
         ("solver", "rounds", settings.solver),
         ("executor", "executors", settings.executor),
-    ):
-        known = sorted(entry.name for entry in entry_points(group=f"optsched.{group}"))
-        if name not in known:
+    )
+    for what, group, name in chosen:
+        names_there = registry.names(group)
+        if name not in names_there:
             yield Fault(
                 what,
-                f"{name!r} is unknown{perhaps(name, known)}",
-                f"choose from {', '.join(known)}",
+                f"{name!r} is unknown{perhaps(name, names_there)}",
+                f"choose from {', '.join(names_there)}",
             )

@@ -13,8 +13,8 @@ from ..model.instance import Instance, Placement, Running, Slot
 from ..model.job import Job
 from ..physics import setup_s
 from ..physics.modes import options
-from ..simulate.world import World
 from .reservation import Claimed, Reservation, earliest, patience_s, too_much
+from .world import World
 
 
 def protected(state: State) -> set[str]:

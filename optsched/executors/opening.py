@@ -1,44 +1,64 @@
-"""Executors, found by entry point."""
+"""Executors as plug-ins: a function that opens one, found by entry point (`optsched.executors`).
 
-from importlib.metadata import entry_points
+Its name in `cluster.toml` is that of the entry point, and so is that of its table there. It is
+called with an `ExecutorContext` and with `options`, whose annotation declares what the table may
+hold (see `plugins.options`); the first line of its docstring is its title.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError, perhaps
+from ..errors import InputError
+from ..model.cluster import Node
+from ..plugins import registry
 from .base import Executor
 
 if TYPE_CHECKING:
     from ..control.settings import Settings
 
 
-def executor_names() -> tuple[str, ...]:
-    """Registered names, sorted."""
-    return tuple(sorted(entry.name for entry in entry_points(group="optsched.executors")))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorContext:
+    """What every executor is told besides its own options.
 
+    `attempts` is the folder below which jobs report and save, which every node sees under this
+    name. `nodes` are those that the file declares: with all they have where the manager knows
+    nothing of them, else what is to be added to that. GPUs of the `emulated` ones need not exist.
+    What jobs print is kept below `outputs` where that is given. `grace_s` is for attempts that
+    somebody else stops.
+    """
 
-def executor_titles() -> dict[str, str]:
-    """What each is, in a line: the first of its opener's docstring; or why it cannot be loaded."""
-    found = {}
-    for entry in sorted(entry_points(group="optsched.executors"), key=lambda entry: entry.name):
-        try:
-            found[entry.name] = (entry.load().__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        except Exception as error:
-            found[entry.name] = f"cannot be loaded: {type(error).__name__}: {error}"
-    return found
+    attempts: Path
+    nodes: tuple[Node, ...] = ()
+    emulated: frozenset[str] = frozenset()
+    outputs: Path | None = None
+    grace_s: float = 60.0
+
+    @property
+    def declared(self) -> dict[str, Node]:
+        """The nodes by name."""
+        return {node.name: node for node in self.nodes}
+
+    def refuse_emulated(self) -> None:
+        """Raise InputError where GPUs are to be emulated, which only this host can do."""
+        for name in sorted(self.emulated):
+            raise InputError(
+                f"nodes: {name} has emulate = true, which is for the local executor; leave it out"
+            )
 
 
 def open_executor(settings: "Settings") -> Executor:
-    """The executor that `settings` names. Raises InputError where it is unknown or cannot serve
-    these settings."""
-    check_executor(settings.executor)
-    [entry] = entry_points(group="optsched.executors", name=settings.executor)
-    opened: Executor = entry.load()(settings)
+    """Return the executor that `settings` names. Raises InputError where it is unknown or cannot
+    serve these settings."""
+    emulated = (node.name for part in settings.nodes if part.emulate for node in part.nodes())
+    context = ExecutorContext(
+        attempts=settings.attempts,
+        nodes=settings.cluster.nodes,
+        emulated=frozenset(emulated),
+        outputs=settings.outputs,
+        grace_s=float(settings.grace),
+    )
+    open_named = registry.executor(settings.executor)
+    opened: Executor = open_named(context, settings.table(settings.executor))
     return opened
-
-
-def check_executor(name: str) -> None:
-    """Raises InputError for an unknown name."""
-    if name not in executor_names():
-        known = executor_names()
-        raise InputError(
-            f"executor {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}"
-        )

@@ -5,11 +5,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..model.instance import Placement
-from ..model.job import Mode
-from ..physics import memory_gib, uplinks
+from ..model.job import Job, Mode
+from ..physics import memory_gib
+from ..physics.capacity import Domains, Ties
 from ..physics.contention import planned_uplinks_gbps
-from ..round.model import Ints, RoundModel
-from ..round.nodes import NODE_ROWS
+from ..physics.modes import WIDEST_FIRST
+from ..round.model import NODE_ROWS, Ints, RoundModel
 from ..round.patterns import Pattern
 
 MOST_EXACT = 10
@@ -53,7 +54,9 @@ class Room:
         ]
         self.holders: list[list[_Hold]] = [[] for _ in nodes]
         self.on: dict[int, list[int]] = {}
-        self.value = {j: float(model.value[o]) for j, o in enumerate(chosen.tolist()) if o >= 0}
+        self.value = {
+            j: float(model.options.value[o]) for j, o in enumerate(chosen.tolist()) if o >= 0
+        }
         order = model.instance.cluster.node_order
         for placement in model.blocked:
             for slot in placement:
@@ -67,19 +70,13 @@ class Room:
                     n, _Hold(j, slot.gpus, slot.cpus, memory_gib(model.jobs[j], mode, slot.gpus))
                 )
                 self.on[j].append(n)
-        shared = {r for r, row in enumerate(model.rows) if row.what not in NODE_ROWS}
-        self._takes: dict[int, list[tuple[int, float]]] = defaultdict(list)
-        for r, p, amount in zip(
-            model.entry_row.tolist(),
-            model.entry_pattern.tolist(),
-            model.entry_amount.tolist(),
-            strict=True,
-        ):
-            if r in shared:
-                self._takes[p].append((r, amount))
+        self._takes = model.rows.shared
+        shared = [r for r, row in enumerate(model.rows.limits) if row.what not in NODE_ROWS]
         used = model.usage(chosen[chosen >= 0])
-        self._left = {r: float(model.capacity[r] - used[r]) for r in shared}
-        self._pattern = {j: int(model.pattern[o]) for j, o in enumerate(chosen.tolist()) if o >= 0}
+        self._left = {r: float(model.rows.capacity[r] - used[r]) for r in shared}
+        self._pattern = {
+            j: int(model.options.pattern[o]) for j, o in enumerate(chosen.tolist()) if o >= 0
+        }
         self._users: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for j, p in self._pattern.items():
             for r, amount in self._takes.get(p, ()):
@@ -89,10 +86,9 @@ class Room:
             if node.rack is not None:
                 racks.setdefault(node.rack, []).append(n)
         self._racks = racks
-        self._uplink = dict(planned_uplinks_gbps(model.instance))
-        for j, (_, placement) in held.items():
-            for rack, gbps in uplinks(model.instance.cluster, model.jobs[j], placement).items():
-                self._uplink[rack] -= gbps
+        self._domains = Domains(model.instance.cluster, planned_uplinks_gbps(model.instance), SLACK)
+        for j in held:
+            self._domains.take(self._domains.ties(model.jobs[j]), self.on[j])
         self._known: dict[object, Leaving | None] = {}
 
     def _put(self, n: int, hold: _Hold) -> None:
@@ -104,23 +100,24 @@ class Room:
     def short(self, p: int) -> tuple[str, ...]:
         """The shared rows of which too little is left for a pattern."""
         return tuple(
-            self._model.rows[r].name
+            self._model.rows.limits[r].name
             for r, amount in self._takes.get(p, ())
             if not self._enough(r, amount)
         )
 
     def _enough(self, r: int, amount: float, back: float = 0.0) -> bool:
-        return amount <= self._left[r] + back + SLACK * max(1.0, float(self._model.capacity[r]))
+        return amount <= self._left[r] + back + SLACK * max(
+            1.0, float(self._model.rows.capacity[r])
+        )
 
-    def free(self, p: int, gbps: float) -> tuple[int, int]:
+    def free(self, p: int, job: Job) -> tuple[int, int]:
         """GPUs free for a pattern: the most that lie as it needs them (on one node, in one rack,
-        anywhere), and all. For one without GPUs 1 where a node has its cores and memory free.
-        `gbps` is what the job takes of uplinks."""
-        pattern = self._model.patterns[p]
+        anywhere), and all. For one without GPUs 1 where a node has its cores and memory free."""
+        pattern = self._model.patterns.fresh[p]
         if not pattern.classes:
             return 1, 1
         most = [0]
-        for region in self._regions(pattern, gbps):
+        for region in self._regions(pattern, self._domains.ties(job)):
             most.append(sum(self._usable(pattern, n, ()) for n in region))
         total = sum(
             self.gpus[n]
@@ -130,11 +127,11 @@ class Room:
         )
         return max(most), total
 
-    def cheapest(self, p: int, gbps: float) -> Leaving | None:
+    def cheapest(self, p: int, job: Job) -> Leaving | None:
         """Who would have to leave for a pattern, at the least value that was found; None where
         those who may leave are too few. What they would give back of uplinks is not counted."""
-        pattern = self._model.patterns[p]
-        takes = tuple(self._takes.get(p, ()))
+        pattern = self._model.patterns.fresh[p]
+        takes, ties = tuple(self._takes.get(p, ())), self._domains.ties(job)
         key = (
             pattern.classes,
             pattern.together,
@@ -143,13 +140,13 @@ class Room:
             pattern.memory_gib,
             ("node" if pattern.together else pattern.option.spread),
             takes,
-            gbps,
+            ties,
         )
         if key not in self._known:
-            self._known[key] = self._cheapest(p, pattern, gbps)
+            self._known[key] = self._cheapest(p, pattern, ties)
         return self._known[key]
 
-    def _cheapest(self, p: int, pattern: Pattern, gbps: float) -> Leaving | None:
+    def _cheapest(self, p: int, pattern: Pattern, ties: Ties | None) -> Leaving | None:
         first: list[int] = []
         for r, amount in self._takes.get(p, ()):
             users = sorted(
@@ -167,7 +164,7 @@ class Room:
                 return None
         gone = frozenset(first)
         best = Leaving((), (), 0.0) if not pattern.classes else None
-        for region in self._regions(pattern, gbps) if pattern.classes else ():
+        for region in self._regions(pattern, ties) if pattern.classes else ():
             found = self._in_region(
                 pattern, region, gone, float("inf") if best is None else best.lost
             )
@@ -183,26 +180,24 @@ class Room:
     def _may_leave(self, j: int) -> bool:
         return j in self.value and not self._model.must[j]
 
-    def _regions(self, pattern: Pattern, gbps: float) -> list[list[int]]:
+    def _regions(self, pattern: Pattern, ties: Ties | None) -> list[list[int]]:
         """Where a pattern may lie: single nodes, racks, or all nodes of its classes whose uplinks
         have room."""
-        classes = [one for one in self._model.classes if one.bit & pattern.classes]
-        if pattern.together:
-            return [[n] for one in classes for n in one.nodes]
-        nodes = self._model.instance.cluster.nodes
-        inside = [n for one in classes for n in one.nodes]
-        tight = (
-            {rack for rack, left in self._uplink.items() if gbps > left * (1 + SLACK)}
-            if gbps
-            else set()
-        )
-        if pattern.option.spread != "rack" and not tight:
+        inside = [
+            n for kind in self._model.classes if kind.bit & pattern.classes for n in kind.nodes
+        ]
+        spread, slow = pattern.option.spread, 0
+        if ties is not None:
+            closed, slow = self._domains.closed(ties), self._domains.behind_slow_uplinks(ties)
+            inside = [n for n in inside if not closed >> n & 1]
+            spread = max(spread, self._domains.widest(ties), key=WIDEST_FIRST.index)
+        if pattern.together or spread == "node":
+            return [[n] for n in inside]
+        if spread != "rack" and not slow:
             return [inside]
         members = set(inside)
         racks = [[n for n in rack if n in members] for rack in self._racks.values()]
-        if pattern.option.spread == "rack":
-            return racks
-        return [*racks, [n for n in inside if nodes[n].rack not in tight]]
+        return racks if spread == "rack" else [*racks, [n for n in inside if not slow >> n & 1]]
 
     def _usable(self, pattern: Pattern, n: int, gone: Collection[int]) -> int:
         """GPUs of a pattern that node `n` has room for once `gone` have left; 1 for a pattern

@@ -70,7 +70,7 @@ class Handover:
             flavors={flavor.name: flavor for flavor in flavors},
             workloads=workloads,
             steered=given.kueue.queues or names,
-            gpu=given.kubernetes.gpu,
+            gpu=given.table("kubernetes").gpu,
             step=given.kueue.step,
             runs_s=float(given.runs),
             preempt_unsaved=given.preempt_unsaved,

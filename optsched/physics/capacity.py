@@ -5,17 +5,18 @@ up to at most its capacity, but for GPUs that two jobs share, which count once, 
 of which what all jobs use over the whole plan adds up. The verifiers do not read this table.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..model.cluster import Cluster, Tenant, gpu_caps, quota_pool
+from ..model.cluster import Cluster, Node, Tenant, gpu_caps, quota_pool
 from ..model.instance import Placement
 from ..model.job import Job, Mode
-from . import cpus, memory_gib, uplinks
+from . import Span, cpus, fits_type, memory_gib
 
-Kind = Literal["resource", "quota", "budget", "uplink", "GPUs", "cores", "memory"]
-FRACTIONAL = frozenset({"resource", "budget", "uplink", "memory"})
+Kind = Literal["resource", "quota", "budget", "GPUs", "cores", "memory"]
+FRACTIONAL = frozenset({"resource", "budget", "memory"})
 """Amounts of these are rounded; GPUs and cores are whole."""
 
 Demand = list[tuple[int, float]]
@@ -24,7 +25,7 @@ Demand = list[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One capacity. `of` is its node, rack, tenant, resource or budget; a quota of None is that of
+    """One capacity. `of` is its node, tenant, resource or budget; a quota of None is that of
     all tenants together."""
 
     kind: Kind
@@ -40,7 +41,7 @@ class Row:
             return f"budget {self.of}"
         if self.of is None:
             return "all quotas"
-        return f"{self.kind} of {'rack ' if self.kind == 'uplink' else ''}{self.of}"
+        return f"{self.kind} of {self.of}"
 
     def slack(self, relative: float) -> float:
         """The excess that is taken for rounding; none of what is counted in whole numbers."""
@@ -62,7 +63,6 @@ class Capacity:
         self.pool = None if pool is None else self._row("quota", None, pool)
         self.borrowers = frozenset(tenant.name for tenant in tenants if tenant.borrow_gpus)
         self.budgets = self._add("budget", cluster.budgets)
-        self.uplinks = self._add("uplink", cluster.rack_uplink_gbps)
         self.shared = len(self.rows)
         nodes = cluster.nodes
         self.gpus = [self._row("GPUs", node.name, node.gpus) for node in nodes]
@@ -111,13 +111,12 @@ class Capacity:
         ]
 
     def held(self, job: Job, mode: Mode, placement: Placement) -> Demand:
-        """All that `job` holds on `placement`, its traffic over uplinks included."""
+        """All that `job` holds on `placement`."""
         demand = self.together(job, mode)
         for slot in placement:
             node = self._cluster.node_order[slot.node]
             demand += self.on_node(job, mode, node, slot.gpus)
-        traffic = uplinks(self._cluster, job, placement)
-        return demand + [(self.uplinks[rack], gbps) for rack, gbps in traffic.items()]
+        return demand
 
     def allows(self, job: Job, mode: Mode) -> bool:
         """Whether quotas, resources and budgets would serve `mode` with nothing else there."""
@@ -131,6 +130,21 @@ class Capacity:
         )
 
 
+def alike(node: Node) -> tuple[object, ...]:
+    """Equal for nodes that can hold the same of every job."""
+    return node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib
+
+
+def serves(node: Node, job: Job, mode: Mode) -> bool:
+    """Whether a node has what `job` needs there of GPUs, however many of them it gets."""
+    return fits_type(job, mode, node)
+
+
+def asks(job: Job) -> tuple[object, ...]:
+    """Equal for jobs that ask the same of nodes in equal modes."""
+    return job.memory_gib, job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu
+
+
 def capacity_of(cluster: Cluster, tenants: tuple[Tenant, ...]) -> Capacity:
     """The table of a cluster and its tenants, made once."""
     # Copies of a cluster with other budgets share its memo.
@@ -139,3 +153,110 @@ def capacity_of(cluster: Cluster, tenants: tuple[Tenant, ...]) -> Capacity:
         cluster.memo[key] = Capacity(cluster, tenants), tenants  # kept for their id
     table: Capacity = cluster.memo[key][0]
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What a job minds of others that hold something in the same node or rack: their traffic on
+    the uplinks over which it would send `gbps`."""
+
+    gbps: float
+
+
+class Domains:
+    """What jobs hold of racks. A gang on several nodes that are not in one rack takes its traffic
+    of the uplink of each rack; where uplinks are not `reserved` it only must be within their
+    limits by itself. Nodes are told by their position, sets of them are masks."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        uplink_gbps: Mapping[str, float],
+        slack: float,
+        *,
+        reserved: bool = True,
+    ) -> None:
+        nodes = cluster.nodes
+        self._rack = [node.rack for node in nodes]
+        self._reserved = reserved
+        self._limit = {rack: gbps + slack * max(1.0, gbps) for rack, gbps in uplink_gbps.items()}
+        self.gbps = dict.fromkeys(uplink_gbps, 0.0)
+        self._members: dict[str | None, int] = defaultdict(int)
+        for n, node in enumerate(nodes):
+            self._members[node.rack] |= 1 << n
+
+    def ties(self, job: Job) -> Ties | None:
+        """What `job` minds, None where that is nothing."""
+        gbps = job.profile.network_gbps
+        return Ties(gbps) if gbps and self._limit else None
+
+    def minds(self, job: Job) -> bool:
+        """Whether it makes a difference to `job` who else is where."""
+        return self.ties(job) is not None
+
+    def copy(self) -> "Domains":
+        """The same, to try things in."""
+        return self._with(dict(self.gbps))
+
+    def overlap(self, other: "Domains") -> "Domains":
+        """What jobs mind of one or of the other."""
+        return self._with({rack: max(gbps, other.gbps[rack]) for rack, gbps in self.gbps.items()})
+
+    def _with(self, gbps: dict[str, float]) -> "Domains":
+        new = object.__new__(Domains)
+        vars(new).update(vars(self), gbps=gbps)
+        return new
+
+    def take(self, ties: Ties | None, nodes: Sequence[int], sign: int = 1) -> None:
+        """A job comes to these nodes, or leaves them where `sign` is -1."""
+        if ties is not None and self._reserved:
+            for rack in self._crossed(nodes):
+                self.gbps[rack] += sign * ties.gbps
+
+    def hold(self, ties: Ties | None, nodes: Sequence[int]) -> bool:
+        """Whether a job may be on these nodes beside those that are there."""
+        return ties is None or not any(
+            self._is_slow(rack, ties.gbps) for rack in self._crossed(nodes)
+        )
+
+    def _crossed(self, nodes: Sequence[int]) -> list[str]:
+        """The racks whose uplink a placement uses."""
+        if len(nodes) < 2 or not self._limit:
+            return []
+        racks = dict.fromkeys(self._rack[n] for n in nodes)
+        if len(racks) == 1 and None not in racks:
+            return []
+        return [rack for rack in racks if rack is not None and rack in self._limit]
+
+    def _is_slow(self, rack: str, gbps: float) -> bool:
+        return self.gbps[rack] + gbps > self._limit[rack]
+
+    def closed(self, ties: Ties) -> int:
+        """Nodes that a job cannot use at all while those that are there stay."""
+        return 0
+
+    def widest(self, ties: Ties) -> Span:
+        """How far a job may be spread at most."""
+        return "cluster"
+
+    def opens(self, ties: Ties) -> bool:
+        """Whether a job that comes may open nodes to others."""
+        return False
+
+    def why_closed(self, ties: Ties, nodes: int) -> str | None:
+        """Why a job can use none of `nodes` while those that are there stay, in one clause."""
+        return None
+
+    def behind_slow_uplinks(self, ties: Ties | None) -> int:
+        """Nodes that a gang over several racks cannot use."""
+        if ties is None:
+            return 0
+        slow = (rack for rack in self.gbps if self._is_slow(rack, ties.gbps))
+        return _union(self._members[rack] for rack in slow)
+
+
+def _union(masks: Iterable[int]) -> int:
+    nodes = 0
+    for mask in masks:
+        nodes |= mask
+    return nodes

@@ -10,10 +10,10 @@ from ..model.job import Job, Mode
 from ..model.value import Value
 from . import (
     Span,
+    capacity,
     clocks,
     core_levels,
     crossed_uplinks,
-    fits_type,
     gang_sizes,
     held_resources,
     node_counts,
@@ -114,10 +114,7 @@ def _shapes(cluster: Cluster) -> tuple[tuple[_Shape, ...], tuple[int, ...]]:
     """The shapes of a cluster, and for each node the position of its own."""
     if "shapes" not in cluster.memo:
         alike: dict[object, list[Node]] = {}
-        keys = [
-            (node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib)
-            for node in cluster.nodes
-        ]
+        keys = [capacity.alike(node) for node in cluster.nodes]
         for key, node in zip(keys, cluster.nodes, strict=True):
             alike.setdefault(key, []).append(node)
         position = {key: i for i, key in enumerate(alike)}
@@ -138,7 +135,7 @@ def _shapes(cluster: Cluster) -> tuple[tuple[_Shape, ...], tuple[int, ...]]:
 def room_on(node: Node, job: Job, mode: Mode) -> int:
     """The most GPUs of `mode` that `node` could hold when empty (1 for a CPU-only mode that
     fits)."""
-    if not fits_type(job, mode, node) or (mode.gpus and node.gpu_type != mode.gpu_type):
+    if not capacity.serves(node, job, mode) or (mode.gpus and node.gpu_type != mode.gpu_type):
         return 0  # a gang does not mix types: `gpu_type` None stands for GPUs of no named type here
     if mode.gpus == 0:
         cores_fit = node.cpus is None or mode.cpus <= node.cpus
@@ -170,9 +167,7 @@ def most_gpus(cluster: Cluster, job: Job, mode: Mode) -> dict[Span, int]:
         mode.gpus,
         mode.cpus_per_gpu,
         mode.cpus,
-        job.memory_gib,
-        job.profile.gpu_memory_gib,
-        job.profile.memory_gib_per_gpu,
+        capacity.asks(job),
         job.profile.network_gbps if cluster.rack_uplink_gbps else 0.0,
     )
     if key not in cluster.memo:
@@ -267,7 +262,7 @@ def demands(job: Job) -> tuple[object, ...]:
         job.profile,
         job.gpus,
         job.cpus,
-        job.memory_gib,
+        capacity.asks(job),
         job.modes,
         tuple(job.resources.items()),
         tuple(job.budgets.items()),

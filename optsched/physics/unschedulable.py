@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..model.cluster import POWER_CAP, Cluster, Node, Tenant
 from ..model.job import Job, Mode
 from . import Span, gpu_type_rate, node_counts, rate
-from .capacity import Capacity, capacity_of
+from .capacity import Capacity, alike, capacity_of
 from .modes import (
     WIDEST_FIRST,
     Option,
@@ -250,7 +250,7 @@ def _kinds(cluster: Cluster) -> list[tuple[Node, int]]:
     if "kinds" not in cluster.memo:
         kinds: dict[object, tuple[Node, int]] = {}
         for node in cluster.nodes:
-            key = node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib
+            key = alike(node)
             first, count = kinds.get(key, (node, 0))
             kinds[key] = first, count + 1
         cluster.memo["kinds"] = list(kinds.values())

@@ -15,9 +15,10 @@ which `--option lease=20m --option order=las` sets: what is written with a unit 
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass
+from inspect import signature
 from pathlib import Path
-from types import NoneType
+from types import FunctionType, NoneType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -25,6 +26,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from ..duration import parse_duration
 from ..errors import InputError, perhaps
 from ..files.faults import Fault
+
+SHORTEST_S = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +61,27 @@ class Written:
         return core_schema.no_info_before_validator_function(self.parse, handler(source))
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """The flag of an option on a command line of its own, where it is not `--name`; a bool whose
+    default is True is switched off by it."""
+
+    name: str
+
+
 def _seconds(given: object) -> object:
     if isinstance(given, str):
         return parse_duration(given)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
         raise ValueError("must be a number of seconds, or a text as 90s, 5m, 2h")
     return float(given)
+
+
+def _positive_seconds(given: object) -> object:
+    seconds = _seconds(given)
+    if isinstance(seconds, float) and seconds < SHORTEST_S:
+        raise ValueError("must be longer than 0 s; write a length as 90s, 5m or 2h")
+    return seconds
 
 
 def _duration_text(seconds: float) -> str:
@@ -74,7 +92,9 @@ def _duration_text(seconds: float) -> str:
 
 
 Duration = Annotated[float, Written("a length of time", _seconds, _duration_text, "_s")]
-PositiveDuration = Annotated[Duration, Ge(1e-3)]
+PositiveDuration = Annotated[
+    float, Written("a length of time above 0 s", _positive_seconds, _duration_text, "_s")
+]
 PositiveNumber = Annotated[float, Gt(0)]
 Share = Annotated[float, Ge(0), Le(1)]
 
@@ -89,13 +109,19 @@ class DeclaredOption:
     default: str
     meaning: str
     hint: Any
+    flag: str
 
 
 def described(declared: type[PluginOptions]) -> tuple[DeclaredOption, ...]:
     """Return the options of a declaration in its order, those it inherits first."""
     hints = get_type_hints(declared, include_extras=True)
     return tuple(
-        _described(field.name, hints[field.name], field.default) for field in fields(declared)
+        _described(
+            field.name,
+            hints[field.name],
+            field.default if field.default_factory is MISSING else field.default_factory(),
+        )
+        for field in fields(declared)
     )
 
 
@@ -118,6 +144,10 @@ def _described(field: str, hint: Any, default: object) -> DeclaredOption:
         default=text,
         meaning=texts[-1] if texts else "",
         hint=hint,
+        flag=next(
+            (data.name for data in metadata if isinstance(data, Flag)),
+            f"--{name.rstrip('_').replace('_', '-')}",
+        ),
     )
 
 
@@ -183,6 +213,8 @@ def _either(words: Sequence[str], last: str = "or") -> str:
 def _written(value: Any, base: Any, written: Written | None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ""
     if isinstance(value, tuple):
         inner, own, _ = _taken_apart(get_args(base)[0])
         written = next((data for data in own if isinstance(data, Written)), None)
@@ -197,9 +229,25 @@ def _written(value: Any, base: Any, written: Written | None) -> str:
 
 
 def declaration(plug_in: object) -> type[PluginOptions]:
-    """Return what a plug-in declares; one without `Options` has none."""
-    declared: type[PluginOptions] = getattr(plug_in, "Options", PluginOptions)
-    return declared
+    """Return what a plug-in declares as `Options`, or a function as the type of its `options`; one
+    without has none."""
+    declared: Any = getattr(plug_in, "Options", None)
+    if declared is None and isinstance(plug_in, FunctionType):
+        declared = plug_in.__annotations__.get("options")
+    found: type[PluginOptions] = declared or PluginOptions
+    return found
+
+
+def declared_by(function: Callable[..., Any], *own: str) -> type[PluginOptions]:
+    """Return the options that a function declares by its keyword-only parameters, `own` ones
+    apart."""
+    hints = get_type_hints(function, include_extras=True)
+    declared = [
+        (name, hints.get(name, Any), field(default=parameter.default))
+        for name, parameter in signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name not in own
+    ]
+    return make_dataclass("Options", declared, bases=(PluginOptions,), frozen=True, kw_only=True)
 
 
 def read_options(

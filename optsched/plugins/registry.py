@@ -15,8 +15,16 @@ from .solver import Solver, missing_modules
 if TYPE_CHECKING:
     from ..objectives import Objective
     from ..round.solver import RoundSolver
+    from ..traces.imported import Format
 
-Group = Literal["solvers", "policies", "rounds"]
+Group = Literal["solvers", "policies", "rounds", "executors", "importers"]
+WHAT: dict[Group, str] = {
+    "solvers": "solver",
+    "policies": "policy",
+    "rounds": "round solver",
+    "executors": "executor",
+    "importers": "format",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +56,10 @@ def names(group: Group) -> tuple[str, ...]:
 
 def _load(group: Group, name: str) -> Any:
     if name not in entries(group):
-        what = {"solvers": "solver", "policies": "policy", "rounds": "round solver"}[group]
         known = entries(group)
+        meant = perhaps(name, known)
         raise InputError(
-            f"{what} {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}"
+            f"{WHAT[group]} {name!r} is unknown{meant}; choose from {', '.join(known)}"
         )
     try:
         return entries(group)[name].load()
@@ -91,6 +99,17 @@ def round_solver(name: str) -> "RoundSolver":
     if missing:
         raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
     return found
+
+
+def executor(name: str) -> Any:
+    """Return what opens the executor of that name. Raises InputError for an unknown name,
+    SolverUnavailableError for one that cannot be loaded."""
+    return _load("executors", name)
+
+
+def importer(name: str) -> "Format":
+    """Return the importer of that trace format. Raises as `executor` does."""
+    return cast("Format", _load("importers", name))
 
 
 def policy(
@@ -137,6 +156,10 @@ def _parameters(made: Any) -> Container[str]:
         return ()
 
 
+def _first_line(plug_in: Any) -> str:
+    return (plug_in.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+
+
 def listed(group: Group) -> list[Listed]:
     """All entries of a group; a broken one is listed with its reason."""
     found = []
@@ -146,12 +169,12 @@ def listed(group: Group) -> list[Listed]:
         except SolverUnavailableError as error:
             found.append(Listed(name, "", "", str(error)))
             continue
-        missing = [] if group == "policies" else missing_modules(entry)
+        missing = missing_modules(entry) if hasattr(entry, "needs") else []
         reason = f"needs {', '.join(missing)}" if missing else None
         found.append(
             Listed(
                 name,
-                entry.title,
+                getattr(entry, "title", None) or _first_line(entry),
                 getattr(entry, "guarantee", "none"),
                 reason,
                 described(declaration(entry)),

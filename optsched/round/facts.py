@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,7 +27,7 @@ SETTLE = 10.0
 costs it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
     """The active jobs in the order of the instance; `never` are those that could run but for what
     they ask.
@@ -58,8 +59,13 @@ class Facts:
         """Seconds that a preemption costs each running job."""
         return self.save_s + self.load_s + self.lost_s
 
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """The position of each job by its id."""
+        return {job.id: j for j, job in enumerate(self.jobs)}
+
     def entry(self, j: int) -> Running:
-        """What running job `j` holds."""
+        """Return what running job `j` holds."""
         entry = self.running[j]
         assert entry is not None
         return entry
@@ -114,11 +120,10 @@ def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) ->
     unsettled = facts.peace_s < SETTLE * facts.cost_s - TIME_TOLERANCE_S
     ends_first = facts.setup_left_s + facts.remaining_s / facts.rate <= facts.save_s
     facts.must[kept] |= (unsettled | ends_first)[kept]
-    position = {facts.jobs[j].id: j for j in kept.tolist()}
     for j in kept[facts.must[kept]].tolist():  # the first of a pair is host to the second
         entry = facts.entry(j)
-        if is_second(entry) and entry.mode.share_with in position:
-            facts.must[position[entry.mode.share_with]] = True
+        if is_second(entry) and entry.mode.share_with in facts.position:
+            facts.must[facts.position[entry.mode.share_with]] = True
     return facts
 
 

@@ -8,10 +8,13 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Annotated, NoReturn
+
+from annotated_types import Ge, Le
 
 from ..errors import InputError
 from ..model.instance import Instance
+from ..plugins.options import Flag, PluginOptions, declared_by
 
 Track = Callable[[Sequence[str]], Iterable[str]]
 """Goes through the lines of a source one by one, showing progress on the way."""
@@ -19,55 +22,29 @@ Track = Callable[[Sequence[str]], Iterable[str]]
 MAX_NUMBER = 1e10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """What `optsched import` lets a user set for some formats: `--flag`, passed to `read` as
-    `name`.
-
-    Kinds: `path` a file, `text`, `count` a whole number of at least 1, `off` a flag that passes
-    False. Formats that take the same option share one object.
-    """
-
-    name: str
-    flag: str
-    kind: Literal["path", "text", "count", "off"]
-    help: str
-    metavar: str | None = None
-
-
-CLUSTER = Option(
-    name="cluster",
-    flag="--cluster",
-    kind="text",
-    metavar="SPEC",
-    help="GPUs by type, as v100=288,p100=96; gavel: also 36:36:36 or a cluster_specs.json.",
-)
-GPUS_PER_NODE = Option(
-    name="gpus_per_node",
-    flag="--gpus-per-node",
-    kind="count",
-    metavar="N",
-    help="GPUs of each node.",
-)
-START = Option(
-    name="start",
-    flag="--from",
-    kind="text",
-    metavar="DATE",
-    help="Leave out jobs submitted before, as 2017-10-03 or 2017-10-03T12:00.",
-)
-END = Option(
-    name="end",
-    flag="--until",
-    kind="text",
-    metavar="DATE",
-    help="Leave out jobs submitted then or later.",
-)
+ClusterText = Annotated[
+    str, "GPUs by type, as v100=288,p100=96; gavel: also 36:36:36 or a cluster_specs.json."
+]
+GpuCount = Annotated[int, Ge(1), Le(1_000_000), "GPUs of each node."]
+FirstDate = Annotated[
+    str | None,
+    Flag("--from"),
+    "Leave out jobs submitted before, as 2017-10-03 or 2017-10-03T12:00.",
+]
+LastDate = Annotated[str | None, Flag("--until"), "Leave out jobs submitted then or later."]
+TenantName = Annotated[str | None, "Keep the jobs of this virtual cluster only."]
+WithCpuJobs = Annotated[bool, Flag("--gpu-jobs-only"), "Leave out jobs without GPUs."]
+ThroughputTable = Annotated[
+    Path | None, "The throughput table (default: beside the trace or in the folder above)."
+]
+WithOverheads = Annotated[bool, Flag("--no-overheads"), "Saving and restoring cost nothing."]
+SwitchTable = Annotated[Path | None, "The cluster, as a table of switches and nodes (n32g4.csv)."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One trace format: `read(source, jobs=, track=, **options)`.
+    """One trace format, a plug-in (entry points `optsched.importers`): `read(source, jobs=, track=,
+    **options)`, whose other keyword-only parameters declare its options.
 
     `profiled` formats come with measured profiles (or need none); to jobs of the others `optsched
     import` attaches measured ones.
@@ -75,8 +52,12 @@ class Format:
 
     title: str
     read: Callable[..., "Imported"]
-    options: tuple[Option, ...] = ()
     profiled: bool = False
+
+    @property
+    def Options(self) -> type[PluginOptions]:
+        """What may be set."""
+        return declared_by(self.read, "jobs", "track")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

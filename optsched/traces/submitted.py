@@ -1,7 +1,7 @@
 """Jobs as a trace tells of them: which ones to keep, and the instance that they make."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -12,23 +12,14 @@ from ..model.cluster import Cluster, Tenant
 from ..model.instance import Failure, Instance
 from ..model.job import Job
 from ..model.profile import UNMEASURED, Profile
-from .imported import Imported, Option
-from .usable import NEVER, window
-
-TENANT = Option(
-    name="tenant",
-    flag="--tenant",
-    kind="text",
-    metavar="NAME",
-    help="Keep the jobs of this virtual cluster only.",
-)
+from .imported import Imported
+from .usable import NAMED_TWICE, NEVER, nothing_left, window
 
 NO_SUBMISSION = "no time of submission"
 NEVER_RAN = "never ran: no start or no end"
 NO_TIME = "ran for no time"
 NEGATIVE = "end before the start"
 WITHOUT_GPUS = "without GPUs"
-NAMED_TWICE = "a job of this id came before"
 FAILED_ATTEMPT = "failed attempt"
 SHOWN_TENANTS = 20
 
@@ -81,22 +72,27 @@ def ran_s(start_s: float | None, end_s: float | None) -> float | str:
 
 
 def chosen(
-    submitted: Iterable[Submitted],
+    entries: Sequence[Submitted | str],
     dropped: Counter[str],
     *,
     start: str | None,
     end: str | None,
     tenant: str | None = None,
 ) -> list[Submitted]:
-    """The jobs of `tenant` submitted from `start` on and before `end`, in order of submission.
+    """Return the jobs of `tenant` submitted from `start` on and before `end`, in order of
+    submission.
 
-    The others are counted in `dropped`. Raises InputError for what is no date, and for a tenant
+    `entries` are jobs, and for each line without one the reason. The others are counted in
+    `dropped`. Raises InputError for what is no date, and for a tenant
     without jobs.
     """
     span = window(start, end, 0.0)
     kept = []
     tenants = set()
-    for job in submitted:
+    dropped.update(entry for entry in entries if isinstance(entry, str))
+    for job in entries:
+        if isinstance(job, str):
+            continue
         tenants.add(job.tenant)
         if tenant is not None and job.tenant != tenant:
             dropped[f"of another tenant than {tenant}"] += 1
@@ -112,7 +108,7 @@ def chosen(
             if names
             else "the trace names no tenant"
         )
-        raise InputError(f"{TENANT.flag} {tenant!r}: no usable job is of it; {known}")
+        raise InputError(f"--tenant {tenant!r}: no usable job is of it; {known}")
     kept.sort(key=lambda job: job.submit_s)
     return kept
 
@@ -172,10 +168,7 @@ def instance_of(
     if never:
         dropped[example] = never
     if not kept:
-        why = "; ".join(f"{reason}: {count}" for reason, count in dropped.items())
-        raise InputError(
-            f"{path}: none of the {read} jobs can be used" + (f" ({why})" if why else "")
-        )
+        raise nothing_left(path, dropped, read)
     used = sorted({job.tenant for job in kept if job.tenant is not None})
     instance = Instance(
         name=name,

@@ -7,7 +7,6 @@ import pytest
 from optsched.bounds import all_bounds
 from optsched.objectives import TERMS, parse
 from optsched.plugins import registry
-from optsched.traces import FORMATS
 
 
 @pytest.mark.parametrize(
@@ -15,7 +14,7 @@ from optsched.traces import FORMATS
     [
         ("solvers", lambda: registry.names("solvers")),
         ("policies", lambda: registry.names("policies")),
-        ("formats", lambda: FORMATS),
+        ("formats", lambda: registry.names("importers")),
         ("objectives", lambda: TERMS),
     ],
 )

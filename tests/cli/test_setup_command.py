@@ -35,7 +35,7 @@ def test_a_partition(tmp_path: Path) -> None:
         "PartitionName=optsched Nodes=gpu-[0-3] MaxTime=INFINITE OverSubscribe=NO State=UP"
     ]
     settings = read_settings(tmp_path / "made" / "cluster.toml")
-    assert (settings.executor, settings.slurm.partition, str(settings.attempts)) == (
+    assert (settings.executor, settings.table("slurm").partition, str(settings.attempts)) == (
         "slurm",
         "optsched",
         "/shared/x",

@@ -49,8 +49,8 @@ port = 99999
         "nodes[1].name: is missing; add it",
         "nodes[1].memory_gib: should be above 0, not 0; write a number in range",
         "api.port: should be at most 65535, not 99999; write a number in range",
-        'slurm.sbatch: should be true or false, not "maybe"; write true or false, without quotes',
         "nam: is not a known field; remove it or correct its name (did you mean name?)",
+        'slurm.sbatch: should be true or false, not "maybe"; write true or false, without quotes',
     ]
 
 
@@ -82,17 +82,17 @@ poll = 0
         "nodes",
         "tenants",
         "every",
-        "ray.poll",
         "objective",
         "solver",
         "executor",
+        "ray.poll",
     ]
     assert "nodes: 'gpu-1' appears more than once; rename or remove one" in found
-    assert "'wtc' is unknown (did you mean wct?)" in found[5]
-    assert found[6].startswith(
+    assert "'wtc' is unknown (did you mean wct?)" in found[4]
+    assert found[5].startswith(
         "solver: 'prize' is unknown (did you mean price?); choose from highs, milp, price"
     )
-    assert found[7].startswith(
+    assert found[6].startswith(
         "executor: 'slrum' is unknown (did you mean slurm?); choose from kubernetes, local"
     )
 

@@ -16,7 +16,7 @@ from optsched.executors.sbatch.request import (
     node_count,
     request_of,
 )
-from optsched.executors.sbatch.rules import Rules
+from optsched.executors.slurm.rules import Rules
 from optsched.model.cluster import Node
 from optsched.model.job import Job
 from tests.data import DATA

@@ -14,7 +14,6 @@ from optsched.executors.base import AttemptKey, Order, RefusedError
 from optsched.executors.opening import open_executor
 from optsched.executors.orders import check
 from optsched.executors.sbatch.jobs_json import HeldJobs
-from optsched.executors.sbatch.rules import Rules
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.setup import setup_sbatch
 from optsched.model.instance import Slot
@@ -106,8 +105,8 @@ def test_setup(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     settings = read_settings(tmp_path / "setup" / "cluster.toml")
     assert (
-        settings.slurm.sbatch
-        and settings.slurm.partition == "gpu"
+        settings.table("slurm").sbatch
+        and settings.table("slurm").partition == "gpu"
         and settings.attempts == Path("/shared/o")
     )
     lua = (tmp_path / "setup" / "job_submit.lua").read_text()
@@ -117,7 +116,7 @@ def test_setup(tmp_path: Path) -> None:
 def test_who_is_stopped_for_others_by_default(tmp_path: Path) -> None:
     head = 'format = "optsched-cluster/1"\nexecutor = "slurm"\n[slurm]\n'
     (tmp_path / "cluster.toml").write_text(head)
-    rules = Rules.of(read_settings(tmp_path / "cluster.toml").slurm)
+    rules = read_settings(tmp_path / "cluster.toml").table("slurm")
     assert (rules.preempt, rules.min_run_s, rules.max_preemptions) == ("savers", 300.0, 5)
     for wrong in ('preempt = "some"', "max_preemptions = -1", 'min_run = "soon"'):
         (tmp_path / "cluster.toml").write_text(f"{head}{wrong}\n")

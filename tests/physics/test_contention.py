@@ -21,6 +21,8 @@ from optsched import (
     Segment,
     Slot,
 )
+from optsched.driver.snapshot import snapshot
+from optsched.driver.world import World
 from optsched.files.faults import find_faults
 from optsched.objectives import parse
 from optsched.physics import TIME_TOLERANCE_S
@@ -36,8 +38,6 @@ from optsched.physics.modes import options
 from optsched.plugins.policy import Policy
 from optsched.plugins.registry import policy, solver
 from optsched.simulate.run import Simulation, simulate
-from optsched.simulate.snapshot import snapshot
-from optsched.simulate.world import World
 from optsched.verify import verify
 from tests.plan_cases import contended, place
 from tests.simulate.random_instances import instances

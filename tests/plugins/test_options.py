@@ -54,7 +54,7 @@ def read(**given: object) -> Options:
 
 def test_what_users_see() -> None:
     assert [(one.name, one.expected, one.default, one.meaning) for one in described(Options)] == [
-        ("lease", "a length of time of at least 0.001s", "20m", "How long a lease is."),
+        ("lease", "a length of time above 0 s", "20m", "How long a lease is."),
         ("order", "fifo or las", "fifo", "Who comes first."),
         ("steps", "a list, each a number above 0", "5,6.5", "Thresholds."),
         ("tries", "a whole number of at least 1 below 10", "3", "Attempts."),
@@ -89,7 +89,7 @@ def test_texts_and_values_are_read_alike() -> None:
             r"\(did you mean lease\?\)",
         ),
         ({"lease": "soon"}, "option lease of policy it: 'soon' is no duration"),
-        ({"lease": "0"}, "option lease of policy it: '0'; expected a length of time of at least"),
+        ({"lease": "0"}, "option lease of policy it: must be longer than 0 s"),
         ({"lease": math.inf}, "option lease of policy it: must be a number of seconds"),
         ({"lease": True}, "option lease of policy it: must be a number of seconds"),
         ({"order": "sjf"}, "option order of policy it: 'sjf'; expected fifo or las"),

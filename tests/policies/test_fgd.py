@@ -12,7 +12,7 @@ from optsched import Cluster, Instance, Job, Node, Profile, Sharing
 from optsched.errors import InputError
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import policy
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.readers import openb
 from optsched_solvers.policies.parts.fragmentation import Idle, Task, fragmentation, typical
 from tests.data import DATA, needs_data
@@ -148,7 +148,7 @@ def test_whoever_is_left_alone_may_be_joined_again() -> None:
 
 def asked_and_served(instance: Instance, name: str) -> float:
     """GPUs that the running jobs ask for after the first decision, parts counted as such."""
-    world = World(instance)
+    world = VirtualWorld(instance)
     world.advance()
     policy(name).decide(world)
     served = 0.0

@@ -22,13 +22,13 @@ from optsched import (
     Suspended,
     Tenant,
 )
+from optsched.driver.demand import Demands
+from optsched.driver.layout import Layout
+from optsched.driver.placement import Room
 from optsched.files.faults import find_faults
 from optsched.physics import held_resources, placed_rate
 from optsched.physics.modes import options
 from optsched.physics.unschedulable import why_never
-from optsched.simulate.demand import Demands
-from optsched.simulate.layout import Layout
-from optsched.simulate.placement import Room
 
 SECONDS = st.sampled_from([0.0, 0.0, 1.0, 2.5, 7.0])
 

@@ -30,6 +30,7 @@ from optsched import (
     Suspended,
     Tenant,
 )
+from optsched.driver.state import Ending
 from optsched.model.job import Mode
 from optsched.objectives import isolated_s, parse, values
 from optsched.physics.modes import options
@@ -38,7 +39,7 @@ from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure, summary
 from optsched.simulate.metrics.table import as_csv, as_parquet, columns
 from optsched.simulate.metrics.waiting import REASONS
-from optsched.simulate.record import Ending, Record
+from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation, StalledError
 from optsched.traces.generate.synth import generate
 from tests.simulate.random_instances import instances

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Node, Profile, Solution
+from optsched.driver.view import PolicyError
 from optsched.engine import solve
 from optsched.objectives import parse
 from optsched.physics import node_counts
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
-from optsched.simulate.view import PolicyError
 from optsched.verify import verify
 
 from .random_instances import instances

@@ -20,7 +20,7 @@ from optsched.model.job import Elastic, Job, Mode
 from optsched.model.profile import Locality, Profile, Sharing
 from optsched.physics import rate, sharing_rate
 from optsched.physics.unschedulable import why_never
-from optsched.traces import FORMATS
+from optsched.plugins import registry
 from optsched.traces.clusters import cluster_of
 from optsched.traces.imported import Format, Imported
 from optsched.traces.profiles.attach import _with_profile, attach
@@ -313,7 +313,8 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Instance:
     known = Format(
         title="bare", read=lambda source, **options: Imported(instance=instance, read=30)
     )
-    monkeypatch.setitem(FORMATS, "bare", known)
+    real = registry.importer
+    monkeypatch.setattr(registry, "importer", lambda name: known if name == "bare" else real(name))
     monkeypatch.setattr(import_.command.params[0], "type", click.Choice(["bare", "gavel"]))
     return instance
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from optsched import files
 from optsched.cli import generate, import_
 from optsched.errors import InputError
-from optsched.traces import FORMATS
+from optsched.plugins import registry
 from optsched.traces.generate import synth as generator
 
 from .test_gavel import line7, trace
@@ -37,13 +37,15 @@ def test_import_writes_an_instance_and_says_so(tmp_path: Path, psplib_file: Path
         "  dropped 3: activities of no duration and demand (source, sink, milestones)\n"
         f"wrote {output}\n"
     )
-    assert files.read_instance(output) == FORMATS["psplib"].read(psplib_file).instance
+    assert files.read_instance(output) == registry.importer("psplib").read(psplib_file).instance
 
 
 @pytest.mark.parametrize("output", [[], ["-o", "-"]])
 def test_import_to_stdout(psplib_file: Path, output: list[str]) -> None:
     result = run(import_.command, "psplib", psplib_file, *output)
-    assert files.load_instance(result.stdout) == FORMATS["psplib"].read(psplib_file).instance
+    assert (
+        files.load_instance(result.stdout) == registry.importer("psplib").read(psplib_file).instance
+    )
     assert result.stderr.startswith("read 5 jobs")
     assert run(import_.command, "psplib", psplib_file, "--quiet", *output).stderr == ""
 

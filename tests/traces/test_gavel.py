@@ -12,6 +12,7 @@ from optsched import files
 from optsched.errors import InputError
 from optsched.model.profile import Locality, Sharing
 from optsched.traces.readers import gavel
+from optsched.traces.readers.throughputs import NOT_MEASURED
 
 TABLE: dict[str, dict[str, dict[str, Any]]] = {
     "v100": {
@@ -147,7 +148,7 @@ def test_first_jobs_are_the_first_to_arrive(tmp_path: Path) -> None:
         ("job-2", 20, 3),
     ]
     assert imported.read == 4
-    assert imported.dropped == {gavel.NOT_MEASURED: 1, "after the first 2": 1}
+    assert imported.dropped == {NOT_MEASURED: 1, "after the first 2": 1}
 
 
 @pytest.mark.parametrize(
@@ -290,7 +291,7 @@ def test_a_damaged_table_is_refused(tmp_path: Path, table: Any, said: str) -> No
 def test_published_seven_columns_by_hand(data: Path) -> None:
     imported = gavel.read(data / "gavel/traces_msr/0e4a51.trace.gz")
     assert (imported.instance.name, imported.read, imported.kept) == ("0e4a51", 1181, 984)
-    assert imported.dropped == {gavel.NOT_MEASURED: 197}
+    assert imported.dropped == {NOT_MEASURED: 197}
     job = imported.instance.jobs[0]
     assert job.profile.name == "Transformer (batch size 128)"
     assert job.duration_s == 17465.876  # 95121 steps at 5.44610521981264 a second

@@ -27,11 +27,12 @@ from optsched.traces.generate.like.failures import failing_attempts
 from optsched.traces.generate.like.fit import distances, kolmogorov_smirnov, total_variation, totals
 from optsched.traces.generate.like.model import HOURS
 from optsched.traces.generate.like.nodes import scaled
-from optsched.traces.generate.like.philly_failures import CAUSES, FAILING
 from optsched.traces.profiles.attach import attach
 from tests.data import DATA, needs_data
 
 KINDS = list(MODELS)
+FAILING = MODELS["philly"].failing
+CAUSES = FAILING.causes
 ROOMY = 6400
 
 
@@ -521,5 +522,5 @@ def test_a_trace_that_is_none(tmp_path: Path) -> None:
     )
     (tmp_path / "philly").mkdir()
     (tmp_path / "philly" / "philly.csv.gz").write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="line 1: expected a column timestamp"):
+    with pytest.raises(InputError, match="line 1: expected a header with the columns timestamp"):
         of_trace("philly", tmp_path)

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import PurePosixPath
 
 from ...errors import InputError
@@ -25,6 +25,24 @@ from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
 from .refusal import HttpError
 
+AS_ASKED = [
+    field.name
+    for field in fields(SubmitBody)
+    if field.name in Job.__dataclass_fields__
+    and field.name
+    not in {
+        "tenant",
+        "deadline_s",
+        "after",
+        "cpus",
+        "memory_gib",
+        "min_nodes",
+        "max_nodes",
+        "duration_s",
+        "profile",
+    }
+]
+"""Fields of a request that the job has as they are."""
 MOST_COMMAND = 1000
 """Characters of the command line that are kept as the job's `command`."""
 MOST_WRITTEN_BYTES = 512 * 1024
@@ -73,18 +91,14 @@ def submission_of(
         tenant=tenant,
         user=caller.name,
         command=command,
-        weight=body.weight,
-        priority=body.priority,
         deadline_s=_deadline_s(body, controller),
         after=_after(body, caller, controller),
-        gpus=body.gpus,
         cpus=_cpus(body),
         memory_gib=_memory_gib(body),
         min_nodes=min_nodes,
         max_nodes=max_nodes,
         duration_s=work_s,
-        resources=body.resources,
-        preemptible=body.preemptible,
+        **{name: getattr(body, name) for name in AS_ASKED},
         profile=_profile(body, caller, command, controller),
     )
     _check_job(job, controller, one_node_unasked=body.min_nodes is None and body.max_nodes is None)

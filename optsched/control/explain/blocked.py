@@ -9,7 +9,8 @@ from ...executors.base import NodeStatus
 from ...model.cluster import Cluster, Tenant, gpu_caps, quota_pool
 from ...model.job import Job
 from ...physics import held_resources
-from ...physics.modes import options
+from ...physics.capacity import Domains
+from ...physics.modes import options, room
 from ...physics.unschedulable import why_never
 from ..journal.state import State
 
@@ -47,15 +48,16 @@ class Bars:
         self._caps, self._pool = gpu_caps(tenants), quota_pool(tenants)
         self._gpus: dict[str | None, int] = {}
         self._held: dict[str, float] = {}
-        if self._caps or cluster.resources:
-            self._count(state)
+        self._domains = Domains(self._cluster, cluster.rack_uplink_gbps, AMOUNT_TOLERANCE)
+        self._count(state)
 
     def _count(self, state: State) -> None:
-        held = {attempt.key.job: attempt.mode for attempt in state.live_attempts()}
-        for name, mode in (
-            {name: claim.mode for name, claim in state.claims.items()} | held
-        ).items():
-            job = state.jobs[name].submission.job
+        order = self._cluster.node_order
+        held = {attempt.key.job: attempt for attempt in state.live_attempts()}
+        for name, holder in (state.claims | held).items():
+            job, mode = state.jobs[name].submission.job, holder.mode
+            nodes = [order[slot.node] for slot in holder.placement if slot.node in order]
+            self._domains.take(self._domains.ties(job), nodes)
             self._gpus[job.tenant] = self._gpus.get(job.tenant, 0) + mode.gpus
             for what, amount in held_resources(self._cluster, job, mode, mode.gpu_type).items():
                 self._held[what] = self._held.get(what, 0.0) + amount
@@ -78,11 +80,18 @@ class Bars:
             not self._usable.nodes or why_never(self._usable, self._tenants, job) is not None
         ):
             return Bar("it could only run on nodes that take no jobs now")
+        ties = self._domains.ties(job)
         modes = (
             [option.mode for option in options(self._cluster, job)]
-            if cap is not None or self._held
+            if cap is not None or self._held or ties is not None
             else []
         )
+        if ties is not None:
+            able = {name for mode in modes for name in room(self._cluster, job, mode)}
+            nodes = sum(1 << self._cluster.node_order[name] for name in able)
+            why = self._domains.why_closed(ties, nodes)
+            if why is not None:
+                return Bar(why)
         least = min((mode.gpus for mode in modes), default=0)
         if cap is not None and used + least > cap:
             return Bar(

@@ -311,8 +311,8 @@ def _simulated(
     instance: Instance, objective: str, round_s: float, until_s: float, stop_at: str | None
 ) -> _Seen:
     """Simulate; with `stop_at` only until that job has ended."""
+    from ...driver.state import Ending
     from ...plugins import registry
-    from ...simulate.record import Ending
     from ...simulate.run import Simulation
 
     able, never = _able(instance)
@@ -358,7 +358,7 @@ def _simulated(
 
 def _read(seen: _Seen, reached_s: float) -> Course:
     """What happened in the first `reached_s`."""
-    from ...simulate.record import Ending
+    from ...driver.state import Ending
 
     start_s: dict[str, float] = {}
     end_s: dict[str, float] = {}

@@ -48,17 +48,24 @@ class KubernetesExecutor:
     runs_images = True
 
     def __init__(
-        self, folder: Path, api: KubernetesApi, site: Site, declared: Mapping[str, Node]
+        self,
+        folder: Path,
+        api: KubernetesApi,
+        site: Site,
+        declared: Mapping[str, Node],
+        *,
+        grace_s: float = 60.0,
     ) -> None:
         """Take `folder` and the attempts that go on there; Kubernetes is not asked before the first
         call.
 
-        `declared` nodes are used, or all that `site` selects if there are none. Raises InputError
+        `declared` nodes are used, or all that `site` selects if there are none. `grace_s` is for
+        pods that somebody else deletes. Raises InputError
         where another process has the folder, or pods would not have it.
         """
         folder = folder.absolute()
         site.check(str(folder))
-        self.api, self.site = api, site
+        self.api, self.site, self._grace_s = api, site, grace_s
         self._attempts_folder, self._mode, self._lock_fd = take(folder)
         try:
             self._tag = tag_of(folder / "kubernetes.json")
@@ -145,7 +152,7 @@ class KubernetesExecutor:
         for other in self._attempts.values():
             used.update({node["name"]: node["gpus"] for node in other.held()})
         attempt = KubernetesAttempt(self._attempts_folder, order.key, self._tag)
-        spec = specification(order, seen.nodes, used, attempt.folder, self.site)
+        spec = specification(order, seen.nodes, used, attempt.folder, self.site, self._grace_s)
         try:
             attempt.folder.prepare(spec, self._mode)
             if spec["user"] is not None:

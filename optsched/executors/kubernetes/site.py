@@ -1,12 +1,12 @@
 """How a site's pods are made: image, volumes, what its GPUs are called."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 
 from ...errors import InputError
+from ...plugins.options import PluginOptions, PositiveDuration
 
 DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 RESOURCE = re.compile(
@@ -35,8 +35,8 @@ OWN_CONTAINER_FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Volume:
+@dataclass(frozen=True, kw_only=True)
+class Volume(PluginOptions):
     """A volume that every pod has at `mount`: exactly one of a PersistentVolumeClaim (`claim`), an
     export of NFS (`nfs`, as `server:/export`) and a folder of the node (`host`), of it only
     `sub_path` where that is given."""
@@ -64,28 +64,34 @@ def _only_read(read_only: bool) -> dict[str, Any]:
     return {"readOnly": True} if read_only else {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """What all pods have in common.
+@dataclass(frozen=True, kw_only=True)
+class Site(PluginOptions):
+    """The table `[kubernetes]`: which cluster, and what all pods have in common."""
 
-    `gpu` is the resource that is a GPU there (`nvidia.com/gpu`, `amd.com/gpu`,
-    `nvidia.com/mig-1g.10gb`), `rack_label` the label of nodes whose value is the rack,
-    `node_selector` a label selector for the nodes to use. `pod` and `container` are further fields
-    of pods and of their container. `python` runs the supervisor, in each image. `grace_s` is for
-    pods that somebody else deletes.
-    """
-
-    image: str | None = None
-    gpu: str = "nvidia.com/gpu"
-    rack_label: str = "topology.kubernetes.io/rack"
-    node_selector: str | None = None
-    volumes: tuple[Volume, ...] = ()
-    pod: Mapping[str, Any] = field(default_factory=dict)
-    container: Mapping[str, Any] = field(default_factory=dict)
-    python: str = "python3"
-    poll_s: float = 1.0
-    start_timeout_s: float = 600.0
-    grace_s: float = 60.0
+    kubeconfig: Annotated[Path | None, "How to reach the cluster; none: as kubectl does."] = None
+    context: Annotated[str | None, "The context to use; none: the current one."] = None
+    namespace: Annotated[str, "Where pods are made."] = "optsched"
+    image: Annotated[str | None, "The image of jobs that name none."] = None
+    gpu: Annotated[str, "The resource that is a GPU, as amd.com/gpu or nvidia.com/mig-1g.10gb."] = (
+        "nvidia.com/gpu"
+    )
+    rack_label: Annotated[str, "The label of nodes that is their rack."] = (
+        "topology.kubernetes.io/rack"
+    )
+    node_selector: Annotated[str | None, "A label selector for the nodes to use."] = None
+    volumes: Annotated[
+        tuple[Volume, ...],
+        "Volumes of every pod, that of the shared folder among them: each a mount with claim, nfs "
+        "or host.",
+    ] = ()
+    pod: Annotated[dict[str, Any], "Further fields of pods."] = field(default_factory=dict)
+    container: Annotated[dict[str, Any], "Further fields of their container."] = field(
+        default_factory=dict
+    )
+    python: Annotated[str, "Runs the supervisor, in each image."] = "python3"
+    poll_s: Annotated[PositiveDuration, "How often Kubernetes is asked."] = 1.0
+    timeout_s: Annotated[PositiveDuration, "What each call may take."] = 10.0
+    start_timeout_s: Annotated[PositiveDuration, "How long an attempt may take to begin."] = 600.0
 
     @property
     def tolerations(self) -> list[dict[str, Any]]:

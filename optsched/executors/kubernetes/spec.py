@@ -18,6 +18,7 @@ def specification(
     used: Mapping[str, int],
     folder: AttemptFolder,
     site: Site,
+    grace_s: float,
 ) -> dict[str, Any]:
     """The record of an attempt to be started; `used` are the GPUs of our own attempts, by node.
     Raises RefusedError."""
@@ -42,7 +43,7 @@ def specification(
         "user": user,
         "ids": user or {"uid": uid, "gid": os.getegid(), "groups": []},
         "environment": environment,
-        "grace_s": site.grace_s,
+        "grace_s": grace_s,
         "start_timeout_s": site.start_timeout_s,
         "nodes": [_node(order, rank) for rank in range(len(names))],
     }

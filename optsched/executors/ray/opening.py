@@ -1,37 +1,55 @@
 """The Ray executor of a cluster.toml."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
 
 from ...errors import InputError
+from ...plugins.options import PluginOptions, PositiveDuration
+from ..opening import ExecutorContext
 from .executor import RayExecutor
 from .server import JobServer
 
-if TYPE_CHECKING:
-    from ...control.settings import Settings
+
+@dataclass(frozen=True, kw_only=True)
+class RayOptions(PluginOptions):
+    """The table `[ray]`."""
+
+    address: Annotated[str, "Where the job server of Ray's head answers."] = "http://127.0.0.1:8265"
+    headers: Annotated[dict[str, str], "Headers of each call."] = field(default_factory=dict)
+    token_file: Annotated[Path | None, "The file with the bearer token of each call."] = None
+    timeout_s: Annotated[PositiveDuration, "What each call may take."] = 10.0
+    poll_s: Annotated[PositiveDuration, "How often Ray is asked."] = 1.0
+    label: Annotated[str, "The label of Ray's nodes whose values are their names."] = (
+        "optsched-node"
+    )
+    python: Annotated[str, "The Python of the nodes."] = "python3"
+    start_timeout_s: Annotated[PositiveDuration, "How long Ray may leave an attempt waiting."] = (
+        60.0
+    )
 
 
-def open_ray(settings: "Settings") -> RayExecutor:
+def open_ray(context: ExecutorContext, options: RayOptions) -> RayExecutor:
     """Jobs of the Ray cluster that `[ray]` names, one a node.
 
     Attempts are kept below the folder that all its nodes share. Raises InputError.
     """
-    ray = settings.ray
-    if not ray.address.startswith(("http://", "https://")):
+    if not options.address.startswith(("http://", "https://")):
         raise InputError(
-            f"ray.address: {ray.address!r} is no address of a job server, as http://127.0.0.1:8265"
+            f"ray.address: {options.address!r} is no address of a job server, as "
+            "http://127.0.0.1:8265"
         )
-    token_file = None if ray.token_file is None else ray.token_file.expanduser()
+    token_file = None if options.token_file is None else options.token_file.expanduser()
     if token_file is not None and not token_file.is_absolute():
-        raise InputError(f"ray.token_file: {ray.token_file} is no absolute path")
-    server = JobServer(ray.address, ray.headers, token_file, float(ray.timeout))
-    nodes = [node for part in settings.nodes for node in part.nodes()]
+        raise InputError(f"ray.token_file: {options.token_file} is no absolute path")
+    server = JobServer(options.address, options.headers, token_file, options.timeout_s)
     return RayExecutor(
-        settings.attempts,
+        context.attempts,
         server,
-        nodes,
-        label=ray.label,
-        python=ray.python,
-        poll_s=float(ray.poll),
-        start_timeout_s=float(ray.start_timeout),
-        grace_s=float(settings.grace),
+        context.nodes,
+        label=options.label,
+        python=options.python,
+        poll_s=options.poll_s,
+        start_timeout_s=options.start_timeout_s,
+        grace_s=context.grace_s,
     )

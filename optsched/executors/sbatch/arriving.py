@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...model.cluster import Node
 from ..base import Arrival, Request
+from ..slurm.rules import NONE, Rules
 from .jobs_json import HeldJob
 from .request import UnplannableError, request_of
-from .rules import NONE, Rules
 
 STATES = {
     "CANCELLED": "it was cancelled in Slurm",

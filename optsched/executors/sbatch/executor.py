@@ -29,13 +29,13 @@ from ..slurm.declining import ELSEWHERE_S
 from ..slurm.executor import SlurmExecutor
 from ..slurm.nodes import ask_nodes, number
 from ..slurm.others import Part, Reservation, together
+from ..slurm.rules import NONE, Rules
 from ..slurm.site import Site
 from .arriving import Arriving
 from .attempt import SbatchAttempt
 from .heartbeat import Heartbeat
 from .jobs_json import HeldJob, HeldJobs, who
 from .request import memory_share_mib, node_count
-from .rules import NONE, Rules
 from .telling import Teller
 
 

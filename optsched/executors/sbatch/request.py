@@ -12,9 +12,9 @@ from ...model.job import Job
 from ...model.profile import Profile
 from ..base import Request
 from ..slurm.nodes import number, words
+from ..slurm.rules import NONE, Rules
 from .hints import Hints, hints_of
 from .jobs_json import HeldJob
-from .rules import NONE, Rules
 
 GPUS = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z_][^:=]*))?(?:[:=](\d+))?")
 MIB_PER_GIB = 1024

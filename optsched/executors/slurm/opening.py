@@ -3,62 +3,47 @@
 import os
 import re
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import InputError
 from ..base import NoAnswerError, RefusedError
+from ..opening import ExecutorContext
 from .client import SlurmClient
 from .executor import SlurmExecutor
 from .site import Site, heartbeat_of
 
 if TYPE_CHECKING:
-    from ...control.settings import Settings, SlurmSettings
     from ..sbatch.executor import SbatchExecutor
 
 
-def open_slurm(settings: "Settings") -> "SlurmExecutor | SbatchExecutor":
-    """Jobs of a Slurm partition or reservation, which `[slurm]` names; with `sbatch` those of its
-    users too.
+def open_slurm(context: ExecutorContext, options: Site) -> "SlurmExecutor | SbatchExecutor":
+    """Batch jobs of a Slurm cluster, with `sbatch` those that its users submit, too.
 
-    Attempts are kept below the folder that all its nodes share. Raises InputError.
+    They run on the nodes of the partition or reservation that `[slurm]` names. Attempts are kept
+    below the folder that all its nodes share. Raises InputError.
     """
-    slurm = settings.slurm
-    emulated = next((part.name for part in settings.nodes if part.emulate), None)
-    if emulated is not None:
-        raise InputError(
-            f"nodes: {emulated} has emulate = true, which is for the local executor; leave it out"
-        )
-    client = SlurmClient(float(slurm.timeout), slurm.conf, slurm.programs)
-    site = Site(
-        partition=slurm.partition,
-        reservation=slurm.reservation,
-        account=slurm.account,
-        options=slurm.options,
-        poll_s=float(slurm.poll),
-        python=slurm.python,
-        heartbeat=_heartbeat(slurm) if slurm.sbatch else None,
-        start_timeout_s=float(slurm.start_timeout),
-    )
-    declared = {node.name: node for part in settings.nodes for node in part.nodes()}
-    if slurm.sbatch and os.geteuid() != 0:
+    context.refuse_emulated()
+    client = SlurmClient(options.timeout_s, options.conf, options.programs)
+    site = replace(options, heartbeat=_heartbeat(options) if options.sbatch else None)
+    if options.sbatch and os.geteuid() != 0:
         raise InputError(
             "slurm.sbatch: only a controller that runs as root may start jobs of others; leave "
             "it out"
         )
-    if slurm.sbatch:
+    if options.sbatch:
         _check_holding(client)
-        _check_weights(client, slurm)
-    executor = SlurmExecutor(settings.attempts, client, site, declared)
-    if not slurm.sbatch:
+        _check_weights(client, options)
+    executor = SlurmExecutor(context.attempts, client, site, context.declared)
+    if not options.sbatch:
         return executor
     from ..sbatch.executor import SbatchExecutor
-    from ..sbatch.rules import Rules
 
-    return SbatchExecutor(settings.attempts, executor, client, site, Rules.of(slurm))
+    return SbatchExecutor(context.attempts, executor, client, site, site)
 
 
-def _heartbeat(slurm: "SlurmSettings") -> Path:
+def _heartbeat(slurm: Site) -> Path:
     if slurm.heartbeat is not None:
         return slurm.heartbeat
     if slurm.partition is None:
@@ -66,7 +51,7 @@ def _heartbeat(slurm: "SlurmSettings") -> Path:
     return heartbeat_of(slurm.partition)
 
 
-def _check_weights(client: SlurmClient, slurm: "SlurmSettings") -> None:
+def _check_weights(client: SlurmClient, slurm: Site) -> None:
     """Raises InputError where Slurm does not check the names that jobs weigh by."""
     with suppress(NoAnswerError, RefusedError):
         text = client.ask("scontrol", "show", "config")

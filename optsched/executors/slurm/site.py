@@ -6,31 +6,42 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from ...hostlist import expand_hostlist
+from ...plugins.options import PositiveDuration
 from ..base import NoAnswerError
 from .client import SlurmClient
 from .declining import LIMIT, SURE_S
+from .rules import Rules
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """The nodes of a `partition`, or those of a `reservation` in it, are optsched's.
+@dataclass(frozen=True, kw_only=True)
+class Site(Rules):
+    """The table `[slurm]`."""
 
-    `account` is who pays, `options` are further words for sbatch. Slurm is asked every `poll_s`
-    seconds. `python` runs agents on the nodes, None for the controller's own. `heartbeat` is the
-    file by which job_submit.lua knows that a controller runs, None where no jobs are held. What
-    Slurm has not started after `start_timeout_s` is taken back.
-    """
-
-    partition: str | None = None
-    reservation: str | None = None
-    account: str | None = None
-    options: tuple[str, ...] = ()
-    poll_s: float = 1.0
-    python: str | None = None
-    heartbeat: Path | None = None
-    start_timeout_s: float = 60.0
+    partition: Annotated[str | None, "The partition whose nodes are optsched's."] = None
+    reservation: Annotated[str | None, "The reservation whose nodes are optsched's."] = None
+    account: Annotated[str | None, "Who pays."] = None
+    options: Annotated[tuple[str, ...], "Further words for sbatch."] = ()
+    poll_s: Annotated[PositiveDuration, "How often Slurm is asked."] = 1.0
+    timeout_s: Annotated[PositiveDuration, "What each of Slurm's programs may take."] = 10.0
+    conf: Annotated[Path | None, "The slurm.conf, where it is not the usual one."] = None
+    programs: Annotated[Path | None, "The folder of Slurm's programs, where PATH has them not."] = (
+        None
+    )
+    python: Annotated[str | None, "The Python of the nodes; none: the controller's own."] = None
+    start_timeout_s: Annotated[
+        PositiveDuration, "After which what Slurm has not started is taken back, and tried later."
+    ] = 60.0
+    sbatch: Annotated[
+        bool, "Jobs that users submit to Slurm themselves are run, too (`optsched setup slurm`)."
+    ] = False
+    heartbeat: Annotated[
+        Path | None,
+        "The file by which job_submit.lua knows that a controller runs; none: the usual one of the "
+        "partition.",
+    ] = None
 
     def words(self) -> list[str]:
         """What each sbatch is given."""

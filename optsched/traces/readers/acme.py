@@ -21,15 +21,28 @@ NSDI'24; github.com/InternLM/AcmeTrace.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ..clusters import cluster_of
-from ..imported import CLUSTER, END, GPUS_PER_NODE, START, At, Format, Imported, Track, read_text
-from ..submitted import Submitted, chosen, instance_of
+from ..imported import (
+    At,
+    ClusterText,
+    FirstDate,
+    Format,
+    GpuCount,
+    Imported,
+    LastDate,
+    Track,
+    WithCpuJobs,
+    read_text,
+)
+from ..submitted import Submitted, chosen, held_beside, instance_of
 from ..tables.dates import MISSING
 from ..tables.table import Table
-from .job_table import COLUMNS, GPU_JOBS_ONLY, count, ran
+from ..usable import stem
+from .job_table import COLUMNS, count, submitted
 
 GPUS_OF_NODE, CPUS_OF_NODE = 8, 128
 SEREN, SEREN_NODE_GIB = "a100=2288", 1024.0
@@ -42,11 +55,11 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    cpu_jobs: bool = True,
-    start: str | None = None,
-    end: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    cpu_jobs: WithCpuJobs = True,
+    start: FirstDate = None,
+    end: LastDate = None,
 ) -> Imported:
     """Read a job table; `jobs` keeps the first so many that can run.
 
@@ -60,32 +73,8 @@ def read(
         (KALOS, KALOS_NODE_GIB) if MEMORY in table.header else (SEREN, SEREN_NODE_GIB)
     )
     dropped: Counter[str] = Counter()
-    submitted: list[Submitted] = []
-    rows = 0
-    for line, (job_id, user, *request, kind, node_num, memory, _) in table.rows(track):
-        rows += 1
-        at = table.at(line)
-        found = ran(at, *request, cpu_jobs=cpu_jobs)
-        if not job_id:
-            at.fail("a job_id", job_id)
-        if isinstance(found, str):
-            dropped[found] += 1
-            continue
-        memory_gib = _gib(at, memory) * max(1, count(at, node_num, "node_num"))
-        submitted.append(
-            Submitted(
-                id=job_id,
-                submit_s=found.submit_s,
-                gpus=found.gpus,
-                cpus=found.cpus,
-                memory_gib=memory_gib,
-                duration_s=found.duration_s,
-                user=user or None,
-                command=kind or None,
-                profile=found.profile(memory_gib),
-            )
-        )
-    kept = chosen(submitted, dropped, start=start, end=end)
+    entries = [_job(table.at(line), cells, cpu_jobs) for line, cells in table.rows(track)]
+    kept = chosen(entries, dropped, start=start, end=end)
     nodes = cluster_of(
         cluster or specification,
         gpus_per_node or GPUS_OF_NODE,
@@ -97,8 +86,18 @@ def read(
             replace(node, memory_gib=node_gib * node.gpus / GPUS_OF_NODE) for node in nodes.nodes
         ),
     )
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return instance_of(path, name, nodes, kept, dropped, read=rows, jobs=jobs)
+    return instance_of(path, stem(path, ".csv"), nodes, kept, dropped, read=len(entries), jobs=jobs)
+
+
+def _job(at: At, cells: Sequence[str], cpu_jobs: bool) -> Submitted | str:
+    """The job of a row, or why it is left out."""
+    *common, kind, node_num, memory, _ = cells
+    job = submitted(at, common, cpu_jobs=cpu_jobs)
+    if isinstance(job, str):
+        return job
+    memory_gib = _gib(at, memory) * max(1, count(at, node_num, "node_num"))
+    profile = held_beside(job.gpus, job.cpus, memory_gib) if job.gpus else job.profile
+    return job._replace(memory_gib=memory_gib, command=kind or None, profile=profile)
 
 
 def _gib(at: At, text: str) -> float:
@@ -110,7 +109,5 @@ def _gib(at: At, text: str) -> float:
 
 
 FORMAT = Format(
-    title="Acme job table of Seren or Kalos (trace_seren.csv, trace_kalos.csv)",
-    read=read,
-    options=(CLUSTER, GPUS_PER_NODE, GPU_JOBS_ONLY, START, END),
+    title="Acme job table of Seren or Kalos (trace_seren.csv, trace_kalos.csv)", read=read
 )

@@ -32,19 +32,25 @@ workloads, OSDI'20.
 
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
-from ...model.job import Job
 from ...model.profile import Locality, Profile, Sharing
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
-from .throughputs import REFERENCE, find_table, read_table
+from ..imported import (
+    At,
+    ClusterText,
+    Format,
+    GpuCount,
+    Imported,
+    ThroughputTable,
+    Track,
+    WithOverheads,
+    read_text,
+)
+from .throughputs import REFERENCE, Line, find_table, jobs_of_lines, line_of, lines_of, read_table
 
 GPU_TYPES = ("v100", "p100", "k80")
 """Order of the GPU types in Gavel's cluster specifications `36:36:36`."""
@@ -55,23 +61,9 @@ RESTART_S = {"ResNet-50": 250.0}
 OTHER_RESTART_S = 30.0
 CHECKPOINT_SHARE = 0.2
 
-NOT_MEASURED = "job type and GPU count are not in the throughput table"
-
 Key = tuple[str, int]
 """Job type and GPU count."""
 Table = dict[str, dict[str, dict[str, Any]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """What is used of one line of a trace."""
-
-    job_type: str
-    steps: int
-    gpus: int
-    arrival_s: float
-    weight: float = 1.0
-    slo: float = -1.0
 
 
 def read(
@@ -79,10 +71,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    throughputs: str | Path | None = None,
-    cluster: str = DEFAULT_CLUSTER,
-    gpus_per_node: int = 4,
-    overheads: bool = True,
+    throughputs: ThroughputTable = None,
+    cluster: ClusterText = DEFAULT_CLUSTER,
+    gpus_per_node: GpuCount = 4,
+    overheads: WithOverheads = True,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -91,82 +83,29 @@ def read(
     such a text. Jobs without a measured rate, and jobs that can never run on the cluster, are
     dropped and counted. Raises InputError with the line of the first fault.
     """
-    from ...physics.unschedulable import why_never
-
     path = Path(source)
-    texts = enumerate(track(read_text(path).split("\n")), start=1)
-    lines = [_parse(At(str(path), number), text) for number, text in texts if text.strip()]
-    if not lines:
-        raise InputError(
-            f"{path}: is empty; expected one job a line, 7 or 10 columns separated by tabs"
-        )
+    lines = lines_of(path, track, _parse, "7 or 10")
     table_path = find_table(path, throughputs, TABLE_NAMES, "Gavel")
     table = read_table(table_path, "Gavel")
-    empty = Instance(
-        name=path.name.removesuffix(".gz").removesuffix(".trace"),
-        cluster=_cluster(cluster, gpus_per_node),
-    )
     profiles: dict[Key, tuple[Profile, float] | None] = {}
-    kept: list[Job] = []
-    dropped: Counter[str] = Counter()
-    reasons: dict[Key, str | None] = {}
-    for i, line in sorted(enumerate(lines), key=lambda numbered: numbered[1].arrival_s):
+
+    def measured(line: Line) -> tuple[Profile, float] | None:
         key = (line.job_type, line.gpus)
         if key not in profiles:
             profiles[key] = _profile(table, table_path, key, gpus_per_node, overheads)
-        measured = profiles[key]
-        if measured is None:
-            dropped[NOT_MEASURED] += 1
-            continue
-        profile, steps_per_s = measured
-        duration_s = max(1e-3, round(line.steps / steps_per_s, 3))
-        job = Job(
-            id=f"job-{i}",
-            submit_s=line.arrival_s,
-            weight=line.weight,
-            deadline_s=round(line.arrival_s + line.slo * duration_s, 3) if line.slo >= 0 else None,
-            gpus=line.gpus,
-            duration_s=duration_s,
-            profile=profile,
-        )
-        if key not in reasons:
-            reasons[key] = why_never(empty.cluster, (), job)
-        if (reason := reasons[key]) is not None:
-            dropped[reason] += 1
-        elif jobs is not None and len(kept) >= jobs:
-            dropped[f"after the first {jobs}"] += 1
-        else:
-            kept.append(job)
-    if not kept:
-        why = "; ".join(f"{reason}: {count}" for reason, count in dropped.items())
-        raise InputError(
-            f"{path}: none of the {len(lines)} jobs can be used ({why}); try another --cluster"
-        )
-    return Imported(
-        instance=replace(empty, jobs=tuple(kept)), read=len(lines), dropped=dict(dropped)
-    )
+        known = profiles[key]
+        return None if known is None else (known[0], line.steps / known[1])
+
+    return jobs_of_lines(path, _cluster(cluster, gpus_per_node), lines, measured, jobs)
 
 
-def _parse(at: At, text: str) -> _Line:
-    cells = text.split("\t")
+def _parse(at: At, text: str, cells: list[str]) -> Line:
     if len(cells) == 7:
         steps, arrival, gpus = cells[4:]
-        weight, slo = "1", "-1"
-    elif len(cells) == 10:
-        steps, gpus, weight, slo, arrival = cells[5:]
-    else:
+        return line_of(at, text, cells[0], (steps, gpus, "1", "-1", arrival))
+    if len(cells) != 10:
         at.fail(f"7 or 10 columns separated by tabs, not {len(cells)}", text)
-    found = _Line(
-        job_type=cells[0],
-        steps=at.whole(steps, "total_steps"),
-        gpus=at.whole(gpus, "scale_factor (GPUs)"),
-        arrival_s=at.number(arrival, "the arrival in seconds"),
-        weight=at.number(weight, "the weight"),
-        slo=at.number(slo, "the SLO"),
-    )
-    if found.steps < 1 or found.gpus < 1 or found.weight < 0 or found.arrival_s < 0:
-        at.fail("at least one step and one GPU, a weight and an arrival >= 0", text)
-    return found
+    return line_of(at, text, cells[0], cells[5:])
 
 
 # ------------------------------------------------------------------------------------------------
@@ -289,19 +228,6 @@ def _first_specification(path: Path) -> str:
         raise InputError(f'{path}: expected Gavel\'s form {{"name": ["36:36:36"]}}') from None
 
 
-THROUGHPUTS = Option(
-    name="throughputs",
-    flag="--throughputs",
-    kind="path",
-    metavar="PATH",
-    help="The throughput table (default: beside the trace or in the folder above).",
-)
-NO_OVERHEADS = Option(
-    name="overheads", flag="--no-overheads", kind="off", help="Saving and restoring cost nothing."
-)
 FORMAT = Format(
-    title="Gavel traces with their throughput table (.trace, .trace.gz)",
-    read=read,
-    options=(THROUGHPUTS, CLUSTER, GPUS_PER_NODE, NO_OVERHEADS),
-    profiled=True,
+    title="Gavel traces with their throughput table (.trace, .trace.gz)", read=read, profiled=True
 )

@@ -31,11 +31,23 @@ from typing import NamedTuple
 from ...errors import InputError
 from ...model.cluster import Cluster
 from ..clusters import cluster_of
-from ..imported import CLUSTER, END, GPUS_PER_NODE, START, Format, Imported, Track, read_text
-from ..submitted import TENANT, Submitted, chosen, instance_of
+from ..imported import (
+    ClusterText,
+    FirstDate,
+    Format,
+    GpuCount,
+    Imported,
+    LastDate,
+    TenantName,
+    Track,
+    WithCpuJobs,
+    read_text,
+)
+from ..submitted import Submitted, chosen, instance_of
 from ..tables.dates import time_at
 from ..tables.table import Table
-from .job_table import COLUMNS, GPU_JOBS_ONLY, ran
+from ..usable import stem
+from .job_table import COLUMNS, submitted
 
 LOG = "cluster_log.csv"
 SIZES = "cluster_gpu_number.csv"
@@ -66,12 +78,12 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    cpu_jobs: bool = True,
-    start: str | None = None,
-    end: str | None = None,
-    tenant: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    cpu_jobs: WithCpuJobs = True,
+    start: FirstDate = None,
+    end: LastDate = None,
+    tenant: TenantName = None,
 ) -> Imported:
     """Read a job table, or the folder that has it; `jobs` keeps the first so many that can run.
 
@@ -83,35 +95,18 @@ def read(
     path = _file(Path(source) / LOG) if Path(source).is_dir() else Path(source)
     table = Table(str(path), read_text(path), (*COLUMNS, "vc"))
     dropped: Counter[str] = Counter()
-    submitted: list[Submitted] = []
-    count = 0
-    for line, (job_id, user, *request, vc, _) in table.rows(track):
-        count += 1
-        at = table.at(line)
-        found = ran(at, *request, cpu_jobs=cpu_jobs)
-        if not job_id:
-            at.fail("a job_id", job_id)
-        if isinstance(found, str):
-            dropped[found] += 1
-        else:
-            submitted.append(
-                Submitted(
-                    id=job_id,
-                    submit_s=found.submit_s,
-                    gpus=found.gpus,
-                    cpus=found.cpus,
-                    duration_s=found.duration_s,
-                    user=user or None,
-                    tenant=vc or None,
-                    profile=found.profile(),
-                )
-            )
-    kept = chosen(submitted, dropped, start=start, end=end, tenant=tenant)
+    entries = []
+    for line, (*common, vc, _) in table.rows(track):
+        job = submitted(table.at(line), common, cpu_jobs=cpu_jobs)
+        entries.append(job if isinstance(job, str) else job._replace(tenant=vc or None))
+    kept = chosen(entries, dropped, start=start, end=end, tenant=tenant)
     quotas, total = _sizes(path, kept)
     site = _site(path)
     nodes = _cluster(path, site, cluster, total, gpus_per_node or GPUS_OF_NODE)
-    name = f"helios-{site}" if site else path.name.removesuffix(".gz").removesuffix(".csv")
-    return instance_of(path, name, nodes, kept, dropped, read=count, jobs=jobs, quotas=quotas)
+    name = f"helios-{site}" if site else stem(path, ".csv")
+    return instance_of(
+        path, name, nodes, kept, dropped, read=len(entries), jobs=jobs, quotas=quotas
+    )
 
 
 def _file(path: Path) -> Path:
@@ -142,7 +137,7 @@ def _cluster(
             raise InputError(
                 f"{path}: neither the file nor its folder has the name of one of "
                 f"{', '.join(SITES)}; name "
-                f"the cluster's GPUs with {CLUSTER.flag} v100=1064"
+                "the cluster's GPUs with --cluster v100=1064"
             )
         gpus = total or known.nodes * GPUS_OF_NODE
         later = [
@@ -166,7 +161,7 @@ def _cluster(
     )
 
 
-def _sizes(log: Path, submitted: Sequence[Submitted]) -> tuple[dict[str, int], int | None]:
+def _sizes(log: Path, jobs: Sequence[Submitted]) -> tuple[dict[str, int], int | None]:
     """The most GPUs of every virtual cluster, and of all together, on the days of the jobs, from
     the file beside the log; where it has none of these days, on all its days."""
     path = next(
@@ -195,7 +190,7 @@ def _sizes(log: Path, submitted: Sequence[Submitted]) -> tuple[dict[str, int], i
         days.append((day_s, [at.whole(size, "the number of GPUs") for size in sizes]))
     if not days:
         raise InputError(f"{path}: has no rows below its header; expected one for each day")
-    first_s, last_s = (submitted[0].submit_s, submitted[-1].submit_s) if submitted else (0.0, 0.0)
+    first_s, last_s = (jobs[0].submit_s, jobs[-1].submit_s) if jobs else (0.0, 0.0)
     on = [sizes for day_s, sizes in days if first_s - DAY_S < day_s <= last_s] or [
         sizes for _, sizes in days
     ]
@@ -203,8 +198,4 @@ def _sizes(log: Path, submitted: Sequence[Submitted]) -> tuple[dict[str, int], i
     return dict(zip(names, most, strict=True)), total
 
 
-FORMAT = Format(
-    title="Helios job table of one cluster (cluster_log.csv, or its folder)",
-    read=read,
-    options=(CLUSTER, GPUS_PER_NODE, GPU_JOBS_ONLY, START, END, TENANT),
-)
+FORMAT = Format(title="Helios job table of one cluster (cluster_log.csv, or its folder)", read=read)

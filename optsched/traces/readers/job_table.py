@@ -1,58 +1,35 @@
 """What the job tables of Helios and Acme share: requested GPUs and cores, a state, and three
 times."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from ...model.profile import UNMEASURED, Profile
-from ..imported import At, Option
-from ..submitted import NO_SUBMISSION, held_beside, ran_s
+from ...model.profile import UNMEASURED
+from ..imported import At
+from ..submitted import NO_SUBMISSION, Submitted, held_beside, ran_s
 from ..tables.dates import MISSING, time_at
 
 COLUMNS = ("job_id", "user", "gpu_num", "cpu_num", "state", "submit_time", "start_time", "end_time")
-GPU_JOBS_ONLY = Option(
-    name="cpu_jobs", flag="--gpu-jobs-only", kind="off", help="Leave out jobs without GPUs."
-)
 OPEN_STATES = frozenset(("RUNNING", "SUSPENDED", "PENDING"))
 UNFINISHED = "still running, suspended or waiting when the log was taken"
 NOTHING = "asks for neither GPUs nor cores"
 CPU_ONLY = "asks for no GPU"
 
 
-class Ran(NamedTuple):
-    """What a job asked for, when it was submitted, and for how long it held what it asked for."""
-
-    gpus: int
-    cpus: int
-    submit_s: float
-    duration_s: float
-
-    def profile(self, memory_gib: float = 0.0) -> Profile:
-        """The cores and the host memory beside each GPU; nothing else is known."""
-        return held_beside(self.gpus, self.cpus, memory_gib) if self.gpus else UNMEASURED
-
-
-def ran(
-    at: At,
-    gpu_num: str,
-    cpu_num: str,
-    state: str,
-    submit_time: str,
-    start_time: str,
-    end_time: str,
-    *,
-    cpu_jobs: bool,
-) -> Ran | str:
-    """The job of a row, or why it cannot be used; one that failed or was cancelled held its GPUs
-    like the others.
+def submitted(at: At, cells: Sequence[str], *, cpu_jobs: bool) -> Submitted | str:
+    """Return the job of a row, from the cells of `COLUMNS`, or why it cannot be used; one that
+    failed or was cancelled held its GPUs like the others.
 
     How long is end - start: the column `duration` of one of these tables has the time in the queue
     in it.
     """
+    job_id, user, gpu_num, cpu_num, state, submit_time, start_time, end_time = cells
     gpus, cpus = count(at, gpu_num, "gpu_num"), count(at, cpu_num, "cpu_num")
     submit_s = time_at(at, submit_time, "the submit_time")
     duration_s = ran_s(
         time_at(at, start_time, "the start_time"), time_at(at, end_time, "the end_time")
     )
+    if not job_id:
+        at.fail("a job_id", job_id)
     if not gpus and not cpu_jobs:
         return CPU_ONLY
     if not gpus and not cpus:
@@ -61,7 +38,17 @@ def ran(
         return UNFINISHED
     if submit_s is None:
         return NO_SUBMISSION
-    return duration_s if isinstance(duration_s, str) else Ran(gpus, cpus, submit_s, duration_s)
+    if isinstance(duration_s, str):
+        return duration_s
+    return Submitted(
+        id=job_id,
+        submit_s=submit_s,
+        gpus=gpus,
+        cpus=cpus,
+        duration_s=duration_s,
+        user=user or None,
+        profile=held_beside(gpus, cpus) if gpus else UNMEASURED,
+    )
 
 
 def count(at: At, text: str, what: str) -> int:

@@ -17,20 +17,18 @@ leave gaps, so they need not add up to `iteration_time`.
 Source: Y. Zhao et al., Multi-resource interleaving for deep learning training, SIGCOMM'22.
 """
 
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from ...model.cluster import Cluster
-from ...model.instance import Instance
 from ...model.job import Job
 from ...model.profile import Profile, Sharing
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Track, read_text
-from ..submitted import NAMED_TWICE
+from ..imported import At, ClusterText, Format, GpuCount, Imported, SwitchTable, Track, read_text
 from ..tables.table import Table
-from ..usable import usable
-from .switches import SWITCHES, chosen_cluster
+from ..usable import imported
+from .switches import chosen_cluster
 
 COLUMNS = (
     "job_id",
@@ -61,9 +59,9 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    switches: str | Path | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    switches: SwitchTable = None,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by submission, of those that can run.
 
@@ -73,31 +71,17 @@ def read(
     path = Path(source)
     table = Table(str(path), read_text(path), COLUMNS, ["priority"])
     nodes = chosen_cluster(cluster, gpus_per_node, switches, _testbed())
+    return imported(path, nodes, _jobs(table, track), jobs)
+
+
+def _jobs(table: Table, track: Track) -> Iterator[Job]:
     profiles: dict[tuple[str, float], Profile] = {}
-    found: dict[str, Job] = {}
-    dropped: Counter[str] = Counter()
-    read_jobs = 0
-    for line, (
-        number,
-        gpus,
-        submit,
-        iterations,
-        model,
-        iteration,
-        busy,
-        priority,
-        *_,
-    ) in table.rows(track):
+    for line, cells in table.rows(track):
+        number, gpus, submit, iterations, model, iteration, busy, priority, _ = cells
         at = table.at(line)
-        read_jobs += 1
         iteration_ms = _positive(at, iteration, "iteration_time in milliseconds")
-        duty = round(
-            min(
-                1.0,
-                _positive(at, busy, "resource_time_1 (on the GPU) in milliseconds") / iteration_ms,
-            ),
-            4,
-        )
+        busy_ms = _positive(at, busy, "resource_time_1 (on the GPU) in milliseconds")
+        duty = round(min(1.0, busy_ms / iteration_ms), 4)
         if not model or not number:
             at.fail("a job_id and a model_name", f"{number},{model}")
         profile = Profile(name=model, sharing=Sharing(duty=max(duty, 1e-4)))
@@ -116,15 +100,7 @@ def read(
                 "more",
                 f"{gpus},{submit},{iterations},{iteration}",
             )
-        if found.setdefault(job.id, job) is not job:
-            dropped[NAMED_TWICE] += 1
-    kept = usable(nodes, found.values(), jobs, dropped, str(path))
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return Imported(
-        instance=Instance(name=name, cluster=nodes, jobs=kept),
-        read=read_jobs,
-        dropped=dict(dropped),
-    )
+        yield job
 
 
 def _seconds(at: At, text: str) -> float:
@@ -142,6 +118,4 @@ def _positive(at: At, text: str, what: str) -> float:
     return value
 
 
-FORMAT = Format(
-    title="Muri traces (trace1.csv)", read=read, options=(CLUSTER, GPUS_PER_NODE, SWITCHES)
-)
+FORMAT = Format(title="Muri traces (trace1.csv)", read=read)

@@ -21,17 +21,17 @@ gradient descent, USENIX ATC'23.
 """
 
 import math
-from collections import Counter
 from pathlib import Path
+from typing import Annotated
 
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
 from ...model.job import Job
 from ...model.profile import Profile
-from ..imported import END, START, At, Format, Imported, Option, Track
+from ...plugins.options import Flag
+from ..imported import At, FirstDate, Format, Imported, LastDate, Track
 from ..tables.streamed_table import first_row, table
-from ..usable import Window, usable, window
+from ..usable import Window, imported, window
 from .alibaba import (
     NAMED_TWICE,
     NO_TIME,
@@ -70,11 +70,21 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    nodes: str | Path | None = None,
-    start: str | None = None,
-    end: str | None = None,
-    whole_cores: bool = True,
-    with_times: bool = True,
+    nodes: Annotated[
+        Path | None, "The node list (default: openb_node_list_all_node.csv or .gz beside the pods)."
+    ] = None,
+    start: FirstDate = None,
+    end: LastDate = None,
+    whole_cores: Annotated[
+        bool,
+        Flag("--millicores"),
+        "Count cores in thousandths, of nodes and pods alike, so that nothing is rounded.",
+    ] = True,
+    with_times: Annotated[
+        bool,
+        Flag("--all-pods"),
+        "Keep pods that never ran as well, with a duration of 1 s (for pack).",
+    ] = True,
 ) -> Imported:
     """Read a pod list; `jobs` keeps the first so many, by creation, of those that can run.
 
@@ -88,22 +98,12 @@ def read(
     span = window(start, end)
     first_row(path)  # a wrong source is worse than a missing node list
     cluster = Cluster(nodes=tuple(_nodes(_node_list(path, nodes), 1000 if whole_cores else 1)))
-    dropped: Counter[str] = Counter()
-    found: dict[str, Job] = {}
     profiles: dict[Request, Profile] = {}
-    pods = 0
-    for at, cells in table(path, POD_COLUMNS, track=track):
-        pods += 1
-        pod = _pod(at, cells, span, profiles, 1000 if whole_cores else 1, with_times)
-        if isinstance(pod, Job) and pod.id not in found:
-            found[pod.id] = pod
-        else:
-            dropped[NAMED_TWICE if isinstance(pod, Job) else pod] += 1
-    kept = usable(cluster, found.values(), jobs, dropped, str(path))
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return Imported(
-        instance=Instance(name=name, cluster=cluster, jobs=kept), read=pods, dropped=dict(dropped)
+    pods = (
+        _pod(at, cells, span, profiles, 1000 if whole_cores else 1, with_times)
+        for at, cells in table(path, POD_COLUMNS, track=track)
     )
+    return imported(path, cluster, pods, jobs, twice=NAMED_TWICE)
 
 
 def _pod(
@@ -189,27 +189,6 @@ def _nodes(path: Path, core_milli: int) -> list[Node]:
     return list(found.values())
 
 
-NODES = Option(
-    name="nodes",
-    flag="--nodes",
-    kind="path",
-    metavar="PATH",
-    help="The node list (default: openb_node_list_all_node.csv or .gz beside the pods).",
-)
-MILLICORES = Option(
-    name="whole_cores",
-    flag="--millicores",
-    kind="off",
-    help="Count cores in thousandths, of nodes and pods alike, so that nothing is rounded.",
-)
-ALL_PODS = Option(
-    name="with_times",
-    flag="--all-pods",
-    kind="off",
-    help="Keep pods that never ran as well, with a duration of 1 s (for pack).",
-)
 FORMAT = Format(
-    title="Alibaba 2023 GPU sharing, list of pods (openb_pod_list_*.csv, .csv.gz)",
-    read=read,
-    options=(NODES, START, END, MILLICORES, ALL_PODS),
+    title="Alibaba 2023 GPU sharing, list of pods (openb_pod_list_*.csv, .csv.gz)", read=read
 )

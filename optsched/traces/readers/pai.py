@@ -30,19 +30,17 @@ Source: Q. Weng et al., MLaaS in the wild: workload analysis and scheduling in l
 heterogeneous GPU clusters, NSDI'22.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
 from ...model.job import Job
 from ...model.profile import Profile
 from ..clusters import cluster_of
-from ..imported import CLUSTER, END, GPUS_PER_NODE, START, Format, Imported, Track
+from ..imported import ClusterText, FirstDate, Format, GpuCount, Imported, LastDate, Track
 from ..tables.streamed_table import table
-from ..usable import Window, usable, window
+from ..usable import Window, imported, stem, window
 from . import pai_simulator
 from .alibaba import (
     NAMED_TWICE,
@@ -84,10 +82,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    start: str | None = None,
-    end: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    start: FirstDate = None,
+    end: LastDate = None,
 ) -> Imported:
     """Read the folder of tables, or the simulator's table; `jobs` keeps the first so many, by
     submission.
@@ -98,15 +96,12 @@ def read(
     """
     path = Path(source)
     span = window(start, end)
-    dropped: Counter[str] = Counter()
     if not path.is_dir():
         pai_simulator.check_columns(path)
     machines = _cluster(path, cluster, gpus_per_node)
-    count, found = (_tables if path.is_dir() else pai_simulator.jobs_of)(path, span, dropped, track)
-    name = path.resolve().name.removesuffix(".gz").removesuffix(".csv")
-    kept = usable(machines, found, jobs, dropped, str(path))
-    return Imported(
-        instance=Instance(name=name, cluster=machines, jobs=kept), read=count, dropped=dict(dropped)
+    entries = (_tables if path.is_dir() else pai_simulator.entries)(path, span, track)
+    return imported(
+        path, machines, entries, jobs, name=stem(path.resolve(), ".csv"), twice=NAMED_TWICE
     )
 
 
@@ -128,13 +123,13 @@ def _cluster(source: Path, given: str | None, gpus_per_node: int | None) -> Clus
         return cluster_of(given, gpus_per_node or 8)
     if gpus_per_node is not None:
         raise InputError(
-            f"{GPUS_PER_NODE.flag} goes with {CLUSTER.flag} here: the machines have their own size"
+            "--gpus-per-node goes with --cluster here: the machines have their own size"
         )
     place, folder = ("in", source) if source.is_dir() else ("beside", source.parent)
     if (path := _file(folder, "pai_machine_spec")) is None:
         raise InputError(
             f"{source}: no pai_machine_spec.csv (or .csv.gz) {place} it; name the GPUs with "
-            f"{CLUSTER.flag}, as v100=1080,t4=994"
+            "--cluster, as v100=1080,t4=994"
         )
     return Cluster(nodes=tuple(_machines(path)))
 
@@ -163,44 +158,34 @@ def _machines(path: Path) -> Iterator[Node]:
 # the tables
 
 
-def _tables(
-    folder: Path, span: Window, dropped: Counter[str], track: Track
-) -> tuple[int, list[Job]]:
-    """How many jobs the tables have, and those that can be used."""
+def _tables(folder: Path, span: Window, track: Track) -> Iterator[Job | str]:
+    """Yield the jobs of the tables, and for each of the others why it is left out."""
     job_table, task_table = _needed(folder, "pai_job_table"), _needed(folder, "pai_task_table")
-    count = 0
     rows: dict[str, tuple[str, str, float | None]] = {}
     for at, (name, inst_id, user, status, begun, _) in table(
         job_table, JOB_COLUMNS, columns=JOB_COLUMNS, track=track
     ):
-        count += 1
         submit_s = known(at, begun, "start_time") or None  # 0 stands for unknown
         if not name:
             at.fail("a job_name", name)
-        outside = None if submit_s is None else span.outside(submit_s)
-        if outside is None and status in ENDED and name not in rows:
-            rows[name] = inst_id, user, submit_s
+        if submit_s is not None and (outside := span.outside(submit_s)):
+            yield outside
+        elif status not in ENDED:
+            yield NOT_ENDED.format(status or "no status")
+        elif name in rows:
+            yield NAMED_TWICE
         else:
-            dropped[
-                outside
-                or (NAMED_TWICE if status in ENDED else NOT_ENDED.format(status or "no status"))
-            ] += 1
+            rows[name] = inst_id, user, submit_s
     roles = _roles(task_table, rows, track)
     tags = _tags(
         _file(folder, "pai_group_tag_table"), {inst_id for inst_id, _, _ in rows.values()}, track
     )
     profiles: dict[Request, Profile] = {}
-    found: list[Job] = []
     for name, (inst_id, user, submit_s) in rows.items():
         type_, group = tags.get(inst_id, ("", ""))
-        used = _job(name, submit_s, roles.get(name, []), gpu_type(type_), user, group, profiles)
-        if isinstance(used, Job) and submit_s is None and (outside := span.outside(used.submit_s)):
-            used = outside
-        if isinstance(used, Job):
-            found.append(used)
-        else:
-            dropped[used] += 1
-    return count, found
+        job = _job(name, submit_s, roles.get(name, []), gpu_type(type_), user, group, profiles)
+        outside = None if isinstance(job, str) or submit_s else span.outside(job.submit_s)
+        yield outside or job
 
 
 def _job(
@@ -272,5 +257,4 @@ def _tags(path: Path | None, wanted: set[str], track: Track) -> dict[str, tuple[
 FORMAT = Format(
     title="Alibaba PAI 2020, folder of tables or the simulator's table (pai_*.csv, .csv.gz)",
     read=read,
-    options=(CLUSTER, GPUS_PER_NODE, START, END),
 )

@@ -5,7 +5,7 @@
 that the job was given.
 """
 
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import InputError
@@ -14,7 +14,7 @@ from ...model.profile import Profile
 from ..imported import Track
 from ..tables.streamed_table import first_row, table
 from ..usable import Window
-from .alibaba import NAMED_TWICE, NO_TIME, NOTHING, SHORTEST_S, Request, job, known, whole
+from .alibaba import NO_TIME, NOTHING, SHORTEST_S, Request, job, known, whole
 from .pai_roles import Role, request_of
 
 COLUMNS = ("job_id", "submit_time", "duration", "num_gpu")
@@ -32,13 +32,10 @@ def check_columns(path: Path) -> None:
         )
 
 
-def jobs_of(path: Path, span: Window, dropped: Counter[str], track: Track) -> tuple[int, list[Job]]:
-    """How many jobs the table has, and those that can be used."""
-    count = 0
+def entries(path: Path, span: Window, track: Track) -> Iterator[Job | str]:
+    """Yield the job of each row, or why it is left out."""
     profiles: dict[Request, Profile] = {}
-    found: dict[str, Job] = {}
     for at, cells in table(path, COLUMNS, optional=OPTIONAL, track=track):
-        count += 1
         name, submit, duration, gpu, instances, cpu, user, group = cells
         submit_s, duration_s = known(at, submit, "submit_time"), known(at, duration, "duration")
         if not name or submit_s is None:
@@ -51,15 +48,11 @@ def jobs_of(path: Path, span: Window, dropped: Counter[str], track: Track) -> tu
         if role.gpus > 1_000_000:
             at.fail("num_inst times num_gpu of at most 1000000 GPUs", f"{instances} times {gpu}")
         request = request_of([role], None)
-        if reason := (
+        yield (
             span.outside(submit_s)
             or (NO_DURATION if duration_s is None else NO_TIME if duration_s < SHORTEST_S else None)
             or (NOTHING if request.empty else None)
-            or (NAMED_TWICE if name in found else None)
-        ):
-            dropped[reason] += 1
-        else:
-            found[name] = job(
+            or job(
                 request,
                 profiles,
                 id=name,
@@ -68,4 +61,4 @@ def jobs_of(path: Path, span: Window, dropped: Counter[str], track: Track) -> tu
                 user=user or None,
                 command=group or None,
             )
-    return count, list(found.values())
+        )

@@ -22,26 +22,29 @@ workloads, ATC'19; github.com/msr-fiddle/philly-traces.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ...errors import InputError
+from ...plugins.options import Flag
 from ..clusters import cluster_of
 from ..imported import (
-    CLUSTER,
-    END,
-    GPUS_PER_NODE,
-    START,
+    ClusterText,
+    FirstDate,
     Format,
+    GpuCount,
     Imported,
-    Option,
+    LastDate,
+    TenantName,
     Track,
     read_text,
 )
-from ..submitted import NO_SUBMISSION, TENANT, WITHOUT_GPUS, Submitted, chosen, instance_of, ran_s
+from ..submitted import NO_SUBMISSION, WITHOUT_GPUS, Submitted, chosen, instance_of, ran_s
 from ..tables.dates import time_at, unix_s
 from ..tables.json_list import elements
 from ..tables.table import Table
+from ..usable import stem
 from . import philly_machines as machines
 
 LOG_NAMES = (
@@ -67,12 +70,16 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    machines_path: str | Path | None = None,
-    start: str | None = None,
-    end: str | None = None,
-    tenant: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    machines_path: Annotated[
+        Path | None,
+        Flag("--machines"),
+        "The machine list (default: cluster_machine_list beside the log).",
+    ] = None,
+    start: FirstDate = None,
+    end: LastDate = None,
+    tenant: TenantName = None,
 ) -> Imported:
     """Read a job log, a folder with one, or the table; `jobs` keeps the first so many that can run.
 
@@ -83,19 +90,15 @@ def read(
     """
     if gpus_per_node is not None and cluster is None:
         raise InputError(
-            f"{GPUS_PER_NODE.flag} goes with {CLUSTER.flag}; the trace's own machines have their "
-            "sizes"
+            "--gpus-per-node goes with --cluster; the trace's own machines have their sizes"
         )
     path = _log_in(Path(source)) if Path(source).is_dir() else Path(source)
     dropped: Counter[str] = Counter()
     seen: dict[str, set[str]] = {}
     text = read_text(path)
-    if text.lstrip()[:1] in ("[", "{"):
-        submitted, count = _from_log(path, text, track, dropped, seen)
-    else:
-        submitted = _from_table(path, text, track)
-        count = len(submitted)
-    kept = chosen(submitted, dropped, start=start, end=end, tenant=tenant)
+    is_log = text.lstrip()[:1] in ("[", "{")
+    entries = list(_from_log(path, text, track, seen)) if is_log else _from_table(path, text, track)
+    kept = chosen(entries, dropped, start=start, end=end, tenant=tenant)
     listed = machines_path or machines.beside(path)
     if cluster is not None:
         nodes = cluster_of(cluster, gpus_per_node or DEFAULT_GPUS_PER_NODE)
@@ -103,7 +106,7 @@ def read(
         nodes = machines.listed(Path(listed))
     else:
         nodes = machines.named(seen, str(path)) if seen else machines.published()
-    return instance_of(path, _name(path), nodes, kept, dropped, read=count, jobs=jobs)
+    return instance_of(path, _name(path), nodes, kept, dropped, read=len(entries), jobs=jobs)
 
 
 def _log_in(folder: Path) -> Path:
@@ -116,7 +119,7 @@ def _log_in(folder: Path) -> Path:
 
 
 def _name(path: Path) -> str:
-    name = path.name.removesuffix(".gz").removesuffix(".csv").removesuffix(".json")
+    name = stem(path, ".csv", ".json")
     return "philly" if name == LOG_NAMES[0] else name
 
 
@@ -125,27 +128,19 @@ def _name(path: Path) -> str:
 
 
 def _from_log(
-    path: Path, text: str, track: Track, dropped: Counter[str], seen: dict[str, set[str]]
-) -> tuple[list[Submitted], int]:
-    """The usable jobs of a log and how many it has; notes in `seen` the GPUs of every machine it
-    names."""
-    submitted = []
-    count = 0
-    for record in elements(str(path), text, track):
-        count += 1
+    path: Path, text: str, track: Track, seen: dict[str, set[str]]
+) -> Iterator[Submitted | str]:
+    """Yield the jobs of a log, and for each that cannot be used why; note in `seen` the GPUs of
+    every machine it names."""
+    for count, record in enumerate(elements(str(path), text, track), start=1):
         try:
-            found = _job(record, seen)
+            yield _job(record, seen)
         except (KeyError, TypeError, ValueError, AttributeError):
             shown = repr(record)
             raise InputError(
                 f"{path}: job {count} of the list: expected {EXPECTED}, found "
                 f"{shown if len(shown) <= 300 else shown[:297] + '...'}"
             ) from None
-        if isinstance(found, str):
-            dropped[found] += 1
-        else:
-            submitted.append(found)
-    return submitted, count
 
 
 def _job(record: dict[str, Any], seen: dict[str, set[str]]) -> Submitted | str:
@@ -211,10 +206,10 @@ def _list(value: Any) -> list[Any]:
 # the table
 
 
-def _from_table(path: Path, text: str, track: Track) -> list[Submitted]:
+def _from_table(path: Path, text: str, track: Track) -> list[Submitted | str]:
     """The jobs of the table, numbered in its order from 0."""
     table = Table(str(path), text, ("timestamp", "duration", "num_gpus", "cluster"))
-    submitted: list[Submitted] = []
+    submitted: list[Submitted | str] = []
     for line, (timestamp, duration, num_gpus, vc, _) in table.rows(track):
         at = table.at(line)
         submit_s = time_at(at, timestamp, "the timestamp")
@@ -237,16 +232,8 @@ def _from_table(path: Path, text: str, track: Track) -> list[Submitted]:
     return submitted
 
 
-MACHINES = Option(
-    name="machines_path",
-    flag="--machines",
-    kind="path",
-    metavar="PATH",
-    help="The machine list (default: cluster_machine_list beside the log).",
-)
 FORMAT = Format(
     title="Philly job log with its machine list (cluster_job_log), or the table made of it "
     "(.csv, .csv.gz)",
     read=read,
-    options=(MACHINES, CLUSTER, GPUS_PER_NODE, START, END, TENANT),
 )

@@ -28,15 +28,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from ...errors import InputError
 from ...model.cluster import Cluster
 from ...model.instance import Instance
 from ...model.job import Elastic, Job
 from ...model.profile import Locality, Profile
+from ...plugins.options import Flag
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
+from ..imported import At, ClusterText, Format, GpuCount, Imported, Track, read_text
 from ..tables.table import Table
+from ..usable import nothing_left, runnable, stem
 from .pollux_application import Application, Shape
 
 GPU_TYPE = "t4"
@@ -53,11 +56,21 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    applications: str | Path | None = None,
-    cluster: str = DEFAULT_CLUSTER,
-    gpus_per_node: int = MOST_GPUS_PER_NODE,
-    elastic: bool = True,
-    fixed_batch: bool = True,
+    applications: Annotated[
+        Path | None,
+        "The folder of measurements, one folder an application (default: that of SOURCE or the "
+        "one above).",
+    ] = None,
+    cluster: ClusterText = DEFAULT_CLUSTER,
+    gpus_per_node: GpuCount = MOST_GPUS_PER_NODE,
+    elastic: Annotated[
+        bool, Flag("--rigid"), "Gangs of the GPUs asked for instead of elastic jobs."
+    ] = True,
+    fixed_batch: Annotated[
+        bool,
+        Flag("--adaptive"),
+        "Batch sizes go with the GPUs and the gradient noise, for the best goodput.",
+    ] = True,
 ) -> Imported:
     """Read a workload; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -116,36 +129,14 @@ def read(
                     gpus=Elastic(min=1, max=most) if elastic and most > 1 else gpus,
                 )
             )
-    kept = _kept(nodes, found, jobs, dropped)
+    kept = runnable(nodes, found, jobs, dropped)  # on the workload's clock, to which rounds belong
     if not kept:
-        why = (
-            "; ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "it lists none"
-        )
-        raise InputError(f"{path}: no job can be used ({why})")
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
+        raise nothing_left(path, dropped)
     return Imported(
-        instance=Instance(name=name, cluster=nodes, jobs=kept),
+        instance=Instance(name=stem(path, ".csv"), cluster=nodes, jobs=tuple(kept)),
         read=len(lines),
         dropped=dict(dropped),
     )
-
-
-def _kept(
-    cluster: Cluster, found: list[Job], limit: int | None, dropped: Counter[str]
-) -> tuple[Job, ...]:
-    """By arrival the first `limit` that can run; their clock stays that of the workload, to which
-    rounds belong."""
-    from ...physics.unschedulable import why_never
-
-    kept: list[Job] = []
-    for job in sorted(found, key=lambda job: job.submit_s):
-        if (reason := why_never(cluster, (), job)) is not None:
-            dropped[reason] += 1
-        elif limit is not None and len(kept) >= limit:
-            dropped[f"after the first {limit}"] += 1
-        else:
-            kept.append(job)
-    return tuple(kept)
 
 
 def _folder(workload: Path, given: str | Path | None) -> Path:
@@ -229,29 +220,8 @@ def _shapes(gpus: int, largest: int) -> Iterator[Shape]:
             yield (first, *others)
 
 
-APPLICATIONS = Option(
-    name="applications",
-    flag="--applications",
-    kind="path",
-    metavar="PATH",
-    help="The folder of measurements, one folder an application (default: that of SOURCE or the "
-    "one above).",
-)
-RIGID = Option(
-    name="elastic",
-    flag="--rigid",
-    kind="off",
-    help="Gangs of the GPUs asked for instead of elastic jobs.",
-)
-ADAPTIVE = Option(
-    name="fixed_batch",
-    flag="--adaptive",
-    kind="off",
-    help="Batch sizes go with the GPUs and the gradient noise, for the best goodput.",
-)
 FORMAT = Format(
     title="Pollux workloads with its measurements of six applications (.csv)",
     read=read,
-    options=(APPLICATIONS, RIGID, ADAPTIVE, CLUSTER, GPUS_PER_NODE),
     profiled=True,
 )

@@ -27,42 +27,33 @@ machine learning, NSDI'23; https://github.com/uw-mad-dash/shockwave, e07dd20.
 
 import math
 import re
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.instance import Instance
-from ...model.job import Job
 from ...model.profile import Profile
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Track, read_text
+from ..imported import (
+    At,
+    ClusterText,
+    Format,
+    GpuCount,
+    Imported,
+    ThroughputTable,
+    Track,
+    WithOverheads,
+)
 from .batch_sizes import SAMPLES, phases, steps_of_epoch
-from .gavel import NO_OVERHEADS, THROUGHPUTS
-from .throughputs import REFERENCE, find_table, read_table
+from .throughputs import REFERENCE, Line, find_table, jobs_of_lines, line_of, lines_of, read_table
 
 DEFAULT_CLUSTER = "v100=32"
 TABLE_NAMES = ("tacc_throughputs.json", "tacc_throughputs.json.gz")
 RULES = ("static", "accordion", "gns")
+JOB_TYPE = re.compile(r"(\S+) \(batch size ([1-9][0-9]{0,6})\)")
 START_S = 20.0
 
 Steps = dict[str, dict[str, float]]
 """Steps/s alone by GPU type and the table's name of a job type."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """What is used of one line of a trace."""
-
-    model: str
-    batch: int
-    command: str
-    steps: int
-    gpus: int
-    rule: str
-    weight: float
-    slo: float
-    arrival_s: float
 
 
 def read(
@@ -70,10 +61,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    throughputs: str | Path | None = None,
-    cluster: str = DEFAULT_CLUSTER,
-    gpus_per_node: int = 4,
-    overheads: bool = True,
+    throughputs: ThroughputTable = None,
+    cluster: ClusterText = DEFAULT_CLUSTER,
+    gpus_per_node: GpuCount = 4,
+    overheads: WithOverheads = True,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -81,13 +72,8 @@ def read(
     Jobs whose first batch size was not measured on a V100, and jobs that can never run on the
     cluster, are dropped and counted. Raises InputError with the line of the first fault.
     """
-    from ...physics.unschedulable import why_never
-
     path = Path(source)
-    texts = enumerate(track(read_text(path).split("\n")), start=1)
-    lines = [_parse(At(str(path), number), text) for number, text in texts if text.strip()]
-    if not lines:
-        raise InputError(f"{path}: is empty; expected one job a line, 12 columns separated by tabs")
+    lines = lines_of(path, track, _parse, "12")
     table = _table(find_table(path, throughputs, TABLE_NAMES, "Shockwave"))
     nodes = cluster_of(cluster, gpus_per_node)
     nodes = replace(
@@ -96,100 +82,66 @@ def read(
     gpu_types = dict.fromkeys(
         (REFERENCE, *(gpu_type for gpu_type in nodes.gpu_types if gpu_type is not None))
     )
-    kept: list[Job] = []
-    dropped: Counter[str] = Counter()
     profiles: dict[tuple[object, ...], Profile] = {}
-    for i, line in sorted(enumerate(lines), key=lambda numbered: numbered[1].arrival_s):
+
+    def measured(line: Line) -> tuple[Profile, float] | None:
         seconds = {gpu_type: _seconds(table, gpu_type, line) for gpu_type in gpu_types}
         reference_s = seconds[REFERENCE]
         if reference_s is None:
-            dropped["job type and GPU count are not in the throughput table"] += 1
-            continue
+            return None
         rate = {
             name: round(reference_s / own_s, 6)
             for name, own_s in seconds.items()
             if own_s is not None
         }
-        name = f"{line.model} (batch size {line.batch})"
+        name = line.job_type
         profile = Profile(name=name, rate=rate, startup_s=START_S if overheads else 0.0)
-        duration_s = max(1e-3, round(reference_s, 3))
-        job = Job(
-            id=f"job-{i}",
-            submit_s=line.arrival_s,
-            command=line.command,
-            weight=line.weight,
-            deadline_s=round(line.arrival_s + line.slo * duration_s, 3) if line.slo >= 0 else None,
-            gpus=line.gpus,
-            duration_s=duration_s,
-            profile=profiles.setdefault((name, *rate.items()), profile),
-        )
-        if (reason := why_never(nodes, (), job)) is not None:
-            dropped[reason] += 1
-        elif jobs is not None and len(kept) >= jobs:
-            dropped[f"after the first {jobs}"] += 1
-        else:
-            kept.append(job)
-    if not kept:
-        why = "; ".join(f"{reason}: {count}" for reason, count in dropped.items())
-        raise InputError(
-            f"{path}: none of the {len(lines)} jobs can be used ({why}); try another --cluster"
-        )
-    name = path.name.removesuffix(".gz").removesuffix(".trace")
-    instance = Instance(name=name, cluster=nodes, jobs=tuple(kept))
-    return Imported(instance=instance, read=len(lines), dropped=dict(dropped))
+        return profiles.setdefault((name, *rate.items()), profile), reference_s
+
+    return jobs_of_lines(path, nodes, lines, measured, jobs)
 
 
-def _parse(at: At, text: str) -> _Line:
-    cells = text.split("\t")
+def _parse(at: At, text: str, cells: list[str]) -> Line:
     if len(cells) != 12:
         at.fail(f"12 columns separated by tabs, not {len(cells)}", text)
-    steps, gpus, rule, weight, slo, _, arrival = cells[5:]
-    named = re.fullmatch(r"(\S+) \(batch size ([1-9][0-9]{0,6})\)", cells[0])
+    job_type, command, *_, steps, gpus, rule, weight, slo, _, arrival = cells
+    named = JOB_TYPE.fullmatch(job_type)
     if named is None or named[1] not in SAMPLES:
         at.fail(
-            f"a job type as 'LM (batch size 10)' with a model of {', '.join(SAMPLES)}", cells[0]
+            f"a job type as 'LM (batch size 10)' with a model of {', '.join(SAMPLES)}", job_type
         )
     if rule not in RULES:
         at.fail(f"one of {', '.join(RULES)}", rule)
-    found = _Line(
-        model=named[1],
-        batch=int(named[2]),
-        command=cells[1],
-        steps=at.whole(steps, "total_steps"),
-        gpus=at.whole(gpus, "scale_factor (GPUs)"),
-        rule=rule,
-        weight=at.number(weight, "the weight"),
-        slo=at.number(slo, "the SLO"),
-        arrival_s=at.number(arrival, "the arrival in seconds"),
-    )
-    if found.steps < 1 or found.gpus < 1 or found.weight < 0 or found.arrival_s < 0:
-        at.fail("at least one step and one GPU, a weight and an arrival >= 0", text)
-    return found
+    return line_of(at, text, job_type, (steps, gpus, weight, slo, arrival), command, rule)
 
 
 # ------------------------------------------------------------------------------------------------
 # run times
 
 
-def _seconds(table: Steps, gpu_type: str, line: _Line) -> float | None:
+def _seconds(table: Steps, gpu_type: str, line: Line) -> float | None:
     """Run time on one GPU type, epoch after epoch; None where a batch size was not measured
     there."""
-    epochs = line.steps / steps_of_epoch(line.model, line.batch)
+    named = JOB_TYPE.fullmatch(line.job_type)
+    assert named is not None
+    model, first = named[1], int(named[2])
+
+    def steps_per_s(gpu_type: str, batch: int) -> float:
+        rates = table.get(gpu_type, {})
+        return rates.get(f"('{model} (batch size {batch})', {line.gpus})", 0.0)
+
+    left = line.steps / steps_of_epoch(model, first)
     parts = []
-    left, last = epochs, None
-    for batch, length in phases(line.model, line.batch, line.gpus, line.rule, math.ceil(epochs)):
-        if last is None or _steps_per_s(table, REFERENCE, line, batch) > 0:
+    last = None
+    for batch, length in phases(model, first, line.gpus, line.rule, math.ceil(left)):
+        if last is None or steps_per_s(REFERENCE, batch) > 0:
             last = batch
-        steps_per_s = _steps_per_s(table, gpu_type, line, last)
-        if steps_per_s <= 0:
+        rate = steps_per_s(gpu_type, last)
+        if rate <= 0:
             return None
-        parts.append(min(left, length) * steps_of_epoch(line.model, last) / steps_per_s)
+        parts.append(min(left, length) * steps_of_epoch(model, last) / rate)
         left -= length
     return math.fsum(parts)
-
-
-def _steps_per_s(table: Steps, gpu_type: str, line: _Line, batch: int) -> float:
-    return table.get(gpu_type, {}).get(f"('{line.model} (batch size {batch})', {line.gpus})", 0.0)
 
 
 def _table(path: Path) -> Steps:
@@ -207,8 +159,5 @@ def _table(path: Path) -> Steps:
 
 
 FORMAT = Format(
-    title="Shockwave traces with their throughput table (.trace)",
-    read=read,
-    options=(THROUGHPUTS, CLUSTER, GPUS_PER_NODE, NO_OVERHEADS),
-    profiled=True,
+    title="Shockwave traces with their throughput table (.trace)", read=read, profiled=True
 )

@@ -24,17 +24,25 @@ JSSPP'99; version 2.2: https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
 
 import math
 import re
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.cluster import Cluster, Node, Tenant
-from ...model.instance import Instance
+from ...model.cluster import Cluster, Node
 from ...model.job import Job
 from ..clusters import MAX_GPUS, cluster_of
-from ..imported import CLUSTER, END, GPUS_PER_NODE, START, At, Format, Imported, Track, read_text
-from ..usable import Window, usable, window
+from ..imported import (
+    At,
+    ClusterText,
+    FirstDate,
+    Format,
+    GpuCount,
+    Imported,
+    LastDate,
+    Track,
+    read_text,
+)
+from ..usable import Window, imported, stem, window
 
 COLUMNS = 18
 COMPLETED, CANCELLED = 1, 5
@@ -52,10 +60,10 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int = 8,
-    start: str | None = None,
-    end: str | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount = 8,
+    start: FirstDate = None,
+    end: LastDate = None,
 ) -> Imported:
     """Read a workload; `jobs` keeps the first so many, by submission, of those that can run.
 
@@ -67,21 +75,12 @@ def read(
     header = _header(lines)
     unix_start_s = header.get("UnixStartTime", 0)
     span = window(start, end, unix_start_s if unix_start_s > 0 else None)
-    dropped: Counter[str] = Counter()
-    found: dict[str, Job] = {}
-    count = 0
-    for number, line in enumerate(track(lines), start=1):
-        if not line.strip() or line.lstrip().startswith(";"):
-            continue
-        count += 1
-        job = _job(At(str(path), number), line, span)
-        if isinstance(job, str):
-            dropped[job] += 1
-        elif job.id in found:
-            dropped[TWICE] += 1
-        else:
-            found[job.id] = job
-    if not count:
+    entries = [
+        _job(At(str(path), number), line, span)
+        for number, line in enumerate(track(lines), start=1)
+        if line.strip() and not line.lstrip().startswith(";")
+    ]
+    if not entries:
         raise InputError(
             f"{path}: has no job; expected one a line, {COLUMNS} numbers separated by blanks"
         )
@@ -90,15 +89,9 @@ def read(
         if cluster is None
         else cluster_of(cluster, gpus_per_node)
     )
-    kept = _after_earlier_ones(usable(machine, found.values(), jobs, dropped, str(path)))
-    tenants = dict.fromkeys(job.tenant for job in kept if job.tenant is not None)
-    instance = Instance(
-        name=path.name.removesuffix(".gz").removesuffix(".swf"),
-        cluster=machine,
-        jobs=kept,
-        tenants=tuple(Tenant(name=name) for name in tenants),
-    )
-    return Imported(instance=instance, read=count, dropped=dict(dropped))
+    made = imported(path, machine, entries, jobs, name=stem(path, ".swf"), twice=TWICE)
+    ordered = _after_earlier_ones(made.instance.jobs)
+    return replace(made, instance=replace(made.instance, jobs=ordered))
 
 
 def _header(lines: list[str]) -> dict[str, int]:
@@ -182,6 +175,5 @@ def _after_earlier_ones(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
 FORMAT = Format(
     title="Standard Workload Format of the Parallel Workloads Archive (.swf, .swf.gz)",
     read=read,
-    options=(CLUSTER, GPUS_PER_NODE, START, END),
     profiled=True,
 )

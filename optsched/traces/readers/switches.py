@@ -5,17 +5,10 @@ from pathlib import Path
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
 from ..clusters import GPU_MEMORY_GIB, MAX_GPUS, cluster_of
-from ..imported import Option, read_text
+from ..imported import read_text
 from ..tables.table import Table
 
 COLUMNS = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p_node", "mem_p_node")
-SWITCHES = Option(
-    name="switches",
-    flag="--switches",
-    kind="path",
-    metavar="PATH",
-    help="The cluster, as a table of switches and nodes (n32g4.csv).",
-)
 
 
 def cluster_by_switches(path: Path, gpu_type: str) -> Cluster:

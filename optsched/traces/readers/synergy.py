@@ -16,33 +16,23 @@ meaning and units from simulator/jobs/ of https://github.com/msr-fiddle/synergy.
 """
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ...errors import InputError
 from ...model.cluster import Cluster
-from ...model.instance import Instance
 from ...model.job import Job
 from ...model.profile import Locality, Profile
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, At, Format, Imported, Option, Track, read_text
-from ..submitted import NAMED_TWICE
-from ..usable import usable
+from ..imported import At, ClusterText, Format, GpuCount, Imported, Track, read_text
+from ..usable import imported, stem
 
 CORES = (1, 2, 3, 4, 5, 6, 9, 12, 24)
 MEMORY_GB = (20.83, 62.5, 125.0, 187.5, 250.0)
 SHARE_CORES, SHARE_GB = 3, 62.5
 CELLS = "job,model,arrival,iterations,GPUs"
 TABLE = "cpu_mem_sensitivity.json"
-SENSITIVITY = Option(
-    name="sensitivity",
-    flag="--sensitivity",
-    kind="path",
-    metavar="PATH",
-    help=f"The measurements (default: {TABLE} beside the trace).",
-)
 Measured = tuple[Profile, float]
 """A profile and the seconds of an iteration."""
 
@@ -52,9 +42,11 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    sensitivity: str | Path | None = None,
-    cluster: str = "v100=32",
-    gpus_per_node: int = 8,
+    sensitivity: Annotated[
+        Path | None, f"The measurements (default: {TABLE} beside the trace)."
+    ] = None,
+    cluster: ClusterText = "v100=32",
+    gpus_per_node: GpuCount = 8,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by arrival, of those that can run.
 
@@ -65,42 +57,36 @@ def read(
     path = Path(source)
     measured = _measured(path.parent / TABLE if sensitivity is None else Path(sensitivity))
     nodes = _with_shares(cluster_of(cluster, gpus_per_node))
-    found: dict[str, Job] = {}
-    dropped: Counter[str] = Counter()
     lines = [
-        (number, text)
+        (At(str(path), number), text)
         for number, text in enumerate(track(read_text(path).split("\n")), start=1)
         if text.strip()
     ]
     if not lines:
         raise InputError(f"{path}: is empty; expected one job a line: {CELLS}")
-    for number, text in lines:
-        at, cells = At(str(path), number), [cell.strip() for cell in text.split(",")]
-        if len(cells) != 5:
-            at.fail(f"5 cells separated by commas ({CELLS})", text)
-        iterations, gpus = at.whole(cells[3], "iterations"), at.whole(cells[4], "GPUs")
-        arrival_s = at.number(cells[2], "the arrival in seconds")
-        if not cells[0] or not iterations or not gpus or arrival_s < 0:
-            at.fail("a job, an arrival >= 0, at least one iteration and one GPU", text)
-        known = measured.get(f"{cells[1]}_{gpus}")
-        if known is None:
-            dropped[f"{cells[1]} on {gpus} GPUs was not measured"] += 1
-            continue
-        job = Job(
-            id=f"job-{cells[0]}",
-            submit_s=arrival_s,
-            command=cells[1],
-            gpus=gpus,
-            duration_s=max(1e-3, round(iterations * known[1], 3)),
-            profile=known[0],
-        )
-        if found.setdefault(job.id, job) is not job:
-            dropped[NAMED_TWICE] += 1
-    kept = usable(nodes, found.values(), jobs, dropped, str(path))
-    return Imported(
-        instance=Instance(name=path.name.removesuffix(".gz"), cluster=nodes, jobs=kept),
-        read=len(lines),
-        dropped=dict(dropped),
+    entries = (_job(at, text, measured) for at, text in lines)
+    return imported(path, nodes, entries, jobs, name=stem(path))
+
+
+def _job(at: At, text: str, measured: dict[str, Measured]) -> Job | str:
+    """The job of a line, or why it is left out."""
+    cells = [cell.strip() for cell in text.split(",")]
+    if len(cells) != 5:
+        at.fail(f"5 cells separated by commas ({CELLS})", text)
+    iterations, gpus = at.whole(cells[3], "iterations"), at.whole(cells[4], "GPUs")
+    arrival_s = at.number(cells[2], "the arrival in seconds")
+    if not cells[0] or not iterations or not gpus or arrival_s < 0:
+        at.fail("a job, an arrival >= 0, at least one iteration and one GPU", text)
+    known = measured.get(f"{cells[1]}_{gpus}")
+    if known is None:
+        return f"{cells[1]} on {gpus} GPUs was not measured"
+    return Job(
+        id=f"job-{cells[0]}",
+        submit_s=arrival_s,
+        command=cells[1],
+        gpus=gpus,
+        duration_s=max(1e-3, round(iterations * known[1], 3)),
+        profile=known[0],
     )
 
 
@@ -167,6 +153,5 @@ def _entry(entry: dict[str, Any]) -> Measured:
 FORMAT = Format(
     title="Synergy replay traces with their CPU and memory sensitivity (static_100job)",
     read=read,
-    options=(SENSITIVITY, CLUSTER, GPUS_PER_NODE),
     profiled=True,
 )

@@ -10,20 +10,18 @@ from its simulator's README (https://github.com/SymbioticLab/Tiresias). Its dura
 placement.
 """
 
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import InputError
 from ...model.cluster import Cluster
-from ...model.instance import Instance
 from ...model.job import Job
 from ...model.profile import Profile
 from ..clusters import cluster_of
-from ..imported import CLUSTER, GPUS_PER_NODE, Format, Imported, Track, read_text
-from ..submitted import NAMED_TWICE
+from ..imported import ClusterText, Format, GpuCount, Imported, SwitchTable, Track, read_text
 from ..tables.table import Table
-from ..usable import usable
-from .switches import SWITCHES, chosen_cluster
+from ..usable import imported
+from .switches import chosen_cluster
 
 COLUMNS = ("job_id", "num_gpu", "submit_time", "duration")
 GPU_TYPE = "p100"
@@ -41,9 +39,9 @@ def read(
     *,
     jobs: int | None = None,
     track: Track = iter,
-    cluster: str | None = None,
-    gpus_per_node: int | None = None,
-    switches: str | Path | None = None,
+    cluster: ClusterText | None = None,
+    gpus_per_node: GpuCount | None = None,
+    switches: SwitchTable = None,
 ) -> Imported:
     """Read a trace; `jobs` keeps the first so many, by submission, of those that can run.
 
@@ -61,13 +59,13 @@ def read(
         )
     table = Table(str(path), text, COLUMNS, ["model_name"])
     nodes = chosen_cluster(cluster, gpus_per_node, switches, _testbed())
+    return imported(path, nodes, _jobs(table, track), jobs)
+
+
+def _jobs(table: Table, track: Track) -> Iterator[Job]:
     profiles: dict[str, Profile] = {}
-    found: dict[str, Job] = {}
-    dropped: Counter[str] = Counter()
-    read_jobs = 0
     for line, (number, gpus, submit, duration, model, *_) in table.rows(track):
         at = table.at(line)
-        read_jobs += 1
         job = Job(
             id=f"job-{number}",
             submit_s=at.number(submit, "submit_time in seconds"),
@@ -81,17 +79,7 @@ def read(
                 "a job_id, at least one GPU, a submit_time >= 0 and a duration of at least 0.001",
                 f"{number},{gpus},{submit},{duration}",
             )
-        if found.setdefault(job.id, job) is not job:
-            dropped[NAMED_TWICE] += 1
-    kept = usable(nodes, found.values(), jobs, dropped, str(path))
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return Imported(
-        instance=Instance(name=name, cluster=nodes, jobs=kept),
-        read=read_jobs,
-        dropped=dict(dropped),
-    )
+        yield job
 
 
-FORMAT = Format(
-    title="Tiresias traces (60_job.csv)", read=read, options=(CLUSTER, GPUS_PER_NODE, SWITCHES)
-)
+FORMAT = Format(title="Tiresias traces (60_job.csv)", read=read)

@@ -3,9 +3,7 @@ bound."""
 
 from optsched.model.instance import Instance
 from optsched.objectives import Inverse, Level, Linear, Objective, RankOfJobs
-from optsched.physics.contention import crowded_memory
-from optsched.physics.model_caches import fetching
-from optsched.physics.modes import on_uplinks, split_jobs
+from optsched.physics.unplanned import unplanned
 from optsched.plugins.solver import Guarantee, Report, Request
 
 
@@ -29,16 +27,8 @@ class CpSat:
     constrains = True
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        if (job := split_jobs(instance)) is not None:
-            return f"job {job} is to be split equally over nodes, which its model does not hold"
-        if (job := on_uplinks(instance)) is not None:
-            return f"job {job} may use the uplinks of racks, which its model does not hold"
-        if (crowded := crowded_memory(instance)) is not None:
-            return f"{crowded}: its model does not know how that slows them down"
-        if (job := fetching(instance)) is not None:
-            return (
-                f"job {job} fetches its model: which nodes have it in their caches is not planned"
-            )
+        if (fault := unplanned(instance)) is not None:
+            return fault
         for level in objective.levels:
             if (reason := unsupported(level)) is not None:
                 return reason

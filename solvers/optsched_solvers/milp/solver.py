@@ -11,9 +11,7 @@ from annotated_types import Ge
 from optsched.model.instance import Instance
 from optsched.model.plan import Plan
 from optsched.objectives import Objective
-from optsched.physics.contention import crowded_memory
-from optsched.physics.model_caches import fetching
-from optsched.physics.modes import on_uplinks, split_jobs
+from optsched.physics.unplanned import unplanned
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.solver import Guarantee, Report, Request
 
@@ -64,16 +62,8 @@ class MilpSolver:
         )
         if sharing is not None:
             return f"running job {sharing} shares its GPUs, which this model does not know"
-        if (job := split_jobs(instance)) is not None:
-            return f"job {job} is to be split equally over nodes, which this model does not know"
-        if (job := on_uplinks(instance)) is not None:
-            return f"job {job} may use the uplinks of racks, which this model does not know"
-        if (crowded := crowded_memory(instance)) is not None:
-            return f"{crowded}: this model does not know how that slows them down"
-        if (job := fetching(instance)) is not None:
-            return (
-                f"job {job} fetches its model: which nodes have it in their caches is not planned"
-            )
+        if (fault := unplanned(instance)) is not None:
+            return fault
         if objective.tariffs(instance.cluster):
             return "what use costs changes over time, and it starts each job as early as it can"
         ways = find_ways(instance)

@@ -10,8 +10,9 @@ from optsched.errors import InputError
 from optsched.executors.base import AttemptKey as Key
 from optsched.executors.base import NoAnswerError, Order, RefusedError
 from optsched.executors.kubernetes import KubernetesExecutor
-from optsched.executors.opening import executor_titles, open_executor
+from optsched.executors.opening import open_executor
 from optsched.model.instance import Slot
+from optsched.plugins import registry
 
 HEAD = 'format = "optsched-cluster/1"\nexecutor = "kubernetes"\n'
 
@@ -43,9 +44,9 @@ def volume(folder: Path, more: str = "") -> str:
 
 
 def test_it_is_listed() -> None:
-    assert (
-        executor_titles()["kubernetes"]
-        == "Pods of the Kubernetes cluster that `[kubernetes]` names, one a node"
+    titles = {found.name: found.title for found in registry.listed("executors")}
+    assert titles["kubernetes"] == (
+        "Pods of the Kubernetes cluster that `[kubernetes]` names, one a node"
     )
 
 

@@ -23,7 +23,6 @@ VERSIONS = ("1.25.0", "1.29.0", "1.33.0", "latest")
 KEYS = st.builds(AttemptKey, st.from_regex(JOB_NAME, fullmatch=True), st.integers(1, 999_999_999))
 SITE = Site(
     image="registry.example/torch:2.7",
-    grace_s=59.5,
     volumes=(
         Volume(mount="/shared", claim="shared"),
         Volume(mount="/home", nfs="files:/home", sub_path="users"),

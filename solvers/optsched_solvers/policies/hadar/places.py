@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import merge
 
+from optsched.driver.mixed import may_mix, mixed_option, placement_on
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.job import Job
-from optsched.physics import fits_type, gpu_type_rate, span
+from optsched.physics import gpu_type_rate, span
+from optsched.physics.capacity import serves
 from optsched.physics.modes import WIDEST_FIRST, Option
-from optsched.simulate.mixed import may_mix, mixed_option, placement_on
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .prices import Prices
 
@@ -119,7 +120,7 @@ def offers(world: World, room: Room, shelves: Shelves, job_id: str, way: Way) ->
     def able(name: str) -> int:
         if name not in usable:
             usable[name] = (
-                room.usable_of_any_type(need, name) if fits_type(job, mode, node[name]) else 0
+                room.usable_of_any_type(need, name) if serves(node[name], job, mode) else 0
             )
         return usable[name]
 

@@ -4,14 +4,14 @@ rack, then anywhere."""
 import math
 from dataclasses import dataclass, replace
 
+from optsched.driver.layout import Need
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.job import Job
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
 from optsched.physics.modes import Option, fits_within
-from optsched.simulate.layout import Need
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 LEVELS: tuple[Span, ...] = ("node", "rack", "cluster")
 """The narrowest first."""

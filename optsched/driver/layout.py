@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ..model.cluster import Cluster, Tenant
 from ..model.instance import Placement, Slot
 from ..physics import Span
-from ..physics.capacity import Capacity
+from ..physics.capacity import Capacity, Domains, Ties
 
 UNLIMITED = 1 << 60
 """Cores of a node on which they are not modelled."""
@@ -23,9 +23,9 @@ class Need:
     `nodes` is a mask of the nodes that can serve the mode at all (node i is bit i), `pool` the
     number of its GPU type in the layout. `cpus` and `memory_gib` are those of a CPU-only job.
     `shared` is what it holds of resources and quotas, `budgets` what it uses beyond the least that
-    the job needs of each budget, both by row of the table of capacity. `network_gbps` is what a
-    gang over several racks takes of their uplinks, 0 where these have no limit. `counts` are the
-    numbers of nodes over which it may be split equally, None where it may be in any way.
+    the job needs of each budget, both by row of the table of capacity. `ties` is
+    what it minds of other jobs. `counts` are the numbers of nodes over which it may be split
+    equally, None where it may be in any way.
     """
 
     gpus: int
@@ -39,7 +39,7 @@ class Need:
     memory_gib: float
     shared: tuple[tuple[int, float], ...]
     budgets: tuple[tuple[int, float], ...]
-    network_gbps: float = 0.0
+    ties: Ties | None = None
     counts: tuple[int, ...] | None = None
 
 
@@ -53,6 +53,9 @@ class Layout:
         self.names = [node.name for node in cluster.nodes]
         self.order = cluster.node_order
         self.bit = [1 << i for i in range(len(cluster.nodes))]
+        self.domains = Domains(
+            cluster, cluster.rack_uplink_gbps, SLACK, reserved=cluster.uplinks == "reserved"
+        )
         self._alone: dict[tuple[int, int, int], Placement] = {}
         self.pools: dict[object, int] = {}
         self.pool: list[int] = []
@@ -70,7 +73,6 @@ class Layout:
         self.racks = list(racks.values())
         number_of = {rack: r for r, rack in enumerate(racks)}
         self.rack = [-1 if node.rack is None else number_of[node.rack] for node in cluster.nodes]
-        self.uplinks = {rack: racks.get(rack, 0) for rack in cluster.rack_uplink_gbps}
         self.gpus = [node.gpus for node in cluster.nodes]
         self.cpus = [UNLIMITED if node.cpus is None else node.cpus for node in cluster.nodes]
         self.memory = [

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
 from ..physics import Span, node_counts
-from ..physics.modes import Option, demands, options, room
+from ..physics.capacity import asks
+from ..physics.modes import WIDEST_FIRST, Option, demands, options, room
 from .layout import NO_GPUS, Layout, Need
 from .placement import Room
-
-SPREADS: tuple[Span, ...] = ("node", "rack", "cluster")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,15 +80,12 @@ class Demands:
                 (row, max(0.0, amount - least[row]))
                 for row, amount in self._layout.table.used_up(mode)
             ),
-            network_gbps=self._traffic(job) if mode.gpus > 1 else 0.0,
+            ties=self._layout.domains.ties(job),
             counts=node_counts(job, mode.gpus),
         )
 
     def _quota(self, job: Job) -> str | None:
         return job.tenant if job.tenant in self._instance.gpu_cap else None
-
-    def _traffic(self, job: Job) -> float:
-        return job.profile.network_gbps if self._instance.cluster.rack_uplink_gbps else 0.0
 
     def _make(self, job: Job, every: tuple[Option, ...]) -> tuple[tuple[Option, ...], Demand]:
         types = {gpu_type: i for i, gpu_type in enumerate(self._instance.cluster.gpu_types)}
@@ -102,17 +98,15 @@ class Demands:
                     types.get(option.mode.gpu_type, 0),
                     option.mode.cpus_per_gpu,
                     option.mode.cpus,
-                    SPREADS.index(option.spread),
+                    -WIDEST_FIRST.index(option.spread),
                     option.mode.clock_mhz or 0,
                 ),
             )
         )
         signature = (
             self._quota(job),
-            job.profile.gpu_memory_gib,
-            job.profile.memory_gib_per_gpu,
-            job.memory_gib,
-            self._traffic(job),
+            asks(job),
+            self._layout.domains.ties(job),
             job.min_nodes,
             job.max_nodes,
             tuple(

@@ -1,11 +1,11 @@
 """What is free on each node and of what all share, and best-fit gang placement in it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from ..model.instance import Placement
-from ..physics import crossed_uplinks
+from ..physics.modes import WIDEST_FIRST
 from .layout import Layout, Need
 
 MANY_FREED = 50
@@ -35,6 +35,7 @@ class Room:
         self.layout = layout
         table = layout.table
         self.left = [row.capacity for row in table.rows[: table.shared]]
+        self.domains = layout.domains.copy()
         self._set_nodes(list(layout.gpus), list(layout.cpus), list(layout.memory))
 
     def _set_nodes(self, gpus: list[int], cpus: list[int], memory: list[float]) -> None:
@@ -55,6 +56,7 @@ class Room:
         """The same room, to try things in."""
         new = self._bare()
         new.left = list(self.left)
+        new.domains = self.domains.copy()
         new._gpus, new._cpus, new._memory = list(self._gpus), list(self._cpus), list(self._memory)
         new._nodes = [list(masks) for masks in self._nodes]
         new.pool_gpus = list(self.pool_gpus)
@@ -74,6 +76,7 @@ class Room:
         """What is free in both: of everything the smaller amount. O(nodes)."""
         new = self._bare()
         new.left = list(map(min, self.left, other.left))
+        new.domains = self.domains.overlap(other.domains)
         new._set_nodes(
             list(map(min, self._gpus, other._gpus)),
             list(map(min, self._cpus, other._cpus)),
@@ -86,6 +89,7 @@ class Room:
         it)."""
         self.changes += 1
         self.left = list(map(min, one.left, other.left))
+        self.domains = one.domains.overlap(other.domains)
         for slot in placement:
             i = self.layout.order[slot.node]
             self._freed.append(i)
@@ -135,9 +139,8 @@ class Room:
                 self._memory[i] += sign * _memory_gib(need, gpus)
         for row, amount in need.shared:
             self.left[row] += sign * amount
-        if need.network_gbps:
-            for rack in crossed_uplinks(layout.cluster, placement):
-                self.left[layout.table.uplinks[rack]] += sign * need.network_gbps
+        if need.ties is not None:
+            self.domains.take(need.ties, [order[slot.node] for slot in placement], -sign)
 
     def _set_gpus(self, i: int, after: int) -> None:
         layout, before = self.layout, self._gpus[i]
@@ -250,8 +253,8 @@ class Room:
                 return False
             if _memory_gib(need, slot.gpus) > self._memory[i] + self.layout.memory_slack[i]:
                 return False
-        if need.network_gbps and any(
-            self._is_slow(rack, need) for rack in crossed_uplinks(self.layout.cluster, placement)
+        if need.ties is not None and not self.domains.hold(
+            need.ties, [self.layout.order[slot.node] for slot in placement]
         ):
             return False
         return self._shared(need)
@@ -263,15 +266,6 @@ class Room:
     def _enough(self, demand: tuple[tuple[int, float], ...]) -> bool:
         left, slack = self.left, self.layout.slack
         return all(amount <= left[row] + slack[row] for row, amount in demand)
-
-    def _is_slow(self, rack: str, need: Need) -> bool:
-        """Whether too little is free of the rack's uplink, or a shared one is too slow even for the
-        gang alone."""
-        layout = self.layout
-        row = layout.table.uplinks[rack]
-        shared = layout.cluster.uplinks == "shared"
-        left = layout.table.rows[row].capacity if shared else self.left[row]
-        return need.network_gbps > left + layout.slack[row]
 
     def _shared(self, need: Need) -> bool:
         return self._enough(need.shared) and self._enough(need.budgets)
@@ -286,10 +280,21 @@ class Room:
         Of equal nodes or racks the first in the cluster. Where uplinks have a limit, a gang with
         traffic is spread over racks only if it fits into none. None where it does not fit.
         """
-        if not self._shared(need):
+        if (need.shared or need.budgets) and not self._shared(need):
             return None
         if not need.needs_node:
             return ()
+        if need.ties is not None:
+            closed, widest = self.domains.closed(need.ties), self.domains.widest(need.ties)
+            if closed or widest != "cluster":
+                spread = max(widest, need.spread, key=WIDEST_FIRST.index)
+                narrow = replace(need, nodes=need.nodes & ~closed, spread=spread)
+                placement = self._place(narrow)
+                self._failed.pop(narrow, None)  # others may come as well as go
+                return placement
+        return self._place(need)
+
+    def _place(self, need: Need) -> Placement | None:
         gpus = need.gpus
         if gpus == 0:
             node = self._one_for_cpus(need)
@@ -312,12 +317,14 @@ class Room:
 
     def _on_several(self, need: Need, freed: int) -> list[tuple[int, int]] | None:
         """The nodes of a gang that fits on none alone."""
-        if need.spread == "cluster" and not need.network_gbps:
+        if need.spread == "cluster" and need.ties is None:
             parts = self._several(need, need.nodes)
         else:
             parts = self._in_one_rack(need, freed)
             if parts is None and need.spread == "cluster":
-                parts = self._several(need, need.nodes & ~self._behind_slow_uplinks(need))
+                parts = self._several(
+                    need, need.nodes & ~self.domains.behind_slow_uplinks(need.ties)
+                )
         return parts
 
     def _freed_since_it_failed(self, need: Need) -> int:
@@ -343,14 +350,6 @@ class Room:
                 if len(parts) == least:
                     break
         return best
-
-    def _behind_slow_uplinks(self, need: Need) -> int:
-        """Nodes of racks whose uplink has too little left for a gang over several racks."""
-        nodes = 0
-        for rack, members in self.layout.uplinks.items():
-            if self._is_slow(rack, need):
-                nodes |= members
-        return nodes
 
     def _one(self, need: Need, gpus: int, nodes: int) -> int | None:
         """The first of the nodes with the fewest free GPUs that still has `gpus`, with their cores

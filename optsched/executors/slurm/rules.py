@@ -1,0 +1,50 @@
+"""What a site lets Slurm's users say of their jobs, and what it says of them itself, by QOS and
+account."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Le
+
+from ...plugins.options import Duration, PluginOptions
+
+SiteWeights = dict[str, Annotated[float, Gt(0), Le(1000)]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules(PluginOptions):
+    """Which jobs of users may be stopped for others, and what they weigh."""
+
+    preempt: Annotated[
+        Literal["savers", "all", "none"],
+        "Jobs of users that may be stopped for others: those that say that they save, all, or "
+        "none.",
+    ] = "savers"
+    preempt_qos: Annotated[tuple[str, ...], "QOS of which all jobs may be stopped."] = ()
+    preempt_accounts: Annotated[tuple[str, ...], "Accounts of which all jobs may be stopped."] = ()
+    min_run_s: Annotated[Duration, "How long a job runs before it may be stopped."] = 300.0
+    max_preemptions: Annotated[int | None, Ge(0), "How often a job may be stopped."] = 5
+    qos_weight: Annotated[SiteWeights, "What jobs of a QOS weigh; 1 where nothing is said."] = (
+        field(default_factory=dict)
+    )
+    account_weight: Annotated[SiteWeights, "By what that is multiplied for an account."] = field(
+        default_factory=dict
+    )
+
+    def may_be_stopped(self, entry: Mapping[str, Any], agrees: bool) -> tuple[bool, bool]:
+        """Whether a job of Slurm's may be stopped for others, and whether even where nobody
+        knows that it saves. `agrees` is what its user says, which does not count where its QOS
+        or account decides."""
+        if entry.get("qos") in self.preempt_qos or entry.get("account") in self.preempt_accounts:
+            return True, True
+        return agrees and self.preempt != "none", self.preempt == "all"
+
+    def weight(self, entry: Mapping[str, Any]) -> float:
+        """What the site says a job of Slurm's weighs."""
+        by_qos = self.qos_weight.get(str(entry.get("qos")), 1.0)
+        return by_qos * self.account_weight.get(str(entry.get("account")), 1.0)
+
+
+NONE = Rules(min_run_s=0.0, max_preemptions=None)
+"""Those of a site that says nothing."""

@@ -1,0 +1,23 @@
+"""What planners of whole horizons do not know of an instance; rounds and the simulator do."""
+
+from ..model.instance import Instance
+from .capacity import Domains
+from .contention import crowded_memory
+from .model_caches import fetching
+from .modes import on_uplinks, split_jobs
+
+
+def unplanned(instance: Instance) -> str | None:
+    """The first thing that such a planner's model does not know, in one clause, or None."""
+    if (job := split_jobs(instance)) is not None:
+        return f"job {job} is to be split equally over nodes, which its model does not know"
+    if (job := on_uplinks(instance)) is not None:
+        return f"job {job} may use the uplinks of racks, which its model does not know"
+    if (crowded := crowded_memory(instance)) is not None:
+        return f"{crowded}: its model does not know how that slows them down"
+    if (job := fetching(instance)) is not None:
+        return f"job {job} fetches its model: which nodes have it in their caches is not planned"
+    domains = Domains(instance.cluster, {}, 0.0)
+    if (job := next((job.id for job in instance.jobs if domains.minds(job)), None)) is not None:
+        return f"job {job} minds which others are near it, which its model does not know"
+    return None
