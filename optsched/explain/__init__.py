@@ -10,6 +10,7 @@ from ..errors import InputError
 from ..model.instance import Placement, Running
 from ..model.job import Job, Mode
 from ..physics import hold_to_save_s, lost_s, may_preempt, memory_gib, span, unsaved_s
+from ..physics.catalogue import catalogue_of
 from ..physics.modes import WIDEST_FIRST
 from ..physics.unschedulable import why_never
 from ..round.model import NO_OPTION, Floats, Kind, RoundModel
@@ -290,7 +291,7 @@ class Explainer:
             return f"it shares its GPUs with {entry.mode.share_with}"
         if model.options.finish_s[model.options.first[j]] <= hold_to_save_s(job):
             return "it completes before it could be saved"
-        if why_never(instance.cluster, instance.tenants, job) is not None:
+        if why_never(catalogue_of(instance), job) is not None:
             return "it could not start again anywhere"
         return "it was preempted before and has not yet run long enough again"
 

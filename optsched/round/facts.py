@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ..physics import (
     remaining_after_preemption_s,
     unsaved_s,
 )
+from ..physics.catalogue import Catalogue
 from .deadline import Deadline
 from .model import Bools, Floats, Ints, is_second
 from .patterns import Pattern, patterns
@@ -132,7 +134,7 @@ def _rates(
 ) -> list[float]:
     """The present rates of running jobs. Those of the last round are known, as long as nothing has
     changed."""
-    memo = instance.cluster.memo
+    memo: dict[str, Any] = Catalogue.of(instance.cluster).once("rates", dict)
     known: dict[str, tuple[Job, Running, float]] = memo.get("rates", {})
     now: dict[str, tuple[Job, Running, float]] = {}
     memo["rates"] = now
@@ -165,9 +167,10 @@ def _active(
 ) -> tuple[list[Job], list[Running | None], list[tuple[Pattern, ...]], list[Job]]:
     cluster, caps, now_s = instance.cluster, gpu_caps(instance.tenants), instance.now_s
     key = "patterns by job", tuple(caps.items()), tuple(cluster.budgets.values())
-    known: dict[int, tuple[Job, tuple[Pattern, ...]]] = cluster.memo.get(key, {})
+    memo: dict[object, Any] = Catalogue.of(cluster).once("patterns by job", dict)
+    known: dict[int, tuple[Job, tuple[Pattern, ...]]] = memo.get(key, {})
     seen: dict[int, tuple[Job, tuple[Pattern, ...]]] = {}
-    cluster.memo[key] = seen  # of the last round only, by identity
+    memo[key] = seen  # of the last round only, by identity
     jobs: list[Job] = []
     running: list[Running | None] = []
     options: list[tuple[Pattern, ...]] = []

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from ..model.cluster import Cluster, Node
 from ..model.job import Job
 from ..physics import capacity
-from ..physics.modes import Option, options, room_on
+from ..physics.catalogue import Catalogue
+from ..physics.modes import Option, demands, room_on
 from .deadline import Deadline
 
 
@@ -122,23 +123,24 @@ def without_fewer_cores(own: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
 def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
     """The node classes of a cluster in order of first appearance, and for each node the number of
     its own."""
-    if "node classes" not in cluster.memo:
-        alike: dict[object, list[int]] = {}
-        for i, node in enumerate(cluster.nodes):
-            key = (capacity.alike(node), node.gpu_price_per_h)
-            alike.setdefault(key, []).append(i)
-        firsts = [cluster.nodes[members[0]] for members in alike.values()]
-        classes = tuple(
-            NodeClass(number, _name(node, firsts), node, tuple(members))
-            for number, (node, members) in enumerate(zip(firsts, alike.values(), strict=True))
-        )
-        class_of = [0] * len(cluster.nodes)
-        for one in classes:
-            for i in one.nodes:
-                class_of[i] = one.number
-        cluster.memo["node classes"] = classes, class_of
-    found: tuple[tuple[NodeClass, ...], list[int]] = cluster.memo["node classes"]
-    return found
+    return Catalogue.of(cluster).once("node classes", lambda: _node_classes(cluster))
+
+
+def _node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
+    alike: dict[object, list[int]] = {}
+    for i, node in enumerate(cluster.nodes):
+        key = (capacity.alike(node), node.gpu_price_per_h)
+        alike.setdefault(key, []).append(i)
+    firsts = [cluster.nodes[members[0]] for members in alike.values()]
+    classes = tuple(
+        NodeClass(number, _name(node, firsts), node, tuple(members))
+        for number, (node, members) in enumerate(zip(firsts, alike.values(), strict=True))
+    )
+    class_of = [0] * len(cluster.nodes)
+    for one in classes:
+        for i in one.nodes:
+            class_of[i] = one.number
+    return classes, class_of
 
 
 def _name(node: Node, others: list[Node]) -> str:
@@ -163,20 +165,12 @@ def _name(node: Node, others: list[Node]) -> str:
 def patterns(cluster: Cluster, caps: Mapping[str, int], job: Job) -> tuple[Pattern, ...]:
     """Every way to run `job` on the empty cluster within its tenant's cap; empty where it can never
     run. `caps` are `cluster.gpu_caps`."""
-    every = options(cluster, job)
+    catalogue = Catalogue.of(cluster)
+    every = catalogue.options(job)
     quota = job.tenant if job.tenant in caps else None
     cap = caps[quota] if quota is not None else None
-    budgets = tuple(
-        cluster.budgets.values()
-    )  # copies of a cluster with other budgets share its memo
-    key = ("patterns", id(every), quota, cap, budgets, capacity.asks(job))
-    if key not in cluster.memo:
-        cluster.memo[key] = (
-            every,
-            _patterns(cluster, job, every, quota, cap),
-        )  # `every` kept for its id
-    found: tuple[Pattern, ...] = cluster.memo[key][1]
-    return found
+    key = "patterns", demands(job), quota, cap
+    return catalogue.once(key, lambda: _patterns(cluster, job, every, quota, cap))
 
 
 def _patterns(

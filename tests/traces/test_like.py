@@ -17,6 +17,7 @@ from optsched import files
 from optsched.cli import generate as command
 from optsched.errors import InputError
 from optsched.model.instance import Instance
+from optsched.physics.catalogue import catalogue_of
 from optsched.physics.unschedulable import why_never
 from optsched.traces.clusters import cluster_of
 from optsched.traces.generate.like import MODELS, generate, offered_load
@@ -76,9 +77,7 @@ def test_every_instance_is_sound(kind: str, **arguments: Any) -> None:
     assert (
         len(instance.jobs) == arguments["jobs"] and instance.cluster.total_gpus == arguments["gpus"]
     )
-    assert [
-        why for job in instance.jobs if (why := why_never(instance.cluster, instance.tenants, job))
-    ] == []
+    assert [why for job in instance.jobs if (why := why_never(catalogue_of(instance), job))] == []
     submitted = [job.submit_s for job in instance.jobs]
     assert submitted == sorted(submitted) and submitted[0] >= 0
     assert bool(instance.failures) <= arguments["failures"]
