@@ -290,15 +290,13 @@ def _faults(settings: Settings) -> Iterator[Fault]:
         if not float(seconds) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
     try:
-        wanted(settings.objective, settings.cluster)
+        objective = wanted(settings.objective, settings.cluster)
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
     else:
         if settings.policy is not None:
             try:
-                registry.policy(
-                    settings.policy, parse_objective(settings.objective), settings.policy_options
-                )
+                registry.policy(settings.policy, objective, settings.policy_options)
             except OptschedError as error:
                 yield Fault("policy", str(error), "see `optsched list policies`")
         elif settings.policy_options:
