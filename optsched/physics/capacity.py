@@ -130,9 +130,14 @@ class Capacity:
         )
 
 
+def kind(node: Node) -> tuple[object, ...]:
+    """Equal for nodes that serve the same jobs, however much of it they have."""
+    return node.gpu_type, node.gpu_memory_gib, node.gpus > 0
+
+
 def alike(node: Node) -> tuple[object, ...]:
     """Equal for nodes that can hold the same of every job."""
-    return node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib
+    return kind(node), node.gpus, node.cpus, node.memory_gib
 
 
 def serves(node: Node, job: Job, mode: Mode) -> bool:
