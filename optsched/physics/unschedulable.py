@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..model.cluster import POWER_CAP, Cluster, Node, Tenant
 from ..model.job import Job, Mode
+from ..model.value import Table
 from . import Span, gpu_type_rate, node_counts, rate
 from .capacity import Capacity, alike, capacity_of
 from .modes import (
@@ -80,6 +81,9 @@ def _beyond_shares(table: Capacity, job: Job, fitting: tuple[Option, ...]) -> st
 def _nothing_fits(cluster: Cluster, job: Job) -> str:
     """What the nodes lack; one demand is named where it alone, whatever the others, keeps the job
     from running."""
+    if job.node_labels and fits_somewhere(cluster, replace(job, node_labels=Table())):
+        labels = ", ".join(f"{label} ({wanted})" for label, wanted in job.node_labels.items())
+        return f"no node on which it would fit is as its node_labels say: {labels}"
     modes = base_modes(cluster, job)
     if modes and all(mode.gpus == 0 for mode in modes):
         return _no_host(cluster, job, min(mode.cpus for mode in modes))

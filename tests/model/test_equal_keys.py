@@ -77,6 +77,10 @@ OTHER_JOB: dict[str, object] = {
     "max_preemptions": 1,
     "min_nodes": 2,
     "max_nodes": 2,
+    "labels": ("x",),
+    "node_labels": {"ssd": "forbidden"},
+    "affinity": {"x": "rack"},
+    "anti_affinity": {"x": "node"},
     "profile": replace(PROFILE, mixing="sum"),
 }
 
