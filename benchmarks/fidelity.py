@@ -33,9 +33,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from optsched.driver.state import Ending
 from optsched.model.instance import Instance
 from optsched.plugins import registry
-from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation
 from optsched.traces.readers import gavel, shockwave
 

@@ -44,10 +44,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from optsched.driver.world import World
 from optsched.plugins import registry
 from optsched.plugins.policy import Policy
 from optsched.simulate.run import simulate
-from optsched.simulate.world import World
 from optsched.traces.readers import pollux
 from optsched.traces.readers.pollux_application import Application
 from optsched_solvers.policies.optimus import Optimus

@@ -26,9 +26,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from optsched.driver.state import Ending
 from optsched.model.instance import Instance
 from optsched.plugins.registry import policy
-from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation
 from optsched.traces.readers import shockwave
 from optsched.traces.readers.batch_sizes import batch_size, steps_of_epoch

@@ -26,7 +26,7 @@ from optsched.objectives import TERMS, parse
 from optsched.plugins import registry
 from optsched.plugins.solver import SILENT, Report, Request
 from optsched.simulate.run import simulate
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 from tests.data import DATA
 
@@ -286,7 +286,7 @@ def test_the_solver_guide_names_what_exists() -> None:
     }
     assert tables["request"] == {field.name for field in fields(Request)}
     assert tables["report"] == {field.name for field in fields(Report)}
-    world = World(files.load_instance('{"format": "optsched/1"}'))
+    world = VirtualWorld(files.load_instance('{"format": "optsched/1"}'))
     assert {name for name in tables["world"] if not hasattr(world, name)} == set()
     for name in first_column(section("solvers/README.md", "### What helps")):
         module, _, attribute = name.partition("(")[0].rpartition(".")

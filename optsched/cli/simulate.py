@@ -144,6 +144,7 @@ def command(
     """
     from .. import files, objectives
     from ..bounds import lower_bounds
+    from ..driver.view import PolicyError
     from ..estimates.parse import parse as estimates_of
     from ..picture import can_draw
     from ..plugins import registry
@@ -151,7 +152,6 @@ def command(
     from ..simulate.metrics import measure
     from ..simulate.run import Simulation, StalledError
     from ..simulate.saved import STATE, RunInterruptedError, run_saving, take_up
-    from ..simulate.view import PolicyError
 
     if round_s and spacing_s:
         raise InputError(

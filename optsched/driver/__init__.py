@@ -1,1 +1,1 @@
-"""What drives rounds, in virtual time and on real nodes alike."""
+"""What a policy sees of a cluster and may do with it, in virtual time and on real nodes alike."""

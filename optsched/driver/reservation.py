@@ -9,9 +9,9 @@ from heapq import heappop, heappush
 from ..model.instance import Placement
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
-from ..simulate.outlook import Outlook
-from ..simulate.placement import Room
-from ..simulate.world import World
+from .outlook import Outlook
+from .placement import Room
+from .world import World
 
 GANG_PATIENCE_S = 600.0
 """A gang waits this long, or as long as it runs if that is longer, before a place is kept for

@@ -9,7 +9,7 @@ from ..model.plan_types import malformed
 from .incumbent import Incumbent
 
 if TYPE_CHECKING:
-    from ..simulate.world import World
+    from ..driver.world import World
 
 SOURCE = "initial"
 """What a solution calls the plan that it was given."""

@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from ..model.instance import Instance, Running, Suspended
 from ..model.job import Elastic, Job, Mode
+from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 
 MAX_PRIORITY = 10**9
@@ -392,7 +393,7 @@ def _never_run(instance: Instance, unsound: set[int]) -> Iterator[Fault]:
     for i, job in enumerate(instance.jobs):
         if i in unsound or job.id in instance.running_job:
             continue
-        reason = why_never(instance.cluster, instance.tenants, job)
+        reason = why_never(catalogue_of(instance), job)
         if reason is not None:
             yield Fault(
                 f"jobs[{i}]",

@@ -17,7 +17,7 @@ POWER_CAP = "power_w"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Value):
     """One host. `None` for cores or memory means that this is not modelled and never binds.
 
     `gpu_memory_gib` is the memory of each GPU; `gpu_price_per_h` what one GPU costs for an hour.
@@ -38,9 +38,11 @@ class Node:
     labels: tuple[Label, ...] = ()
     gpu_price_per_h: Amount = 1.0
 
+    __hash__ = Value.__hash__
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tenant:
+class Tenant(Value):
     """Who pays for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
 
     `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas
@@ -51,6 +53,8 @@ class Tenant:
     gpu_quota: Count | None = None
     borrow_gpus: Count = 0
     weight: Weight = 1.0
+
+    __hash__ = Value.__hash__
 
 
 def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
@@ -94,11 +98,6 @@ class Cluster(Value):
     reference_gpu: str | None = None
 
     __hash__ = Value.__hash__
-
-    @cached_property
-    def memo(self) -> dict[object, Any]:
-        """Where `modes.options` keeps what it derived for this cluster."""
-        return {}
 
     @cached_property
     def node(self) -> dict[str, Node]:

@@ -161,16 +161,6 @@ def asks(job: Job) -> tuple[object, ...]:
     )
 
 
-def capacity_of(cluster: Cluster, tenants: tuple[Tenant, ...]) -> Capacity:
-    """The table of a cluster and its tenants, made once."""
-    # Copies of a cluster with other budgets share its memo.
-    key = ("capacity", id(tenants), tuple(cluster.budgets.items()))
-    if key not in cluster.memo:
-        cluster.memo[key] = Capacity(cluster, tenants), tenants  # kept for their id
-    table: Capacity = cluster.memo[key][0]
-    return table
-
-
 Level = Literal["node", "rack"]
 LEVELS: tuple[Level, ...] = ("node", "rack")
 Mark = tuple[Literal["has", "near", "averse"], str, Level]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from ..simulate.world import World
+    from ..driver.world import World
 
 Sureness = Literal["verified", "derived", "reconstructed"]
 
@@ -61,5 +61,5 @@ class Policy(Protocol):
 
     def decide(self, world: "World") -> None:
         """Called after all events of one instant, or in fixed rounds of one round: call
-        `world.start`, `world.start_beside` and `world.preempt` as the rule says."""
+        `world.start`, `world.start_sharing` and `world.preempt` as the rule says."""
         ...

@@ -3,11 +3,11 @@ GPUs."""
 
 from array import array
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..driver.state import Ending
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement
 from ..model.job import Mode
@@ -21,22 +21,6 @@ Ints = NDArray[np.int64]
 
 SEVERAL_TYPES = -2
 """In place of a GPU type: the gang has GPUs of several."""
-
-
-class Ending(IntEnum):
-    """Why a row ends."""
-
-    COMPLETED = 0
-    PREEMPTED = 1
-    """Its last `checkpoint_s` are spent saving."""
-    FAILED = 2
-    """The attempt failed: an entry of `Instance.failures`."""
-    NODE_LOST = 3
-    """An entry of `Instance.outages`."""
-    GOES_ON = 4
-    """Only the sharing partner changes; the job's next row follows at once."""
-    OUT_OF_MEMORY = 5
-    """Its GPUs do not have the memory for it and the job beside which it was started."""
 
 
 INCIDENTS: dict[int, Incident] = {

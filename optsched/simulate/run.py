@@ -14,7 +14,7 @@ from ..model.plan import Plan
 from ..physics import TIME_TOLERANCE_S
 from ..plugins.policy import Policy
 from .record import Record
-from .world import World
+from .virtual import VirtualWorld
 
 
 class StalledError(OptschedError):
@@ -57,7 +57,7 @@ class Simulation:
         self.instance = instance
         self.policy = policy
         with _rare_collections():
-            self.world = World(instance, estimates)
+            self.world = VirtualWorld(instance, estimates)
         self._round_s = round_s
         self._spacing_s = spacing_s
         self._charge_solver_time = charge_solver_time
@@ -146,7 +146,7 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-def _why_stalled(world: World, policy: Policy) -> str:
+def _why_stalled(world: VirtualWorld, policy: Policy) -> str:
     waiting = list(world.waiting)
     where = f"{policy.name} stops at {world.now_s:g} s, nothing runs or is to come, {len(waiting)} jobs wait"  # noqa: E501
     if not waiting:

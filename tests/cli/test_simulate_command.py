@@ -14,12 +14,12 @@ import pytest
 from optsched import Cluster, Failure, Instance, Job, Node, Outage, Plan, Profile, files
 from optsched.bounds import lower_bounds
 from optsched.cli import simulate as command
+from optsched.driver.view import PolicyError
 from optsched.errors import InputError
 from optsched.objectives import parse
 from optsched.plugins import registry
 from optsched.simulate import output
 from optsched.simulate.run import simulate
-from optsched.simulate.view import PolicyError
 from tests.cli.test_solve_command import BAD_FILES
 
 

@@ -24,6 +24,7 @@ from optsched import (
     Slot,
 )
 from optsched.bounds import all_bounds, lower_bounds
+from optsched.driver.snapshot import snapshot
 from optsched.engine.plan_class import outside_class
 from optsched.files import dump_instance, load_instance
 from optsched.files.faults import find_faults
@@ -34,7 +35,6 @@ from optsched.simulate.metrics.measure import measure
 from optsched.simulate.metrics.summary import summary
 from optsched.simulate.metrics.table import columns
 from optsched.simulate.run import Simulation, simulate
-from optsched.simulate.snapshot import snapshot
 from optsched.verify import verify
 from tests.simulate.mixing_policy import Mixing
 from tests.simulate.random_instances import instances

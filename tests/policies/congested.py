@@ -4,10 +4,10 @@ only consolidates."""
 import random
 
 from optsched import Cluster, Instance, Job, Locality, Node, Plan, Profile
+from optsched.driver.world import World
 from optsched.objectives import parse
 from optsched.plugins.policy import Policy
 from optsched.simulate.run import Simulation
-from optsched.simulate.world import World
 from optsched.verify import verify
 from optsched_solvers.policies.parts.list_scheduling import ListScheduling
 from optsched_solvers.policies.parts.locality_gate import LocalityGate, Patience

@@ -8,10 +8,10 @@ from statistics import fmean
 import pytest
 
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
-from optsched.simulate.world import World
 from optsched_solvers.policies.parts.core_search import CoreSearch
 from tests.policies.verified import plan_of, times, where
 

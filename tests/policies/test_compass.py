@@ -9,7 +9,7 @@ from optsched import Cluster, Instance, Job, Node, Profile
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 from optsched_solvers.policies.compass import Compass
 from tests.policies.verified import plan_of, times, where
@@ -31,7 +31,7 @@ def test_the_rank_is_the_longest_way_through_what_follows() -> None:
         Job(id=name, duration_s=run, after=after.get(name, ()))
         for name, run in (("a", 2.0), ("b", 3.0), ("c", 10.0), ("d", 4.0), ("e", 1.0))
     )
-    world = World(Instance(cluster=Cluster(nodes=workers(1, None)), jobs=jobs))
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=workers(1, None)), jobs=jobs))
     world.advance()
     rule = Compass()
     assert [rule.rank_s(world, name) for name in "abcde"] == [16.0, 7.0, 14.0, 4.0, 1.0]
@@ -136,7 +136,7 @@ def test_queries_are_answered_sooner_than_first_in_first_out() -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 def test_ranks_never_rise_along_a_chain(instance: Instance) -> None:
-    world = World(instance)
+    world = VirtualWorld(instance)
     world.advance()
     rule = Compass()
     known = [job for job in instance.jobs if job.submit_s <= world.now_s]

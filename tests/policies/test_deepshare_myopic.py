@@ -13,7 +13,7 @@ from optsched import Cluster, Instance, Job, Mode, Node, Placement, Profile, Run
 from optsched.errors import InputError
 from optsched.physics.contention import channel_gbps, channel_loads, slowdown
 from optsched.plugins.registry import policy
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.deepshare_myopic import DeepShareMyopic, Utilisation, reward
 from tests.policies.congested import congested, run
 
@@ -101,7 +101,7 @@ def test_the_step_is_the_best_of_all_jobs_and_placements(
         Job(id=f"w{i}", gpus=size, duration_s=100.0, profile=profiles[2 + i])
         for i, size in enumerate(sizes)
     ]
-    world = World(Instance(cluster=cluster, jobs=(*jobs, *waiting), running=tuple(running)))
+    world = VirtualWorld(Instance(cluster=cluster, jobs=(*jobs, *waiting), running=tuple(running)))
     world.advance()
     rule = DeepShareMyopic(DeepShareMyopic.Options())
     for job in waiting:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from optsched import Cluster, Elastic, Instance, Job, Node, Profile
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.dl2_myopic import TIE, Dl2Myopic
 from optsched_solvers.policies.parts.gang_counts import by_type
 from optsched_solvers.policies.parts.gpu_pool import GpuPool
@@ -34,7 +34,7 @@ def test_the_reward_is_epochs_run_by_all_epochs() -> None:
         Job(id="short", duration_s=600.0),
         Job(id="slow", duration_s=2400.0, profile=Profile(startup_s=300.0)),
     )
-    world = World(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=jobs))
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=jobs))
     world.advance()
     rule = Dl2Myopic(Dl2Myopic.Options())
 
@@ -71,7 +71,7 @@ def test_the_allocation_is_the_best_there_is(data: st.DataObject) -> None:
         for job in jobs
         if (job.gpus if isinstance(job.gpus, int) else 1) <= max(one.gpus for one in nodes)
     ]
-    world = World(Instance(cluster=Cluster(nodes=nodes), jobs=tuple(jobs)))
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=nodes), jobs=tuple(jobs)))
     world.advance()
     rule = Dl2Myopic(Dl2Myopic.Options())
     names = [job.id for job in jobs]

@@ -15,7 +15,7 @@ from optsched.model.job import Elastic
 from optsched.physics.contention import slowdown
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.parts.ring import Ring, ring_of
 from optsched_solvers.policies.parts.ring_choice import most_utility
 from tests.policies.verified import plan_of, times, where
@@ -76,7 +76,7 @@ def utility(job: Job, workers: int) -> float:
 
 
 def first_gpus(instance: Instance, **options: str) -> dict[str, int]:
-    world = World(instance)
+    world = VirtualWorld(instance)
     world.advance()
     policy("gadget", options=options).decide(world)
     return {

@@ -3,9 +3,9 @@
 import pytest
 
 from optsched import Cluster, Instance, Job, Node
+from optsched.driver.snapshot import snapshot
 from optsched.model.job import Elastic
-from optsched.simulate.snapshot import snapshot
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.parts.gang_weights import GANG, GangWeights
 
 NODES = tuple(
@@ -16,7 +16,7 @@ NODES = tuple(
 
 
 def raised(*jobs: Job) -> dict[str, float]:
-    world = World(Instance(cluster=Cluster(nodes=NODES), jobs=jobs))
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=NODES), jobs=jobs))
     world.advance()
     weights, now = GangWeights(), snapshot(world).instance
     found = weights.raised(world, now)

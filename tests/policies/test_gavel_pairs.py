@@ -13,7 +13,7 @@ from optsched.model.profile import Profile, Sharing
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
@@ -184,7 +184,7 @@ def test_a_simulation_with_pairs_taken_up_again_ends_the_same(name: str) -> None
 
 def first(name: str, instance: Instance, **options: str) -> Any:
     """A policy after its first decision, and its shares by job and GPU type."""
-    world = World(instance)
+    world = VirtualWorld(instance)
     world.advance()
     chosen: Any = policy(name, options=options)
     chosen.decide(world)

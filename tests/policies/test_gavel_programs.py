@@ -14,7 +14,7 @@ from optsched import Cluster, Instance, Job, Node
 from optsched.model.cluster import Tenant
 from optsched.model.profile import Profile, Sharing
 from optsched.plugins.registry import policy
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.gavel.filling import Groups, fill
 from optsched_solvers.policies.gavel.finish_time import fairest
 from optsched_solvers.policies.gavel.max_min import normalised
@@ -304,7 +304,7 @@ def decided(name: str, **options: str) -> tuple[Instance, Program, np.ndarray]:
     """The first shares that a policy computes, as throughputs by job and GPU type, and the program
     they are of."""
     made = instance()
-    world = World(made)
+    world = VirtualWorld(made)
     world.advance()
     chosen: Any = policy(name, options=options)
     chosen.decide(world)

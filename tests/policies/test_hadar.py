@@ -7,13 +7,14 @@ from random import Random
 import pytest
 
 from optsched import Cluster, Elastic, Instance, Job, Node, Profile
+from optsched.driver.mixed import mixed_option
+from optsched.driver.view import PolicyError
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.metrics.measure import measure
-from optsched.simulate.mixed import mixed_option
 from optsched.simulate.run import Simulation
-from optsched.simulate.view import PolicyError
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.hadar.prices import Prices, Utility, prices
 from tests.policies.verified import plan_of, times, where
 
@@ -248,6 +249,6 @@ def test_no_option_for_what_a_job_cannot_do() -> None:
 
 
 def arrived(instance: Instance) -> World:
-    world = World(instance)
+    world = VirtualWorld(instance)
     assert world.advance()
     return world

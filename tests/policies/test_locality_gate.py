@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Node, Profile
+from optsched.driver.world import World
 from optsched.physics import Span, span
-from optsched.physics.modes import most_gpus
-from optsched.simulate.world import World
+from optsched.physics.catalogue import Catalogue
+from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.parts.locality_gate import LEVELS, LocalityGate, Patience
 from tests.simulate.random_instances import instances
 
@@ -22,7 +23,7 @@ def world(gpus: int, *held: int, **profile: object) -> World:
     """A job that waits, beside held GPUs: so many on each node."""
     others = tuple(Job(id=f"o{i}", gpus=1, duration_s=9.0) for i in range(sum(held)))
     job = Job(id="j", gpus=gpus, duration_s=9.0, profile=Profile(**profile))  # type: ignore[arg-type]
-    made = World(Instance(cluster=Cluster(nodes=NODES), jobs=(job, *others)))
+    made = VirtualWorld(Instance(cluster=Cluster(nodes=NODES), jobs=(job, *others)))
     made.advance()
     names = iter(f"o{i}" for i in range(sum(held)))
     for node, count in zip(NODES, held, strict=False):
@@ -82,7 +83,7 @@ def test_the_fastest_place_is_taken_whatever_it_is_called() -> None:
 @given(instances(), st.sampled_from([0.0, 40.0, 1e6]))
 @SLOW
 def test_whatever_it_finds_is_allowed_and_can_be_started(instance: Instance, wait_s: float) -> None:
-    made, gate = World(instance), LocalityGate()
+    made, gate = VirtualWorld(instance), LocalityGate()
     made.advance()
     assume(made.waiting)
     for job_id in list(made.waiting):
@@ -97,5 +98,8 @@ def test_whatever_it_finds_is_allowed_and_can_be_started(instance: Instance, wai
         if LEVELS.index(span(made.cluster, placement)) > LEVELS.index(
             widest
         ):  # then it fits nothing narrower
-            assert most_gpus(made.cluster, made.job(job_id), option.mode)[widest] < option.mode.gpus
+            assert (
+                Catalogue.of(made.cluster).most_gpus(made.job(job_id), option.mode)[widest]
+                < option.mode.gpus
+            )
         made.start(job_id, option, placement)

@@ -16,7 +16,7 @@ from optsched import Cluster, Instance, Job, Node, files
 from optsched.cli import learn as learn_command
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.generate.synth import generate
 from optsched_solvers.policies.rltune import DEFAULT_WEIGHTS, training
 from optsched_solvers.policies.rltune.features import Present, features
@@ -198,7 +198,7 @@ def test_two_sizes_of_nodes_are_two_pools() -> None:
     # the large one alone.
     nodes = (Node(name="s0", gpus=2), Node(name="s1", gpus=2), Node(name="l0", gpus=8))
     jobs = (Job(id="four", gpus=4, duration_s=9.0), Job(id="six", gpus=6, duration_s=9.0))
-    world = World(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
     world.advance()
     moment = Moment(world)
     assert moment.tiers("four") == (2, 0) and moment.tiers("six") == (1, 0)

@@ -16,7 +16,7 @@ from optsched.physics import interpolate
 from optsched.physics.modes import Option
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.readers import synergy
 from optsched_solvers.policies.parts.core_share import CoreWays, core_shares, core_ways
 from optsched_solvers.policies.synergy_opt import most_throughput
@@ -48,7 +48,7 @@ def first_cores(
     name: str, *jobs: Job, nodes: tuple[Node, ...] = FOUR, **options: str
 ) -> dict[str, int]:
     """Cores by job after the first decision, of those that run."""
-    world = World(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
     world.advance()
     policy(name, options=options).decide(world)
     return {one: sum(slot.cpus for slot in world.hold(one).placement) for one in world.running}

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Mode, Node, Profile, Running, Slot
+from optsched.driver.outlook import Outlook
 from optsched.errors import InputError
 from optsched.files import check_instance
 from optsched.plugins.registry import policy
-from optsched.simulate.outlook import Outlook
 from optsched.simulate.run import simulate
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.generate.synth import generate
 from optsched_solvers.policies.parts.cheapest_victims import Victim, cheapest
 from tests.policies.verified import plan_of, times
@@ -155,7 +155,7 @@ def test_the_victims_are_the_cheapest_of_all_subsets(
         gone for count in range(1, len(jobs) + 1) for gone in combinations(range(len(jobs)), count)
     ]
     best = min((cost(gone) for gone in subsets if fits(gone)), default=None)
-    world = World(instance)
+    world = VirtualWorld(instance)
     world.advance()
     victims = [Victim(f"r{i}", job[2], job[3], True) for i, job in enumerate(jobs)]
     found = cheapest(world, "w", Outlook(world), victims, finish_s)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Tenant
 from optsched.files.faults import find_faults
+from optsched.physics.catalogue import Catalogue, catalogue_of
 from optsched.physics.unschedulable import why_never
 from tests.simulate.random_instances import jobs, profiles, with_held
 
@@ -91,7 +92,7 @@ def rounds(
         else job
         for job in found
     ]
-    found = [job for job in found if why_never(cluster, tenants, job) is None]
+    found = [job for job in found if why_never(Catalogue.of(cluster, tenants), job) is None]
     assume(found)
     known = {job.id for job in found}
     found = [
@@ -140,7 +141,7 @@ def split_over_nodes(draw: Any, instance: Instance, job: Job) -> Job:
     if not least or job.id in instance.running_job:
         return job
     limited = replace(job, min_nodes=least, max_nodes=least + draw(st.sampled_from([0, 0, 1, 2])))
-    return job if why_never(instance.cluster, instance.tenants, limited) else limited
+    return job if why_never(catalogue_of(instance), limited) else limited
 
 
 def _running_pay(instance: Instance) -> bool:

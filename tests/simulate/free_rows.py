@@ -1,7 +1,7 @@
 """What is left of the shared rows of the table of capacity, for people to read."""
 
+from optsched.driver.placement import Room
 from optsched.physics.capacity import Kind
-from optsched.simulate.placement import Room
 
 
 def left_of(room: Room, kind: Kind) -> dict[str, float]:

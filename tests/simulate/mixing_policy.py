@@ -5,10 +5,10 @@ from dataclasses import replace
 from random import Random
 
 from optsched import Elastic
+from optsched.driver.mixed import may_mix, mixed_option
+from optsched.driver.world import World
 from optsched.physics import fits_type, gang_sizes, gpu_type_rate
 from optsched.physics.modes import Option
-from optsched.simulate.mixed import may_mix, mixed_option
-from optsched.simulate.world import World
 
 
 class Mixing:

@@ -1,7 +1,7 @@
 """A policy for tests: starts jobs beside running ones wherever it may, and preempts now and
 then."""
 
-from optsched.simulate.world import World
+from optsched.driver.world import World
 
 
 class StartsBeside:
@@ -23,7 +23,7 @@ class StartsBeside:
         if self.decisions % 6 == 3:
             self._preempt_one(world)
         for job_id in list(world.waiting):
-            if not self._start_beside(world, job_id) and (found := world.fit(job_id)) is not None:
+            if not self._start_sharing(world, job_id) and (found := world.fit(job_id)) is not None:
                 world.start(job_id, *found)
         if self.decisions % 6 in (0, 1):
             self._preempt_one(world)
@@ -38,11 +38,11 @@ class StartsBeside:
                 world.wake_at(world.now_s + 1.0)
                 return
 
-    def _start_beside(self, world: World, job_id: str) -> bool:
+    def _start_sharing(self, world: World, job_id: str) -> bool:
         for option in world.options(job_id):
             for partner_id in world.running:
                 if world.may_share(job_id, option, partner_id, heedless=self.heedless):
-                    world.start_beside(job_id, option, partner_id, heedless=self.heedless)
+                    world.start_sharing(job_id, option, partner_id, heedless=self.heedless)
                     self.pairs.append((world.now_s, job_id, partner_id))
                     return True
         return False

@@ -21,11 +21,12 @@ from optsched import (
     Slot,
     Tenant,
 )
+from optsched.driver.view import PolicyError
+from optsched.driver.world import World
 from optsched.objectives import parse
 from optsched.physics import placed_rate
 from optsched.simulate.run import simulate
-from optsched.simulate.view import PolicyError
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 
 from .free_rows import left_of
@@ -90,7 +91,7 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(
     assert report.ok, "\n".join(map(str, report.violations))
     assert simulate(instance, StartsBeside(), round_s=round_s) == plan
 
-    world, policy, held = World(instance), StartsBeside(), []
+    world, policy, held = VirtualWorld(instance), StartsBeside(), []
     before = held_gpus(world)
     while world.unfinished:
         at_s = world.now_s
@@ -117,7 +118,7 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(
         own = math.fsum(
             (part.end_s - part.start_s) * max(1, part.mode.gpus) for part in segments[job.id]
         )
-        earlier = World(instance).attained_gpu_s(job.id)
+        earlier = VirtualWorld(instance).attained_gpu_s(job.id)
         assert world.attained_gpu_s(job.id) - earlier == pytest.approx(own, rel=1e-9, abs=1e-3)
 
 
@@ -153,7 +154,7 @@ def begin(world: World, job_id: str) -> None:
 
 
 def beside(world: World, job_id: str, partner_id: str) -> None:
-    world.start_beside(job_id, world.options(job_id)[0], partner_id)
+    world.start_sharing(job_id, world.options(job_id)[0], partner_id)
 
 
 def times(plan: Plan, job: int) -> list[tuple[float, float, str | None]]:
@@ -254,7 +255,7 @@ def case(**change: Any) -> tuple[Instance, World]:
         Job(id="c", gpus=2, duration_s=6.0, profile=HALF),
     )
     instance = Instance(cluster=TWO, jobs=jobs, tenants=(Tenant(name="t", gpu_quota=4),))
-    world = World(instance)
+    world = VirtualWorld(instance)
     assert world.advance()
     begin(world, "a")
     return instance, world
@@ -281,13 +282,13 @@ def test_what_is_refused(change: dict[str, Any], reason: str | None) -> None:
     [option] = world.options("b")
     assert world.may_share("b", option, "a") == (reason is None)
     if reason is None:
-        world.start_beside("b", option, "a")
+        world.start_sharing("b", option, "a")
         assert not world.may_share("c", world.options("c")[0], "a")
         with pytest.raises(PolicyError, match="a shares its GPUs already"):
             beside(world, "c", "a")
     else:
         with pytest.raises(PolicyError, match=f"job b cannot start beside a at 0 s: .*{reason}"):
-            world.start_beside("b", option, "a")
+            world.start_sharing("b", option, "a")
         assert "b" in world.waiting and held_gpus(world) == 2
 
 
@@ -296,9 +297,9 @@ def test_who_is_no_partner() -> None:
     option = world.options("b")[0]
     for partner_id in ("c", "b", "nobody"):
         with pytest.raises(PolicyError, match=f"{partner_id} does not run"):
-            world.start_beside("b", option, partner_id)
+            world.start_sharing("b", option, partner_id)
     with pytest.raises(PolicyError, match="it does not wait"):
-        world.start_beside("a", world.options("a")[0], "c")
+        world.start_sharing("a", world.options("a")[0], "c")
 
 
 def test_shared_gpus_count_for_both_jobs_of_a_tenant() -> None:
@@ -316,7 +317,7 @@ def test_host_memory_is_the_jobs_own() -> None:
     for gib, fits in ((12.5, True), (12.6, False)):
         profile = Profile(sharing=Sharing(duty=0.5), memory_gib_per_gpu=gib)
         jobs = tuple(Job(id=name, gpus=2, duration_s=9.0, profile=profile) for name in "ab")
-        world = World(Instance(cluster=Cluster(nodes=(node,)), jobs=jobs))
+        world = VirtualWorld(Instance(cluster=Cluster(nodes=(node,)), jobs=jobs))
         world.advance()
         begin(world, "a")
         assert world.may_share("b", world.options("b")[0], "a") == fits
@@ -326,7 +327,7 @@ def test_gpus_of_another_type_or_clock_are_refused() -> None:
     nodes = tuple(Node(name=kind, gpu_type=kind, gpus=1) for kind in "ab")
     profile = Profile(rate={"a": 1.0, "b": 0.5}, sharing=Sharing(duty=0.5))
     jobs = tuple(Job(id=name, duration_s=9.0, profile=profile) for name in "xy")
-    world = World(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
     world.advance()
     begin(world, "x")
     on_a, on_b = world.options("y")

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Failure, Instance, Job, Node, Outage, Profile
+from optsched.driver.state import Ending
 from optsched.engine import solve
 from optsched.files import dump_instance, load_instance
 from optsched.files.faults import find_faults
@@ -19,7 +20,7 @@ from optsched.physics import placed_rate, remaining_after_preemption_s
 from optsched.physics.contention import may_contend
 from optsched.plugins.policy import Policy
 from optsched.plugins.registry import names, policy
-from optsched.simulate.record import Ending, Record
+from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation, StalledError
 from optsched.verify import verify
 

@@ -11,7 +11,7 @@ from optsched.objectives import parse
 from optsched.physics.model_caches import ModelCaches
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 from tests.plan_cases import CASES
 from tests.policies.verified import plan_of, times
@@ -88,7 +88,7 @@ def test_jobs_that_run_have_their_models_there() -> None:
 
 def test_what_a_policy_may_know() -> None:
     instance, _ = CASES["cached"]()
-    world = World(instance)
+    world = VirtualWorld(instance)
     world.advance()
     at = {name: (Slot(node=name, gpus=1),) for name in ("n0", "n1", "n2")}
     assert [world.fetch_s("b3", at[name]) for name in at] == [5.0, 0.0, 5.0]

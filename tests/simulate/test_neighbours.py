@@ -10,6 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Running, Slot
+from optsched.driver.demand import Demands
+from optsched.driver.layout import Layout
+from optsched.driver.placement import Room
 from optsched.engine import solve
 from optsched.errors import InputError
 from optsched.files import dump_instance, load_instance
@@ -17,15 +20,12 @@ from optsched.model.instance import Placement
 from optsched.model.job import Mode
 from optsched.model.plan import JobPlan, Plan, Segment
 from optsched.objectives import parse
-from optsched.physics.modes import options
+from optsched.physics.catalogue import Catalogue
 from optsched.physics.unplanned import unplanned
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import policy
 from optsched.round.decide import decide
 from optsched.round.verify import verify_round
-from optsched.simulate.demand import Demands
-from optsched.simulate.layout import Layout
-from optsched.simulate.placement import Room
 from optsched.simulate.run import StalledError, simulate
 from optsched.verify import verify
 
@@ -71,7 +71,7 @@ def jobs(draw: Any, name: str, affinity: bool = True) -> Job:
 def instances(draw: Any, affinity: bool = True) -> Instance:
     cluster = draw(clusters())
     drawn = [draw(jobs(f"j{i}", affinity)) for i in range(draw(st.integers(1, 6)))]
-    able = tuple(job for job in drawn if why_never(cluster, (), job) is None)
+    able = tuple(job for job in drawn if why_never(Catalogue.of(cluster), job) is None)
     assume(able)
     return Instance(cluster=cluster, jobs=able)
 
@@ -212,7 +212,7 @@ def test_simulations_keep_the_rules(instance: Instance, name: str) -> None:
 def test_the_verifier_finds_what_breaks_a_rule(instance: Instance, data: Any) -> None:
     plans = []
     for job in instance.jobs:
-        option = options(instance.cluster, job)[0]
+        option = Catalogue.of(instance.cluster).options(job)[0]
         free = {node.name: node.gpus for node in instance.cluster.nodes}
         placement = data.draw(st.sampled_from(splits(instance.cluster, free, option.mode.gpus)))
         start_s = data.draw(st.sampled_from([0.0, 10.0, 20.0]))
@@ -235,7 +235,7 @@ def test_rounds_keep_the_rules(instance: Instance, data: Any) -> None:
     that could have been put beside all that were decided."""
     at_once = replace(instance, jobs=tuple(replace(job, submit_s=0.0) for job in instance.jobs))
     first = at_once.jobs[0]
-    option = options(at_once.cluster, first)[0]
+    option = Catalogue.of(at_once.cluster).options(first)[0]
     free = {node.name: node.gpus for node in at_once.cluster.nodes}
     able = [
         split
@@ -343,9 +343,9 @@ def test_planners_that_do_not_know_it_say_so_and_labels_of_nodes_they_know() -> 
         )
         assert solution.status == "optimal" and solution.value == 20.0
     job = replace(picky.jobs[0], gpus=4, max_nodes=1)
-    assert why_never(FOUR, (), job) is not None
+    assert why_never(Catalogue.of(FOUR), job) is not None
     job = replace(picky.jobs[0], gpus=6)
-    assert why_never(FOUR, (), job) == (
+    assert why_never(Catalogue.of(FOUR), job) == (
         "no node on which it would fit is as its node_labels say: ssd (forbidden)"
     )
 

@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Failure, Instance, Job, Node, Outage, Plan, Profile, Sharing
+from optsched.driver.state import Ending
+from optsched.driver.world import World
 from optsched.objectives import parse
 from optsched.physics import OUT_OF_MEMORY_S, beyond_gpu_memory, setup_s
 from optsched.simulate.metrics import measure, summary
-from optsched.simulate.record import Ending
 from optsched.simulate.run import Simulation, simulate
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 
 from .free_rows import left_of
@@ -124,7 +125,7 @@ def test_what_a_heedless_policy_lets_happen_is_sound_and_adds_up(
 
 
 def heedless(world: World, job_id: str, partner_id: str) -> None:
-    world.start_beside(job_id, world.options(job_id)[0], partner_id, heedless=True)
+    world.start_sharing(job_id, world.options(job_id)[0], partner_id, heedless=True)
 
 
 def parts(plan: Plan, job: int) -> list[tuple[float, float, str | None, str | None]]:
@@ -228,7 +229,7 @@ def test_it_lives_on_if_its_partner_leaves_before() -> None:
 
 def test_it_may_not_be_preempted_before_it_is_stopped() -> None:
     instance = two(startup_s=0.0)
-    world = World(instance)
+    world = VirtualWorld(instance)
     world.advance()
     begin(world, "a")
     heedless(world, "b", "a")
@@ -265,7 +266,7 @@ def test_a_pair_may_start_together_where_one_of_them_has_just_left() -> None:
     def both(world: World) -> None:
         world.preempt("a")
         begin(world, "a")  # where it was: a plan tells this start by a pause
-        world.start_beside("b", world.options("b")[0], "a")
+        world.start_sharing("b", world.options("b")[0], "a")
 
     plan = simulate(instance, Scripted(at0=lambda w: begin(w, "a"), at3=both))
     assert verify(instance, plan, WCT).ok

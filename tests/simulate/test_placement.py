@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Clock, Cluster, Instance, Job, Locality, Mode, Node, Profile, Slot, Tenant
+from optsched.driver.demand import Demands
+from optsched.driver.layout import Layout, Need
+from optsched.driver.placement import Room
 from optsched.model.instance import Placement
 from optsched.physics import Span, uplinks
-from optsched.simulate.demand import Demands
-from optsched.simulate.layout import Layout, Need
-from optsched.simulate.placement import Room
 
 from .free_rows import left_of
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import pytest
 
 from optsched import Cluster, Instance, Job, Node, engine
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.plan import Plan
 from optsched.objectives import Objective, parse
@@ -16,7 +17,6 @@ from optsched.plugins.options import PluginOptions, read_options
 from optsched.plugins.solver import Report, Request, ignore
 from optsched.round.decide import decide
 from optsched.simulate.policy_solver import PolicySolver
-from optsched.simulate.world import World
 
 WCT = parse("wct")
 INSTANCE = Instance(

@@ -14,7 +14,7 @@ from optsched.driver.reservation import GANG_PATIENCE_S, earliest, patience_s, t
 from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure
 from optsched.simulate.run import Simulation
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 
 SAVES = Profile(checkpoint_s=10.0, restore_s=10.0)
 RESERVING = ("optsched", "srsf", "srtf", "las")
@@ -171,7 +171,7 @@ def test_the_earliest_place_is_the_one_that_is_left_first() -> None:
     )
     gang = Job(id="gang", gpus=8, duration_s=10.0)
     nodes = (Node(name="n0", gpus=8), Node(name="n1", gpus=8))
-    world = World(Instance(cluster=Cluster(nodes=nodes), jobs=(*jobs, gang)))
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=nodes), jobs=(*jobs, gang)))
     world.advance()
     for job_id, node in (("a", "n0"), ("b", "n1"), ("c", "n1")):
         option = world.fastest(job_id)
@@ -198,7 +198,7 @@ def test_patience_and_share() -> None:
 
 def test_setting_aside_leaves_a_room_as_it_was() -> None:
     made = stream(2, nodes=2, small=3)
-    world = World(
+    world = VirtualWorld(
         replace(
             made,
             cluster=Cluster(

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Plan
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.plan import Segment
 from optsched.objectives import parse
@@ -14,7 +15,6 @@ from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.registry import names, policy
 from optsched.simulate.events import first_round_s
 from optsched.simulate.run import simulate
-from optsched.simulate.world import World
 from optsched.verify import verify
 
 from .random_instances import instances

@@ -19,14 +19,14 @@ from optsched import (
     Slot,
     Tenant,
 )
+from optsched.driver.view import PolicyError
+from optsched.driver.world import World
 from optsched.errors import OptschedError
 from optsched.objectives import parse
 from optsched.plugins.registry import names, policy, solver
 from optsched.plugins.solver import Report, Request, ignore
 from optsched.simulate.events import Events, Kind
 from optsched.simulate.run import StalledError, simulate
-from optsched.simulate.view import PolicyError
-from optsched.simulate.world import World
 from optsched.verify import verify
 
 WCT = parse("wct")

@@ -10,6 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Plan, Profile, Running, Sharing, Slot
+from optsched.driver.snapshot import snapshot
+from optsched.driver.view import PolicyError
+from optsched.driver.world import World
 from optsched.files import check_instance
 from optsched.model.job import first_come
 from optsched.physics import (
@@ -20,11 +23,10 @@ from optsched.physics import (
     remaining_after_preemption_s,
     unsaved_s,
 )
+from optsched.physics.catalogue import catalogue_of
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.simulate.snapshot import snapshot
-from optsched.simulate.view import PolicyError
-from optsched.simulate.world import World
+from optsched.simulate.virtual import VirtualWorld
 
 from .random_instances import instances
 from .sharing_policy import StartsBeside
@@ -35,7 +37,7 @@ POLICIES = st.sampled_from(["fifo", "sjf", "srtf", "las", "beside"])
 
 def world_after(instance: Instance, name: str, instants: int) -> World:
     """The world of a simulation after some decisions, or at its last."""
-    world, rule = World(instance), StartsBeside() if name == "beside" else policy(name)
+    world, rule = VirtualWorld(instance), StartsBeside() if name == "beside" else policy(name)
     for _ in range(instants):
         if not (world.unfinished and world.advance()):
             break
@@ -53,7 +55,10 @@ def test_snapshots_are_sound_and_agree_with_the_world(
     now = found.instance
     check_instance(now)
     assert (now.name, now.now_s) == (f"random at {world.now_s:.12g}", world.now_s)
-    assert now.tenants is instance.tenants and now.cluster.memo is instance.cluster.memo
+    assert now.tenants is instance.tenants
+    assert all(
+        catalogue_of(now).options(job) is catalogue_of(instance).options(job) for job in now.jobs
+    )
     assert (now.cluster is instance.cluster) == (not instance.cluster.budgets)
     order = [job.id for job in sorted(instance.jobs, key=first_come)]
     assert [job.id for job in now.jobs] == [
@@ -118,7 +123,7 @@ def agrees_with_world(
 @settings(SLOW_DATA, max_examples=80)
 def test_what_follows_is_the_same(instance: Instance, name: str, instants: int) -> None:
     latest_s = max(instance.release_s(job) for job in instance.jobs)
-    world, rule = World(instance), policy(name)
+    world, rule = VirtualWorld(instance), policy(name)
     while world.unfinished and (world.now_s < latest_s or instants > 0):
         instants -= 1
         assert world.advance()
@@ -143,12 +148,12 @@ SHARES = Profile(sharing=Sharing(duty=1.0), checkpoint_s=3.0, cpus_per_gpu={2: 1
 def saving_world() -> World:
     """At 10 s `a` saves until 13 s beside `b`; `c` waits, `d` comes later."""
     jobs = tuple(Job(id=name, gpus=2, duration_s=20.0, profile=SHARES) for name in "abc")
-    world = World(
+    world = VirtualWorld(
         Instance(name="w", cluster=TWO, jobs=(*jobs, Job(id="d", duration_s=1.0, submit_s=99.0)))
     )
     world.advance()
     world.start("a", *world.fit("a") or pytest.fail())
-    world.start_beside("b", world.options("b")[0], "a")
+    world.start_sharing("b", world.options("b")[0], "a")
     world.wake_at(10.0)
     world.advance()
     world.preempt("a")
@@ -187,7 +192,7 @@ def test_some_of_the_waiting_jobs() -> None:
 
 def test_set_up_and_periodic_checkpoints() -> None:
     profile = Profile(startup_s=4.0, checkpoint_every_s=7.0)
-    world = World(
+    world = VirtualWorld(
         Instance(cluster=TWO, jobs=(Job(id="a", gpus=2, duration_s=99.0, profile=profile),))
     )
     world.advance()
@@ -213,7 +218,7 @@ def test_budgets_are_what_is_left() -> None:
         Job(id="late", modes=modes, submit_s=50.0),
     )
     cluster = Cluster(nodes=(Node(name="n", gpus=1),), budgets={"money": 8.0})
-    world = World(Instance(cluster=cluster, jobs=jobs))
+    world = VirtualWorld(Instance(cluster=cluster, jobs=jobs))
     for _ in range(3):
         world.advance()
         if world.waiting and not world.running:
@@ -226,7 +231,7 @@ def test_budgets_are_what_is_left() -> None:
     assert snapshot(world, jobs=()).instance.cluster.budgets == {"money": 2.0}
 
 
-class Believes(World):
+class Believes(VirtualWorld):
     """Takes every job to be half as long again as it is."""
 
     def remaining_work_s(self, job_id: str) -> float:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...driver.state import Ending
 from ...physics import hold_to_save_s, setup_s
 from ...verify.fetches import fetches
-from ..record import Ending, Floats, Ints, Record
+from ..record import Floats, Ints, Record
 from .classes import Classes
 from .stays import NEW, Stays, positions
 from .sums import sums

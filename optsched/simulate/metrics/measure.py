@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...driver.state import Ending
 from ...model.instance import Instance
 from ...objectives import LATE_TOLERANCE_S
-from ..record import Ending, Floats, Ints, Record
+from ..record import Floats, Ints, Record
 from .classes import classes, isolated_s
 from .energy import energy_parts_kwh
 from .losses import GpuTime, failures_by_kind, gpu_time

@@ -4,9 +4,10 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from ...driver.state import Ending
 from ...model.instance import Instance
 from ...physics import TIME_TOLERANCE_S
-from ..record import Ending, Floats, Ints, Record
+from ..record import Floats, Ints, Record
 
 NEW = -1
 """The job never ran before."""

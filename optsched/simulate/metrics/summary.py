@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..record import Ending, Floats
+from ...driver.state import Ending
+from ..record import Floats
 from .losses import CAUSES, starts_by_cause
 from .measure import Metrics
 from .use import core_seconds, gpu_capacity_s, gpu_seconds, type_name

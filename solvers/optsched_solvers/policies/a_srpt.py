@@ -7,11 +7,11 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver.world import World
 from optsched.model.job import Job
 from optsched.physics import TIME_TOLERANCE_S, locality_rate
 from optsched.plugins.options import Duration, PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.virtual_machine import VirtualMachine

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.least_loaded import LeastLoaded
 from .parts.list_scheduling import ListScheduling

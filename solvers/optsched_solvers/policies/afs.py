@@ -1,7 +1,7 @@
 """Apathetic Future Share: GPUs go to the shorter or the longer of two jobs by what it gains."""
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool

@@ -3,12 +3,12 @@
 from bisect import insort
 from dataclasses import dataclass
 
+from optsched.driver.demand import Demand
+from optsched.driver.outlook import Outlook
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.policy import Source
-from optsched.simulate.demand import Demand
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .parts.demand_queue import Entry, arrival_key
 

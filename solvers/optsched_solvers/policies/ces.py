@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal, cast
 
 from annotated_types import Ge
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .backfill import Backfill
 from .fifo import Fifo

@@ -4,14 +4,14 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import Annotated
 
+from optsched.driver.layout import Need
+from optsched.driver.outlook import Outlook
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, Share
 from optsched.plugins.policy import Source
-from optsched.simulate.layout import Need
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .parts.coda_arrays import Arrays
 from .parts.core_search import CoreSearch

@@ -3,11 +3,11 @@ or fetched."""
 
 from dataclasses import dataclass, field
 
+from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics import setup_s
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import DemandQueue, arrival_key
 

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import arrival_key
 from .parts.pair_sharing import KindQueue, Singles, duty, fits_memory, way_beside
@@ -130,7 +130,7 @@ class Crossover:
                 world, job_id, partner
             )  # those before it may have taken the cores beside it
             if option is not None:
-                world.start_beside(job_id, option, partner)
+                world.start_sharing(job_id, option, partner)
                 self._singles.joined(job_id, partner)
                 self._queue.remove(job_id)
                 started = True

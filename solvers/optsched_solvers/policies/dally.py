@@ -7,14 +7,14 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver.outlook import Outlook
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, span
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .parts.delay_timers import DelayTimers
 from .parts.demand_queue import DemandQueue, Entry, arrival_key

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver.demand import Demand
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration
 from optsched.plugins.policy import Source
-from optsched.simulate.demand import Demand
-from optsched.simulate.world import World
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.spread_choices import spread_choices

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import hold_to_save_s, setup_s
 from optsched.plugins.options import PositiveDuration
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type

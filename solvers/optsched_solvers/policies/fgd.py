@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.by_score import ByScore
 from .parts.fragmentation import Idle, Task, fragmentation, typical
@@ -183,7 +183,7 @@ class Fgd(ByScore):
             places = self.places(world, job_id, fitted[0])
             if places and min(self._growth(world, job_id, seat) for seat in places) < grows:
                 return False
-        world.start_beside(job_id, option, partner_id)
+        world.start_sharing(job_id, option, partner_id)
         self._pair(job_id, partner_id)
         self._placed, self._shared, self._grew = (
             self._placed + 1,

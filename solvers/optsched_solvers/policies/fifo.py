@@ -2,8 +2,8 @@
 
 from heapq import heappop, heappush
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import Entry, arrival_key
 

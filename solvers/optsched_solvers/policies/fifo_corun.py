@@ -6,9 +6,9 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.pair_sharing import Singles, joins
@@ -86,6 +86,6 @@ class FifoCorun:
         if join is None:
             return False
         self._heedless[job_id] = None
-        world.start_beside(job_id, join.option, join.partner, heedless=True)
+        world.start_sharing(job_id, join.option, join.partner, heedless=True)
         self._singles.joined(job_id, join.partner)
         return True

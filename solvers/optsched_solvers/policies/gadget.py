@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Annotated, Literal
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.job import Elastic
 from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
 from optsched.plugins.policy import Source
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .parts.reallocation import IntervalOption, arrival, held
 from .parts.ring import Ring, ring_of

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
+from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions, PositiveNumber
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.interference_model import InterferenceModel, features
 from .parts.list_scheduling import ListScheduling

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from optsched.driver.layout import Need
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.layout import Need
-from optsched.simulate.world import World
 
 from .parts.by_score import ByScore
 from .parts.duration_model import DurationModel, Floats

@@ -2,8 +2,8 @@
 
 from heapq import heapify, heappop, heappush
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool

@@ -5,7 +5,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from optsched.driver.demand import Demand
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
+from optsched.driver.snapshot import Snapshot, snapshot
+from optsched.driver.world import World
 from optsched.model.instance import Instance, Placement, Slot
 from optsched.model.job import Job, Mode
 from optsched.objectives import Objective, parse
@@ -14,9 +17,6 @@ from optsched.plugins import registry
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
-from optsched.simulate.demand import Demand
-from optsched.simulate.snapshot import Snapshot, snapshot
-from optsched.simulate.world import World
 
 from .parts.gang_weights import GangWeights
 
@@ -269,7 +269,7 @@ class Optsched:
         assert entry.mode is not None and entry.mode.share_with is not None
         option = _option(world, known, entry.id, replace(entry.mode, share_with=None))
         if world.may_share(entry.id, option, entry.mode.share_with):
-            world.start_beside(entry.id, option, entry.mode.share_with)
+            world.start_sharing(entry.id, option, entry.mode.share_with)
             if self._unripe is not None:
                 self._unripe.add(entry.id)
 

@@ -9,14 +9,14 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver.demand import Demand
+from optsched.driver.outlook import Outlook
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from optsched.plugins.policy import Source
-from optsched.simulate.demand import Demand
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.world import World
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience

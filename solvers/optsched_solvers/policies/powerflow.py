@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from optsched.driver.world import World
 from optsched.model.cluster import POWER_CAP
 from optsched.model.instance import Running
 from optsched.physics import power_w
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.configuration_choice import Choice, Configuration, choose
 from .parts.gpu_pool import GpuPool

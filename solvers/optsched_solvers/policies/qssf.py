@@ -6,12 +6,12 @@ from heapq import heappop, heappush
 from importlib.util import find_spec
 from typing import Annotated
 
+from optsched.driver.world import World
 from optsched.estimates.history import gang
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
 from optsched.plugins.options import PluginOptions, Share
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.locality_gate import LocalityGate, Patience

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
+from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PositiveDuration
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import is_left_alone

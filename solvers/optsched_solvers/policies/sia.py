@@ -1,7 +1,7 @@
 """Sia's allocation of adaptive jobs on several GPU types."""
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type

@@ -1,7 +1,7 @@
 """Shortest job first."""
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.list_scheduling import ListScheduling
 

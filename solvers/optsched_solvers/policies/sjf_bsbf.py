@@ -1,9 +1,9 @@
 """SJF-BSBF: share GPUs where that lowers the mean finish of the pair."""
 
+from optsched.driver.world import World
 from optsched.physics import placed_rate
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import arrival_key
 from .parts.pair_sharing import KindQueue, Singles, fits_memory, slowdowns, way_beside
@@ -86,7 +86,7 @@ class SjfBsbf:
         for _, partner in self._partners(world, job_id):
             option = way_beside(world, job_id, partner)
             if option is not None:
-                world.start_beside(job_id, option, partner)
+                world.start_sharing(job_id, option, partner)
                 self._singles.joined(job_id, partner)
                 del self._seen[job_id], self._good[job_id]
                 return True

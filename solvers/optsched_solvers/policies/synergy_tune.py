@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
 from optsched.plugins.policy import Source
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.gpu_pool import GpuPool

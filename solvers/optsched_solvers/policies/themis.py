@@ -6,13 +6,13 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver.outlook import Outlook
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, Share
 from optsched.plugins.policy import Source
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.world import World
 
 from .parts.partial_allocation import Bid, allocate
 from .parts.reallocation import may_move

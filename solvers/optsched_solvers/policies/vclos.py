@@ -1,12 +1,12 @@
 """vClos: every job has its uplinks for itself, so that none is ever slowed down by another's
 traffic."""
 
+from optsched.driver.layout import Need
+from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
-from optsched.simulate.layout import Need
-from optsched.simulate.world import World
 
 from .parts.list_scheduling import ListScheduling
 from .parts.locality_gate import LocalityGate, Patience

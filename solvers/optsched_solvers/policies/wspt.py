@@ -2,8 +2,8 @@
 
 import math
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.list_scheduling import ListScheduling
 

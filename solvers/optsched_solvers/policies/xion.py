@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.cheapest_victims import Victim, at_least_s, cheapest, cost_s, fewest
 from .parts.demand_queue import Entry, arrival_key

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import arrival_key
 from .parts.pair_sharing import KindQueue, Singles, duty, way_beside
@@ -121,7 +121,7 @@ class XonarStyle:
             job_id = waiting[i][1]
             option = way_beside(world, job_id, partner)
             if option is not None:
-                world.start_beside(job_id, option, partner)
+                world.start_sharing(job_id, option, partner)
                 self._singles.joined(job_id, partner)
                 return job_id
         return None

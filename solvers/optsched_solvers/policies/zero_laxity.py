@@ -7,10 +7,10 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt
 
+from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S, setup_s
 from optsched.plugins.options import Duration, PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive

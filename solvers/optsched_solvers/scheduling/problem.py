@@ -21,7 +21,8 @@ from optsched.physics import (
     setup_s,
 )
 from optsched.physics.capacity import Capacity
-from optsched.physics.modes import Option, options, room
+from optsched.physics.catalogue import Catalogue, catalogue_of
+from optsched.physics.modes import Option
 
 from .running_pairs import pairs, stay
 from .ticks import Tick, choose_tick
@@ -134,7 +135,7 @@ class Problem:
         most: dict[str | None, int] = {}
         cpu_only = False
         for job in self.instance.jobs:
-            for option in options(cluster, job):
+            for option in Catalogue.of(cluster).options(job):
                 mode = option.mode
                 cpu_only = cpu_only or mode.cpus > 0
                 most[mode.gpu_type] = max(most.get(mode.gpu_type, 0), mode.cpus_per_gpu)
@@ -166,7 +167,7 @@ class Problem:
         cpu_only = any(
             option.mode.gpus == 0 and option.needs_node
             for job in jobs
-            for option in options(self.instance.cluster, job)
+            for option in Catalogue.of(self.instance.cluster).options(job)
         )
         for n, node in enumerate(nodes):
             if node.gpu_type in self._cores_suffice:
@@ -180,7 +181,7 @@ class Problem:
 
     def _worthwhile(self, job: Job) -> list[Option]:
         """Options without those that save cores where cores never bind."""
-        found = options(self.instance.cluster, job)
+        found = Catalogue.of(self.instance.cluster).options(job)
         return [
             option
             for option in found
@@ -274,7 +275,7 @@ class Problem:
             else:
                 rooms: Split = ()
                 if option.needs_node:
-                    found = room(instance.cluster, job, option.mode)
+                    found = catalogue_of(instance).room(job, option.mode)
                     need = option.mode.gpus if option.spread == "node" else 1
                     rooms = tuple(
                         (order[name], most)

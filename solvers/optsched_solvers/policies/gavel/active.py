@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from optsched.driver.layout import Need
+from optsched.driver.world import World
 from optsched.model.job import Job
 from optsched.physics.modes import Option
-from optsched.simulate.layout import Need
-from optsched.simulate.world import World
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Kinds
 from .citation import GAVEL

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from optsched.simulate.world import World
+from optsched.driver.world import World
 
 from .active import Active, Floats, Kinds
 from .pair_rounds import PairRounds, SharingOption

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .citation import GAVEL, PAIRS_NEED
 from .lp_rounds import LpOptions, LpRounds, remaining_s

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .active import Floats, weight_of
 from .citation import GAVEL, PAIRS_NEED

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from optsched.simulate.view import PolicyError
-from optsched.simulate.world import World
+from optsched.driver.view import PolicyError
+from optsched.driver.world import World
 
 from .active import IDLE, Active, Floats, Kinds
 from .program import Allocation
@@ -245,7 +245,7 @@ class PairRounds(Rounds):
                 active.ids[i], option, mate
             ):
                 try:
-                    world.start_beside(active.ids[i], option, mate)
+                    world.start_sharing(active.ids[i], option, mate)
                 except PolicyError:
                     continue
                 active.column[i] = column

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import numpy as np
 
+from optsched.driver.view import PolicyError
+from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.options import PluginOptions, PositiveDuration
-from optsched.simulate.view import PolicyError
-from optsched.simulate.world import World
 
 from .active import IDLE, Active, Floats, Ints, Kinds
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from optsched.driver.world import World
 from optsched.model.profile import Profile
 from optsched.physics import sharing_rate
-from optsched.simulate.world import World
 
 from .active import Active, Kinds
 from .program import PairRates

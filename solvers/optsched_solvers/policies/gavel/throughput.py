@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .active import Floats
 from .citation import GAVEL, PAIRS_NEED

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from optsched.driver.world import World
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .active import LEAST_WEIGHT, Floats, Ints, weight_of
 from .citation import GAVEL

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from optsched.driver.mixed import mixed_option
+from optsched.driver.world import World
 from optsched.model.job import Elastic, Job
 from optsched.physics import gang_sizes
-from optsched.simulate.mixed import mixed_option
-from optsched.simulate.world import World
 
 from .places import Way, with_gpus
 from .rounds import LATER, Hadar, Round, Share

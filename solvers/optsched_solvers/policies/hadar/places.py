@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import merge
 
+from optsched.driver.mixed import may_mix, mixed_option, placement_on
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.job import Job
 from optsched.physics import gpu_type_rate, span
 from optsched.physics.capacity import serves
 from optsched.physics.modes import WIDEST_FIRST, Option
-from optsched.simulate.mixed import may_mix, mixed_option, placement_on
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .prices import Prices
 

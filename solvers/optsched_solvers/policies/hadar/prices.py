@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from optsched.driver.world import World
 from optsched.physics import gpu_type_rate
 from optsched.physics.modes import Option
-from optsched.simulate.world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from optsched.driver.outlook import Outlook
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s, setup_s
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNumber
 from optsched.plugins.policy import Source
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from ..parts.reallocation import arrival, may_move
 from .places import Shelves, Way, offers, ways_of

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
-from optsched.simulate.world import World
 
 from .demand_queue import DemandQueue, arrival_key
 from .seating import Seat

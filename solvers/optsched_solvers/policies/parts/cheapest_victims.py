@@ -5,9 +5,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from optsched.simulate.layout import Need
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.world import World
+from optsched.driver.layout import Need
+from optsched.driver.outlook import Outlook
+from optsched.driver.world import World
 
 EFFORT = 0.5
 """Deterministic time for the choice over several nodes, about as many seconds; then the best set

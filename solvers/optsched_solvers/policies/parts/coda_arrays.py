@@ -4,8 +4,8 @@ GPUs."""
 from dataclasses import replace
 from typing import Any
 
-from optsched.simulate.layout import Need
-from optsched.simulate.world import World
+from optsched.driver.layout import Need
+from optsched.driver.world import World
 
 WIDE_GPUS = 4
 

@@ -1,9 +1,9 @@
 """Exact packing of jobs with known GPUs and cores onto nodes."""
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Slot
 from optsched.physics.modes import Option
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .seating import Seat, own_place
 

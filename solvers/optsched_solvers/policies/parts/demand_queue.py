@@ -2,8 +2,8 @@
 
 from heapq import heapify, heappop, heappush
 
-from optsched.simulate.demand import Demand
-from optsched.simulate.world import World
+from optsched.driver.demand import Demand
+from optsched.driver.world import World
 
 Key = tuple[float, float, float, float]
 """Lower first: -priority, rank, submission, position; it ends with the job's arrival, so that no

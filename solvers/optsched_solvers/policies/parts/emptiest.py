@@ -4,12 +4,12 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
 from optsched.plugins.options import PluginOptions
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@ places."""
 
 from collections import Counter
 
-from optsched.simulate.world import World
+from optsched.driver.world import World
 
 
 class GpuPool:

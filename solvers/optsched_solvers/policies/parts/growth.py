@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from optsched.simulate.world import World
+from optsched.driver.world import World
 
 
 class Growth:

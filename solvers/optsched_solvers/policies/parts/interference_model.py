@@ -4,10 +4,10 @@ from collections import deque
 
 import numpy as np
 
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.job import Mode
 from optsched.physics.contention import channel_gbps, channel_loads
-from optsched.simulate.world import World
 
 FEATURES = (
     "constant",

@@ -1,8 +1,8 @@
 """Gangs on the nodes with the least work left on them, as an alternative to best fit."""
 
+from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics.modes import Option
-from optsched.simulate.world import World
 
 
 class LeastLoaded:

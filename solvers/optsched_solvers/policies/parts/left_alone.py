@@ -1,6 +1,6 @@
 """Running jobs that policies of elastic gangs leave as they are."""
 
-from optsched.simulate.world import World
+from optsched.driver.world import World
 
 
 def is_left_alone(world: World, job_id: str) -> bool:

@@ -1,6 +1,6 @@
 """List scheduling: at each event start whatever fits, in the order of a rule."""
 
-from optsched.simulate.world import World
+from optsched.driver.world import World
 
 from .demand_queue import DemandQueue, arrival_key
 

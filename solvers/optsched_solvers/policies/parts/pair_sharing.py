@@ -7,9 +7,9 @@ from heapq import heapify, heappop, heapreplace
 from itertools import takewhile
 from typing import NamedTuple
 
+from optsched.driver.world import World
 from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
-from optsched.simulate.world import World
 
 from .demand_queue import Entry, Key
 

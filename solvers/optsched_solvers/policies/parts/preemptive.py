@@ -4,13 +4,13 @@ coming free."""
 import math
 from collections.abc import Iterable, Iterator
 
+from optsched.driver.outlook import Outlook
+from optsched.driver.placement import Room
 from optsched.driver.reservation import Reservations
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .demand_queue import DemandQueue, Entry, Key, arrival_key
 from .running_order import RunningOrder

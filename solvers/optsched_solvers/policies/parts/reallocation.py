@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
+from optsched.driver.world import World
 from optsched.model.instance import Placement, Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration
-from optsched.simulate.world import World
 
 from .emptiest import Emptiest, PlaceOption
 from .gpu_pool import GpuPool

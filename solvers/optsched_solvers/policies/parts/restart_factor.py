@@ -1,6 +1,6 @@
 """By how much a change of what a job holds is discounted, for what the job has lost to restarts."""
 
-from optsched.simulate.world import World
+from optsched.driver.world import World
 
 
 def restart_factor(world: World, job_id: str, delay_s: float) -> float:

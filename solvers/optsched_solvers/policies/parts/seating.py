@@ -1,11 +1,11 @@
 """Deciding at each interval what every job gets and where, and bringing what runs to that."""
 
+from optsched.driver.outlook import Outlook
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement, Running, Slot
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .reallocation import IntervalOption, Reallocation, arrival, may_move
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from optsched.driver.placement import Room
+from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
-from optsched.simulate.placement import Room
-from optsched.simulate.world import World
 
 from .seating import Seat, own_place
 

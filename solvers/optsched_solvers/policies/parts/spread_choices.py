@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics.modes import Option
-from optsched.simulate.world import World
 
 MOST_RACKS = 10
 """Sets of racks are enumerated among so many: those whose uplinks have least traffic."""

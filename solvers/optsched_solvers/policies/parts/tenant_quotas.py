@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from optsched.simulate.world import World
+from optsched.driver.world import World
 
 Quota = tuple[tuple[int, ...], int]
 """Positions of the jobs of one tenant, and the GPUs that they may have together."""

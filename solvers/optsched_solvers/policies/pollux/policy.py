@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
+from optsched.driver.world import World
 from optsched.model.instance import Placement, Running, Slot
 from optsched.physics import placed_rate, span
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from ..parts.gpu_pool import GpuPool
 from ..parts.growth import Growth

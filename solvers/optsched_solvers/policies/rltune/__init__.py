@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
-from optsched.simulate.world import World
 
 from .features import Floats
 from .queue import Moment, PickedFirst, rows_of

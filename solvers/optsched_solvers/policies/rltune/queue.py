@@ -5,12 +5,12 @@ from math import inf
 
 import numpy as np
 
+from optsched.driver.demand import Demand
+from optsched.driver.outlook import Outlook
+from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
-from optsched.simulate.demand import Demand
-from optsched.simulate.outlook import Outlook
-from optsched.simulate.world import World
 
 from ..parts.demand_queue import DemandQueue, Entry, arrival_key
 from .features import VISIBLE_JOBS, Floats, Present, features

@@ -9,12 +9,12 @@ from functools import partial
 
 import numpy as np
 
+from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Instance
 from optsched.plugins import registry
 from optsched.plugins.policy import Policy
 from optsched.simulate.run import simulate
-from optsched.simulate.world import World
 
 from .features import Floats
 from .queue import Moment, PickedFirst, requested_gpus, rows_of

@@ -11,11 +11,11 @@ from ..physics import TIME_TOLERANCE_S, placed_rate, run_s, setup_s
 from ..physics.contention import channel_loads, may_contend
 from ..physics.model_caches import model_caches
 from ..physics.modes import Option
-from .beside import refusal
 from .contention import Channels
 from .demand import Demand, Demands
 from .layout import Layout, Need
 from .placement import Room
+from .sharing import why_not_share
 from .state import JobState, Run, gpus_counted
 
 WORK_TOLERANCE = 1e-9
@@ -35,7 +35,7 @@ class Hold:
     partner: str | None
 
 
-class View:
+class ClusterView:
     """State of a simulation between events.
 
     `waiting` are the jobs that could start, in the order in which they came to wait: released,
@@ -295,9 +295,9 @@ class View:
     ) -> bool:
         """Whether a waiting job may start now under `option` on the very GPUs of a running one;
         `heedless` of whether their memory holds both."""
-        return self._why_not_beside(job_id, option, partner_id, heedless) is None
+        return self._why_not_share(job_id, option, partner_id, heedless) is None
 
-    def _why_not_beside(
+    def _why_not_share(
         self, job_id: str, option: Option, partner_id: str, heedless: bool
     ) -> str | None:
         if job_id not in self.waiting:
@@ -309,7 +309,7 @@ class View:
             at_s = max(self.now_s, run.row_s)
             if self._caches.begin_s(run.placement, at_s) > at_s:
                 return "another job has only just started there"
-        return refusal(
+        return why_not_share(
             self, self._state[job_id], option, self._state[partner_id], heedless=heedless
         )
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from enum import IntEnum
 
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode
@@ -12,6 +13,22 @@ from .layout import Need
 
 UNSAVED_WORK = tuple[tuple[float, float], ...]
 """(seconds, rate) worked since the last checkpoint or the start of the stay."""
+
+
+class Ending(IntEnum):
+    """Why a row ends."""
+
+    COMPLETED = 0
+    PREEMPTED = 1
+    """Its last `checkpoint_s` are spent saving."""
+    FAILED = 2
+    """The attempt failed: an entry of `Instance.failures`."""
+    NODE_LOST = 3
+    """An entry of `Instance.outages`."""
+    GOES_ON = 4
+    """Only the sharing partner changes; the job's next row follows at once."""
+    OUT_OF_MEMORY = 5
+    """Its GPUs do not have the memory for it and the job beside which it was started."""
 
 
 class Run:

@@ -11,10 +11,10 @@ from .placement import Room
 from .state import JobState
 
 if TYPE_CHECKING:
-    from .view import View
+    from .view import ClusterView
 
 
-def placement_beside(option: Option, partner: Placement) -> Placement:
+def sharing_placement(option: Option, partner: Placement) -> Placement:
     """The GPUs of the partner, with the job's own cores beside them."""
     return tuple(
         Slot(node=slot.node, gpus=slot.gpus, cpus=slot.gpus * option.mode.cpus_per_gpu)
@@ -22,8 +22,13 @@ def placement_beside(option: Option, partner: Placement) -> Placement:
     )
 
 
-def refusal(
-    view: "View", state: JobState, option: Option, partner: JobState, *, heedless: bool = False
+def why_not_share(
+    view: "ClusterView",
+    state: JobState,
+    option: Option,
+    partner: JobState,
+    *,
+    heedless: bool = False,
 ) -> str | None:
     """Why a waiting job may not start now under `option` beside a running one, in one clause, or
     None; `heedless` of the memory of the GPUs."""
@@ -50,7 +55,7 @@ def refusal(
         both_gib = job.profile.gpu_memory_gib + other.profile.gpu_memory_gib
         gib = view.cluster.node[node].gpu_memory_gib or 0.0
         return f"both need {both_gib:g} GiB of each GPU, those of {node} have {gib:g}"
-    placement = placement_beside(option, run.placement)
+    placement = sharing_placement(option, run.placement)
     if placed_rate(view.instance, job, replace(mode, share_with=other.id), placement) <= 0:
         return "it would make no progress there"
     if not run.row_s > view.now_s and view.seems_to_stay(state, mode, placement):
