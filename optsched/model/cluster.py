@@ -7,13 +7,17 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import MaxLen, MinLen
 
-from .quantity import Amount, Count, Gib, Rate, Weight
+from .quantity import Amount, Count, Gib, Instant, Rate, Weight
 from .value import Value, empty
 
 Label = Annotated[str, MinLen(1), MaxLen(63)]
 """A word by which nodes, or jobs, are found."""
 POWER_CAP = "power_w"
 """The cluster resource, in watts, on which every GPU that works draws."""
+
+
+Steps = tuple[tuple[Instant, Amount], ...]
+"""An amount that changes over time: each holds from its instant on, the first also before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,7 @@ class Cluster(Value):
     of a rack it does not name never binds. With `uplinks` "reserved" gangs that do not fit on an
     uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
     `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
+    `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -96,6 +101,7 @@ class Cluster(Value):
     rack_uplink_gbps: Mapping[str, Rate] = field(default_factory=empty)
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
+    carbon_g_per_kwh: Amount | Steps | None = None
 
     __hash__ = Value.__hash__
 
