@@ -83,12 +83,19 @@ def where(cluster: Cluster, placement: Placement, level: str) -> list[str | None
     return [cluster.node[slot.node].rack for slot in placement]
 
 
+def labels_hold(cluster: Cluster, job: Job, placement: Placement) -> bool:
+    """Whether each node has the labels that the job requires, and none that it forbids."""
+    return all(
+        (label in cluster.node[slot.node].labels) == (wanted == "required")
+        for slot in placement
+        for label, wanted in job.node_labels.items()
+    )
+
+
 def may_join(cluster: Cluster, job: Job, placement: Placement, there: dict[Job, Placement]) -> bool:
     """Whether a job may start there beside others, each rule written out."""
-    for slot in placement:
-        for label, wanted in job.node_labels.items():
-            if (label in cluster.node[slot.node].labels) != (wanted == "required"):
-                return False
+    if not labels_hold(cluster, job, placement):
+        return False
     for one, other in ((job, other) for other in there):
         places = {one: placement, other: there[other]}
         for shy, met in ((one, other), (other, one)):
