@@ -33,6 +33,7 @@ from optsched.estimates.parse import parse as parse_estimates
 from optsched.model.instance import Instance
 from optsched.model.job import Elastic, Job
 from optsched.objectives import parse
+from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins import registry
 from optsched.plugins.registry import policy
@@ -96,7 +97,11 @@ def _trace(name: str, path: str, most: int, every: int = 1, **options: Any) -> W
         found = registry.importer(name).read(DATA / path, jobs=jobs or most, **options).instance
         if every > 1:
             cluster = replace(found.cluster, nodes=found.cluster.nodes[::every])
-            able = (job for job in found.jobs if why_never(cluster, found.tenants, job) is None)
+            able = (
+                job
+                for job in found.jobs
+                if why_never(Catalogue.of(cluster, found.tenants), job) is None
+            )
             found = replace(found, cluster=cluster, jobs=tuple(able))
         costs = any(job.profile.checkpoint_s or job.profile.restore_s for job in found.jobs)
         return found if costs else attach(found, SEED)

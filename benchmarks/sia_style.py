@@ -33,12 +33,12 @@ def configurations(model: RoundModel) -> list[int]:
     """Of each job the option of largest value for each GPU type, count and spread, and to stay as
     it is."""
     best: dict[object, int] = {}
-    for o in np.argsort(-model.value, kind="stable").tolist():
-        j, p = int(model.job[o]), int(model.pattern[o])
-        if model.kind[o] == Kind.KEEP:
+    for o in np.argsort(-model.options.value, kind="stable").tolist():
+        j, p = int(model.options.job[o]), int(model.options.pattern[o])
+        if model.options.kind[o] == Kind.KEEP:
             best[j, "keep"] = o
-        elif p < len(model.patterns):
-            option = model.patterns[p].option
+        elif p < len(model.patterns.fresh):
+            option = model.patterns.fresh[p].option
             best.setdefault((j, option.mode.gpu_type, option.mode.gpus, option.spread), o)
     return sorted(best.values())
 
@@ -48,26 +48,26 @@ def solve_ilp(model: RoundModel, limit_s: float) -> tuple[np.ndarray, float]:
     program = pulp.LpProblem("sia_style", pulp.LpMaximize)
     options = configurations(model)
     x = {o: pulp.LpVariable(f"x{o}", cat="Binary") for o in options}
-    program += pulp.lpSum(float(model.value[o]) * x[o] for o in options)
+    program += pulp.lpSum(float(model.options.value[o]) * x[o] for o in options)
     by_job: dict[int, list[int]] = {}
     for o in options:
-        by_job.setdefault(int(model.job[o]), []).append(o)
+        by_job.setdefault(int(model.options.job[o]), []).append(o)
     for j, own in by_job.items():
         total = pulp.lpSum(x[o] for o in own)
         program += (total == 1) if model.must[j] else (total <= 1)
     takes: dict[int, dict[int, float]] = {}
-    for r, p, amount in zip(model.entry_row, model.entry_pattern, model.entry_amount, strict=True):
+    for r, p, amount in zip(model.rows.row, model.rows.pattern, model.rows.amount, strict=True):
         takes.setdefault(int(p), {})[int(r)] = float(amount)
-    for r, row in enumerate(model.rows):
+    for r, row in enumerate(model.rows.limits):
         if row.what == "GPUs":
             program += pulp.lpSum(
-                takes.get(int(model.pattern[o]), {}).get(r, 0.0) * x[o] for o in options
-            ) <= float(model.capacity[r])
+                takes.get(int(model.options.pattern[o]), {}).get(r, 0.0) * x[o] for o in options
+            ) <= float(model.rows.capacity[r])
     program.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, timeLimit=limit_s))
-    wish = np.where(model.must, model.first[:-1], -1)
+    wish = np.where(model.must, model.options.first[:-1], -1)
     for o in options:
         if (x[o].value() or 0.0) > 0.5:
-            wish[int(model.job[o])] = o
+            wish[int(model.options.job[o])] = o
     return wish, model.worth(wish)
 
 
@@ -78,7 +78,7 @@ def measure(jobs: int, gpus: int, mix: str, seed: int, budget_s: float) -> dict[
     model = build(instance, parse("wct"), ROUND_S, refill=False)
     wish, planned = solve_ilp(model, 600.0)
     packing = Packing(model, slots_first=True)
-    packing.place_all(wish, model.value)
+    packing.place_all(wish, model.options.value)
     ilp_s = time.perf_counter() - started_s
     ours = solve(
         generate(jobs=jobs, gpus=gpus, seed=seed, like=mix, running=0.5),

@@ -34,7 +34,7 @@ TARGET_S = {100_000: 5.0, 1_000_000: 60.0}
 
 
 def replay(
-    jobs: int, nodes: int, load: float, gpu_types: int, spacing_s: float | None, policy: str
+    jobs: int, nodes: int, load: float, gpu_types: int, spacing_s: float, policy: str
 ) -> dict[str, Any]:
     """Generate, replay, measure."""
     instance = generate(
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--load", type=float, default=0.95)
     parser.add_argument("--policies", default="fifo,srtf,srsf,las")
     parser.add_argument("--gpu-types", type=int, default=1)
-    parser.add_argument("--spacing", type=float, metavar="S")
+    parser.add_argument("--spacing", type=float, default=0.0, metavar="S")
     parser.add_argument("--growth", action="store_true")
     arguments = parser.parse_args()
     fixed = (arguments.load, arguments.gpu_types, arguments.spacing)

@@ -13,7 +13,7 @@ from optsched.physics import (
     setup_s,
     span,
 )
-from optsched.physics.modes import options
+from optsched.physics.catalogue import catalogue_of
 from optsched.verify import decision_now, verify
 
 SPANS = ("node", "rack", "cluster")
@@ -80,7 +80,7 @@ def _first_fit(instance: Instance, name: str, segments: dict[str, list[Segment]]
         }
     )
     for start_s in [earliest_s, *ends]:
-        for option in options(instance.cluster, job):
+        for option in catalogue_of(instance).options(job):
             end_s = start_s + setup_s(job, ran_before) + option.run_s(job, work_s)
             busy = [
                 (instance.job[other], segment)

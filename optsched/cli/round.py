@@ -185,6 +185,7 @@ def print_round(instance: Instance, solution: "RoundSolution") -> None:
 
 def _summary(instance: Instance, solution: "RoundSolution") -> list[str]:
     from ..duration import human
+    from ..physics.catalogue import catalogue_of
     from ..physics.unschedulable import why_never
     from ..picture.facts import quantity
     from .parts.table import gap_text
@@ -216,9 +217,7 @@ def _summary(instance: Instance, solution: "RoundSolution") -> list[str]:
     if later:
         rows.append(("later", f"{later:,} not released yet or waiting for others to complete"))
     for job in solution.never[:MOST_NEVER]:
-        rows.append(
-            ("never", f"{job}: {why_never(instance.cluster, instance.tenants, instance.job[job])}")
-        )
+        rows.append(("never", f"{job}: {why_never(catalogue_of(instance), instance.job[job])}"))
     if len(solution.never) > MOST_NEVER:
         rows.append(("never", f"and {len(solution.never) - MOST_NEVER:,} more"))
     wide = max(len(name) for name, _ in rows) + 2

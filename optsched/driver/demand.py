@@ -7,7 +7,8 @@ from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
 from ..physics import Span, node_counts
 from ..physics.capacity import asks
-from ..physics.modes import WIDEST_FIRST, Option, demands, options, room
+from ..physics.catalogue import catalogue_of
+from ..physics.modes import WIDEST_FIRST, Option, demands
 from .layout import NO_GPUS, Layout, Need
 from .placement import Room
 
@@ -46,7 +47,7 @@ class Demands:
         type), and the demand whose needs go with them one by one."""
         key = demands(job), job.tenant
         if key not in self._known:
-            self._known[key] = self._make(job, options(self._instance.cluster, job))
+            self._known[key] = self._make(job, catalogue_of(self._instance).options(job))
         return self._known[key]
 
     def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[int, float]:
@@ -62,7 +63,7 @@ class Demands:
         cluster = self._instance.cluster
         least = self.least_budgets(job, among)
         nodes = 0
-        for name in room(cluster, job, mode):
+        for name in catalogue_of(self._instance).room(job, mode):
             if not mode.gpus or mode.gpu_type == cluster.node[name].gpu_type:
                 nodes |= 1 << self._layout.order[name]
         return Need(

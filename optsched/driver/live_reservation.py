@@ -12,7 +12,7 @@ from ..model.cluster import Cluster, Tenant
 from ..model.instance import Instance, Placement, Running, Slot
 from ..model.job import Job
 from ..physics import setup_s
-from ..physics.modes import options
+from ..physics.catalogue import Catalogue
 from .reservation import Claimed, Reservation, earliest, patience_s, too_much
 from .world import World
 
@@ -120,7 +120,7 @@ def _entitled(state: State, cluster: Cluster, now_s: float) -> list[str]:
 def _shape(cluster: Cluster, live_job: LiveJob) -> tuple[int, float]:
     """The fewest GPUs that run a job, and the seconds it is believed to take at best."""
     job = as_waiting(live_job)
-    ways = options(cluster, job)
+    ways = Catalogue.of(cluster).options(job)
     if not ways:
         return 0, math.inf
     run_s = setup_s(job, ran_before(live_job)) + live_job.left_s / max(one.rate for one in ways)

@@ -37,8 +37,7 @@ def snapshot(
       `World.remaining_work_s`): a job believed to be longer or shorter than it is has that length.
     - `after` is empty: predecessors have completed. Jobs still to arrive are not there.
     - A budget is what is left of it for these jobs once those not among them have the least they
-      need. The cluster is the simulation's own object unless it has budgets; then it is a copy that
-      shares its memo.
+      need. The cluster is the simulation's own unless it has budgets.
     - A job whose partner is saving appears as if it were alone already.
     - `known` are the jobs as they were in snapshots before; those whose length still fits what they
       have left are the same objects again, so that what was derived from them can be, too.
@@ -132,10 +131,7 @@ def _with_budgets_left(world: World, jobs: list[str]) -> Cluster:
         name: max(left[row], most_needed[row])
         for name, row in world.free.layout.table.budgets.items()
     }
-    memo = cluster.memo
-    new = replace(cluster, budgets=budgets)
-    vars(new)["memo"] = memo
-    return new
+    return replace(cluster, budgets=budgets)
 
 
 def _blocked(world: World, job_id: str) -> tuple[str, Placement, float]:

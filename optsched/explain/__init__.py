@@ -10,6 +10,7 @@ from ..errors import InputError
 from ..model.instance import Placement, Running
 from ..model.job import Job, Mode
 from ..physics import hold_to_save_s, lost_s, may_preempt, memory_gib, span, unsaved_s
+from ..physics.catalogue import catalogue_of
 from ..physics.modes import WIDEST_FIRST
 from ..physics.unschedulable import why_never
 from ..round.model import NO_OPTION, Floats, Kind, RoundModel
@@ -60,10 +61,10 @@ class Explainer:
         self._prices = _prices_of(model, solution)
         self._pattern_prices = (
             model.pattern_prices(self._prices)
-            if len(model.rows)
-            else np.zeros(len(model.pattern_gpus))
+            if len(model.rows.limits)
+            else np.zeros(len(model.patterns.gpus))
         )
-        self._reduced = model.value - self._pattern_prices[model.pattern]
+        self._reduced = model.options.value - self._pattern_prices[model.options.pattern]
         self._index = {job.id: j for j, job in enumerate(model.jobs)}
         self._decided = {entry.id: entry for entry in solution.jobs}
         missing = [job.id for job in model.jobs if job.id not in self._decided]
@@ -84,9 +85,6 @@ class Explainer:
             dtype=np.int64,
         )
         self._room = Room(model, self._chosen, held)
-        order = np.argsort(model.entry_pattern, kind="stable")
-        first = np.searchsorted(model.entry_pattern[order], np.arange(len(model.pattern_gpus) + 1))
-        self._entries = order, first
         self._comers, self._goers = self._changes()
 
     def _changes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -129,13 +127,13 @@ class Explainer:
             return found
         j = self._index[job_id]
         decided, running = self._decided[job_id], model.running[j]
-        start, end = int(model.first[j]), int(model.first[j + 1])
+        start, end = int(model.options.first[j]), int(model.options.first[j + 1])
         best = start + int(np.argmax(self._reduced[start:end]))
         chosen = int(self._chosen[j])
         blocked, waits_for, swap = False, (), None  # type: bool, tuple[str, ...], Swap | None
         if decided.decision == "wait":
             own = np.flatnonzero(
-                model.pattern[start:end] < len(model.patterns)
+                model.options.pattern[start:end] < len(model.patterns.fresh)
             )  # what can be on GPUs of its own
             best = start + int(own[np.argmax(self._reduced[start:end][own])])
             blocked, waits_for = self._waits_for(best)
@@ -173,44 +171,42 @@ class Explainer:
 
     def _numbers(self, option: int) -> OptionNumbers:
         model = self._model
-        p = int(model.pattern[option])
+        p = int(model.options.pattern[option])
         price = float(self._pattern_prices[p])
-        order, first = self._entries
         rows = []
-        for k in order[first[p] : first[p + 1]].tolist():
-            r, amount = int(model.entry_row[k]), float(model.entry_amount[k])
+        for r, amount in model.rows.takes(p):
             unit = float(self._prices[r])
             if unit * amount > 0:
                 rows.append(
                     RowCost(
-                        row=model.rows[r].name,
+                        row=model.rows.limits[r].name,
                         amount=amount,
                         price=unit,
                         share=unit * amount / price,
                     )
                 )
-        kind = Kind(int(model.kind[option]))
-        pin = model.pin(option)
-        if kind == Kind.KEEP or pin is not None:
-            entry = pin or model.running[int(model.job[option])]
-            assert entry is not None
-            mode = entry.mode
+        kind = Kind(int(model.options.kind[option]))
+        hold = model.hold(option)
+        if hold is not None:
+            mode = hold.mode
             order_of = model.instance.cluster.node_order
-            mask = {model.class_of[order_of[slot.node]] for slot in entry.placement}
+            mask = {model.class_of[order_of[slot.node]] for slot in hold.placement}
         else:
-            mode = model.patterns[p].option.mode
-            mask = {one.number for one in model.classes if one.bit & model.patterns[p].classes}
+            mode = model.patterns.fresh[p].option.mode
+            mask = {
+                one.number for one in model.classes if one.bit & model.patterns.fresh[p].classes
+            }
         return OptionNumbers(
             kind=KINDS[kind],
             mode=mode,
             node_classes=tuple(
                 dict.fromkeys(one.name for one in model.classes if one.number in mask)
             ),
-            rate=float(model.rate[option]),
-            finish_s=float(model.finish_s[option]),
-            value=float(model.value[option]),
+            rate=float(model.options.rate[option]),
+            finish_s=float(model.options.finish_s[option]),
+            value=float(model.options.value[option]),
             price=price,
-            reduced=float(model.value[option]) - price,
+            reduced=float(model.options.value[option]) - price,
             rows=tuple(sorted(rows, key=lambda one: (-one.share, one.row))),
         )
 
@@ -218,13 +214,13 @@ class Explainer:
         """Whether a waiting job is blocked on real nodes although the prices would let it run, and
         what binds."""
         model = self._model
-        p = int(model.pattern[best])
+        p = int(model.options.pattern[best])
         numbers = self._numbers(best)
         if self._reduced[best] <= ROUNDING * max(abs(numbers.value), abs(numbers.price)):
             return False, tuple(one.row for one in numbers.rows)
         short = self._room.short(p)
-        pattern = model.patterns[p]
-        most, total = self._room.free(p, model.jobs[int(model.job[best])])
+        pattern = model.patterns.fresh[p]
+        most, total = self._room.free(p, model.jobs[int(model.options.job[best])])
         if most >= max(pattern.gpus, 1):
             return True, short
         where = " or ".join(numbers.node_classes)
@@ -244,12 +240,12 @@ class Explainer:
         """Who would have to leave for a waiting job: for its best option, or the next best for
         which that can be."""
         model = self._model
-        start, end = int(model.first[j]), int(model.first[j + 1])
+        start, end = int(model.options.first[j]), int(model.options.first[j + 1])
         others = start + np.argsort(-self._reduced[start:end], kind="stable")
         for option in (best, *others.tolist()):
-            if model.pin(option) is not None:
+            if model.hold(option) is not None:
                 continue
-            leaving = self._room.cheapest(int(model.pattern[option]), model.jobs[j])
+            leaving = self._room.cheapest(int(model.options.pattern[option]), model.jobs[j])
             if leaving is not None:
                 return Swap(
                     nodes=tuple(model.instance.cluster.nodes[n].name for n in leaving.nodes),
@@ -258,7 +254,7 @@ class Explainer:
                         for k in leaving.jobs
                     ),
                     value_lost=leaving.lost,
-                    value_gained=float(model.value[option]),
+                    value_gained=float(model.options.value[option]),
                 )
         return None
 
@@ -267,16 +263,18 @@ class Explainer:
         keeping."""
         model = self._model
         job, entry = model.jobs[j], model.running[j]
-        option = int(self._chosen[j]) if self._chosen[j] >= 0 else int(model.first[j])
+        option = int(self._chosen[j]) if self._chosen[j] >= 0 else int(model.options.first[j])
         gpus = (
-            entry.mode.gpus if entry is not None else int(model.pattern_gpus[model.pattern[option]])
+            entry.mode.gpus
+            if entry is not None
+            else int(model.patterns.gpus[model.options.pattern[option]])
         )
         profile = job.profile
         return Leaver(
             id=job.id,
             preempted=preempted,
             gpus=gpus,
-            value=float(model.value[option]),
+            value=float(model.options.value[option]),
             save_s=hold_to_save_s(job) if preempted else 0.0,
             startup_s=profile.startup_s if preempted else 0.0,
             restore_s=profile.restore_s if preempted else 0.0,
@@ -291,9 +289,9 @@ class Explainer:
             return _forbidden(job, entry)
         if entry.mode.share_with is not None:
             return f"it shares its GPUs with {entry.mode.share_with}"
-        if model.finish_s[model.first[j]] <= hold_to_save_s(job):
+        if model.options.finish_s[model.options.first[j]] <= hold_to_save_s(job):
             return "it completes before it could be saved"
-        if why_never(instance.cluster, instance.tenants, job) is not None:
+        if why_never(catalogue_of(instance), job) is not None:
             return "it could not start again anywhere"
         return "it was preempted before and has not yet run long enough again"
 
@@ -302,12 +300,13 @@ class Explainer:
         model has none."""
         model = self._model
         entry = model.running[j]
-        start = int(model.first[j])
+        start = int(model.options.first[j])
         cluster = model.instance.cluster
-        for option in range(start, int(model.first[j + 1])):
-            pin = model.pin(option)
+        for option in range(start, int(model.options.first[j + 1])):
+            pin = model.hold(option)
             if (
                 pin is not None
+                and pin.kind != Kind.KEEP
                 and mode is not None
                 and set(pin.placement) == set(placement)
                 and (
@@ -330,16 +329,16 @@ class Explainer:
         spread = span(cluster, placement)
         alone = mode if mode is None else replace(mode, share_with=None)
         best = NO_OPTION
-        for option in range(start + (entry is not None), int(model.first[j + 1])):
-            if model.pin(option) is not None:
+        for option in range(start + (entry is not None), int(model.options.first[j + 1])):
+            if model.hold(option) is not None:
                 continue
-            pattern = model.patterns[int(model.pattern[option])]
+            pattern = model.patterns.fresh[int(model.options.pattern[option])]
             widest = "node" if pattern.together else pattern.option.spread
             if (
                 pattern.option.mode in (mode, alone)
                 and not mask & ~pattern.classes
                 and WIDEST_FIRST.index(widest) <= WIDEST_FIRST.index(spread)
-                and (best < 0 or model.value[option] > model.value[best])
+                and (best < 0 or model.options.value[option] > model.options.value[best])
             ):
                 best = option
         return best
@@ -355,8 +354,8 @@ def _prices_of(model: RoundModel, solution: RoundSolution) -> Floats:
     known: dict[str, list[float]] = defaultdict(list)
     for row in solution.prices:
         known[row.name].append(row.price)
-    found = np.zeros(len(model.rows))
-    for r, named in enumerate(model.rows):
+    found = np.zeros(len(model.rows.limits))
+    for r, named in enumerate(model.rows.limits):
         if not known[named.name]:
             raise InputError(
                 f"the round has no price of {named.name}; it was made for another instance"

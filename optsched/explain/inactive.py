@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from ..errors import InputError
 from ..model.instance import Instance
+from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 from .facts import Explanation, State
 from .words import sentence
@@ -20,7 +21,7 @@ def explain_inactive(instance: Instance, job_id: str) -> Explanation | None:
         raise InputError(f"job {job_id!r} is not in the instance")
     if job_id in instance.running_job:
         return None
-    reason = why_never(instance.cluster, instance.tenants, job)
+    reason = why_never(catalogue_of(instance), job)
     if reason is not None:
         return with_sentence(instance, _bare(job_id, "never", reason=reason))
     if job.after:
@@ -28,7 +29,7 @@ def explain_inactive(instance: Instance, job_id: str) -> Explanation | None:
             one
             for one in job.after
             if one not in instance.running_job
-            and why_never(instance.cluster, instance.tenants, instance.job[one])
+            and why_never(catalogue_of(instance), instance.job[one])
         ]
         reason = f"{lost[0]} can never run" if lost else None
         return with_sentence(instance, _bare(job_id, "later", waits_for=job.after, reason=reason))

@@ -10,8 +10,7 @@ from ..physics import memory_gib
 from ..physics.capacity import Domains, Ties
 from ..physics.contention import planned_uplinks_gbps
 from ..physics.modes import WIDEST_FIRST
-from ..round.model import Ints, RoundModel
-from ..round.nodes import NODE_ROWS
+from ..round.model import NODE_ROWS, Ints, RoundModel
 from ..round.patterns import Pattern
 
 MOST_EXACT = 10
@@ -55,7 +54,9 @@ class Room:
         ]
         self.holders: list[list[_Hold]] = [[] for _ in nodes]
         self.on: dict[int, list[int]] = {}
-        self.value = {j: float(model.value[o]) for j, o in enumerate(chosen.tolist()) if o >= 0}
+        self.value = {
+            j: float(model.options.value[o]) for j, o in enumerate(chosen.tolist()) if o >= 0
+        }
         order = model.instance.cluster.node_order
         for placement in model.blocked:
             for slot in placement:
@@ -69,19 +70,13 @@ class Room:
                     n, _Hold(j, slot.gpus, slot.cpus, memory_gib(model.jobs[j], mode, slot.gpus))
                 )
                 self.on[j].append(n)
-        shared = {r for r, row in enumerate(model.rows) if row.what not in NODE_ROWS}
-        self._takes: dict[int, list[tuple[int, float]]] = defaultdict(list)
-        for r, p, amount in zip(
-            model.entry_row.tolist(),
-            model.entry_pattern.tolist(),
-            model.entry_amount.tolist(),
-            strict=True,
-        ):
-            if r in shared:
-                self._takes[p].append((r, amount))
+        self._takes = model.rows.shared
+        shared = [r for r, row in enumerate(model.rows.limits) if row.what not in NODE_ROWS]
         used = model.usage(chosen[chosen >= 0])
-        self._left = {r: float(model.capacity[r] - used[r]) for r in shared}
-        self._pattern = {j: int(model.pattern[o]) for j, o in enumerate(chosen.tolist()) if o >= 0}
+        self._left = {r: float(model.rows.capacity[r] - used[r]) for r in shared}
+        self._pattern = {
+            j: int(model.options.pattern[o]) for j, o in enumerate(chosen.tolist()) if o >= 0
+        }
         self._users: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for j, p in self._pattern.items():
             for r, amount in self._takes.get(p, ()):
@@ -105,18 +100,20 @@ class Room:
     def short(self, p: int) -> tuple[str, ...]:
         """The shared rows of which too little is left for a pattern."""
         return tuple(
-            self._model.rows[r].name
+            self._model.rows.limits[r].name
             for r, amount in self._takes.get(p, ())
             if not self._enough(r, amount)
         )
 
     def _enough(self, r: int, amount: float, back: float = 0.0) -> bool:
-        return amount <= self._left[r] + back + SLACK * max(1.0, float(self._model.capacity[r]))
+        return amount <= self._left[r] + back + SLACK * max(
+            1.0, float(self._model.rows.capacity[r])
+        )
 
     def free(self, p: int, job: Job) -> tuple[int, int]:
         """GPUs free for a pattern: the most that lie as it needs them (on one node, in one rack,
         anywhere), and all. For one without GPUs 1 where a node has its cores and memory free."""
-        pattern = self._model.patterns[p]
+        pattern = self._model.patterns.fresh[p]
         if not pattern.classes:
             return 1, 1
         most = [0]
@@ -133,7 +130,7 @@ class Room:
     def cheapest(self, p: int, job: Job) -> Leaving | None:
         """Who would have to leave for a pattern, at the least value that was found; None where
         those who may leave are too few. What they would give back of uplinks is not counted."""
-        pattern = self._model.patterns[p]
+        pattern = self._model.patterns.fresh[p]
         takes, ties = tuple(self._takes.get(p, ())), self._domains.ties(job)
         key = (
             pattern.classes,

@@ -5,15 +5,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from .quantity import Amount, Count, Gib, Rate, Weight
+from .quantity import Amount, Count, Gib, Instant, Rate, Weight
 from .value import Value, empty
 
 POWER_CAP = "power_w"
 """The cluster resource, in watts, on which every GPU that works draws."""
 
 
+Steps = tuple[tuple[Instant, Amount], ...]
+"""An amount that changes over time: each holds from its instant on, the first also before."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Value):
     """One host. `None` for cores or memory means that this is not modelled and never binds.
 
     `gpu_memory_gib` is the memory of each GPU; `gpu_price_per_h` what one GPU costs for an hour.
@@ -33,9 +37,11 @@ class Node:
     rack: str | None = None
     gpu_price_per_h: Amount = 1.0
 
+    __hash__ = Value.__hash__
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tenant:
+class Tenant(Value):
     """Who pays for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
 
     `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas
@@ -46,6 +52,8 @@ class Tenant:
     gpu_quota: Count | None = None
     borrow_gpus: Count = 0
     weight: Weight = 1.0
+
+    __hash__ = Value.__hash__
 
 
 def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
@@ -79,6 +87,7 @@ class Cluster(Value):
     of a rack it does not name never binds. With `uplinks` "reserved" gangs that do not fit on an
     uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
     `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
+    `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -87,13 +96,9 @@ class Cluster(Value):
     rack_uplink_gbps: Mapping[str, Rate] = field(default_factory=empty)
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
+    carbon_g_per_kwh: Amount | Steps | None = None
 
     __hash__ = Value.__hash__
-
-    @cached_property
-    def memo(self) -> dict[object, Any]:
-        """Where `modes.options` keeps what it derived for this cluster."""
-        return {}
 
     @cached_property
     def node(self) -> dict[str, Node]:

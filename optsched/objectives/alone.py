@@ -3,7 +3,8 @@
 from ..errors import InputError
 from ..model.instance import Instance
 from ..model.job import Job
-from ..physics.modes import Option, options
+from ..physics.catalogue import catalogue_of
+from ..physics.modes import Option
 
 
 def fastest_s(instance: Instance, job: Job) -> float:
@@ -35,7 +36,7 @@ def isolated_s(instance: Instance, job: Job) -> float:
 
 def _options_that_fit(instance: Instance, job: Job) -> tuple[Option, ...]:
     """Return the options of a job; none of one that runs where it could not be started."""
-    fitting = options(instance.cluster, job)
+    fitting = catalogue_of(instance).options(job)
     if not fitting and job.id not in instance.running_job:
         raise InputError(f"job {job.id} fits nowhere on the cluster")
     return fitting

@@ -145,16 +145,6 @@ def asks(job: Job) -> tuple[object, ...]:
     return job.memory_gib, job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu
 
 
-def capacity_of(cluster: Cluster, tenants: tuple[Tenant, ...]) -> Capacity:
-    """The table of a cluster and its tenants, made once."""
-    # Copies of a cluster with other budgets share its memo.
-    key = ("capacity", id(tenants), tuple(cluster.budgets.items()))
-    if key not in cluster.memo:
-        cluster.memo[key] = Capacity(cluster, tenants), tenants  # kept for their id
-    table: Capacity = cluster.memo[key][0]
-    return table
-
-
 @dataclass(frozen=True, slots=True)
 class Ties:
     """What a job minds of others that hold something in the same node or rack: their traffic on

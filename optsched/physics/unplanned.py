@@ -2,9 +2,10 @@
 
 from ..model.instance import Instance
 from .capacity import Domains
+from .catalogue import on_uplinks
 from .contention import crowded_memory
 from .model_caches import fetching
-from .modes import on_uplinks, split_jobs
+from .modes import split_jobs
 
 
 def unplanned(instance: Instance) -> str | None:

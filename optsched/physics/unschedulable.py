@@ -3,22 +3,14 @@ does."""
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
-from ..model.cluster import POWER_CAP, Cluster, Node, Tenant
+from ..model.cluster import POWER_CAP, Node
 from ..model.job import Job, Mode
 from . import Span, gpu_type_rate, node_counts, rate
-from .capacity import Capacity, alike, capacity_of
-from .modes import (
-    WIDEST_FIRST,
-    Option,
-    base_modes,
-    demands,
-    fits_somewhere,
-    most_gpus,
-    options,
-    room_on,
-    spreads,
-)
+from .capacity import Capacity
+from .catalogue import Catalogue
+from .modes import WIDEST_FIRST, Option, base_modes, demands, room_on, spreads
 
 LIMITS = ("gpu_memory_gib", "cpus", "memory_gib")
 """Fields of a node that may keep a job from GPUs that are there."""
@@ -26,34 +18,28 @@ UPLINKS = "rack_uplink_gbps"
 WITHIN: dict[Span, str] = {"node": " on one node", "rack": " in one rack", "cluster": ""}
 
 
-def why_never(cluster: Cluster, tenants: tuple[Tenant, ...], job: Job) -> str | None:
-    """Why `job` could not run even if it had the whole cluster to itself, in one clause, or None
-    where it could.
+def why_never(catalogue: Catalogue, job: Job) -> str | None:
+    """Return why `job` could not run even if it had the whole cluster to itself, in one clause, or
+    None where it could.
 
     Nothing that runs now, no release date and no predecessor is looked at. Jobs of equal demands
     share the work.
     """
-    if not fits_somewhere(cluster, job):
-        key: object = ("why never", demands(job))
-        if key not in cluster.memo:
-            cluster.memo[key] = (
-                _nothing_fits(cluster, job),
-                job,
-            )  # keeping the job keeps what has the ids in the key
-        return str(cluster.memo[key][0])
-    table = capacity_of(cluster, tenants)
+    key = "why never", demands(job), job.tenant, tuple(job.profile.rate)
+    return catalogue.once(key, lambda: _why_never(catalogue, job))
+
+
+def _why_never(catalogue: Catalogue, job: Job) -> str | None:
+    if not catalogue.fits_somewhere(job):
+        return _nothing_fits(catalogue, job)
+    table = catalogue.capacity
     quota = table.quotas.get(job.tenant or "")
-    uses = job.modes or job.resources or job.budgets or POWER_CAP in cluster.resources
+    uses = job.modes or job.resources or job.budgets or POWER_CAP in table.resources
     if not uses and (
         quota is None or (isinstance(job.gpus, int) and job.gpus <= table.rows[quota].capacity)
     ):
         return None
-    fitting = options(cluster, job)
-    key = ("beyond shares", id(fitting), id(table), job.tenant)
-    if key not in cluster.memo:
-        cluster.memo[key] = _beyond_shares(table, job, fitting), fitting, table
-    found: str | None = cluster.memo[key][0]
-    return found
+    return _beyond_shares(table, job, catalogue.options(job))
 
 
 def _beyond_shares(table: Capacity, job: Job, fitting: tuple[Option, ...]) -> str | None:
@@ -77,12 +63,13 @@ def _beyond_shares(table: Capacity, job: Job, fitting: tuple[Option, ...]) -> st
     return "each of its modes needs more of some resource, budget or quota than there is"
 
 
-def _nothing_fits(cluster: Cluster, job: Job) -> str:
+def _nothing_fits(catalogue: Catalogue, job: Job) -> str:
     """What the nodes lack; one demand is named where it alone, whatever the others, keeps the job
     from running."""
+    cluster = catalogue.cluster
     modes = base_modes(cluster, job)
     if modes and all(mode.gpus == 0 for mode in modes):
-        return _no_host(cluster, job, min(mode.cpus for mode in modes))
+        return _no_host(catalogue, job, min(mode.cpus for mode in modes))
     if not cluster.gpu_types:
         return "it asks for GPUs, no node has any"
     on_gpus = [mode for mode in modes if mode.gpus]
@@ -102,24 +89,28 @@ def _nothing_fits(cluster: Cluster, job: Job) -> str:
     types = dict.fromkeys(mode.gpu_type for mode in able)
     smallest = min(mode.gpus for mode in able)
     most = max(
-        sum(node.gpus * n for node, n in _kinds(cluster) if node.gpu_type == gpu_type)
+        sum(
+            shape.node.gpus * shape.count
+            for shape in catalogue.shapes
+            if shape.node.gpu_type == gpu_type
+        )
         for gpu_type in types
     )
     if smallest > most:
         only = next(iter(types)) if len(types) == 1 and len(cluster.gpu_types) > 1 else None
         kind = only or "one type"
         return f"it needs {_gpus(smallest)} of {kind}, the cluster has at most {most}"
-    if job.max_nodes is not None and fits_somewhere(
-        cluster, replace(job, min_nodes=1, max_nodes=None)
+    if job.max_nodes is not None and catalogue.fits_somewhere(
+        replace(job, min_nodes=1, max_nodes=None)
     ):
-        largest = max(room_on(node, job, mode) for mode in able for node, _ in _kinds(cluster))
+        largest = max(room_on(shape.node, job, mode) for mode in able for shape in catalogue.shapes)
         return (
             f"it needs {_gpus(smallest)} on {_nodes(job)}, one node has room for at most {largest}"
         )
     spread = _span(job, able)
-    bare = _without(cluster, *LIMITS, UPLINKS)
-    if not fits_somewhere(bare, job):
-        largest = max(most_gpus(bare, job, replace(mode, gpus=most))[spread] for mode in able)
+    bare = _without(catalogue, *LIMITS, UPLINKS)
+    if not bare.fits_somewhere(job):
+        largest = max(bare.most_gpus(job, replace(mode, gpus=most))[spread] for mode in able)
         return (
             f"it makes progress{WITHIN[spread]} only and needs {_gpus(smallest)} there, the most "
             "GPUs"
@@ -127,22 +118,22 @@ def _nothing_fits(cluster: Cluster, job: Job) -> str:
         )
     for limit in LIMITS:
         others = tuple(other for other in LIMITS if other != limit)
-        if not fits_somewhere(_without(cluster, *others, UPLINKS), job):
-            return _short_of(cluster, job, able, limit)
-    if fits_somewhere(_without(cluster, UPLINKS), job):
+        if not _without(catalogue, *others, UPLINKS).fits_somewhere(job):
+            return _short_of(catalogue, job, able, limit)
+    if _without(catalogue, UPLINKS).fits_somewhere(job):
         return (
             f"a gang of {_gpus(smallest)} must span racks, whose uplinks are too slow for its "
             f"{job.profile.network_gbps:.12g} Gbit/s"
         )
-    return _combined(cluster, job, able)
+    return _combined(catalogue, job, able)
 
 
-def _no_host(cluster: Cluster, job: Job, cpus: int) -> str:
+def _no_host(catalogue: Catalogue, job: Job, cpus: int) -> str:
     """Why no node holds a job without GPUs."""
     memory = job.memory_gib
-    if not cluster.nodes:
+    if not catalogue.cluster.nodes:
         return "it asks for cores and memory, there is no node"
-    nodes = [node for node, _ in _kinds(cluster)]
+    nodes = [shape.node for shape in catalogue.shapes]
     cores = max(nodes, key=lambda node: _or_inf(node.cpus))
     if _or_inf(cores.cpus) < cpus:
         return f"it needs {cpus} cores on one node, the most are the {cores.cpus} of {cores.name}"
@@ -164,10 +155,12 @@ def _no_host(cluster: Cluster, job: Job, cpus: int) -> str:
     )
 
 
-def _short_of(cluster: Cluster, job: Job, able: list[Mode], limit: str) -> str:
+def _short_of(catalogue: Catalogue, job: Job, able: list[Mode], limit: str) -> str:
     """The nodes have too little of one thing beside, or in, their GPUs."""
     types = {mode.gpu_type for mode in able}
-    nodes = [node for node, _ in _kinds(cluster) if node.gpus and node.gpu_type in types]
+    nodes = [
+        shape.node for shape in catalogue.shapes if shape.node.gpus and shape.node.gpu_type in types
+    ]
     nearest: Node = max(nodes, key=lambda node: _or_inf(getattr(node, limit)))
     most = _or_inf(getattr(nearest, limit))
     if limit == "gpu_memory_gib":
@@ -188,12 +181,12 @@ def _short_of(cluster: Cluster, job: Job, able: list[Mode], limit: str) -> str:
             f"{nearest.name}"
         )
     spread, smallest = _span(job, able), min(mode.gpus for mode in able)
-    bare = _without(cluster, *(other for other in LIMITS if other != limit), UPLINKS)
-    have = max(most_gpus(bare, job, mode)[spread] for mode in able if mode.gpus == smallest)
+    bare = _without(catalogue, *(other for other in LIMITS if other != limit), UPLINKS)
+    have = max(bare.most_gpus(job, mode)[spread] for mode in able if mode.gpus == smallest)
     return f"it needs {_gpus(smallest)}{WITHIN[spread]} with {each}, there are at most {have}"
 
 
-def _combined(cluster: Cluster, job: Job, able: list[Mode]) -> str:
+def _combined(catalogue: Catalogue, job: Job, able: list[Mode]) -> str:
     """No one demand is to blame: all of them, and the node that comes nearest."""
     profile = job.profile
     smallest, cores = min(mode.gpus for mode in able), min(mode.cpus_per_gpu for mode in able)
@@ -206,9 +199,9 @@ def _combined(cluster: Cluster, job: Job, able: list[Mode]) -> str:
         )
         if need
     ]
-    have = max(most_gpus(cluster, job, mode)[_span(job, able)] for mode in able)
+    have = max(catalogue.most_gpus(job, mode)[_span(job, able)] for mode in able)
     nearest = max(
-        (node for node, _ in _kinds(cluster)),
+        (shape.node for shape in catalogue.shapes),
         key=lambda node: max(room_on(node, job, m) for m in able),
     )
     room = max(room_on(nearest, job, mode) for mode in able)
@@ -245,29 +238,17 @@ def _span(job: Job, modes: Iterable[Mode]) -> Span:
     return next(spread for spread in WIDEST_FIRST if spread in found)
 
 
-def _kinds(cluster: Cluster) -> list[tuple[Node, int]]:
-    """Nodes that differ in more than name, rack and price: the first of each kind, and how many."""
-    if "kinds" not in cluster.memo:
-        kinds: dict[object, tuple[Node, int]] = {}
-        for node in cluster.nodes:
-            key = alike(node)
-            first, count = kinds.get(key, (node, 0))
-            kinds[key] = first, count + 1
-        cluster.memo["kinds"] = list(kinds.values())
-    found: list[tuple[Node, int]] = cluster.memo["kinds"]
-    return found
+def _without(catalogue: Catalogue, *fields: str) -> Catalogue:
+    """Return the catalogue of the cluster without the limits of these names."""
 
-
-def _without(cluster: Cluster, *fields: str) -> Cluster:
-    """The cluster without the limits of these names, derived once."""
-    key = ("without", fields)
-    if key not in cluster.memo:
-        free = {field: None for field in fields if field in LIMITS}
-        nodes = tuple(replace(node, **free) for node in cluster.nodes) if free else cluster.nodes  # type: ignore[arg-type]
+    def make() -> Catalogue:
+        cluster = catalogue.cluster
+        free: Any = {field: None for field in fields if field in LIMITS}
+        nodes = tuple(replace(node, **free) for node in cluster.nodes) if free else cluster.nodes
         uplinks = {} if UPLINKS in fields else cluster.rack_uplink_gbps
-        cluster.memo[key] = replace(cluster, nodes=nodes, rack_uplink_gbps=uplinks)
-    found: Cluster = cluster.memo[key]
-    return found
+        return Catalogue(replace(cluster, nodes=nodes, rack_uplink_gbps=uplinks))
+
+    return catalogue.once(("without", fields), make)
 
 
 def _or_inf(amount: float | None) -> float:

@@ -7,26 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..model.cluster import Cluster
-from ..model.instance import Instance, Placement, Running
+from ..model.instance import Instance, Placement
 from ..objectives import Objective, Usage
 from ..physics import placed_rate, power_w
 from .deadline import NEVER, Deadline
 from .facts import Facts, read_facts
-from .held import Held, held_by
-from .model import Bools, Floats, Ints, Kind, RoundModel, is_second
-from .patterns import (
-    Columns,
-    NodeClass,
-    Pattern,
-    columns,
-    joined,
-    node_classes,
-    without_fewer_cores,
-)
+from .held import Held, Hold, held_by
+from .model import Bools, Floats, Ints, Kind, Options, Patterns, RoundModel, is_second
+from .patterns import Columns, NodeClass, Pattern, columns, node_classes, without_fewer_cores
 from .rows import build_rows
-from .sharing import Pinned, pinned_options
-from .spare import SpareRoom
+from .sharing import holds_on_others
+from .spare import swap_costs
 from .value import Ways, option_values
 
 SHORTEST_S = 1e-3
@@ -64,102 +55,34 @@ def build(
     SETTLE.
     """
     facts = read_facts(instance, keep, deadline)
-    deadline.check()
     classes, class_of = node_classes(instance.cluster)
-    kept, must, count = facts.kept, facts.must, len(facts.jobs)
-    running = [(facts.jobs[j], facts.entry(j)) for j in kept.tolist()]
+    holds = [_as_it_is(facts, j) for j in facts.kept.tolist()]
+    holds += holds_on_others(instance, facts, deadline, beside=sharing)
     deadline.check()
-    held = held_by(instance, class_of, running, blocked)
+    held = held_by(instance, facts.jobs, holds, len(facts.kept), class_of, blocked)
     deadline.check()
-    pinned = [
-        one
-        for one in pinned_options(
-            instance, facts.jobs, facts.running, facts.patterns, deadline, beside=sharing
-        )
-        if not must[one.job] and not (one.kind == Kind.ALONE and must[one.partner])
-    ]
-    flat, table, first_pattern, patterns_of = _flatten(
-        instance.cluster, classes, facts, held, deadline, sharing=bool(pinned)
+    fresh, table, own = _flatten(classes, facts, held, deadline)
+    patterns = Patterns(
+        fresh=fresh,
+        table=table,
+        kept=facts.kept,
+        holds=held.holds,
+        gpus=np.concatenate([table.gpus.astype(float), held.gang]),
+        class_sets=_class_sets(table, held),
     )
-    deadline.check()
-
-    # ---- options by job: keep, every pattern (unless the job must be kept), those on the GPUs of
-    # running jobs
-    is_running = np.zeros(count, dtype=np.int64)
-    is_running[kept] = 1
-    patterns_of[must] = 0
-    pins_of = np.bincount(np.array([one.job for one in pinned], dtype=np.int64), minlength=count)
-    first = np.concatenate([[0], np.cumsum(is_running + patterns_of + pins_of)])
-    job = np.repeat(np.arange(count), np.diff(first))
-    position = np.arange(len(job)) - first[job] - is_running[job]
-    keeps = first[kept]
-    pins = np.flatnonzero(position >= patterns_of[job])
-    pattern = first_pattern[job] + position
-    pattern[keeps] = len(flat) + np.arange(len(kept))
-    pattern[pins] = len(flat) + len(kept) + np.arange(len(pinned))
-    kind = np.where(is_running[job] == 1, np.int8(Kind.MOVE), np.int8(Kind.START))
-    kind[keeps] = Kind.KEEP
-    kind[pins] = [one.kind for one in pinned]
-    fresh = (kind == Kind.START) | (kind == Kind.MOVE)
-
-    # ---- seconds to completion, and what swapping adds or spares
-    rate = np.ones(len(job))
-    rate[fresh] = table.rate[pattern[fresh]]
-    rate[keeps], rate[pins] = facts.rate[kept], [one.rate for one in pinned]
-    stays = (kind == Kind.KEEP) | (kind == Kind.ALONE)
-    begins_s = np.where(stays, facts.setup_left_s[job], (facts.save_s + facts.load_s)[job])
-    finish_s = (
-        begins_s + (facts.remaining_s[job] + np.where(stays, 0.0, facts.lost_work_s[job])) / rate
+    extra_s = swap_costs(
+        classes,
+        held,
+        table,
+        (facts.cost_s - facts.setup_left_s)[facts.kept],
+        ~facts.must[facts.kept],
+        deadline,
     )
-    swap_s = finish_s - facts.save_s[job]
-    extra_s = SpareRoom(instance.cluster, classes, held).swap_costs(
-        table, (facts.cost_s - facts.setup_left_s)[kept], ~must[kept], deadline
-    )
-    swap_s[fresh] += extra_s[pattern[fresh]]
-    swap_s[keeps[must[kept]]] = finish_s[
-        keeps[must[kept]]
-    ]  # nothing is weighed against a job that must be kept
-    finish_s, swap_s = np.maximum(finish_s, SHORTEST_S), np.maximum(swap_s, SHORTEST_S)
+    options = _timed(facts, patterns, _listed(facts, patterns, own), extra_s)
     deadline.check()
-
-    # ---- values
-    host, rival = np.full(len(job), -1, dtype=np.int64), np.full(len(job), -1, dtype=np.int64)
-    for one, o in zip(pinned, pins.tolist(), strict=True):
-        (host if one.kind == Kind.BESIDE else rival)[o] = one.partner
-    value = none = np.zeros(0)
-    if count:
-        meters = {term.meter for term in objective.terms if isinstance(term, Usage)}
-        ways = Ways(
-            job=job,
-            first=first,
-            finish_s=finish_s,
-            swap_s=swap_s,
-            power_w=_power_w(facts, flat, pinned, job, pattern) if "power" in meters else none,
-            price_per_h=_price_per_h(instance, facts, classes, flat, pinned)[pattern]
-            if "price" in meters
-            else none,
-            longest_s=_longest_s(swap_s, keeps[~must[kept]], first),
-        )
-        value = option_values(objective, instance, facts.jobs, ways, round_s, refill=refill)
-        value[~_pays(facts, job, kind, rate)] = 0.0
-        _charge_guests(instance, facts, pinned, pins, value, host, first, swap_s)
-
-    if pinned:
-        guests = {len(kept) + i for i, one in enumerate(pinned) if one.kind == Kind.BESIDE}
-        entries = [
-            (
-                facts.jobs[one.job],
-                Running(
-                    job=facts.jobs[one.job].id,
-                    mode=one.mode,
-                    placement=one.placement,
-                    remaining_s=1.0,
-                ),
-            )
-            for one in pinned
-        ]
-        held = held_by(instance, class_of, running + entries, blocked, guests)
-    built = build_rows(instance, classes, flat, table, held, deadline)
+    if facts.jobs:
+        _value(instance, objective, facts, classes, patterns, options, round_s, refill=refill)
+        _charge_guests(instance, facts, patterns, options)
     return RoundModel(
         instance=instance,
         objective=objective,
@@ -172,201 +95,236 @@ def build(
         jobs=tuple(facts.jobs),
         never=tuple(facts.never),
         running=tuple(facts.running),
-        must=must,
-        patterns=tuple(flat),
-        table=table,
-        kept=kept,
-        pattern_gpus=np.concatenate([table.gpus.astype(float), held.gang]),
-        pattern_classes=_class_sets(table, held),
+        must=facts.must,
+        options=options,
+        patterns=patterns,
+        held=held,
+        rows=build_rows(instance, classes, fresh, table, held, deadline),
+    )
+
+
+def _as_it_is(facts: Facts, j: int) -> Hold:
+    """Return what a running job holds."""
+    entry = facts.entry(j)
+    rate = float(facts.rate[j])
+    return Hold(j, Kind.KEEP, entry.mode, entry.placement, rate, is_second(entry))
+
+
+def _flatten(
+    classes: tuple[NodeClass, ...], facts: Facts, held: Held, deadline: Deadline
+) -> tuple[tuple[Pattern, ...], Columns, Ints]:
+    """Return the patterns of all demands one after the other, also as columns, and for each job
+    where its own begin and how many they are. Where no cores can run short, those that only take
+    fewer cores are left out."""
+    number: dict[int, int] = {}
+    which = [number.setdefault(id(own), len(number)) for own in facts.patterns]
+    demands = list({id(own): own for own in facts.patterns}.values())
+    table = columns(demands, deadline)
+    if held.running == len(held.holds) and _cores_to_spare(classes, table, held):
+        for i, own in enumerate(demands):
+            deadline.check()
+            demands[i] = without_fewer_cores(own)
+        table = columns(demands, deadline)
+    sizes = np.array([len(own) for own in demands], dtype=np.int64)
+    begin = np.cumsum(sizes) - sizes
+    fresh = tuple(pattern for own in demands for pattern in own)
+    return fresh, table, np.stack([begin, sizes], axis=1)[np.array(which, dtype=np.int64)]
+
+
+def _cores_to_spare(classes: tuple[NodeClass, ...], table: Columns, held: Held) -> bool:
+    """Return whether nobody takes more cores of a node for each GPU than it has for each."""
+    least = [
+        min((kind.cpus_per_gpu for kind in classes if kind.bit & mask), default=math.inf)
+        for mask in table.masks
+    ]
+    per_gpu = np.array([kind.cpus_per_gpu for kind in classes])[held.class_of]
+    return (
+        _within(table.cpus, table.gpus, np.array(least)[table.mask])
+        and _within(held.cpus, held.gpus, per_gpu[held.node])
+        and _within(held.taken_cpus, held.taken_gpus, per_gpu)
+    )
+
+
+def _within(cpus: Ints, gpus: Ints, per_gpu: Floats) -> bool:
+    """Return whether cores are at most so many for each GPU."""
+    limit = np.where(np.isinf(per_gpu), np.inf, np.where(gpus > 0, per_gpu, 0.0) * gpus)
+    return bool((cpus <= limit + 1e-9).all())
+
+
+def _class_sets(table: Columns, held: Held) -> Ints:
+    """Return a number for each set of node classes that a pattern may use or a job sits on."""
+    masks = [0] * len(held.gang)
+    for k, c in zip(held.owner.tolist(), held.node_class.tolist(), strict=True):
+        masks[k] |= 1 << c
+    number = {mask: i for i, mask in enumerate(table.masks)}
+    sets = [number.setdefault(mask, len(number)) for mask in masks]
+    return np.concatenate([table.mask, np.array(sets, dtype=np.int64)])
+
+
+def _listed(facts: Facts, patterns: Patterns, own: Ints) -> Options:
+    """Return the options by job, without times and values: keep, every pattern (unless the job must
+    be kept), those on the GPUs of running jobs."""
+    kept, count, fresh = facts.kept, len(facts.jobs), len(patterns.fresh)
+    on_others = patterns.holds[len(kept) :]
+    is_running = np.zeros(count, dtype=np.int64)
+    is_running[kept] = 1
+    first_pattern, patterns_of = own[:, 0], np.where(facts.must, 0, own[:, 1])
+    pins_of = np.bincount(
+        np.array([hold.job for hold in on_others], dtype=np.int64), minlength=count
+    )
+    first = np.concatenate([[0], np.cumsum(is_running + patterns_of + pins_of)])
+    job = np.repeat(np.arange(count), np.diff(first))
+    position = np.arange(len(job)) - first[job] - is_running[job]
+    pattern = first_pattern[job] + position
+    kind = np.where(is_running[job] == 1, np.int8(Kind.MOVE), np.int8(Kind.START))
+    held = np.concatenate([first[kept], np.flatnonzero(position >= patterns_of[job])])
+    pattern[held] = fresh + np.arange(len(patterns.holds))
+    kind[held] = [hold.kind for hold in patterns.holds]
+    host, rival = np.full((2, len(job)), -1, dtype=np.int64)
+    for hold, o in zip(on_others, held[len(kept) :].tolist(), strict=True):
+        (host if hold.kind == Kind.BESIDE else rival)[o] = hold.partner
+    rate, finish_s, swap_s, value = np.ones((4, len(job)))
+    rate[held] = [hold.rate for hold in patterns.holds]
+    return Options(
         first=first,
         job=job,
         kind=kind,
         pattern=pattern,
         host=host,
         rival=rival,
-        pinned=tuple(pinned),
         rate=rate,
         finish_s=finish_s,
         swap_s=swap_s,
         value=value,
-        rows=built.rows,
-        capacity=np.array([row.capacity for row in built.rows], dtype=float),
-        entry_row=built.entry_row,
-        entry_pattern=built.entry_pattern,
-        entry_amount=built.entry_amount,
     )
 
 
-def _flatten(
-    cluster: Cluster,
-    classes: tuple[NodeClass, ...],
+def _timed(facts: Facts, patterns: Patterns, options: Options, extra_s: Floats) -> Options:
+    """Return the options with their seconds to completion, and with what swapping adds (`extra_s`
+    by pattern) or spares. Nothing is weighed against a job that must be kept."""
+    job, pattern, rate = options.job, options.pattern, options.rate.copy()
+    fresh = pattern < len(patterns.fresh)
+    rate[fresh] = patterns.table.rate[pattern[fresh]]
+    stays = (options.kind == Kind.KEEP) | (options.kind == Kind.ALONE)
+    begins_s = np.where(stays, facts.setup_left_s[job], (facts.save_s + facts.load_s)[job])
+    work_s = facts.remaining_s[job] + np.where(stays, 0.0, facts.lost_work_s[job])
+    finish_s = begins_s + work_s / rate
+    swap_s = finish_s - np.where(
+        (options.kind == Kind.KEEP) & facts.must[job], 0.0, facts.save_s[job]
+    )
+    swap_s[fresh] += extra_s[pattern[fresh]]
+    return replace(
+        options,
+        rate=rate,
+        finish_s=np.maximum(finish_s, SHORTEST_S),
+        swap_s=np.maximum(swap_s, SHORTEST_S),
+    )
+
+
+def _value(
+    instance: Instance,
+    objective: Objective,
     facts: Facts,
-    held: Held,
-    deadline: Deadline,
+    classes: tuple[NodeClass, ...],
+    patterns: Patterns,
+    options: Options,
+    round_s: float,
     *,
-    sharing: bool,
-) -> tuple[list[Pattern], Columns, Ints, Ints]:
-    """The patterns of all demands one after the other, also as columns; where those of each job
-    begin, and how many they are. Where no cores can run short, those that only take fewer cores are
-    left out."""
-    demands = {id(own): own for own in facts.patterns}
-    tables = {}
-    for key, own in demands.items():
-        deadline.check()
-        tables[key] = columns(cluster, own)
-    if (
-        not sharing
-        and not any(one.hungry for one in tables.values())
-        and _cores_to_spare(classes, held)
-    ):
-        for key, own in demands.items():
-            deadline.check()
-            demands[key] = without_fewer_cores(cluster, own)
-            tables[key] = columns(cluster, demands[key])
-    start: dict[int, tuple[int, int]] = {}
-    flat: list[Pattern] = []
-    for key, own in demands.items():
-        start[key] = len(flat), len(own)
-        flat.extend(own)
-    places = np.array([start[id(own)] for own in facts.patterns], dtype=np.int64).reshape(-1, 2)
-    return flat, joined(cluster, list(tables.values())), places[:, 0].copy(), places[:, 1].copy()
-
-
-def _cores_to_spare(classes: tuple[NodeClass, ...], held: Held) -> bool:
-    """Whether nobody holds more cores of a node for each GPU than it has for each."""
-    per_gpu = np.array(
-        [
-            np.inf
-            if one.node.cpus is None
-            else one.node.cpus / one.node.gpus
-            if one.node.gpus
-            else 0.0
-            for one in classes
-        ]
+    refill: bool,
+) -> None:
+    """Say what each option is worth."""
+    meters = {term.meter for term in objective.terms if isinstance(term, Usage)}
+    none = np.zeros(0)
+    ways = Ways(
+        job=options.job,
+        first=options.first,
+        finish_s=options.finish_s,
+        swap_s=options.swap_s,
+        power_w=_power_w(facts, patterns, options) if "power" in meters else none,
+        price_per_h=_price_per_h(instance, classes, patterns)[options.pattern]
+        if "price" in meters
+        else none,
+        longest_s=_longest_s(facts, options),
     )
-    taken = np.flatnonzero(held.taken_cpus)
-    return bool(
-        (held.cpus <= np.where(held.gpus, per_gpu[held.node_class], 0.0) * held.gpus + 1e-9).all()
-        and (
-            held.taken_cpus[taken]
-            <= np.where(held.taken_gpus[taken], per_gpu[held.class_of[taken]], 0.0)
-            * held.taken_gpus[taken]
-            + 1e-9
-        ).all()
-    )
+    options.value[:] = option_values(objective, instance, facts.jobs, ways, round_s, refill=refill)
+    options.value[~_pays(facts, options)] = 0.0
 
 
-def _longest_s(swap_s: Floats, leaving: Ints, first: Ints) -> float:
-    """Time to completion of the longest of the jobs that could be preempted, or of all where none
-    could."""
+def _longest_s(facts: Facts, options: Options) -> float:
+    """Return the time to completion of the longest of the jobs that could be preempted, or of all
+    where none could."""
+    leaving = options.first[facts.kept[~facts.must[facts.kept]]]
     if len(leaving):
-        return float(swap_s[leaving].max())
-    return float(np.minimum.reduceat(swap_s, first[:-1]).max())
+        return float(options.swap_s[leaving].max())
+    return float(np.minimum.reduceat(options.swap_s, options.first[:-1]).max())
 
 
-def _class_sets(table: Columns, held: Held) -> Ints:
-    """A number for each set of node classes that a pattern may use or a running job sits on."""
-    masks = [0] * len(held.gang)
-    for k, c in zip(held.owner.tolist(), held.node_class.tolist(), strict=True):
-        masks[k] |= 1 << c
-    number = {mask: i for i, mask in enumerate(table.masks)}
-    return np.concatenate(
-        [table.mask, [number.setdefault(mask, len(number)) for mask in masks]]
-    ).astype(np.int64)
-
-
-def _pays(facts: Facts, job: Ints, kind: np.ndarray, rate: Floats) -> Bools:
-    """Which options are allowed to be worth anything: all but moves, of jobs that were preempted
-    before, that would not earn back their cost within as long as the job has been left in peace so
-    far (it may be moved again as soon)."""
-    moves = np.flatnonzero((kind == Kind.MOVE) & np.isfinite(facts.peace_s[job]))
-    mover = job[moves]
-    gain = rate[moves] / facts.rate[mover] - 1.0
-    pays = np.ones(len(job), dtype=bool)
+def _pays(facts: Facts, options: Options) -> Bools:
+    """Return which options are allowed to be worth anything: all but moves, of jobs that were
+    preempted before, that would not earn back their cost within as long as the job has been left in
+    peace so far (it may be moved again as soon)."""
+    moves = np.flatnonzero((options.kind == Kind.MOVE) & np.isfinite(facts.peace_s[options.job]))
+    mover = options.job[moves]
+    gain = options.rate[moves] / facts.rate[mover] - 1.0
+    pays = np.ones(len(options.job), dtype=bool)
     pays[moves] = facts.peace_s[mover] * gain >= facts.cost_s[mover]
     return pays
 
 
-def _charge_guests(
-    instance: Instance,
-    facts: Facts,
-    pinned: list[Pinned],
-    pins: Ints,
-    value: Floats,
-    host: Ints,
-    first: Ints,
-    swap_s: Floats,
-) -> None:
+def _charge_guests(instance: Instance, facts: Facts, patterns: Patterns, options: Options) -> None:
     """A job that keeps its GPUs is worth what it is alone; whoever shares them is charged with the
-    difference, by the ratio of the times to completion. Changes `value`, and `host` for jobs that
+    difference, by the ratio of the times to completion. Changes values, and `host` for jobs that
     share already."""
+    value, first, swap_s = options.value, options.first, options.swap_s
 
     def slowed_s(j: int, rate: float) -> float:
         return max(
             SHORTEST_S, float(facts.setup_left_s[j] + facts.remaining_s[j] / rate - facts.save_s[j])
         )
 
-    position = {job.id: j for j, job in enumerate(facts.jobs)}
     for j in facts.kept.tolist():
         entry = facts.entry(j)
         if entry.mode.share_with is None or is_second(entry):
             continue
-        alone = placed_rate(
-            instance, facts.jobs[j], replace(entry.mode, share_with=None), entry.placement
-        )
+        mode = replace(entry.mode, share_with=None)
+        alone = placed_rate(instance, facts.jobs[j], mode, entry.placement)
         raised = value[first[j]] * max(1.0, swap_s[first[j]] / slowed_s(j, alone))
-        guest = first[position[entry.mode.share_with]]
-        host[guest] = j
+        guest = first[facts.position[entry.mode.share_with]]
+        options.host[guest] = j
         value[guest] = max(0.0, value[guest] - (raised - value[first[j]]))
         value[first[j]] = raised
-    for one, o in zip(pinned, pins.tolist(), strict=True):
-        if one.kind == Kind.BESIDE:
-            keep = first[one.partner]
-            share = swap_s[keep] / slowed_s(one.partner, one.partner_rate)
-            value[o] = max(0.0, value[o] - value[keep] * (1.0 - min(1.0, share)))
+    for o in np.flatnonzero(options.kind == Kind.BESIDE).tolist():
+        hold = patterns.holds[int(options.pattern[o]) - len(patterns.fresh)]
+        keep = first[hold.partner]
+        share = swap_s[keep] / slowed_s(hold.partner, hold.partner_rate)
+        value[o] = max(0.0, value[o] - value[keep] * (1.0 - min(1.0, share)))
 
 
-def _power_w(
-    facts: Facts, flat: list[Pattern], pinned: list[Pinned], job: Ints, pattern: Ints
-) -> Floats:
+def _power_w(facts: Facts, patterns: Patterns, options: Options) -> Floats:
     """Return what each option draws."""
-    modes = [
-        *(one.option.mode for one in flat),
-        *(facts.entry(j).mode for j in facts.kept.tolist()),
-        *(one.mode for one in pinned),
-    ]
+    modes = [pattern.option.mode for pattern in patterns.fresh]
+    modes += [hold.mode for hold in patterns.holds]
     return np.array(
         [
             power_w(facts.jobs[j], modes[p], modes[p].gpu_type, modes[p].gpus)
-            for j, p in zip(job.tolist(), pattern.tolist(), strict=True)
+            for j, p in zip(options.job.tolist(), options.pattern.tolist(), strict=True)
         ]
     )
 
 
-def _price_per_h(
-    instance: Instance,
-    facts: Facts,
-    classes: tuple[NodeClass, ...],
-    flat: list[Pattern],
-    pinned: list[Pinned],
-) -> Floats:
+def _price_per_h(instance: Instance, classes: tuple[NodeClass, ...], patterns: Patterns) -> Floats:
     """Return the price of each pattern, at the cheapest nodes it may use."""
     node = instance.cluster.node
+
+    def cheapest(mask: int) -> float:
+        return min((kind.node.gpu_price_per_h for kind in classes if mask & kind.bit), default=0.0)
 
     def placed(placement: Placement) -> float:
         return math.fsum(node[slot.node].gpu_price_per_h * slot.gpus for slot in placement)
 
     return np.array(
         [
-            *(
-                one.gpus
-                * min(
-                    (kind.node.gpu_price_per_h for kind in classes if one.classes & kind.bit),
-                    default=0.0,
-                )
-                for one in flat
-            ),
-            *(placed(facts.entry(j).placement) for j in facts.kept.tolist()),
-            *(placed(one.placement) for one in pinned),
+            *(pattern.gpus * cheapest(pattern.classes) for pattern in patterns.fresh),
+            *(placed(hold.placement) for hold in patterns.holds),
         ]
     )

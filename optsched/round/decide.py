@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import InputError, SolverUnavailableError
 from ..model.instance import Instance, Placement
 from ..model.plan import CLOSED_GAP
-from ..objectives import Objective, parse
+from ..objectives import Objective, wanted
 from ..plugins import registry
 from ..plugins.options import declaration, read_options
 from .model import Floats
@@ -139,7 +139,7 @@ def decide(
     for what, amount in (("round", round_s), ("budget", budget_s)):
         if not (math.isfinite(amount) and amount > 0):
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
-    goal = parse(objective) if isinstance(objective, str) else objective
+    goal = wanted(objective, instance.cluster)
     found = registry.round_solver(solver)
     own = read_options(f"round solver {solver}", declaration(found), options)
     best = _Best(instance, blocked)
@@ -158,7 +158,7 @@ def decide(
     model, fallback = posed.model, posed.shortfall
     alone = 0.0
     if model is not None:
-        alone = float(model.best_reduced(model.value).sum())
+        alone = model.alone
         if fallback is None:
             best.prove(alone, "each job alone")
         checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(model.jobs))
@@ -243,53 +243,34 @@ def _proves_nothing(bound: float, source: str) -> None:
 def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
     """The decisions of a packing, in the order of the model's jobs."""
     model = packing.model
-    found = []
-    chosen = packing.chosen
-    pattern = model.pattern[chosen].tolist()
-    guest = packing.guest
-    host = {g: h for h, g in guest.items()}
-    for j, (job, o) in enumerate(zip(model.jobs, chosen.tolist(), strict=True)):
-        entry = model.running[j]
-        if o < 0:
-            found.append(JobRound(id=job.id, decision="wait" if entry is None else "preempt"))
-        elif pattern[j] >= len(model.patterns):
-            pin = pattern[j] - len(model.patterns) - len(model.kept)
-            if pin < 0:
-                assert entry is not None
-                mode, placement = entry.mode, entry.placement
-            else:
-                mode, placement = model.pinned[pin].mode, model.pinned[pin].placement
-            other = guest.get(j, host.get(j))
-            partner = None if other is None else model.jobs[other].id
-            if mode.share_with != partner:
-                mode = replace(mode, share_with=partner)
-            found.append(
-                JobRound(
-                    id=job.id,
-                    decision=decision(model.instance, job.id, mode, placement),
-                    mode=mode,
-                    placement=placement,
-                )
-            )
-        else:
-            mode = model.patterns[pattern[j]].option.mode
+    partner = packing.guest | {guest: host for host, guest in packing.guest.items()}
+    rounds = []
+    for j, (job, option) in enumerate(zip(model.jobs, packing.chosen.tolist(), strict=True)):
+        if option < 0:
+            stops = model.running[j] is not None
+            rounds.append(JobRound(id=job.id, decision="preempt" if stops else "wait"))
+            continue
+        hold = model.hold(option)
+        if hold is None:
+            mode = model.patterns.fresh[int(model.options.pattern[option])].option.mode
             placement = to_placement(model, packing.held[j])
-            found.append(
-                JobRound(
-                    id=job.id,
-                    decision=decision(model.instance, job.id, mode, placement),
-                    mode=mode,
-                    placement=placement,
-                )
-            )
-    return tuple(found)
+        else:
+            mode, placement = hold.mode, hold.placement
+            name = model.jobs[partner[j]].id if j in partner else None
+            if mode.share_with != name:
+                mode = replace(mode, share_with=name)
+        said = decision(model.instance, job.id, mode, placement)
+        rounds.append(JobRound(id=job.id, decision=said, mode=mode, placement=placement))
+    return tuple(rounds)
 
 
 def _row_prices(packing: Packing, known: Floats | None) -> tuple[RowPrice, ...]:
     model = packing.model
-    used = model.usage(packing.chosen[packing.chosen >= 0]) if len(model.rows) else np.zeros(0)
-    prices = np.zeros(len(model.rows)) if known is None else known
+    used = (
+        model.usage(packing.chosen[packing.chosen >= 0]) if len(model.rows.limits) else np.zeros(0)
+    )
+    prices = np.zeros(len(model.rows.limits)) if known is None else known
     return tuple(
         RowPrice(name=row.name, capacity=row.capacity, used=float(amount), price=float(price))
-        for row, amount, price in zip(model.rows, used, prices, strict=True)
+        for row, amount, price in zip(model.rows.limits, used, prices, strict=True)
     )

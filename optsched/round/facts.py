@@ -2,6 +2,8 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from ..physics import (
     remaining_after_preemption_s,
     unsaved_s,
 )
+from ..physics.catalogue import Catalogue
 from .deadline import Deadline
 from .model import Bools, Floats, Ints, is_second
 from .patterns import Pattern, patterns
@@ -26,7 +29,7 @@ SETTLE = 10.0
 costs it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
     """The active jobs in the order of the instance; `never` are those that could run but for what
     they ask.
@@ -58,8 +61,13 @@ class Facts:
         """Seconds that a preemption costs each running job."""
         return self.save_s + self.load_s + self.lost_s
 
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """The position of each job by its id."""
+        return {job.id: j for j, job in enumerate(self.jobs)}
+
     def entry(self, j: int) -> Running:
-        """What running job `j` holds."""
+        """Return what running job `j` holds."""
         entry = self.running[j]
         assert entry is not None
         return entry
@@ -114,11 +122,10 @@ def read_facts(instance: Instance, keep: Collection[str], deadline: Deadline) ->
     unsettled = facts.peace_s < SETTLE * facts.cost_s - TIME_TOLERANCE_S
     ends_first = facts.setup_left_s + facts.remaining_s / facts.rate <= facts.save_s
     facts.must[kept] |= (unsettled | ends_first)[kept]
-    position = {facts.jobs[j].id: j for j in kept.tolist()}
     for j in kept[facts.must[kept]].tolist():  # the first of a pair is host to the second
         entry = facts.entry(j)
-        if is_second(entry) and entry.mode.share_with in position:
-            facts.must[position[entry.mode.share_with]] = True
+        if is_second(entry) and entry.mode.share_with in facts.position:
+            facts.must[facts.position[entry.mode.share_with]] = True
     return facts
 
 
@@ -127,7 +134,7 @@ def _rates(
 ) -> list[float]:
     """The present rates of running jobs. Those of the last round are known, as long as nothing has
     changed."""
-    memo = instance.cluster.memo
+    memo: dict[str, Any] = Catalogue.of(instance.cluster).once("rates", dict)
     known: dict[str, tuple[Job, Running, float]] = memo.get("rates", {})
     now: dict[str, tuple[Job, Running, float]] = {}
     memo["rates"] = now
@@ -160,9 +167,10 @@ def _active(
 ) -> tuple[list[Job], list[Running | None], list[tuple[Pattern, ...]], list[Job]]:
     cluster, caps, now_s = instance.cluster, gpu_caps(instance.tenants), instance.now_s
     key = "patterns by job", tuple(caps.items()), tuple(cluster.budgets.values())
-    known: dict[int, tuple[Job, tuple[Pattern, ...]]] = cluster.memo.get(key, {})
+    memo: dict[object, Any] = Catalogue.of(cluster).once("patterns by job", dict)
+    known: dict[int, tuple[Job, tuple[Pattern, ...]]] = memo.get(key, {})
     seen: dict[int, tuple[Job, tuple[Pattern, ...]]] = {}
-    cluster.memo[key] = seen  # of the last round only, by identity
+    memo[key] = seen  # of the last round only, by identity
     jobs: list[Job] = []
     running: list[Running | None] = []
     options: list[tuple[Pattern, ...]] = []

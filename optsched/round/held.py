@@ -1,36 +1,73 @@
-"""What running jobs hold, as columns."""
+"""What running jobs hold, as columns, and what that leaves of the nodes."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ..model.cluster import gpu_caps
-from ..model.instance import Instance, Placement, Running
-from ..model.job import Job
+from ..model.instance import Instance, Placement
+from ..model.job import Job, Mode
 from ..physics import memory_gib
-from .model import Floats, Ints, is_second
+from ..physics.capacity import Domains
+from ..physics.contention import planned_uplinks_gbps
+from .model import Bools, Floats, Ints, Kind
+
+SLACK = 1e-7
+"""Relative excess of a fractional amount that is taken for rounding."""
+
+Part = tuple[int, int, int, float]
+"""(node, GPUs, cores, memory in GiB) of one job on one node."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Held:
-    """One entry for each node that a running job holds part of: `owner` is the position of the job
-    among the running ones. `resources`, `budgets`, `quota` (the tenant, where it has a cap) and
-    `gang` (GPUs) are by running job; `classes` numbers the sets of node classes on which they sit,
-    `class_of` gives the class of each node. `taken_gpus` and `taken_cpus` are what jobs that are
-    being saved hold of each node.
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What a running job holds, or an option on such GPUs. `job` and `partner` are positions of
+    active jobs.
+
+    KEEP: go on at `rate`. BESIDE: start on the GPUs of the running job `partner`, which goes on at
+    `partner_rate`. ALONE: of two that share GPUs the second one stays (the first is `partner`, and
+    leaves). `is_second` says that the GPUs count with the partner.
     """
 
+    job: int
+    kind: Kind
+    mode: Mode
+    placement: Placement
+    rate: float
+    is_second: bool
+    partner: int = -1
+    partner_rate: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Held:
+    """One entry for each node that a hold has part of: `owner` is the number of the hold, of which
+    the first `running` are running jobs. `quota` is the tenant of a hold whose quota counts, `gang`
+    its GPUs.
+
+    `class_of` gives the class of each node, `rack` its rack (-1 without), `racks` the nodes of
+    each, `domains` what is left of racks before anything is placed. Jobs that are being saved have
+    `taken` so much of each node, and the `room` is what they leave, inf where there is no limit.
+    """
+
+    holds: tuple[Hold, ...]
+    running: int
     owner: Ints
     node: Ints
     gpus: Ints
     cpus: Ints
     memory_gib: Floats
-    resources: list[Mapping[str, float]]
-    budgets: list[Mapping[str, float]]
     quota: list[str | None]
     gang: Floats
     class_of: Ints
+    rack: list[int]
+    racks: list[list[int]]
+    domains: Domains
+    room_gpus: Ints
+    room_cpus: Floats
+    room_memory_gib: Floats
     taken_gpus: Ints
     taken_cpus: Ints
 
@@ -39,56 +76,81 @@ class Held:
         """The class of each entry's node."""
         return self.class_of[self.node]
 
-    def total(self, amounts: Floats | Ints, where: np.ndarray) -> Floats:
-        """The amounts of the entries that `where` picks, by running job."""
+    @cached_property
+    def parts(self) -> list[list[Part]]:
+        """The entries of each hold."""
+        parts: list[list[Part]] = [[] for _ in self.holds]
+        columns = (self.owner, self.node, self.gpus, self.cpus, self.memory_gib)
+        for owner, *part in zip(*(column.tolist() for column in columns), strict=True):
+            parts[owner].append(tuple(part))
+        return parts
+
+    def total(self, amounts: Floats | Ints, where: Bools | Ints) -> Floats:
+        """Return the amounts of the entries that `where` picks, by hold."""
         return np.bincount(
             self.owner[where], weights=amounts[where], minlength=len(self.gang)
+        ).astype(float)
+
+    def on_nodes(self, amounts: Floats | Ints) -> Floats:
+        """Return what running jobs have of each node together."""
+        runs = self.owner < self.running
+        return np.bincount(
+            self.node[runs], weights=amounts[runs], minlength=len(self.class_of)
         ).astype(float)
 
 
 def held_by(
     instance: Instance,
+    jobs: Sequence[Job],
+    holds: Sequence[Hold],
+    running: int,
     class_of: list[int],
-    running: Sequence[tuple[Job, Running]],
     blocked: Sequence[Placement],
-    guests: Container[int] = (),
 ) -> Held:
-    """Read off running entries. Those numbered in `guests` are on GPUs that others hold."""
-    order = instance.cluster.node_order
-    caps = gpu_caps(instance.tenants)
-    owner: list[int] = []
-    node: list[int] = []
-    gpus: list[int] = []
-    cpus: list[int] = []
-    memory: list[float] = []
-    for k, (job, entry) in enumerate(running):
-        counts = not is_second(entry) and k not in guests  # the GPUs of a pair count once
-        has_memory = job.profile.memory_gib_per_gpu or not entry.mode.gpus
-        for slot in entry.placement:
-            owner.append(k)
-            node.append(order[slot.node])
-            gpus.append(slot.gpus if counts else 0)
-            cpus.append(slot.cpus)
-            memory.append(memory_gib(job, entry.mode, slot.gpus) if has_memory else 0.0)
-    taken_gpus, taken_cpus = (
-        np.zeros(len(order), dtype=np.int64),
-        np.zeros(len(order), dtype=np.int64),
-    )
+    """Return the holds of active `jobs` as columns."""
+    nodes, order = instance.cluster.nodes, instance.cluster.node_order
+    caps, inf = gpu_caps(instance.tenants), float("inf")
+    entries: list[tuple[int, int, int, int, float]] = []
+    for k, hold in enumerate(holds):
+        job, mode = jobs[hold.job], hold.mode
+        has_memory = job.profile.memory_gib_per_gpu or not mode.gpus
+        for slot in hold.placement:
+            gpus = 0 if hold.is_second else slot.gpus  # the GPUs of a pair count once
+            gib = memory_gib(job, mode, slot.gpus) if has_memory else 0.0
+            entries.append((k, order[slot.node], gpus, slot.cpus, gib))
+    owner, node, gpus_, cpus, memory = zip(*entries, strict=True) if entries else ((),) * 5
+    taken_gpus, taken_cpus = np.zeros((2, len(nodes)), dtype=np.int64)
     for placement in blocked:
         for slot in placement:
             taken_gpus[order[slot.node]] += slot.gpus
             taken_cpus[order[slot.node]] += slot.cpus
+    names = dict.fromkeys(node.rack for node in nodes if node.rack is not None)
+    number = {name: i for i, name in enumerate(names)}
+    rack = [-1 if node.rack is None else number[node.rack] for node in nodes]
+    racks: list[list[int]] = [[] for _ in number]
+    for n, place in enumerate(rack):
+        if place >= 0:
+            racks[place].append(n)
     return Held(
+        holds=tuple(holds),
+        running=running,
         owner=np.array(owner, dtype=np.int64),
         node=np.array(node, dtype=np.int64),
-        gpus=np.array(gpus, dtype=np.int64),
+        gpus=np.array(gpus_, dtype=np.int64),
         cpus=np.array(cpus, dtype=np.int64),
         memory_gib=np.array(memory, dtype=float),
-        resources=[entry.mode.resources for _, entry in running],
-        budgets=[entry.mode.budgets for _, entry in running],
-        quota=[job.tenant if job.tenant in caps else None for job, _ in running],
-        gang=np.array([entry.mode.gpus for _, entry in running], dtype=float),
+        quota=[tenant if (tenant := jobs[hold.job].tenant) in caps else None for hold in holds],
+        gang=np.array([hold.mode.gpus for hold in holds], dtype=float),
         class_of=np.array(class_of, dtype=np.int64),
+        rack=rack,
+        racks=racks,
+        domains=Domains(instance.cluster, planned_uplinks_gbps(instance), SLACK),
+        room_gpus=np.array([node.gpus for node in nodes], dtype=np.int64) - taken_gpus,
+        room_cpus=np.array([inf if node.cpus is None else node.cpus for node in nodes])
+        - taken_cpus,
+        room_memory_gib=np.array(
+            [inf if node.memory_gib is None else node.memory_gib for node in nodes]
+        ),
         taken_gpus=taken_gpus,
         taken_cpus=taken_cpus,
     )

@@ -1,9 +1,10 @@
 """One scheduling round as sparse arrays: options, what each is worth, and the rows of capacity they
 draw on."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,14 @@ from ..objectives import Objective
 from .patterns import Columns, NodeClass, Pattern
 
 if TYPE_CHECKING:
-    from .sharing import Pinned
+    from .held import Held, Hold
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+NODE_ROWS = ("GPUs", "slots", "cores", "memory")
+"""Rows that say nothing beyond what the nodes themselves can hold."""
 NO_OPTION = -1
 """The choice of a job that does not run this round."""
 
@@ -37,8 +40,61 @@ class Kind(IntEnum):
 
 
 def is_second(entry: Running) -> bool:
-    """Whether a running job is the second of two that share their GPUs."""
+    """Return whether a running job is the second of two that share their GPUs."""
     return entry.mode.share_with is not None and entry.job > entry.mode.share_with
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Options:
+    """What jobs can do, one of it each: the options of job j are `first[j]` to `first[j + 1]`, a
+    running job's first is to keep it.
+
+    `pattern` numbers what an option takes (see `Patterns`). `host` is, for an option on GPUs that a
+    running job goes on holding, the position of that job, else -1: it is possible only if the host
+    is kept, with one guest at most; its value is less by what the host loses by it. `rival` is, for
+    a job that stays without its sharing partner, that partner, which must not be kept.
+    """
+
+    first: Ints
+    job: Ints
+    kind: NDArray[np.int8]
+    pattern: Ints
+    host: Ints
+    rival: Ints
+    rate: Floats
+    finish_s: Floats
+    swap_s: Floats
+    value: Floats
+
+    def best(self, worth: Floats) -> tuple[Floats, Ints]:
+        """Return the largest worth of any option of each job, and the first option that has it."""
+        best = np.maximum.reduceat(worth, self.first[:-1])
+        at_best = np.flatnonzero(worth == best[self.job])[::-1]
+        option = np.empty(len(best), dtype=np.int64)
+        option[self.job[at_best]] = at_best
+        return best, option
+
+    def ranked(self, j: int, worth: Floats) -> list[int]:
+        """Return the options of a job, those of most worth first."""
+        start, end = int(self.first[j]), int(self.first[j + 1])
+        order: list[int] = (start + np.argsort(-worth[start:end], kind="stable")).tolist()
+        return order
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Patterns:
+    """What options take, numbered: the `fresh` ones on free GPUs (as columns: `table`), then the
+    `holds`: first what each of the running jobs `kept` has, then options on their GPUs.
+
+    `gpus` and `class_sets`, which numbers the sets of node classes in use, are of all of them.
+    """
+
+    fresh: tuple[Pattern, ...]
+    table: Columns
+    kept: Ints
+    holds: tuple["Hold", ...]
+    gpus: Floats
+    class_sets: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +110,72 @@ class Row:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return what people call it."""
         what = f"free slots of {self.slot} GPUs" if self.what == "slots" else self.what
         return f"{what} of {self.where}" if self.where else what
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The capacities, and what each pattern takes of them: entry k says that pattern `pattern[k]`
+    takes `amount[k]` of row `row[k]`; entries are sorted by pattern."""
+
+    limits: tuple[Row, ...]
+    row: Ints
+    pattern: Ints
+    amount: Floats
+
+    @classmethod
+    def of(cls, limits: tuple[Row, ...], entries: list[tuple[Ints, Ints, Floats]]) -> "Rows":
+        """Return rows with (row, pattern, amount) entries in any order."""
+        row, pattern, amount = (
+            np.concatenate([np.zeros(0, dtype=kind), *(part[i] for part in entries)])
+            for i, kind in enumerate((np.int64, np.int64, np.float64))
+        )
+        order = np.argsort(pattern, kind="stable")
+        return cls(limits, row[order], pattern[order], amount[order])
+
+    @cached_property
+    def capacity(self) -> Floats:
+        """How much there is of each row."""
+        return np.array([limit.capacity for limit in self.limits], dtype=float)
+
+    @cached_property
+    def shared(self) -> dict[int, list[tuple[int, float]]]:
+        """What patterns take of rows that are not of nodes, as (row, amount) by pattern."""
+        shared = np.array([limit.what not in NODE_ROWS for limit in self.limits], dtype=bool)
+        takes: dict[int, list[tuple[int, float]]] = {}
+        for k in np.flatnonzero(shared[self.row]).tolist():
+            takes.setdefault(int(self.pattern[k]), []).append(
+                (int(self.row[k]), float(self.amount[k]))
+            )
+        return takes
+
+    def takes(self, pattern: int) -> list[tuple[int, float]]:
+        """Return what a pattern takes, as (row, amount)."""
+        start, end = np.searchsorted(self.pattern, [pattern, pattern + 1]).tolist()
+        return list(zip(self.row[start:end].tolist(), self.amount[start:end].tolist(), strict=True))
+
+    def entries(self, patterns: Ints) -> tuple[Ints, Ints]:
+        """Return all entries of the given patterns, and the position of the pattern of each."""
+        start, end = (np.searchsorted(self.pattern, patterns, side) for side in ("left", "right"))
+        count = end - start
+        position = np.repeat(np.arange(len(patterns)), count)
+        before = np.repeat(np.cumsum(count) - count, count)
+        return np.arange(len(position)) - before + start[position], position
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RoundModel:
     """max sum value x  over x in {0,1}: one option a job at most, all rows respected, `must` jobs
     running.
 
     Jobs are the active ones: released, with no predecessor left, and able to run. `never` are those
-    that can never run. The options of job j are `first[j]` to `first[j + 1]`, a running job's first
-    is to keep it. `pattern` is the index of what the option takes: of `patterns` (as columns:
-    `table`), or, from `len(patterns)` on, of what the running jobs `kept` hold; `pattern_classes`
-    numbers the sets of node classes they use. After those come the patterns of `pinned` options.
-    `host` is, for an option on GPUs that a running job goes on holding, the position of that job,
-    else -1: it is possible only if the host is kept, with one guest at most. Its value is less by
-    what the host loses by it, and it takes no GPUs. `rival` is, for a job that stays without its
-    sharing partner, that partner, which must not be kept.
-
-    The matrix is kept by pattern: entry k says that pattern `entry_pattern[k]` takes
-    `entry_amount[k]` of row `entry_row[k]`. Capacities are those of the whole cluster less what
-    `blocked` holds. `reserved` places go, on real nodes, only to options that complete within the
-    seconds beside them. Every set of choices that fits on real nodes satisfies the rows; the other
-    way round holds for gangs of powers of two on one node. `memo` is for what is derived from all
-    this once.
+    that can never run. Capacities are those of the whole cluster less what `blocked` holds.
+    `reserved` places go, on real nodes, only to options that complete within the seconds beside
+    them. Every set of choices that fits on real nodes satisfies the rows; the other way round holds
+    for gangs of powers of two on one node. `held` is what running jobs and pinned options hold of
+    each node.
     """
 
     instance: Instance
@@ -94,61 +190,57 @@ class RoundModel:
     never: tuple[Job, ...]
     running: tuple[Running | None, ...]
     must: Bools
-    patterns: tuple[Pattern, ...]
-    table: Columns
-    kept: Ints
-    pattern_gpus: Floats
-    pattern_classes: Ints
-    first: Ints
-    job: Ints
-    kind: NDArray[np.int8]
-    pattern: Ints
-    host: Ints
-    rival: Ints
-    pinned: tuple["Pinned", ...]
-    rate: Floats
-    finish_s: Floats
-    swap_s: Floats
-    value: Floats
-    rows: tuple[Row, ...]
-    capacity: Floats
-    entry_row: Ints
-    entry_pattern: Ints
-    entry_amount: Floats
-    memo: dict[str, Any] = field(default_factory=dict)
+    options: Options
+    patterns: Patterns
+    held: "Held"
+    rows: Rows
 
-    def pin(self, option: int) -> "Pinned | None":
-        """Where an option on the GPUs of a running job is, None for others."""
-        number = int(self.pattern[option]) - len(self.patterns) - len(self.kept)
-        return self.pinned[number] if number >= 0 else None
+    def hold(self, option: int) -> "Hold | None":
+        """Return the given GPUs that an option is on, None where any will do."""
+        number = int(self.options.pattern[option]) - len(self.patterns.fresh)
+        return self.patterns.holds[number] if number >= 0 else None
 
     def pattern_prices(self, prices: Floats) -> Floats:
-        """What each pattern costs at the given prices of the rows."""
-        weights = self.entry_amount * prices[self.entry_row]
-        return np.bincount(
-            self.entry_pattern, weights=weights, minlength=len(self.pattern_gpus)
-        ).astype(float)
+        """Return what each pattern costs at the given prices of the rows."""
+        rows = self.rows
+        weights = rows.amount * prices[rows.row]
+        return np.bincount(rows.pattern, weights=weights, minlength=len(self.patterns.gpus)).astype(
+            float
+        )
 
     def usage(self, options: Ints) -> Floats:
-        """What the options take of each row together."""
-        times = np.bincount(self.pattern[options], minlength=len(self.pattern_gpus))
-        weights = self.entry_amount * times[self.entry_pattern]
-        return np.bincount(self.entry_row, weights=weights, minlength=len(self.rows)).astype(float)
+        """Return what the options take of each row together."""
+        rows = self.rows
+        times = np.bincount(self.options.pattern[options], minlength=len(self.patterns.gpus))
+        weights = rows.amount * times[rows.pattern]
+        return np.bincount(rows.row, weights=weights, minlength=len(rows.limits)).astype(float)
 
     def reduced_values(self, prices: Floats) -> Floats:
-        """Value of each option less the price of what it takes."""
-        return self.value - self.pattern_prices(prices)[self.pattern]
+        """Return the value of each option less the price of what it takes."""
+        return self.options.value - self.pattern_prices(prices)[self.options.pattern]
 
     def best_reduced(self, reduced: Floats) -> Floats:
-        """Best reduced value of each job; not running counts as 0, where it is allowed."""
-        best = np.maximum.reduceat(reduced, self.first[:-1]) if len(self.jobs) else np.zeros(0)
+        """Return the best reduced value of each job; not running counts as 0, where it is
+        allowed."""
+        best = np.maximum.reduceat(reduced, self.options.first[:-1])
         return np.where(self.must, best, np.maximum(best, 0.0))
 
+    @cached_property
+    def kept_number(self) -> dict[int, int]:
+        """The position of each running job among them."""
+        return {j: k for k, j in enumerate(self.patterns.kept.tolist())}
+
+    @cached_property
+    def alone(self) -> float:
+        """The value of all jobs if each had the cluster for itself: no round is worth more."""
+        return float(self.best_reduced(self.options.value).sum())
+
     def bound(self, prices: Floats) -> float:
-        """A proven limit on the value of any choice, from prices >= 0 alone: priced capacity plus
-        the best that each job can earn at these prices (Lagrangian relaxation of the rows)."""
-        return float(self.capacity @ prices + self.best_reduced(self.reduced_values(prices)).sum())
+        """Return a proven limit on the value of any choice, from prices >= 0 alone: priced capacity
+        plus the best that each job can earn at these prices (Lagrangian relaxation of the rows)."""
+        best = self.best_reduced(self.reduced_values(prices))
+        return float(self.rows.capacity @ prices + best.sum())
 
     def worth(self, chosen: Ints) -> float:
-        """Value of a choice: the option of each job, or -1."""
-        return float(self.value[chosen[chosen >= 0]].sum())
+        """Return the value of a choice: the option of each job, or -1."""
+        return float(self.options.value[chosen[chosen >= 0]].sum())

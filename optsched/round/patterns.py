@@ -2,7 +2,7 @@
 for the same."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from ..model.cluster import Cluster, Node
 from ..model.job import Job
 from ..physics import capacity
-from ..physics.modes import Option, options, room_on
+from ..physics.catalogue import Catalogue
+from ..physics.modes import Option, demands, room_on
+from .deadline import Deadline
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +27,13 @@ class NodeClass:
     @property
     def bit(self) -> int:
         return 1 << self.number
+
+    @property
+    def cpus_per_gpu(self) -> float:
+        """Cores that a node has for each of its GPUs."""
+        if self.node.cpus is None:
+            return np.inf
+        return self.node.cpus / self.node.gpus if self.node.gpus else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +63,7 @@ class Pattern:
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Columns:
     """Patterns as columns. `mask` numbers the sets of node classes (`masks`), `key` says what a
-    pattern takes and where. `hungry`: some pattern takes more cores for each GPU than a node that
-    it may use has for each of its own.
-    """
+    pattern takes and where."""
 
     gpus: NDArray[np.int64]
     cpus: NDArray[np.int64]
@@ -67,128 +74,73 @@ class Columns:
     rate: NDArray[np.float64]
     mask: NDArray[np.int64]
     key: tuple[tuple[int, bool, int, int, float], ...]
-    hungry: bool
     masks: list[int]
 
 
-def columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
-    """The patterns of one demand as columns, made once."""
-    known: dict[int, tuple[tuple[Pattern, ...], Columns]] = cluster.memo.setdefault("columns", {})
-    if id(own) not in known:
-        known[id(own)] = own, _columns(cluster, own)  # `own` kept for its id
-    return known[id(own)][1]
-
-
-def _columns(cluster: Cluster, own: tuple[Pattern, ...]) -> Columns:
-    number: dict[int, int] = cluster.memo.setdefault("class sets", {})
-    masks: list[int] = cluster.memo.setdefault("class set list", [])
-    for one in own:
-        if number.setdefault(one.classes, len(masks)) == len(masks):
-            masks.append(one.classes)
-    least = cluster.memo.setdefault("least cores by set", {})
-    for one in own:
-        if one.classes not in least:
-            least[one.classes] = _least_cores(cluster, one.classes)
-    return Columns(
-        gpus=np.array([one.gpus for one in own], dtype=np.int64),
-        cpus=np.array([one.cpus for one in own], dtype=np.int64),
-        memory_gib=np.array([one.memory_gib for one in own], dtype=float),
-        slot=np.array([one.slot for one in own], dtype=np.int64),
-        together=np.array([one.together for one in own], dtype=bool),
-        in_rack=np.array([one.option.spread == "rack" for one in own], dtype=bool),
-        rate=np.array([one.option.rate for one in own], dtype=float),
-        mask=np.array([number[one.classes] for one in own], dtype=np.int64),
-        key=tuple(
-            (number[one.classes], one.together, one.gpus, one.cpus, one.memory_gib) for one in own
-        ),
-        hungry=any(one.cpus > least[one.classes] * one.gpus + 1e-9 for one in own),
-        masks=masks,
-    )
-
-
-def _least_cores(cluster: Cluster, mask: int) -> float:
-    """The fewest cores that a node of a set of classes has for each of its GPUs."""
-    return min(
-        (
-            np.inf
-            if one.node.cpus is None
-            else one.node.cpus / one.node.gpus
-            if one.node.gpus
-            else 0.0
-            for one in node_classes(cluster)[0]
-            if one.bit & mask
-        ),
-        default=np.inf,
-    )
-
-
-def joined(cluster: Cluster, parts: Sequence[Columns]) -> Columns:
-    """The columns of several demands one after the other."""
-    parts = parts or [_columns(cluster, ())]
-    return Columns(
-        gpus=np.concatenate([one.gpus for one in parts]),
-        cpus=np.concatenate([one.cpus for one in parts]),
-        memory_gib=np.concatenate([one.memory_gib for one in parts]),
-        slot=np.concatenate([one.slot for one in parts]),
-        together=np.concatenate([one.together for one in parts]),
-        in_rack=np.concatenate([one.in_rack for one in parts]),
-        rate=np.concatenate([one.rate for one in parts]),
-        mask=np.concatenate([one.mask for one in parts]),
-        key=tuple(key for one in parts for key in one.key),
-        hungry=any(one.hungry for one in parts),
-        masks=parts[0].masks,
-    )
-
-
-def without_fewer_cores(cluster: Cluster, own: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-    """The patterns of one demand less those that differ from a faster one only in taking other
-    cores: where cores cannot run short, they are never better. Made once."""
-    known: dict[int, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = cluster.memo.setdefault(
-        "fastest cores", {}
-    )
-    if id(own) not in known:
-        best: dict[object, Pattern] = {}
+def columns(demands: Sequence[tuple[Pattern, ...]], deadline: Deadline) -> Columns:
+    """Return the patterns of demands, one after the other, as columns."""
+    number: dict[int, int] = {}
+    key: list[tuple[int, bool, int, int, float]] = []
+    for own in demands:
+        deadline.check()
         for one in own:
-            mode = one.option.mode
-            key = (
-                mode.gpu_type,
-                mode.gpus,
-                mode.cpus if not mode.gpus else 0,
-                mode.clock_mhz,
-                one.option.spread,
-                one.classes,
-                one.together,
-                one.memory_gib,
-                tuple(sorted(mode.resources.items())),
-                tuple(sorted(mode.budgets.items())),
-            )
-            if key not in best or one.option.rate > best[key].option.rate:
-                best[key] = one
-        kept = {id(one) for one in best.values()}
-        known[id(own)] = own, tuple(one for one in own if id(one) in kept)
-    return known[id(own)][1]
+            mask_number = number.setdefault(one.classes, len(number))
+            key.append((mask_number, one.together, one.gpus, one.cpus, one.memory_gib))
+    patterns = [pattern for own in demands for pattern in own]
+    mask, together, gpus, cpus, memory_gib = zip(*key, strict=True) if key else ((),) * 5
+    return Columns(
+        gpus=np.array(gpus, dtype=np.int64),
+        cpus=np.array(cpus, dtype=np.int64),
+        memory_gib=np.array(memory_gib, dtype=float),
+        slot=np.array([one.slot for one in patterns], dtype=np.int64),
+        together=np.array(together, dtype=bool),
+        in_rack=np.array([one.option.spread == "rack" for one in patterns], dtype=bool),
+        rate=np.array([one.option.rate for one in patterns], dtype=float),
+        mask=np.array(mask, dtype=np.int64),
+        key=tuple(key),
+        masks=list(number),
+    )
+
+
+def without_fewer_cores(own: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+    """Return the patterns of one demand less those that differ from a faster one only in taking
+    other cores: where cores cannot run short, they are never better."""
+    best: dict[object, int] = {}
+    for i, pattern in enumerate(own):
+        mode = pattern.option.mode
+        key = (
+            replace(mode, duration_s=None, cpus_per_gpu=0, cpus=0 if mode.gpus else mode.cpus),
+            pattern.option.spread,
+            pattern.classes,
+            pattern.together,
+            pattern.memory_gib,
+        )
+        if key not in best or pattern.option.rate > own[best[key]].option.rate:
+            best[key] = i
+    return tuple(own[i] for i in sorted(best.values()))
 
 
 def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
     """The node classes of a cluster in order of first appearance, and for each node the number of
     its own."""
-    if "node classes" not in cluster.memo:
-        alike: dict[object, list[int]] = {}
-        for i, node in enumerate(cluster.nodes):
-            key = (capacity.alike(node), node.gpu_price_per_h)
-            alike.setdefault(key, []).append(i)
-        firsts = [cluster.nodes[members[0]] for members in alike.values()]
-        classes = tuple(
-            NodeClass(number, _name(node, firsts), node, tuple(members))
-            for number, (node, members) in enumerate(zip(firsts, alike.values(), strict=True))
-        )
-        class_of = [0] * len(cluster.nodes)
-        for one in classes:
-            for i in one.nodes:
-                class_of[i] = one.number
-        cluster.memo["node classes"] = classes, class_of
-    found: tuple[tuple[NodeClass, ...], list[int]] = cluster.memo["node classes"]
-    return found
+    return Catalogue.of(cluster).once("node classes", lambda: _node_classes(cluster))
+
+
+def _node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
+    alike: dict[object, list[int]] = {}
+    for i, node in enumerate(cluster.nodes):
+        key = (capacity.alike(node), node.gpu_price_per_h)
+        alike.setdefault(key, []).append(i)
+    firsts = [cluster.nodes[members[0]] for members in alike.values()]
+    classes = tuple(
+        NodeClass(number, _name(node, firsts), node, tuple(members))
+        for number, (node, members) in enumerate(zip(firsts, alike.values(), strict=True))
+    )
+    class_of = [0] * len(cluster.nodes)
+    for one in classes:
+        for i in one.nodes:
+            class_of[i] = one.number
+    return classes, class_of
 
 
 def _name(node: Node, others: list[Node]) -> str:
@@ -213,20 +165,12 @@ def _name(node: Node, others: list[Node]) -> str:
 def patterns(cluster: Cluster, caps: Mapping[str, int], job: Job) -> tuple[Pattern, ...]:
     """Every way to run `job` on the empty cluster within its tenant's cap; empty where it can never
     run. `caps` are `cluster.gpu_caps`."""
-    every = options(cluster, job)
+    catalogue = Catalogue.of(cluster)
+    every = catalogue.options(job)
     quota = job.tenant if job.tenant in caps else None
     cap = caps[quota] if quota is not None else None
-    budgets = tuple(
-        cluster.budgets.values()
-    )  # copies of a cluster with other budgets share its memo
-    key = ("patterns", id(every), quota, cap, budgets, capacity.asks(job))
-    if key not in cluster.memo:
-        cluster.memo[key] = (
-            every,
-            _patterns(cluster, job, every, quota, cap),
-        )  # `every` kept for its id
-    found: tuple[Pattern, ...] = cluster.memo[key][1]
-    return found
+    key = "patterns", demands(job), quota, cap
+    return catalogue.once(key, lambda: _patterns(cluster, job, every, quota, cap))
 
 
 def _patterns(

@@ -6,8 +6,8 @@ import numpy as np
 
 from ..model.instance import Placement, Slot
 from .deadline import NEVER, Deadline
-from .model import Bools, Floats, Ints, Kind, RoundModel
-from .nodes import Held, Nodes
+from .model import NO_OPTION, Bools, Floats, Ints, Kind, RoundModel
+from .nodes import Nodes, Taken
 from .patterns import Columns
 
 LOOKS_EVERY = 64
@@ -15,7 +15,7 @@ LOOKS_EVERY = 64
 however short the time."""
 
 
-def to_placement(model: RoundModel, held: Held) -> Placement:
+def to_placement(model: RoundModel, held: Taken) -> Placement:
     """As slots with node names, in the order of the cluster's nodes."""
     nodes = model.instance.cluster.nodes
     return tuple(Slot(node=nodes[n].name, gpus=gpus, cpus=cpus) for n, gpus, cpus in sorted(held))
@@ -49,34 +49,31 @@ class Packing:
         self._slots_first = slots_first
         self.nodes = Nodes(model, fragments_first)
         self.chosen = np.full(len(model.jobs), -1, dtype=np.int64)
-        self.held: dict[int, Held] = {}
+        self.held: dict[int, Taken] = {}
         self.guest: dict[int, int] = {}
-        if "kept number" not in model.memo:
-            model.memo["kept number"] = {j: k for k, j in enumerate(model.kept.tolist())}
-        self._kept_number: dict[int, int] = model.memo["kept number"]
 
     def place_all(self, wish: Ints, reduced: np.ndarray, urgent: Sequence[int] = ()) -> None:
         """`wish` is an option or -1 for each job; running jobs that must be kept are, whatever it
         says. `urgent` jobs come before all that need not be kept, in their order; what is reserved
         is then not looked at."""
         model = self.model
-        keeps = model.first[model.kept]
-        must = model.must[model.kept]
-        stay = (wish[model.kept] == keeps) | must
+        keeps = model.options.first[model.patterns.kept]
+        must = model.must[model.patterns.kept]
+        stay = (wish[model.patterns.kept] == keeps) | must
         if urgent:
             self._keep(np.flatnonzero(must))
             self.nodes.index()
             for j in urgent:
                 if self.chosen[j] < 0 and not self.put(j, int(wish[j])):
                     self.put_otherwise(j, reduced)
-            for k in np.flatnonzero(stay & ~must & (self.chosen[model.kept] < 0)).tolist():
-                self.put(int(model.kept[k]), int(keeps[k]))
+            for k in np.flatnonzero(stay & ~must & (self.chosen[model.patterns.kept] < 0)).tolist():
+                self.put(int(model.patterns.kept[k]), int(keeps[k]))
         else:
             self._keep(np.flatnonzero(stay))
             self.nodes.index()
             self.nodes.reserve()
         fresh = np.flatnonzero((wish >= 0) & (self.chosen < 0))
-        kinds = model.kind[wish[fresh]]
+        kinds = model.options.kind[wish[fresh]]
         for j in fresh[(kinds == Kind.ALONE) | (kinds == Kind.BESIDE)].tolist():
             self.put(j, int(wish[j]))
         self._start(wish, fresh[(kinds == Kind.START) | (kinds == Kind.MOVE)], reduced)
@@ -85,17 +82,16 @@ class Packing:
                 self.put_otherwise(j, reduced)
 
     def _keep(self, which: Ints) -> None:
-        """Leave running jobs (positions in `model.kept`) where they are, hosts before their
-        guests."""
+        """Leave running jobs, by their number, where they are, hosts before their guests."""
         model = self.model
-        keeps = model.first[model.kept[which]]
-        hosted = model.host[keeps] >= 0
+        keeps = model.options.first[model.patterns.kept[which]]
+        hosted = model.options.host[keeps] >= 0
         for k, option in zip(which[~hosted].tolist(), keeps[~hosted].tolist(), strict=True):
             if self.nodes.keep(k):
-                self.chosen[model.kept[k]] = option
+                self.chosen[model.patterns.kept[k]] = option
         for k, option in zip(which[hosted].tolist(), keeps[hosted].tolist(), strict=True):
             if self._is_hosted(option) and self.nodes.keep(k):
-                self._take(int(model.kept[k]), option)
+                self._take(int(model.patterns.kept[k]), option)
 
     def _start(self, wish: Ints, fresh: Ints, reduced: np.ndarray) -> None:
         """Put waiting jobs, and those that move, on free GPUs as they wish, or otherwise."""
@@ -103,8 +99,8 @@ class Packing:
         if not len(fresh):
             return
         options = wish[fresh]
-        rank = _ranks(model.table, self._slots_first)[model.pattern[options]]
-        gpus = model.pattern_gpus[model.pattern[options]]
+        rank = _ranks(model.patterns.table, self._slots_first)[model.options.pattern[options]]
+        gpus = model.patterns.gpus[model.options.pattern[options]]
         for at in np.lexsort((fresh, -regret(model, options, reduced), -gpus, rank)):
             j = int(fresh[at])
             if not self.put(j, int(options[at])):
@@ -118,8 +114,8 @@ class Packing:
         if self._late:
             return False
         model = self.model
-        if model.pattern[option] >= len(model.patterns):
-            k = int(model.pattern[option]) - len(model.patterns)
+        if model.options.pattern[option] >= len(model.patterns.fresh):
+            k = int(model.options.pattern[option]) - len(model.patterns.fresh)
             if not self._is_hosted(option) or not self.nodes.can_keep(k) or not self.nodes.keep(k):
                 return False
             self._take(j, option)
@@ -127,47 +123,46 @@ class Packing:
         held = self.nodes.place(option)
         if held is None:
             return False
-        number = self._kept_number.get(j)
+        number = self.model.kept_number.get(j)
         if number is not None and self._is_where_it_was(j, number, option, held):
-            option = int(model.first[j])
+            option = int(model.options.first[j])
         else:
             self.held[j] = held
         self.chosen[j] = option
         return True
 
-    def _is_where_it_was(self, j: int, k: int, option: int, held: Held) -> bool:
+    def _is_where_it_was(self, j: int, k: int, option: int, held: Taken) -> bool:
         """A move onto the job's own nodes in its own mode is none."""
         entry = self.model.running[j]
         assert entry is not None
-        mode = self.model.patterns[int(self.model.pattern[option])].option.mode
-        return mode.size == entry.mode.size and sorted(held) == sorted(self.nodes.kept_on[k])
+        mode = self.model.patterns.fresh[int(self.model.options.pattern[option])].option.mode
+        return mode.size == entry.mode.size and sorted(held) == sorted(self.nodes.place_of(k))
 
     def put_otherwise(self, j: int, reduced: np.ndarray) -> bool:
         """Try the options of a job from the best on, as long as they are worth their price."""
         model = self.model
-        start, end = int(model.first[j]), int(model.first[j + 1])
-        k = self._kept_number.get(j)
-        for option in (start + np.argsort(-reduced[start:end], kind="stable")).tolist():
-            if self._late or (reduced[option] <= 0 and model.value[option] <= 0):
+        keep = int(model.options.first[j]) if j in model.kept_number else NO_OPTION
+        for option in model.options.ranked(j, reduced):
+            if self._late or (reduced[option] <= 0 and model.options.value[option] <= 0):
                 break
-            if ((option == start and k is not None) or reduced[option] > 0) and self.put(j, option):
+            if (option == keep or reduced[option] > 0) and self.put(j, option):
                 return True
         return False
 
     def _is_hosted(self, option: int) -> bool:
         """Whether an option on GPUs of another job is possible: that job is kept and has no guest,
         or is gone."""
-        host, rival = int(self.model.host[option]), int(self.model.rival[option])
+        host, rival = int(self.model.options.host[option]), int(self.model.options.rival[option])
         if rival >= 0:
-            return bool(self.chosen[rival] != self.model.first[rival])
+            return bool(self.chosen[rival] != self.model.options.first[rival])
         return host < 0 or bool(
-            self.chosen[host] == self.model.first[host] and host not in self.guest
+            self.chosen[host] == self.model.options.first[host] and host not in self.guest
         )
 
     def _take(self, j: int, option: int) -> None:
         self.chosen[j] = option
-        if self.model.host[option] >= 0:
-            self.guest[int(self.model.host[option])] = j
+        if self.model.options.host[option] >= 0:
+            self.guest[int(self.model.options.host[option])] = j
 
     def fill(self) -> None:
         """Give what is left to jobs that do not run, the most valuable for each GPU first; and what
@@ -179,22 +174,28 @@ class Packing:
 
     def _fill(self, within_s: float) -> None:
         model = self.model
-        if not model.patterns:
+        if not model.patterns.fresh:
             return
         fits = self._might_fit()
         idle = self.chosen < 0
-        able = np.zeros(len(model.value), dtype=bool)
-        fresh = model.pattern < len(model.patterns)
-        able[fresh] = fits[model.pattern[fresh]]
+        able = np.zeros(len(model.options.value), dtype=bool)
+        fresh = model.options.pattern < len(model.patterns.fresh)
+        able[fresh] = fits[model.options.pattern[fresh]]
         able |= ~fresh
-        able &= idle[model.job] & (model.value > 0) & (model.finish_s <= within_s)
+        able &= (
+            idle[model.options.job]
+            & (model.options.value > 0)
+            & (model.options.finish_s <= within_s)
+        )
         options = np.flatnonzero(able)
-        density = model.value[options] / np.maximum(model.pattern_gpus[model.pattern[options]], 1.0)
+        density = model.options.value[options] / np.maximum(
+            model.patterns.gpus[model.options.pattern[options]], 1.0
+        )
         options = options[np.argsort(-density, kind="stable")]
         for option, j, p in zip(
             options.tolist(),
-            model.job[options].tolist(),
-            model.pattern[options].tolist(),
+            model.options.job[options].tolist(),
+            model.options.pattern[options].tolist(),
             strict=True,
         ):
             if self._late:
@@ -204,7 +205,7 @@ class Packing:
 
     def _might_fit(self) -> Bools:
         """For each pattern whether there are as many free GPUs, on one node where it needs that."""
-        table = self.model.table
+        table = self.model.patterns.table
         together, free = self.nodes.most_together(), self.nodes.free_gpus()
         bits = [[c for c in range(len(free)) if mask >> c & 1] for mask in table.masks]
         most = np.array(
@@ -223,12 +224,14 @@ class Packing:
 def regret(model: RoundModel, options: Ints, reduced: Floats) -> Floats:
     """How much worse the job of each of `options` (its best) would do on other nodes, or not
     running at all."""
-    classes = model.pattern_classes[model.pattern]
+    classes = model.patterns.class_sets[model.options.pattern]
     mine = np.full(len(model.jobs), -1, dtype=np.int64)
-    mine[model.job[options]] = classes[options]
-    same = mine[model.job] == classes
-    second = np.maximum.reduceat(np.where(same, -np.inf, reduced), model.first[:-1])
-    return np.asarray(reduced[options] - np.maximum(second, 0.0)[model.job[options]], dtype=float)
+    mine[model.options.job[options]] = classes[options]
+    same = mine[model.options.job] == classes
+    second = np.maximum.reduceat(np.where(same, -np.inf, reduced), model.options.first[:-1])
+    return np.asarray(
+        reduced[options] - np.maximum(second, 0.0)[model.options.job[options]], dtype=float
+    )
 
 
 def _ranks(table: Columns, slots_first: bool) -> Ints:

@@ -33,7 +33,7 @@ def realise(
     model = request.model
     target = _target(model, wish, enough)
     best = -np.inf
-    attempts = [(ranked, order) for ranked in (reduced, model.value) for order in ORDERS]
+    attempts = [(ranked, order) for ranked in (reduced, model.options.value) for order in ORDERS]
     for ranked, (slots_first, fragments_first) in attempts[:tries]:
         left_s = request.left_s()
         packing = Packing(
@@ -46,7 +46,7 @@ def realise(
         packing.fill()
         request.report_packing(packing)
         best = max(best, packing.worth())
-        if best >= target or len(model.value) > MANY_OPTIONS:
+        if best >= target or len(model.options.value) > MANY_OPTIONS:
             break
         if request.left_s() < left_s - request.left_s():  # another would come too late
             break
@@ -92,8 +92,8 @@ def _target(model: RoundModel, wish: Ints, enough: float) -> float:
 
 def _lost(model: RoundModel, wish: Ints, chosen: Ints) -> Floats:
     """What each job was to be worth less what it is."""
-    wished = np.where(wish >= 0, model.value[wish], 0.0)
-    return np.asarray(wished - np.where(chosen >= 0, model.value[chosen], 0.0), dtype=float)
+    wished = np.where(wish >= 0, model.options.value[wish], 0.0)
+    return np.asarray(wished - np.where(chosen >= 0, model.options.value[chosen], 0.0), dtype=float)
 
 
 def keep_all(model: RoundModel, deadline: Deadline = NEVER) -> Packing:
@@ -101,7 +101,7 @@ def keep_all(model: RoundModel, deadline: Deadline = NEVER) -> Packing:
     deadline."""
     packing = Packing(model, deadline=deadline)
     wish = np.full(len(model.jobs), -1, dtype=np.int64)
-    wish[model.kept] = model.first[model.kept]
-    packing.place_all(wish, model.value)
+    wish[model.patterns.kept] = model.options.first[model.patterns.kept]
+    packing.place_all(wish, model.options.value)
     packing.fill()
     return packing

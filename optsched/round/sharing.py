@@ -3,11 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running
 from ..model.job import Job, Mode
-from ..physics import cpus, gpus_by_type, memory_gib, node_counts, placed_rate, sharing_rate, span
+from ..physics import (
+    beyond_gpu_memory,
+    cpus,
+    gpus_by_type,
+    memory_gib,
+    node_counts,
+    placed_rate,
+    sharing_rate,
+    span,
+)
 from ..physics.modes import Option
 from .deadline import Deadline
+from .facts import Facts
+from .held import Hold
 from .model import Kind, is_second
 from .patterns import Pattern, node_classes
 
@@ -18,122 +30,85 @@ MOST_PAIRS = 20_000
 options."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """An option on given nodes. `job` and `partner` are positions of active jobs.
-
-    BESIDE: start on the GPUs of the running job `partner`, which goes on at `partner_rate`. ALONE:
-    of two that share GPUs the second one stays (the first is `partner`, and leaves).
-    """
-
-    job: int
-    kind: Kind
-    partner: int
-    mode: Mode
-    placement: Placement
-    rate: float
-    partner_rate: float
+def holds_on_others(
+    instance: Instance, facts: Facts, deadline: Deadline, *, beside: bool = True
+) -> list[Hold]:
+    """Return all such options, by job; without `beside` only those of jobs that share already."""
+    holds = [hold for j in facts.kept.tolist() if (hold := _alone(instance, facts, j))]
+    if beside:
+        holds += _guests(instance, facts, deadline)
+    return sorted(holds, key=lambda hold: hold.job)
 
 
-def pinned_options(
-    instance: Instance,
-    jobs: Sequence[Job],
-    running: Sequence[Running | None],
-    patterns: Sequence[tuple[Pattern, ...]],
-    deadline: Deadline,
-    *,
-    beside: bool = True,
-) -> list[Pinned]:
-    """Return all such options, by job; without `beside` only those of jobs that share already.
-    Hosts that are alike take turns, so that not all guests are sent to the same few."""
-    position = {job.id: j for j, job in enumerate(jobs)}
-    found: list[Pinned] = []
+def _alone(instance: Instance, facts: Facts, j: int) -> Hold | None:
+    """Return the option of the second of two that share GPUs to stay without the first."""
+    entry = facts.entry(j)
+    if not is_second(entry):
+        return None
+    assert entry.mode.share_with is not None
+    partner = facts.position[entry.mode.share_with]
+    if facts.must[j] or facts.must[partner]:
+        return None
+    mode = replace(entry.mode, share_with=None)
+    rate = placed_rate(instance, facts.jobs[j], mode, entry.placement)
+    return Hold(j, Kind.ALONE, mode, entry.placement, rate, False, partner)
+
+
+def _guests(instance: Instance, facts: Facts, deadline: Deadline) -> list[Hold]:
+    """Return the options of waiting jobs to start beside running ones. Hosts that are alike take
+    turns, so that not all guests are sent to the same few."""
     hosts: dict[object, list[tuple[int, Running]]] = {}
-    kinds = _Kinds(instance)
-    for j, entry in enumerate(running):
-        if entry is None:
-            continue
-        if is_second(entry):
-            assert entry.mode.share_with is not None
-            mode = replace(entry.mode, share_with=None)
-            alone = placed_rate(instance, jobs[j], mode, entry.placement)
-            found.append(
-                Pinned(
-                    j,
-                    Kind.ALONE,
-                    position[entry.mode.share_with],
-                    mode,
-                    entry.placement,
-                    alone,
-                    0.0,
-                )
-            )
-        elif (
-            beside
-            and entry.mode.share_with is None
+    class_of = node_classes(instance.cluster)[1]
+    for j in facts.kept.tolist():
+        entry = facts.entry(j)
+        if (
+            entry.mode.share_with is None
             and entry.mode.gpus
-            and jobs[j].profile.sharing is not None
+            and facts.jobs[j].profile.sharing is not None
         ):
-            hosts.setdefault(kinds.of_host(jobs[j], entry), []).append((j, entry))
+            key = _host_kind(instance.cluster, class_of, facts.jobs[j], entry)
+            hosts.setdefault(key, []).append((j, entry))
     alike = list(hosts.values())
-    pairs_left = MOST_PAIRS
+    pairs_left = MOST_PAIRS if alike else 0
     known: dict[object, list[_Offer]] = {}
-    turn: dict[int, int] = {}
-    for j, entry in enumerate(running):
-        if not alike or entry is not None or jobs[j].profile.sharing is None:
+    turn = [0] * len(alike)
+    holds: list[Hold] = []
+    for j, running in enumerate(facts.running):
+        if running is not None or facts.jobs[j].profile.sharing is None:
             continue
-        guest = kinds.of_guest(jobs[j], patterns[j])
+        guest = _job_kind(facts.jobs[j]), id(facts.patterns[j])
         if guest not in known:
-            if pairs_left < len(alike):
+            if pairs_left < max(1, len(alike)):
                 continue
             pairs_left -= len(alike)
-            known[guest] = _offers(instance, jobs, j, patterns[j], alike, deadline)
+            known[guest] = _offers(instance, facts, j, alike, deadline)
         left = MOST_HOSTS
         for offer in known[guest]:
             own = alike[offer.kind]
-            take, at = min(left, len(own)), turn.get(offer.kind, 0)
-            found.extend(_pinned(j, offer, *own[(at + k) % len(own)]) for k in range(take))
+            take, at = min(left, len(own)), turn[offer.kind]
+            holds.extend(_beside(j, offer, *own[(at + k) % len(own)]) for k in range(take))
             turn[offer.kind] = at + take
             left -= take
             if not left:
                 break
-    return sorted(found, key=lambda one: one.job)
+    return holds
 
 
-class _Kinds:
-    """Keys that are equal for jobs, and for what running jobs hold, which cannot be told apart by
-    any rate or room."""
+def _job_kind(job: Job) -> tuple[object, ...]:
+    """Return what is equal for jobs that no rate and no room can tell apart."""
+    return job.profile, job.gpus, job.work_s if job.modes else None, job.min_nodes, job.max_nodes
 
-    def __init__(self, instance: Instance) -> None:
-        self._cluster = instance.cluster
-        self._class_of = node_classes(instance.cluster)[1]
-        self._known: dict[int, str] = {}
 
-    def of_guest(self, job: Job, patterns: tuple[Pattern, ...]) -> object:
-        return self._job(job), id(patterns)
-
-    def of_host(self, job: Job, entry: Running) -> object:
-        mode, order = entry.mode, self._cluster.node_order
-        held = sorted(
-            (self._class_of[order[slot.node]], slot.gpus, slot.cpus) for slot in entry.placement
-        )
-        return (
-            self._job(job),
-            mode.gpus,
-            mode.gpu_type,
-            mode.cpus_per_gpu,
-            mode.clock_mhz,
-            mode.duration_s,
-            span(self._cluster, entry.placement),
-            tuple(held),
-        )
-
-    def _job(self, job: Job) -> object:
-        profile = self._known.get(id(job.profile))
-        if profile is None:
-            profile = self._known[id(job.profile)] = repr(job.profile)
-        work_s = job.work_s if job.modes else None
-        return profile, job.gpus, work_s, job.min_nodes, job.max_nodes
+def _host_kind(cluster: Cluster, class_of: list[int], job: Job, entry: Running) -> object:
+    """Return what is equal for hosts that no rate and no room can tell apart."""
+    mode, order = entry.mode, cluster.node_order
+    held = sorted((class_of[order[slot.node]], slot.gpus, slot.cpus) for slot in entry.placement)
+    return (
+        _job_kind(job),
+        (mode.gpus, mode.gpu_type, mode.cpus_per_gpu, mode.clock_mhz, mode.duration_s),
+        span(cluster, entry.placement),
+        tuple(held),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,27 +123,25 @@ class _Offer:
 
 def _offers(
     instance: Instance,
-    jobs: Sequence[Job],
+    facts: Facts,
     j: int,
-    patterns: tuple[Pattern, ...],
     alike: Sequence[Sequence[tuple[int, Running]]],
     deadline: Deadline,
 ) -> list[_Offer]:
-    """The kinds of hosts beside which a job can run, first where both together run fastest."""
-    job = jobs[j]
-    sizes = {pattern.gpus for pattern in patterns}
-    found: list[tuple[float, _Offer]] = []
+    """Return the kinds of hosts beside which a job can run, first where both together run
+    fastest."""
+    job = facts.jobs[j]
+    sizes = {pattern.gpus for pattern in facts.patterns[j]}
+    offers: list[tuple[float, _Offer]] = []
     for kind, hosts in enumerate(alike):
         h, entry = hosts[0]
-        if entry.mode.gpus not in sizes:
-            continue
-        host = jobs[h]
-        if not sharing_rate(job.profile, host.profile) or not sharing_rate(
-            host.profile, job.profile
+        host = facts.jobs[h]
+        if entry.mode.gpus not in sizes or not (
+            sharing_rate(job.profile, host.profile) and sharing_rate(host.profile, job.profile)
         ):
             continue
         deadline.check()
-        option = _fitting(instance, job, patterns, host, entry)
+        option = _fitting(instance, job, facts.patterns[j], host, entry)
         if option is None:
             continue
         own = placed_rate(instance, job, replace(option.mode, share_with=host.id), entry.placement)
@@ -176,62 +149,55 @@ def _offers(
             instance, host, replace(entry.mode, share_with=job.id), entry.placement
         )
         if own > 0 and theirs > 0:
-            alone = placed_rate(instance, host, entry.mode, entry.placement)
-            found.append((own / option.rate + theirs / alone, _Offer(kind, option, own, theirs)))
-    found.sort(key=lambda pair: -pair[0])
-    return [one for _, one in found]
+            speed = own / option.rate + theirs / facts.rate[h]
+            offers.append((speed, _Offer(kind, option, own, theirs)))
+    offers.sort(key=lambda pair: -pair[0])
+    return [offer for _, offer in offers]
 
 
-def _pinned(j: int, offer: _Offer, h: int, entry: Running) -> Pinned:
+def _beside(j: int, offer: _Offer, h: int, entry: Running) -> Hold:
     mode = offer.option.mode
     placement = tuple(replace(slot, cpus=cpus(mode, slot.gpus)) for slot in entry.placement)
-    return Pinned(j, Kind.BESIDE, h, mode, placement, offer.rate, offer.partner_rate)
+    return Hold(j, Kind.BESIDE, mode, placement, offer.rate, True, h, offer.partner_rate)
+
+
+def _fitting(
+    instance: Instance, job: Job, patterns: tuple[Pattern, ...], host: Job, entry: Running
+) -> Option | None:
+    """Return the fastest option of `job` that can run on the very GPUs of `host` beside it."""
+    types = gpus_by_type(instance.cluster, entry.placement)
+    if (
+        len(types) > 1  # its options are on one type
+        or beyond_gpu_memory(instance.cluster, job, host, entry.placement) is not None
+        or not _may_be_split(job, entry.placement)
+    ):
+        return None
+    fitting = [
+        pattern.option
+        for pattern in patterns
+        if pattern.option.mode.gpus == entry.mode.gpus
+        and pattern.option.mode.gpu_type in types
+        and pattern.option.mode.clock_mhz == entry.mode.clock_mhz
+        and _has_room(instance.cluster, job, pattern.option.mode, host, entry)
+    ]
+    return max(fitting, key=lambda option: option.rate, default=None)
 
 
 def _may_be_split(job: Job, placement: Placement) -> bool:
-    """Whether a job may take the very GPUs of `placement`, as far as the number of its nodes
+    """Return whether a job may take the very GPUs of `placement`, as far as the number of its nodes
     goes."""
     parts = [slot.gpus for slot in placement]
     counts = node_counts(job, sum(parts))
     return counts is None or (len(parts) in counts and len(set(parts)) == 1)
 
 
-def _fitting(
-    instance: Instance, job: Job, patterns: tuple[Pattern, ...], host: Job, entry: Running
-) -> Option | None:
-    """The fastest option of `job` that can run on the very GPUs of `host` beside it."""
-    node = instance.cluster.node
+def _has_room(cluster: Cluster, job: Job, mode: Mode, host: Job, entry: Running) -> bool:
+    """Return whether the nodes of the host have the cores and the memory for both."""
     for slot in entry.placement:
-        memory = node[slot.node].gpu_memory_gib
-        if memory is not None and job.profile.gpu_memory_gib + host.profile.gpu_memory_gib > memory:
-            return None
-    best: Option | None = None
-    held = gpus_by_type(instance.cluster, entry.placement)
-    if len(held) > 1:
-        return None  # its options are on one type
-    gpu_type = next(iter(held))
-    for pattern in patterns:
-        mode = pattern.option.mode
-        if (
-            mode.gpus != entry.mode.gpus
-            or mode.gpu_type != gpu_type
-            or mode.clock_mhz != entry.mode.clock_mhz
-        ):
-            continue
-        if not _may_be_split(job, entry.placement):
-            continue
-        fits = all(
-            (
-                node[slot.node].cpus is None
-                or slot.cpus + cpus(mode, slot.gpus) <= (node[slot.node].cpus or 0)
-            )
-            and (
-                node[slot.node].memory_gib is None
-                or memory_gib(job, mode, slot.gpus) + memory_gib(host, entry.mode, slot.gpus)
-                <= (node[slot.node].memory_gib or 0.0)
-            )
-            for slot in entry.placement
-        )
-        if fits and (best is None or pattern.option.rate > best.rate):
-            best = pattern.option
-    return best
+        node = cluster.node[slot.node]
+        both_gib = memory_gib(job, mode, slot.gpus) + memory_gib(host, entry.mode, slot.gpus)
+        if node.cpus is not None and slot.cpus + cpus(mode, slot.gpus) > node.cpus:
+            return False
+        if node.memory_gib is not None and both_gib > node.memory_gib:
+            return False
+    return True

@@ -130,6 +130,7 @@ def instance_of(
     `quotas` are GPUs by tenant. The others are counted in `dropped`. Raises InputError where no job
     is left.
     """
+    from ..physics.catalogue import Catalogue
     from ..physics.unschedulable import why_never
 
     quotas = quotas or {}
@@ -149,7 +150,7 @@ def instance_of(
             entry.tenant if quotas else None,
         )
         if key not in known:
-            known[key] = why_never(cluster, with_quota, _job(entry, 0.0))
+            known[key] = why_never(Catalogue.of(cluster, with_quota), _job(entry, 0.0))
         if (reason := known[key]) is not None:
             never += 1
             example = example or f"{NEVER}, the first is {entry.id}: {reason}"

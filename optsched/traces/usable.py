@@ -73,12 +73,13 @@ def runnable(
 ) -> list[Job]:
     """Return by submission the first `limit` of the jobs that can run on `cluster`; the others are
     counted in `dropped`, those that never can by reason or, together, under that of the first."""
+    from ..physics.catalogue import Catalogue
     from ..physics.unschedulable import why_never
 
     kept: list[Job] = []
     never, example = 0, ""
     for job in sorted(found, key=lambda job: job.submit_s):
-        if (reason := why_never(cluster, (), job)) is not None:
+        if (reason := why_never(Catalogue.of(cluster), job)) is not None:
             if by_reason:
                 dropped[reason] += 1
             never += 1

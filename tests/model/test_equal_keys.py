@@ -4,17 +4,36 @@ differs."""
 import copy
 import json
 import pickle
+from collections.abc import Iterator
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from optsched import Clock, Cluster, Elastic, Instance, Job, Locality, Mode, Node, Profile, Sharing
+from optsched import (
+    Clock,
+    Cluster,
+    Elastic,
+    Instance,
+    Job,
+    Locality,
+    Mode,
+    Node,
+    Profile,
+    Sharing,
+    Tenant,
+)
 from optsched.bounds import lower_bounds
 from optsched.bounds.ways import Ways, tabulate
+from optsched.model.cluster import gpu_caps
 from optsched.model.value import Table
 from optsched.objectives import parse
-from optsched.physics.modes import options
+from optsched.physics import catalogue as catalogue_module
+from optsched.physics.catalogue import Catalogue
+from optsched.physics.modes import base_modes
+from optsched.physics.unschedulable import why_never
+from optsched.round.patterns import node_classes, patterns
 
 CLUSTER = Cluster(
     nodes=(
@@ -64,7 +83,7 @@ OTHER_JOB: dict[str, object] = {
     "weight": 2.0,
     "priority": 3,
     "deadline_s": 50.0,
-    "after": (),
+    "after": ("before",),
     "gpus": Elastic(min=1, max=4),
     "cpus": 2,
     "memory_gib": 4.0,
@@ -132,13 +151,107 @@ def test_jobs_side_by_side_have_the_ways_they_have_alone(
         ), name
 
 
-@pytest.mark.parametrize(
-    ("name", "other"), changed_jobs(), ids=lambda one: one if isinstance(one, str) else ""
+OTHER_NODE: dict[str, object] = {
+    "name": "c0",
+    "gpu_type": "b",
+    "gpus": 8,
+    "gpu_memory_gib": 4.0,
+    "cpus": 3,
+    "memory_gib": 8.0,
+    "memory_gbps": 5.0,
+    "model_cache_gib": 1.0,
+    "rack": "r1",
+    "gpu_price_per_h": 2.0,
+}
+OTHER_CLUSTER: dict[str, object] = {
+    "nodes": CLUSTER.nodes[:2],
+    "resources": {"licence": 1.0},
+    "budgets": {"money": 0.5},
+    "rack_uplink_gbps": {"r0": 1.0},
+    "uplinks": "shared",
+    "reference_gpu": "a",
+}
+TENANT = Tenant(name="own", gpu_quota=3)
+OTHER_TENANT: dict[str, object] = {"name": "u", "gpu_quota": 8, "borrow_gpus": 1, "weight": 2.0}
+ASKS = replace(
+    JOB,
+    tenant="own",
+    gpus=Elastic(min=2, max=4),
+    budgets={"money": 2.0},
+    profile=replace(
+        PROFILE, gpu_memory_gib=8.0, memory_gib_per_gpu=4.0, network_gbps=5.0, cpus_per_gpu={2: 1.0}
+    ),
 )
-def test_jobs_side_by_side_have_the_options_they_have_alone(name: str, other: Job) -> None:
-    memo = replace(CLUSTER)
-    found = [options(memo, job) for job in (JOB, other)]
-    assert found == [options(replace(CLUSTER), job) for job in (JOB, other)], name
+Question = tuple[Cluster, tuple[Tenant, ...], Job]
+
+
+def perturbed() -> list[tuple[str, Question]]:
+    """`ASKS` on `CLUSTER` with one field changed, of any noun that a catalogue reads."""
+
+    def changed(noun: Any, others: dict[str, object]) -> Iterator[tuple[str, Any]]:
+        for field in fields(noun):
+            name = f"{type(noun).__name__}.{field.name}"
+            yield name, replace(noun, **{field.name: others[field.name]})
+
+    tenants = (TENANT,)
+    nodes = CLUSTER.nodes
+    profiles = changed(ASKS.profile, OTHER_PROFILE)
+    return [
+        *((name, (cluster, tenants, ASKS)) for name, cluster in changed(CLUSTER, OTHER_CLUSTER)),
+        *((name, (CLUSTER, (one,), ASKS)) for name, one in changed(TENANT, OTHER_TENANT)),
+        *(
+            (name, (replace(CLUSTER, nodes=(node, *nodes[1:])), tenants, ASKS))
+            for name, node in changed(nodes[0], OTHER_NODE)
+        ),
+        *((name, (CLUSTER, tenants, job)) for name, job in changed(ASKS, OTHER_JOB)),
+        *((name, (CLUSTER, tenants, replace(ASKS, profile=profile))) for name, profile in profiles),
+    ]
+
+
+def answers(question: Question) -> object:
+    """All that is kept for a job on a cluster."""
+    cluster, tenants, job = question
+    catalogue = Catalogue.of(cluster, tenants)
+    modes = base_modes(cluster, job)
+    return (
+        catalogue.options(job),
+        catalogue.fits_somewhere(job),
+        why_never(catalogue, job),
+        catalogue.shapes,
+        catalogue.capacity.rows,
+        [(catalogue.room(job, mode), catalogue.most_gpus(job, mode)) for mode in modes],
+        [
+            (one.option, one.classes, one.together, one.cpus, one.memory_gib, one.quota)
+            for one in patterns(cluster, gpu_caps(tenants), job)
+        ],
+        [(one.name, one.node, one.nodes) for one in node_classes(cluster)[0]],
+    )
+
+
+def forget() -> None:
+    for known in (catalogue_module._catalogue, catalogue_module._fitting):
+        known.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), perturbed(), ids=lambda at: at if type(at) is str else ""
+)
+def test_what_is_kept_is_kept_for_equal_questions_alone(name: str, other: Question) -> None:
+    base: Question = (CLUSTER, (TENANT,), ASKS)
+    forget()
+    before = [answers(question) for question in (base, other)]
+    forget()
+    assert before == [answers(question) for question in (other, base)][::-1], name
+    assert other != base and copy.deepcopy(other) == other
+    assert hash(copy.deepcopy(other)) == hash(other) != hash(base)
+
+
+def test_a_catalogue_is_that_of_equal_clusters_and_tenants() -> None:
+    forget()
+    first = Catalogue.of(CLUSTER, (TENANT,))
+    assert Catalogue.of(copy.deepcopy(CLUSTER), (replace(TENANT),)) is first
+    left = Catalogue.of(replace(CLUSTER, budgets={"money": 1.5}), (TENANT,))
+    assert left is not first and left.options(ASKS) is first.options(ASKS)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Profile)])

@@ -12,7 +12,7 @@ from itertools import combinations
 from optsched import Instance, Mode, Slot
 from optsched.model.instance import Placement
 from optsched.physics import cpus, span
-from optsched.round.model import NO_OPTION, Kind, RoundModel
+from optsched.round.model import NO_OPTION, RoundModel
 from optsched.round.plan import JobRound, decision
 from optsched.round.verify import verify_round
 
@@ -80,10 +80,14 @@ def best_round(model: RoundModel) -> tuple[float, tuple[JobRound, ...]]:
         for way in ways[j]:
             if value + way[0] + beyond[at + 1] <= best:
                 return
-            host = int(model.host[way[1]]) if way[1] >= 0 else -1
+            host = int(model.options.host[way[1]]) if way[1] >= 0 else -1
             if host >= 0 and (
-                chosen[host][1] != model.first[host]
-                or any(model.host[other[1]] == host for other in chosen.values() if other[1] >= 0)
+                chosen[host][1] != model.options.first[host]
+                or any(
+                    model.options.host[other[1]] == host
+                    for other in chosen.values()
+                    if other[1] >= 0
+                )
             ):
                 continue
             chosen[j] = way
@@ -98,17 +102,14 @@ def best_round(model: RoundModel) -> tuple[float, tuple[JobRound, ...]]:
 
 
 def _ways(model: RoundModel, j: int) -> Iterator[Way]:
-    instance, entry = model.instance, model.running[j]
-    for o in range(int(model.first[j]), int(model.first[j + 1])):
-        value, pattern = float(model.value[o]), int(model.pattern[o])
-        if model.kind[o] == Kind.KEEP:
-            assert entry is not None
-            yield value, o, entry.mode, entry.placement
-        elif pattern >= len(model.patterns):
-            pinned = model.pinned[pattern - len(model.patterns) - len(model.kept)]
-            yield value, o, pinned.mode, pinned.placement
+    instance = model.instance
+    for o in range(int(model.options.first[j]), int(model.options.first[j + 1])):
+        value, pattern = float(model.options.value[o]), int(model.options.pattern[o])
+        hold = model.hold(o)
+        if hold is not None:
+            yield value, o, hold.mode, hold.placement
         else:
-            taken = model.patterns[pattern]
+            taken = model.patterns.fresh[pattern]
             nodes = sorted(n for one in model.classes if one.bit & taken.classes for n in one.nodes)
             for place in (
                 placements(instance, taken.option.mode, taken.option.spread, nodes)
@@ -123,7 +124,9 @@ def _ways(model: RoundModel, j: int) -> Iterator[Way]:
 def _rounds(model: RoundModel, chosen: dict[int, Way]) -> tuple[JobRound, ...]:
     """The decisions; who shares GPUs names the other."""
     partner = {
-        j: int(model.host[o]) for j, (_, o, _, _) in chosen.items() if o >= 0 and model.host[o] >= 0
+        j: int(model.options.host[o])
+        for j, (_, o, _, _) in chosen.items()
+        if o >= 0 and model.options.host[o] >= 0
     }
     partner |= {host: guest for guest, host in partner.items()}
     found = []

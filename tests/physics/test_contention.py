@@ -26,6 +26,7 @@ from optsched.driver.world import World
 from optsched.files.faults import find_faults
 from optsched.objectives import parse
 from optsched.physics import TIME_TOLERANCE_S
+from optsched.physics.catalogue import Catalogue
 from optsched.physics.contention import (
     Channel,
     channel_loads,
@@ -34,7 +35,6 @@ from optsched.physics.contention import (
     planned_uplinks_gbps,
     slowdown,
 )
-from optsched.physics.modes import options
 from optsched.plugins.policy import Policy
 from optsched.plugins.registry import policy, solver
 from optsched.simulate.run import Simulation, simulate
@@ -298,7 +298,7 @@ def test_every_slowed_plan_passes_the_verifier_and_bounds_the_rate(instance: Ins
 
 def test_a_gang_never_uses_an_uplink_slower_than_its_own_traffic() -> None:
     job = Job(id="j", gpus=8, duration_s=10.0, profile=Profile(network_gbps=10.5))
-    assert options(CLUSTER, replace(job, gpus=9)) == ()
+    assert Catalogue.of(CLUSTER).options(replace(job, gpus=9)) == ()
     instance, plan = contended()
     fast = replace(
         instance,

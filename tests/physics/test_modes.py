@@ -26,15 +26,8 @@ from optsched import (
 )
 from optsched.objectives import parse
 from optsched.physics import clocks, gang_sizes, held_resources, placed_rate
-from optsched.physics.modes import (
-    Option,
-    base_modes,
-    fits_somewhere,
-    most_gpus,
-    on_uplinks,
-    options,
-    room,
-)
+from optsched.physics.catalogue import Catalogue, on_uplinks
+from optsched.physics.modes import Option, base_modes
 from optsched.verify import verify
 
 MAKESPAN = parse("makespan")
@@ -178,11 +171,11 @@ def run_s(cluster: Cluster, job: Job, mode: Mode, placement: tuple[Slot, ...]) -
 @settings(max_examples=250, deadline=None)
 @given(clusters(), jobs())
 def test_the_fastest_option_is_the_fastest_way_of_all(cluster: Cluster, job: Job) -> None:
-    found = options(cluster, job)
+    found = Catalogue.of(cluster).options(job)
     possible = [
         time for way in ways(cluster, job) if (time := run_s(cluster, job, *way)) is not None
     ]
-    assert bool(found) == bool(possible) == fits_somewhere(cluster, job)
+    assert bool(found) == bool(possible) == Catalogue.of(cluster).fits_somewhere(job)
     if found:
         assert min(option.run_s(job, job.work_s) for option in found) == pytest.approx(
             min(possible), rel=1e-9
@@ -194,7 +187,7 @@ def test_the_fastest_option_is_the_fastest_way_of_all(cluster: Cluster, job: Job
 def test_every_option_can_be_run_at_its_rate_or_faster(cluster: Cluster, job: Job) -> None:
     reach = {"node": 0, "rack": 1, "cluster": 2}
     every = list(ways(cluster, job))
-    for option in options(cluster, job):
+    for option in Catalogue.of(cluster).options(job):
         times = [
             run_s(cluster, job, option.mode, placement)
             for mode, placement in every
@@ -209,9 +202,9 @@ def test_every_option_can_be_run_at_its_rate_or_faster(cluster: Cluster, job: Jo
 @given(clusters(), jobs())
 def test_room_agrees_with_the_largest_gangs(cluster: Cluster, job: Job) -> None:
     for mode in base_modes(cluster, job):
-        where = room(cluster, job, mode)
+        where = Catalogue.of(cluster).room(job, mode)
         assert set(where) <= set(cluster.node) and all(count > 0 for count in where.values())
-        most = most_gpus(cluster, job, mode)
+        most = Catalogue.of(cluster).most_gpus(job, mode)
         racks = {
             rack: sum(n for name, n in where.items() if cluster.node[name].rack == rack)
             for rack in ("r", "s")
@@ -245,7 +238,8 @@ def test_dominated_options_are_dropped() -> None:
         ),
     )
     assert [
-        (option.mode.cpus_per_gpu, option.spread, option.rate) for option in options(cluster, job)
+        (option.mode.cpus_per_gpu, option.spread, option.rate)
+        for option in Catalogue.of(cluster).options(job)
     ] == [(1, "cluster", 0.25), (1, "rack", 0.5), (2, "cluster", 0.5), (2, "rack", 1.0)]
 
 
@@ -255,7 +249,7 @@ ONE_NODE = Cluster(nodes=(Node(name="n0", gpus=4, gpu_type="a100"),))
 def at_clocks(**fields: object) -> list[int | None]:
     """The clocks at which a job of one GPU is offered to run on an A100."""
     job = Job(id="j", duration_s=60.0, profile=Profile(**fields))  # type: ignore[arg-type]
-    return [option.mode.clock_mhz for option in options(ONE_NODE, job)]
+    return [option.mode.clock_mhz for option in Catalogue.of(ONE_NODE).options(job)]
 
 
 def test_a_slower_clock_is_kept_only_where_it_draws_less_power() -> None:
@@ -297,13 +291,13 @@ def test_clocks_cores_and_spreads_dominate_together() -> None:
     )
     assert [
         (option.mode.cpus_per_gpu, option.mode.clock_mhz, option.rate)
-        for option in options(cluster, job)
+        for option in Catalogue.of(cluster).options(job)
     ] == [(1, None, 0.5), (1, 900, 0.25), (2, None, 1.0), (2, 900, 0.5)]
 
 
 def test_under_a_power_cap_modes_hold_what_their_gpus_draw() -> None:
     def of(job: Job, **cap: float) -> list[tuple[int | None, dict[str, float]]]:
-        found = options(replace(ONE_NODE, resources=cap), job)
+        found = Catalogue.of(replace(ONE_NODE, resources=cap)).options(job)
         return [(option.mode.clock_mhz, option.mode.resources) for option in found]
 
     job = Job(
@@ -330,7 +324,7 @@ def test_a_gang_with_traffic_spans_only_racks_with_fast_uplinks() -> None:
     def most(gpus: int, **limits: float) -> list[Option]:
         cluster = Cluster(nodes=nodes, rack_uplink_gbps=limits)
         job = Job(id="j", gpus=gpus, duration_s=60.0, profile=Profile(network_gbps=10.0))
-        found = list(options(cluster, job))
+        found = list(Catalogue.of(cluster).options(job))
         instance = Instance(cluster=cluster, jobs=(job,))
         assert (on_uplinks(instance) == "j") == bool(limits and found and gpus > 1)
         return found
@@ -374,7 +368,7 @@ def test_an_elastic_job_is_offered_measured_sizes_powers_of_two_and_ends() -> No
         profile=Profile(gpus={1: 0.1, 6: 0.5, 16: 1.0}),
     )
     assert gang_sizes(job) == (1, 2, 4, 6, 8, 16)
-    assert [option.mode.gpus for option in options(cluster, job)] == [1, 2, 4, 6]
+    assert [option.mode.gpus for option in Catalogue.of(cluster).options(job)] == [1, 2, 4, 6]
 
 
 def test_options_carry_what_the_job_uses_of_the_cluster() -> None:
@@ -388,7 +382,7 @@ def test_options_carry_what_the_job_uses_of_the_cluster() -> None:
             Mode(duration_s=2.0, budgets={"b": 3.0}),
         ),
     )
-    first, second = options(cluster, job)
+    first, second = Catalogue.of(cluster).options(job)
     assert (
         first.mode.resources == {"r": 2.5} and first.mode.budgets == {"b": 2.0} and first.needs_node
     )
@@ -406,10 +400,10 @@ def test_jobs_alike_share_one_answer() -> None:
         Job(id=name, duration_s=5.0, submit_s=float(n), profile=profile)
         for n, name in enumerate("ab")
     )
-    assert options(cluster, one) is options(cluster, two)
-    assert options(cluster, Job(id="c", gpus=2, duration_s=5.0, profile=profile)) != options(
-        cluster, one
-    )
+    catalogue = Catalogue.of(cluster)
+    assert catalogue.options(one) is Catalogue.of(replace(cluster)).options(two)
+    other = Job(id="c", gpus=2, duration_s=5.0, profile=profile)
+    assert catalogue.options(other) != catalogue.options(one)
 
 
 def test_the_smallest_of_numbers_as_memory() -> None:
@@ -417,5 +411,7 @@ def test_the_smallest_of_numbers_as_memory() -> None:
     cluster = Cluster(nodes=(Node(name="n", gpus=4, memory_gib=1e12),))
     assert [
         option.mode.gpus
-        for option in options(cluster, Job(id="j", gpus=2, duration_s=1.0, profile=tiny))
+        for option in Catalogue.of(cluster).options(
+            Job(id="j", gpus=2, duration_s=1.0, profile=tiny)
+        )
     ] == [2]

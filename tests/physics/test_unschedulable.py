@@ -13,6 +13,8 @@ from optsched.errors import InputError
 from optsched.files import dump_instance, load_instance
 from optsched.model.cluster import gpu_caps
 from optsched.model.instance import Instance
+from optsched.physics import catalogue
+from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.round.patterns import patterns
 from tests.simulate.random_instances import clusters, jobs, profiles
@@ -173,22 +175,22 @@ def job(gpus: Any = 1, tenant: str | None = None, **more: Any) -> Job:
     ],
 )
 def test_what_a_job_lacks(asks: Job, lacks: str | None) -> None:
-    assert why_never(CLUSTER, TENANTS, asks) == lacks
+    assert why_never(Catalogue.of(CLUSTER, TENANTS), asks) == lacks
 
 
 def test_a_gang_behind_slow_uplinks() -> None:
     nodes = tuple(Node(name=f"n{i}", gpu_type="a", gpus=4, rack=f"r{i}") for i in range(2))
     cluster = Cluster(nodes=nodes, rack_uplink_gbps={"r0": 1.0, "r1": 1.0})
-    assert why_never(cluster, (), job(8, network_gbps=5.0)) == (
+    assert why_never(Catalogue.of(cluster), job(8, network_gbps=5.0)) == (
         "a gang of 8 GPUs must span racks, whose uplinks are too slow for its 5 Gbit/s"
     )
-    assert why_never(cluster, (), job(4, network_gbps=5.0)) is None
+    assert why_never(Catalogue.of(cluster), job(4, network_gbps=5.0)) is None
 
 
 def test_a_gang_within_a_rack() -> None:
     nodes = tuple(Node(name=f"n{i}", gpu_type="a", gpus=4, rack=f"r{i // 2}") for i in range(4))
     wide = job(16, locality=Locality(node=1.0, rack=0.9, cluster=0.0))
-    assert why_never(Cluster(nodes=nodes), (), wide) == (
+    assert why_never(Catalogue.of(Cluster(nodes=nodes)), wide) == (
         "it makes progress in one rack only and needs 16 GPUs there, the most GPUs in one rack "
         "are 8"
     )
@@ -208,7 +210,7 @@ def test_a_gang_within_a_rack() -> None:
     ],
 )
 def test_small_clusters(cluster: Cluster, asks: Job, lacks: str) -> None:
-    assert why_never(cluster, (), asks) == lacks
+    assert why_never(Catalogue.of(cluster), asks) == lacks
 
 
 @st.composite
@@ -240,16 +242,12 @@ def demands(draw: Any) -> tuple[Cluster, tuple[Tenant, ...], Job]:
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_never_is_having_no_pattern(asked: tuple[Cluster, tuple[Tenant, ...], Job]) -> None:
     cluster, tenants, found = asked
-    reason = why_never(cluster, tenants, found)
+    reason = why_never(Catalogue.of(cluster, tenants), found)
     assert (reason is None) == bool(patterns(cluster, gpu_caps(tenants), found)), reason
-    assert (
-        why_never(
-            Cluster(**{name: getattr(cluster, name) for name in cluster.__dataclass_fields__}),
-            tenants,
-            found,
-        )
-        == reason
-    ), "the answer does not depend on what was asked before"
+    catalogue._fitting.cache_clear()
+    assert why_never(Catalogue(cluster, tenants), found) == reason, (
+        "the answer does not depend on what was asked before"
+    )
 
 
 def test_such_jobs_are_faults_unless_they_are_accepted() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from optsched import Cluster, Instance, Job, Node, Profile, Sharing
 from optsched.errors import InputError
+from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import policy
 from optsched.simulate.virtual import VirtualWorld
@@ -173,7 +174,7 @@ def test_more_of_the_demand_is_served_on_a_full_cluster() -> None:
         left = 1.3 * cluster.total_gpus
         while left > 0:
             job = replace(draw.choice(every.jobs), id=f"j{len(jobs)}", submit_s=0.0, priority=0)
-            if why_never(cluster, (), job) is None:
+            if why_never(Catalogue.of(cluster), job) is None:
                 jobs.append(job)
                 left -= job.gpus if isinstance(job.gpus, int) else 0
         instance = Instance(cluster=cluster, jobs=tuple(jobs))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from optsched import Cluster, Instance, Job, Locality, Node, Profile
 from optsched.driver.world import World
 from optsched.physics import Span, span
-from optsched.physics.modes import most_gpus
+from optsched.physics.catalogue import Catalogue
 from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.parts.locality_gate import LEVELS, LocalityGate, Patience
 from tests.simulate.random_instances import instances
@@ -98,5 +98,8 @@ def test_whatever_it_finds_is_allowed_and_can_be_started(instance: Instance, wai
         if LEVELS.index(span(made.cluster, placement)) > LEVELS.index(
             widest
         ):  # then it fits nothing narrower
-            assert most_gpus(made.cluster, made.job(job_id), option.mode)[widest] < option.mode.gpus
+            assert (
+                Catalogue.of(made.cluster).most_gpus(made.job(job_id), option.mode)[widest]
+                < option.mode.gpus
+            )
         made.start(job_id, option, placement)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Tenant
 from optsched.files.faults import find_faults
+from optsched.physics.catalogue import Catalogue, catalogue_of
 from optsched.physics.unschedulable import why_never
 from tests.simulate.random_instances import jobs, profiles, with_held
 
@@ -51,6 +52,9 @@ def clusters(draw: Any, most_nodes: int = 5, sizes: tuple[int, ...] = SIZES) -> 
         rack_uplink_gbps={
             rack: draw(st.sampled_from([1.0, 2.0, 3.0])) for rack in named if draw(st.booleans())
         },
+        carbon_g_per_kwh=draw(
+            st.sampled_from([100.0, ((0.0, 300.0), (40.0, 50.0), (1.7e9 + 30.0, 200.0))])
+        ),
     )
 
 
@@ -91,7 +95,7 @@ def rounds(
         else job
         for job in found
     ]
-    found = [job for job in found if why_never(cluster, tenants, job) is None]
+    found = [job for job in found if why_never(Catalogue.of(cluster, tenants), job) is None]
     assume(found)
     known = {job.id for job in found}
     found = [
@@ -140,7 +144,7 @@ def split_over_nodes(draw: Any, instance: Instance, job: Job) -> Job:
     if not least or job.id in instance.running_job:
         return job
     limited = replace(job, min_nodes=least, max_nodes=least + draw(st.sampled_from([0, 0, 1, 2])))
-    return job if why_never(instance.cluster, instance.tenants, limited) else limited
+    return job if why_never(catalogue_of(instance), limited) else limited
 
 
 def _running_pay(instance: Instance) -> bool:

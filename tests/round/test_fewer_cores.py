@@ -29,7 +29,7 @@ def test_the_best_round_is_as_good_without_them(instance: Instance) -> None:
             build(instance, WCT, 10.0),
             decide(instance, solver="highs", budget_s=60.0, gap=0.0),
         )
-    event(f"fewer options: {len(lean.value) < len(full.value)}")
+    event(f"fewer options: {len(lean.options.value) < len(full.options.value)}")
     assert best.value == pytest.approx(all_of_them.value, rel=1e-6)
 
 
@@ -38,7 +38,7 @@ def levels(cpus: int, *jobs: Job) -> set[int]:
     model = build(
         Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4, cpus=cpus),)), jobs=jobs), WCT, 10.0
     )
-    return {one.option.mode.cpus_per_gpu for one in model.patterns}
+    return {one.option.mode.cpus_per_gpu for one in model.patterns.fresh}
 
 
 def test_they_stay_where_cores_can_run_short() -> None:

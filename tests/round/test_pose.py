@@ -106,7 +106,7 @@ def test_jobs_that_are_alike_have_the_rates_of_their_own_pair() -> None:
     """Rates are looked up by kind: each is that of the very jobs, on the very GPUs."""
     instance = with_sharing(300, 400)
     model = build(instance, parse("wct"), 300.0)
-    beside = [one for one in model.pinned if one.kind == Kind.BESIDE]
+    beside = [one for one in model.patterns.holds if one.kind == Kind.BESIDE]
     hosts: dict[int, list[int]] = {}
     for one in beside:
         guest, host, entry = (

@@ -85,8 +85,8 @@ def test_losers_first_is_never_less_than_what_must_be(instance: Instance) -> Non
     if not model.jobs:
         return
     packings: list[Packing] = []
-    wish = np.where(model.must, model.first[:-1], model.first[1:] - 1)
-    realise_losers_first(request_of(model, packings, []), wish, model.value)
+    wish = np.where(model.must, model.options.first[:-1], model.options.first[1:] - 1)
+    realise_losers_first(request_of(model, packings, []), wish, model.options.value)
     assert packings
     for packing in packings:
         assert not verify_round(instance, job_rounds(packing))
@@ -201,13 +201,13 @@ def test_any_prices_of_guests_give_a_bound(instance: Instance, data: st.DataObje
     model = model_of(instance)
     assume(model.jobs and combinations_of(model) <= 20_000)
     priced = with_guest_rows(model)
-    event(f"rows of guests: {len(priced.rows) > len(model.rows)}")
+    event(f"rows of guests: {len(priced.rows.limits) > len(model.rows.limits)}")
     prices = np.array(
         data.draw(
             st.lists(
                 st.one_of(st.just(0.0), st.floats(0.0, 2.0)),
-                min_size=len(priced.rows),
-                max_size=len(priced.rows),
+                min_size=len(priced.rows.limits),
+                max_size=len(priced.rows.limits),
             )
         )
     )
@@ -220,7 +220,7 @@ def test_guests_have_prices() -> None:
     ones."""
     model = build(with_sharing(300, 400), parse("wct"), 300.0)
     priced = with_guest_rows(model)
-    assert len(priced.rows) > len(model.rows)
+    assert len(priced.rows.limits) > len(model.rows.limits)
     alone = dual.optimise(model, None, lambda: False).bound
     together = dual.optimise(priced, None, lambda: False, floor=keep_all(model).worth()).bound
     assert together < alone * (1 - 1e-4)

@@ -78,8 +78,8 @@ def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> Non
         data.draw(
             st.lists(
                 st.one_of(st.just(0.0), st.floats(0.0, 2.0)),
-                min_size=len(model.rows),
-                max_size=len(model.rows),
+                min_size=len(model.rows.limits),
+                max_size=len(model.rows.limits),
             )
         )
     )
@@ -131,7 +131,7 @@ def test_one_huge_weight_hides_nothing_of_the_other_jobs(weight: float) -> None:
             decide(instance, solver="highs", gap=0.0, budget_s=30.0),
         )
         model = build(instance, parse("wct"), found.round_s)
-        alone = float(model.best_reduced(model.value).sum())
+        alone = float(model.best_reduced(model.options.value).sum())
         assert found.status == "optimal"
         assert best.value - found.value <= CLOSED_GAP * (alone - found.value) + 1e-12 * alone
         assert found.bound - found.value <= CLOSED_GAP * (alone - found.value) + 1e-12 * alone

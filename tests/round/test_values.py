@@ -48,7 +48,7 @@ def test_values_are_finite_and_never_negative(objective: str, refill: bool) -> N
     @settings(PATIENT, max_examples=8)
     @given(rounds())
     def check(instance: Instance) -> None:
-        value = build(instance, parse(objective), 60.0, refill=refill).value
+        value = build(instance, parse(objective), 60.0, refill=refill).options.value
         assert np.all(np.isfinite(value)) and np.all(value >= 0)
         found = decide(instance, objective, round_s=60.0, refill=refill, budget_s=60.0)
         assert (

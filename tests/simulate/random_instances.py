@@ -27,7 +27,7 @@ from optsched.driver.layout import Layout
 from optsched.driver.placement import Room
 from optsched.files.faults import find_faults
 from optsched.physics import held_resources, placed_rate
-from optsched.physics.modes import options
+from optsched.physics.catalogue import Catalogue, catalogue_of
 from optsched.physics.unschedulable import why_never
 
 SECONDS = st.sampled_from([0.0, 0.0, 1.0, 2.5, 7.0])
@@ -209,7 +209,7 @@ def instances(draw: Any, max_jobs: int = 9, held: bool = True) -> Instance:
         )
         for i in range(draw(st.integers(1, max_jobs)))
     ]
-    found = [job for job in found if why_never(cluster, tenants, job) is None]
+    found = [job for job in found if why_never(Catalogue.of(cluster, tenants), job) is None]
     known = {job.id for job in found}
     found = [
         replace(job, after=tuple(name for name in job.after if name in known)) for job in found
@@ -234,7 +234,7 @@ def _least_money(instance: Instance) -> float:
             used.append(
                 min(
                     option.mode.budgets.get("money", 0.0)
-                    for option in options(instance.cluster, job)
+                    for option in catalogue_of(instance).options(job)
                 )
             )
     return sum(used)

@@ -33,7 +33,7 @@ from optsched import (
 from optsched.driver.state import Ending
 from optsched.model.job import Mode
 from optsched.objectives import isolated_s, parse, values
-from optsched.physics.modes import options
+from optsched.physics.catalogue import catalogue_of
 from optsched.picture.facts import job_facts
 from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure, summary
@@ -480,7 +480,7 @@ def reason_at(record: Record, job: Job, at_s: float) -> str:
     holds = [i for i in range(record.rows) if record.start_s[i] <= at_s < record.end_s[i]]
     lost = {entry.node for entry in instance.outages if entry.start_s <= at_s < entry.end_s}
     smallest: dict[str | None, int] = {}
-    for option in options(instance.cluster, job):
+    for option in catalogue_of(instance).options(job):
         if option.mode.gpus:
             smallest[option.mode.gpu_type] = min(
                 option.mode.gpus, smallest.get(option.mode.gpu_type, 10**9)
@@ -510,7 +510,7 @@ def reason_at(record: Record, job: Job, at_s: float) -> str:
             return "fragmentation"
     cores = [
         option.mode.cpus
-        for option in options(instance.cluster, job)
+        for option in catalogue_of(instance).options(job)
         if not option.mode.gpus and option.mode.cpus
     ]
     if cores and all(node.cpus is not None for node in instance.cluster.nodes):

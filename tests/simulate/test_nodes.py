@@ -11,6 +11,7 @@ from optsched.driver.view import PolicyError
 from optsched.engine import solve
 from optsched.objectives import parse
 from optsched.physics import node_counts
+from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
@@ -49,7 +50,7 @@ def split(draw: st.DrawFn) -> Instance:
             ),
         )
         found.append(job if draw(st.booleans()) else replace(job, min_nodes=1, max_nodes=None))
-    able = tuple(job for job in found if why_never(CLUSTER, (), job) is None)
+    able = tuple(job for job in found if why_never(Catalogue.of(CLUSTER), job) is None)
     return Instance(cluster=CLUSTER, jobs=able)
 
 

@@ -19,7 +19,7 @@ from optsched.model.job import Elastic, Job, Mode
 from optsched.model.plan import JobPlan, Plan, Segment
 from optsched.model.profile import Locality, Profile
 from optsched.objectives import parse
-from optsched.physics.modes import options
+from optsched.physics.catalogue import catalogue_of
 from optsched.plugins.solver import Report, Request
 from optsched.verify import verify
 from optsched_solvers.milp import SOLVER, backend
@@ -344,7 +344,9 @@ def list_plan(instance: Instance) -> Plan:
         instance,
         [
             Choice(
-                job_id=job.id, option=options(instance.cluster, job)[0], order_key=(job.submit_s,)
+                job_id=job.id,
+                option=catalogue_of(instance).options(job)[0],
+                order_key=(job.submit_s,),
             )
             for job in instance.jobs
         ],

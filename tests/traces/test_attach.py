@@ -19,6 +19,7 @@ from optsched.model.instance import Instance
 from optsched.model.job import Elastic, Job, Mode
 from optsched.model.profile import Locality, Profile, Sharing
 from optsched.physics import rate, sharing_rate
+from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins import registry
 from optsched.traces.clusters import cluster_of
@@ -429,10 +430,13 @@ def test_a_job_that_could_run_still_can_and_where_it_was_observed_as_fast(
     )
     jobs = [job(i, gpus=count) for i, count in enumerate(gpus)]
     instance = Instance(
-        cluster=cluster, jobs=tuple(one for one in jobs if why_never(cluster, (), one) is None)
+        cluster=cluster,
+        jobs=tuple(one for one in jobs if why_never(Catalogue.of(cluster), one) is None),
     )
     made = attach(instance, seed)
-    assert [why_never(cluster, (), one) for one in made.jobs] == [None] * len(instance.jobs)
+    assert [why_never(Catalogue.of(cluster), one) for one in made.jobs] == [None] * len(
+        instance.jobs
+    )
     files.load_instance(files.dump_instance(made), "made")
     for one in made.jobs:
         levels = one.profile.cpus_per_gpu or {0: 1.0}

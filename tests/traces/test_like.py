@@ -17,6 +17,7 @@ from optsched import files
 from optsched.cli import generate as command
 from optsched.errors import InputError
 from optsched.model.instance import Instance
+from optsched.physics.catalogue import catalogue_of
 from optsched.physics.unschedulable import why_never
 from optsched.traces.clusters import cluster_of
 from optsched.traces.generate.like import MODELS, generate, offered_load
@@ -27,11 +28,12 @@ from optsched.traces.generate.like.failures import failing_attempts
 from optsched.traces.generate.like.fit import distances, kolmogorov_smirnov, total_variation, totals
 from optsched.traces.generate.like.model import HOURS
 from optsched.traces.generate.like.nodes import scaled
-from optsched.traces.generate.like.philly_failures import CAUSES, FAILING
 from optsched.traces.profiles.attach import attach
 from tests.data import DATA, needs_data
 
 KINDS = list(MODELS)
+FAILING = MODELS["philly"].failing
+CAUSES = FAILING.causes
 ROOMY = 6400
 
 
@@ -75,9 +77,7 @@ def test_every_instance_is_sound(kind: str, **arguments: Any) -> None:
     assert (
         len(instance.jobs) == arguments["jobs"] and instance.cluster.total_gpus == arguments["gpus"]
     )
-    assert [
-        why for job in instance.jobs if (why := why_never(instance.cluster, instance.tenants, job))
-    ] == []
+    assert [why for job in instance.jobs if (why := why_never(catalogue_of(instance), job))] == []
     submitted = [job.submit_s for job in instance.jobs]
     assert submitted == sorted(submitted) and submitted[0] >= 0
     assert bool(instance.failures) <= arguments["failures"]
@@ -521,5 +521,5 @@ def test_a_trace_that_is_none(tmp_path: Path) -> None:
     )
     (tmp_path / "philly").mkdir()
     (tmp_path / "philly" / "philly.csv.gz").write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="line 1: expected a column timestamp"):
+    with pytest.raises(InputError, match="line 1: expected a header with the columns timestamp"):
         of_trace("philly", tmp_path)

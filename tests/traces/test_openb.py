@@ -13,7 +13,7 @@ from optsched import files
 from optsched.errors import InputError
 from optsched.model.profile import UNMEASURED, Locality
 from optsched.physics import sharing_rate
-from optsched.physics.modes import options
+from optsched.physics.catalogue import catalogue_of
 from optsched.traces.imported import Imported
 from optsched.traces.readers import openb
 from tests.data import DATA, needs_data
@@ -57,7 +57,8 @@ def test_a_pod_of_whole_gpus(tmp_path: Path) -> None:
     assert job.profile.locality == Locality(node=1.0, rack=0.0, cluster=0.0)
     assert job.profile.sharing is None
     assert {
-        (option.mode.gpu_type, option.spread) for option in options(imported.instance.cluster, job)
+        (option.mode.gpu_type, option.spread)
+        for option in catalogue_of(imported.instance).options(job)
     } == {("v100m16", "node"), ("v100m32", "node")}
 
 

@@ -11,7 +11,7 @@ from optsched.errors import InputError
 from optsched.model.job import Mode
 from optsched.model.profile import Locality
 from optsched.physics import rate
-from optsched.physics.modes import options
+from optsched.physics.catalogue import catalogue_of
 from optsched.traces.readers import synergy
 from tests.data import DATA, needs_data
 
@@ -75,7 +75,7 @@ def test_the_share_of_a_node_gives_the_rate_1(tmp_path: Path) -> None:
     node = instance.cluster.nodes[0]
     assert (len(instance.cluster.nodes), node.gpus, node.cpus) == (4, 8, 24)
     assert rate(job, Mode(gpus=1, cpus_per_gpu=3), "v100", "node") == 1
-    assert [option.mode.cpus_per_gpu for option in options(instance.cluster, job)] == [
+    assert [option.mode.cpus_per_gpu for option in catalogue_of(instance).options(job)] == [
         1,
         2,
         3,

@@ -14,7 +14,7 @@ from ...model.cluster import Cluster
 from ...model.instance import Instance
 from ...model.job import Elastic, Job
 from ...model.profile import UNMEASURED, Profile
-from ...physics.modes import fits_somewhere
+from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..controller import Controller
 from ..learned import NEVER_S
@@ -315,7 +315,7 @@ def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> N
                     "another job; "
                     "give it that size, or another name",
                 )
-    never = why_never(cluster, controller.tenants, job)
+    never = why_never(Catalogue.of(cluster, controller.tenants), job)
     if never is not None:
         remedy = _on_more_nodes(cluster, job) if one_node_unasked else ""
         raise HttpError(422, f"it can never run here: {never}{remedy}")
@@ -325,7 +325,7 @@ def _on_more_nodes(cluster: Cluster, job: Job) -> str:
     """What to add where it could run on several nodes."""
     most = job.gpus if isinstance(job.gpus, int) else job.gpus.max
     for count in range(2, min(most, len(cluster.nodes)) + 1):
-        if fits_somewhere(cluster, replace(job, min_nodes=count, max_nodes=count)):
+        if Catalogue.of(cluster).fits_somewhere(replace(job, min_nodes=count, max_nodes=count)):
             return f"; if its command is to run on each of {count} nodes, add --nodes {count} (min_nodes in a request)"  # noqa: E501
     return ""
 

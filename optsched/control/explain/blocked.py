@@ -10,7 +10,7 @@ from ...model.cluster import Cluster, Tenant, gpu_caps, quota_pool
 from ...model.job import Job
 from ...physics import held_resources
 from ...physics.capacity import Domains
-from ...physics.modes import options, room
+from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..journal.state import State
 
@@ -71,23 +71,22 @@ class Bars:
             facts["quota"] = {"tenant": job.tenant, "gpus": cap, "used": used}
         if not self._cluster.nodes:
             return None  # not seen yet
-        never = why_never(self._hardware, self._tenants, job)
+        never = why_never(Catalogue.of(self._hardware, self._tenants), job)
         if never is not None:
             return Bar(never, never=True)
-        if why_never(self._cluster, self._tenants, job) is not None:
+        if why_never(Catalogue.of(self._cluster, self._tenants), job) is not None:
             return Bar("it needs GPUs that the cluster manager has given to others")
-        if self._usable is not None and (
-            not self._usable.nodes or why_never(self._usable, self._tenants, job) is not None
-        ):
+        usable = None if self._usable is None else Catalogue.of(self._usable, self._tenants)
+        if usable and (not usable.cluster.nodes or why_never(usable, job) is not None):
             return Bar("it could only run on nodes that take no jobs now")
         ties = self._domains.ties(job)
         modes = (
-            [option.mode for option in options(self._cluster, job)]
+            [option.mode for option in Catalogue.of(self._cluster).options(job)]
             if cap is not None or self._held or ties is not None
             else []
         )
         if ties is not None:
-            able = {name for mode in modes for name in room(self._cluster, job, mode)}
+            able = {name for mode in modes for name in Catalogue.of(self._cluster).room(job, mode)}
             nodes = sum(1 << self._cluster.node_order[name] for name in able)
             why = self._domains.why_closed(ties, nodes)
             if why is not None:

@@ -51,13 +51,13 @@ def round_says(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool) -
 
 def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) -> list[str]:
     """Who of those that wait or were just started for GPUs is worth more by GPU and second."""
-    worth = model.value / np.maximum(model.pattern_gpus[model.pattern], 1.0)
+    worth = model.options.value / np.maximum(model.patterns.gpus[model.options.pattern], 1.0)
     best = {
-        one.id: float(worth[model.first[j] : model.first[j + 1]].max())
+        one.id: float(worth[model.options.first[j] : model.options.first[j + 1]].max())
         for j, one in enumerate(model.jobs)
         if model.running[j] is None
-        and model.first[j] < model.first[j + 1]
-        and model.pattern_gpus[model.pattern[model.first[j]]] > 0
+        and model.options.first[j] < model.options.first[j + 1]
+        and model.patterns.gpus[model.options.pattern[model.options.first[j]]] > 0
     }
     mine = best.pop(job.id, 0.0)
     ahead = sorted(

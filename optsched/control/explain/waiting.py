@@ -5,7 +5,7 @@ from typing import Any
 
 from ...duration import human
 from ...model.job import Job
-from ...physics.modes import options
+from ...physics.catalogue import Catalogue
 from ..journal.log import place
 from ..journal.state import LiveJob, State
 from ..names import Names
@@ -77,7 +77,7 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
     room = RoomNow(scene)
     said += _free(scene, room, known, facts)
     said += round_says(scene, job, facts, names)
-    soonest_s = room.soonest_s(options(cluster, known))
+    soonest_s = room.soonest_s(Catalogue.of(cluster).options(known))
     if soonest_s is not None and soonest_s > 0:
         facts["room_by_itself_s"] = soonest_s
         said.append(
@@ -123,7 +123,7 @@ def _claimed(scene: Scene, job: LiveJob, seen: Names) -> list[str]:
 def _free(scene: Scene, room: RoomNow, known: Job, facts: dict[str, Any]) -> list[str]:
     """How many GPUs that it can use are free, and how they are scattered."""
     cluster = replace(scene.cluster, nodes=tuple(status.node for status in scene.statuses))
-    able = options(cluster, known)
+    able = Catalogue.of(cluster).options(known)
     least = min((one.mode.gpus for one in able), default=0)
     if not least:
         return []

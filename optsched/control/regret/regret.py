@@ -13,7 +13,7 @@ from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
 from ...model.job import Job
 from ...objectives import fastest_s, parse
-from ...physics.modes import options
+from ...physics.catalogue import Catalogue
 from ..journal.journal import Journal
 from .past import stored
 from .spent import PARTS, Past, Spent
@@ -251,7 +251,7 @@ def _true_job(cluster: Cluster, spent: Spent, there: set[str]) -> Job:
         max_preemptions=None,
         after=tuple(one for one in submitted.after if one in there),
     )
-    able = options(cluster, job)
+    able = Catalogue.of(cluster).options(job)
     if not able:
         raise InputError(f"job {job.id} ran, but fits on no node of the stored rounds")
     alone_s = min(one.run_s(job, job.work_s) for one in able)

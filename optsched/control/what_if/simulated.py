@@ -13,6 +13,7 @@ from ...model.instance import Instance, Running, Suspended
 from ...model.job import Job
 from ...objectives import parse
 from ...physics import lost_s, placed_rate, unsaved_s
+from ...physics.catalogue import catalogue_of
 from ...physics.unschedulable import why_never
 from .future import Outlook, drop_orphans
 
@@ -276,7 +277,7 @@ def _able(instance: Instance) -> tuple[Instance, dict[str, str]]:
     jobs = {}
     for job in instance.jobs:
         waits = job.id not in instance.running_job
-        reason = why_never(instance.cluster, instance.tenants, job) if waits else None
+        reason = why_never(catalogue_of(instance), job) if waits else None
         if reason is None:
             jobs[job.id] = job
         else:

@@ -6,7 +6,8 @@ import numpy as np
 
 from ...model.instance import Instance
 from ...model.job import Job
-from ...physics.modes import Option, demands, options
+from ...physics.catalogue import catalogue_of
+from ...physics.modes import Option, demands
 from ..record import Floats, Ints
 
 
@@ -34,7 +35,7 @@ def classes(instance: Instance) -> Classes:
     return Classes(
         np.array(codes, dtype=np.int64),
         tuple(examples),
-        tuple(options(instance.cluster, job) for job in examples),
+        tuple(catalogue_of(instance).options(job) for job in examples),
     )
 
 

@@ -11,6 +11,7 @@ from typing import IO, overload
 
 from ...errors import InputError
 from ..imported import At, Track
+from .table import places
 
 
 class Lines(Sequence[str]):
@@ -95,13 +96,7 @@ def table(
                 f"{len(head)}"
             )
         head = list(columns)
-    if missing := [name for name in needed if name not in head]:
-        raise InputError(
-            f"{path}: line 1: expected a header with the columns {', '.join(needed)}; "
-            f"{', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing"
-        )
-    order = [head.index(name) if name in head else len(head) for name in (*needed, *optional)]
+    order = places(str(path), head, needed, optional)
     width, source = len(head), str(path)
     rows = csv.reader(iter(track(Lines(path))))
     try:

@@ -8,6 +8,20 @@ from ...errors import InputError
 from ..imported import At, Track
 
 
+def places(
+    source: str, header: Sequence[str], needed: Sequence[str], optional: Sequence[str]
+) -> list[int]:
+    """Return where each column is in a header, beyond its end for a missing optional one. Raises
+    InputError where a needed one is missing."""
+    if missing := [name for name in needed if name not in header]:
+        raise InputError(
+            f"{source}: line 1: expected a header with the columns {', '.join(needed)}; "
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        )
+    names = (*needed, *optional)
+    return [header.index(name) if name in header else len(header) for name in names]
+
+
 class Table:
     """The rows of a CSV text: the cells of `columns`, then those of `optional` ones, in this order
     whatever theirs.
@@ -33,16 +47,7 @@ class Table:
             ]
         except csv.Error as error:
             raise InputError(f"{source}: line 1: is not comma-separated text: {error}") from None
-        if missing := [name for name in columns if name not in self.header]:
-            raise InputError(
-                f"{source}: line 1: expected a header with the columns {', '.join(columns)}; "
-                f"{', '.join(missing)} "
-                f"{'is' if len(missing) == 1 else 'are'} missing"
-            )
-        self._places = [
-            self.header.index(name) if name in self.header else len(self.header)
-            for name in (*columns, *optional)
-        ]
+        self._places = places(source, self.header, columns, optional)
 
     def at(self, line: int) -> At:
         """A line, to say what is wrong there."""

@@ -11,7 +11,8 @@ from optsched.model.job import Job, Mode
 from optsched.objectives import Usage
 from optsched.physics import Span, hold_to_save_s, may_preempt, placed_rate, rate
 from optsched.physics.capacity import Capacity, Demand
-from optsched.physics.modes import Option, options, room
+from optsched.physics.catalogue import catalogue_of
+from optsched.physics.modes import Option
 
 from .bins import Bin, partitions
 from .realise import continue_s, fresh_s, make_placement
@@ -73,13 +74,14 @@ class Ways:
         """Return what an alternative and the checkpoint before it use, at their bins' lowest
         rate."""
         entry = self.instance.running_job.get(job.id)
-        node = self.instance.cluster.node
+        [unit_cost] = term.tariff(self.instance.cluster).rates  # of others it plans nothing
+
+        def per_s(mode: Mode, name: str, gpus: int) -> float:
+            return unit_cost * term.rate(job, mode, self.instance.cluster.node[name], gpus)
 
         def held(running: Running, seconds: float) -> float:
-            return seconds * sum(
-                term.rate(job, running.mode, node[slot.node], slot.gpus)
-                for slot in running.placement
-            )
+            slots = running.placement
+            return seconds * sum(per_s(running.mode, slot.node, slot.gpus) for slot in slots)
 
         if alternative.option is None:
             assert entry is not None
@@ -89,10 +91,9 @@ class Ways:
             assert entry is not None
             total += held(entry, hold_to_save_s(job))
         for b, gpus in alternative.split:
-            per_s = min(
-                term.rate(job, alternative.mode, node[name], gpus) for name in self.bins[b].nodes
-            )
-            total += per_s * alternative.seconds
+            names = self.bins[b].nodes
+            cheapest = min(per_s(alternative.mode, name, gpus) for name in names)
+            total += cheapest * alternative.seconds
         return total
 
 
@@ -141,7 +142,7 @@ def _alternatives(ways: Ways, job: Job, limit: float) -> tuple[Alternative, ...]
         earliest_s = hold_to_save_s(job)
     seen: set[tuple[int, Split]] = set()
     modes: list[Mode] = []
-    for option in options(instance.cluster, job):
+    for option in catalogue_of(instance).options(job):
         if not ways.table.allows(job, option.mode):
             continue
         if option.mode not in modes:
@@ -176,7 +177,7 @@ def _splits(ways: Ways, job: Job, option: Option) -> Iterator[Split]:
     node = ways.instance.cluster.node
     most = {
         name: count
-        for name, count in room(ways.instance.cluster, job, mode).items()
+        for name, count in catalogue_of(ways.instance).room(job, mode).items()
         if not mode.gpus or node[name].gpu_type == mode.gpu_type
     }
     fitting = [tuple(name for name in each.nodes if name in most) for each in ways.bins]

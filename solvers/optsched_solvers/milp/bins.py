@@ -8,7 +8,7 @@ from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.model.job import Job, Mode
 from optsched.physics import locality_rate
-from optsched.physics.modes import options
+from optsched.physics.catalogue import catalogue_of
 
 Key = Hashable
 
@@ -86,7 +86,7 @@ def _interchangeable(instance: Instance, group: list[Node]) -> bool:
         return False
     names = {node.name for node in group}
     for job in instance.jobs:
-        modes = [option.mode for option in options(instance.cluster, job)]
+        modes = [option.mode for option in catalogue_of(instance).options(job)]
         entry = instance.running_job.get(job.id)
         if entry is not None and any(slot.node in names for slot in entry.placement):
             modes.append(entry.mode)

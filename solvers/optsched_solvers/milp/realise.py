@@ -15,7 +15,8 @@ from optsched.physics import (
     run_s,
     setup_s,
 )
-from optsched.physics.modes import Option, room
+from optsched.physics.catalogue import catalogue_of
+from optsched.physics.modes import Option
 from optsched.verify import decision_now
 
 from .timeline import Timeline
@@ -202,7 +203,7 @@ def _chosen_now(
     parts = choice.parts
     if parts is None:
         node = instance.cluster.node
-        fitting = room(instance.cluster, job, mode)
+        fitting = catalogue_of(instance).room(job, mode)
         of_type = (
             name for name in fitting if not mode.gpus or node[name].gpu_type == mode.gpu_type
         )

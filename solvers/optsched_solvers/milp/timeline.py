@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from optsched.model.instance import Instance
 from optsched.model.job import Job, Mode
 from optsched.model.plan import Segment
-from optsched.physics.capacity import capacity_of
+from optsched.physics.catalogue import catalogue_of
 
 SAME_INSTANT_S = 1e-6
 """Stretches that overlap by less do not: the rounding of Unix times, well within the verifier's
@@ -48,7 +48,7 @@ class Timeline:
     SLACK = 5e-7
 
     def __init__(self, instance: Instance) -> None:
-        self._table = capacity_of(instance.cluster, instance.tenants)
+        self._table = catalogue_of(instance).capacity
         self._order = instance.cluster.node_order
         self._tracks = [Track(row.capacity + row.slack(self.SLACK)) for row in self._table.rows]
 

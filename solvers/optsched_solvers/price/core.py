@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.round.exact import Program, program
-from optsched.round.model import Floats, Ints, RoundModel
+from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 
 SLACK = 1e-9
 MOST_HALVINGS = 60
@@ -14,13 +14,12 @@ MOST_HALVINGS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Core:
-    """What is left to decide: `fixed` has the option of each decided job, `open_jobs` counts the
-    others."""
+    """What is left to decide: `options` of the jobs that are not decided, of which those that
+    `must_run` do; `fixed` has the option of each decided job."""
 
     fixed: Ints
     options: Ints
     must_run: Ints
-    open_jobs: int
 
     def program(self, model: RoundModel) -> Program:
         return program(model, self.options, self.fixed, self.must_run)
@@ -30,20 +29,17 @@ def core(model: RoundModel, reduced: Floats, difference: float) -> Core:
     """Reduced-cost fixing: an option whose reduced value is further from its job's best than
     `difference` (bound less the value in hand) is in no better solution, and a job whose best
     reduced value is above it must run."""
-    best = np.maximum.reduceat(reduced, model.first[:-1])
+    job = model.options.job
+    best = np.maximum.reduceat(reduced, model.options.first[:-1])
     floor = np.where(model.must, best, np.maximum(best, 0.0))
     margin = difference + SLACK * max(1.0, abs(difference))
-    alive = floor[model.job] - reduced <= margin
+    alive = floor[job] - reduced <= margin
     runs = model.must | (best > margin)
-    left = np.bincount(model.job[alive], minlength=len(model.jobs))
-    decided = runs & (left == 1)
-    fixed = np.full(len(model.jobs), -1, dtype=np.int64)
-    only = np.flatnonzero(alive & decided[model.job])
-    fixed[model.job[only]] = only
-    options = np.flatnonzero(alive & ~decided[model.job])
-    return Core(
-        fixed, options, np.flatnonzero(runs & ~decided), int((left > 0).sum() - decided.sum())
-    )
+    decided = runs & (np.bincount(job[alive], minlength=len(model.jobs)) == 1)
+    fixed = np.full(len(model.jobs), NO_OPTION, dtype=np.int64)
+    only = np.flatnonzero(alive & decided[job])
+    fixed[job[only]] = only
+    return Core(fixed, np.flatnonzero(alive & ~decided[job]), np.flatnonzero(runs & ~decided))
 
 
 def near_core(model: RoundModel, reduced: Floats, difference: float, most: int) -> Core:

@@ -55,41 +55,33 @@ def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:
     reduced = model.reduced_values(prices)
     chosen = best_options(model, reduced)
     taken = chosen[chosen >= 0]
-    bound = float(model.capacity @ prices + reduced[taken].sum())
-    return bound, model.capacity - model.usage(taken), chosen
+    bound = float(model.rows.capacity @ prices + reduced[taken].sum())
+    return bound, model.rows.capacity - model.usage(taken), chosen
 
 
 def best_options(model: RoundModel, reduced: Floats) -> Ints:
-    """The option of largest reduced value of each job, the first of equals; -1 where none is above
-    0."""
-    best = np.maximum.reduceat(reduced, model.first[:-1])
-    at_best = np.flatnonzero(reduced == best[model.job])
-    option = np.empty(len(model.jobs), dtype=np.int64)
-    option[model.job[at_best[::-1]]] = at_best[::-1]
+    """Return the option of largest reduced value of each job, the first of equals; -1 where none is
+    above 0."""
+    best, option = model.options.best(reduced)
     return np.where(model.must | (best > 0), option, NO_OPTION)
 
 
 def first_prices(model: RoundModel) -> Floats:
-    """Prices to start from: what a GPU earns at the margin if jobs are served by value for each
-    GPU, the same for all GPU rows, and nothing for the other rows."""
-    prices = np.zeros(len(model.rows))
+    """Return prices to start from: what a GPU earns at the margin if jobs are served by value for
+    each GPU, the same for all GPU rows, and nothing for the other rows."""
+    prices = np.zeros(len(model.rows.limits))
     is_gpu = np.array(
-        [row.what == "GPUs" and row.classes & (row.classes - 1) == 0 for row in model.rows],
+        [limit.what == "GPUs" and limit.classes.bit_count() == 1 for limit in model.rows.limits],
         dtype=bool,
     )
-    if not is_gpu.any():
-        return prices
-    gpus = np.maximum(model.pattern_gpus[model.pattern], 1.0)
-    density = np.where(gpus > 0, model.value / gpus, 0.0)
-    best = np.maximum.reduceat(density, model.first[:-1])
-    at_best = np.flatnonzero(density == best[model.job])
-    option = np.empty(len(model.jobs), dtype=np.int64)
-    option[model.job[at_best[::-1]]] = at_best[::-1]
-    order = np.argsort(-best, kind="stable")
-    served = np.cumsum(gpus[option[order]])
-    marginal = np.searchsorted(served, model.capacity[is_gpu].sum())
-    if marginal < len(order):
-        prices[is_gpu] = best[order[marginal]]
+    if is_gpu.any():
+        gpus = np.maximum(model.patterns.gpus[model.options.pattern], 1.0)
+        best, option = model.options.best(model.options.value / gpus)
+        order = np.argsort(-best, kind="stable")
+        served = np.cumsum(gpus[option[order]])
+        marginal = np.searchsorted(served, model.rows.capacity[is_gpu].sum())
+        if marginal < len(order):
+            prices[is_gpu] = best[order[marginal]]
     return prices
 
 
@@ -108,7 +100,7 @@ def optimise(
     along an averaged slope cost a pass over the options whatever the rows.
     """
     prices = first_prices(model) if start is None else start
-    if len(model.rows) <= MANY_ROWS:
+    if len(model.rows.limits) <= MANY_ROWS:
         found = _cutting_planes(model, prices, out_of_time, tolerance, floor)
         if found is not None:
             return found
@@ -119,8 +111,7 @@ def stake(model: RoundModel, bound: float, floor: float) -> float:
     """Return how much prices can still decide: the bound, less what every job is worth alone where
     capacity takes little of that. One job that is worth a billion hides nothing about the
     others."""
-    alone = float(model.best_reduced(model.value).sum())
-    return max(min(abs(bound), alone - floor), 1e-12 * abs(bound), 1e-12)
+    return max(min(abs(bound), model.alone - floor), 1e-12 * abs(bound), 1e-12)
 
 
 def _volume(
@@ -133,11 +124,11 @@ def _volume(
     """Subgradient steps along an average of slopes (the volume algorithm of Barahona and Anbil,
     Mathematical Programming 87, 2000). The same average of the relaxed solutions tends to the
     solution of the linear relaxation."""
-    unit = 1.0 / np.sqrt(np.maximum(model.capacity, 1.0))
+    unit = 1.0 / np.sqrt(np.maximum(model.rows.capacity, 1.0))
     bound, slope, chosen = relaxed(model, prices)
     size = stake(model, bound, floor)
     mean = slope * unit
-    weights = np.zeros(len(model.value))
+    weights = np.zeros(len(model.options.value))
     weights[chosen[chosen >= 0]] = 1.0
     pace, most, misses, passes, checked = FIRST_PACE, MOST_SHARE, 0, 1, bound
     while passes < MOST_PASSES and not out_of_time():
@@ -186,13 +177,13 @@ def _cutting_planes(
     solved."""
     from ortools.linear_solver import pywraplp
 
-    count = len(model.rows)
+    count = len(model.rows.limits)
     bound, slope, chosen = relaxed(model, prices)
     if not count:
-        weights = np.zeros(len(model.value))
+        weights = np.zeros(len(model.options.value))
         weights[chosen[chosen >= 0]] = 1.0
         return Prices(prices, bound, weights, 1)
-    typical = np.maximum(model.capacity, 1.0)
+    typical = np.maximum(model.rows.capacity, 1.0)
     # a row's unit of price: what is at stake spread over its capacity
     size = stake(model, bound, floor)
     unit = size / typical / count
@@ -252,7 +243,7 @@ def _cutting_planes(
 def _weights(model: RoundModel, duals: Floats, cuts: list[_Cut]) -> Floats:
     """Convex weights of the cuts that support the lowest point, spread over the options they
     take."""
-    total = np.zeros(len(model.value))
+    total = np.zeros(len(model.options.value))
     if duals.sum() <= 0:
         duals = np.zeros(len(cuts))
         duals[-1] = 1.0

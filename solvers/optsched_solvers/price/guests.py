@@ -5,52 +5,31 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.round.model import RoundModel, Row
+from optsched.round.model import RoundModel, Row, Rows
 
 
 def with_guest_rows(model: RoundModel) -> RoundModel:
     """The model with further rows, after its own, that every round satisfies: a job whose GPUs
     others may share has one guest at most, and only if it is kept; of two that share, the second
     stays alone only if the first leaves."""
-    hosted, alone = np.flatnonzero(model.host >= 0), np.flatnonzero(model.rival >= 0)
+    options, rows = model.options, model.rows
+    hosted, alone = np.flatnonzero(options.host >= 0), np.flatnonzero(options.rival >= 0)
     if not len(hosted) + len(alone):
         return model
-    hosts, of_host = np.unique(model.host[hosted], return_inverse=True)
-    own = len(model.rows)
-    after = own + len(hosts)
-    keep = model.first[:-1]
-    return replace(
-        model,
-        rows=(
-            *model.rows,
-            *(Row("guests", model.jobs[j].id, 0.0) for j in hosts.tolist()),
-            *(Row("alone", model.jobs[j].id, 1.0) for j in model.job[alone].tolist()),
-        ),
-        capacity=np.concatenate([model.capacity, np.zeros(len(hosts)), np.ones(len(alone))]),
-        entry_row=np.concatenate(
-            [
-                model.entry_row,
-                own + of_host,
-                own + np.arange(len(hosts)),
-                np.tile(after + np.arange(len(alone)), 2),
-            ]
-        ),
-        entry_pattern=np.concatenate(
-            [
-                model.entry_pattern,
-                model.pattern[hosted],
-                model.pattern[keep[hosts]],
-                model.pattern[alone],
-                model.pattern[keep[model.rival[alone]]],
-            ]
-        ),
-        entry_amount=np.concatenate(
-            [
-                model.entry_amount,
-                np.ones(len(hosted)),
-                -np.ones(len(hosts)),
-                np.ones(2 * len(alone)),
-            ]
-        ),
-        memo={},
+    hosts, of_host = np.unique(options.host[hosted], return_inverse=True)
+    own = len(rows.limits)
+    host_row, alone_row = own + np.arange(len(hosts)), own + len(hosts) + np.arange(len(alone))
+    keep = options.pattern[options.first[:-1]]
+    limits = (
+        *rows.limits,
+        *(Row("guests", model.jobs[j].id, 0.0) for j in hosts.tolist()),
+        *(Row("alone", model.jobs[j].id, 1.0) for j in options.job[alone].tolist()),
     )
+    entries = [
+        (rows.row, rows.pattern, rows.amount),
+        (own + of_host, options.pattern[hosted], np.ones(len(hosted))),
+        (host_row, keep[hosts], -np.ones(len(hosts))),
+        (alone_row, options.pattern[alone], np.ones(len(alone))),
+        (alone_row, keep[options.rival[alone]], np.ones(len(alone))),
+    ]
+    return replace(model, rows=Rows.of(limits, entries))

@@ -21,38 +21,35 @@ def round_choice(
     takes its next, as long as that is worth its price. Jobs that must be kept come first. Those
     that have not chosen by the deadline get nothing.
     """
-    chosen = np.where(model.must, model.first[:-1], NO_OPTION)
-    left = model.capacity - model.usage(chosen[chosen >= 0])
-    slack = 1e-9 * np.maximum(1.0, model.capacity)
+    choices = model.options
+    chosen = np.where(model.must, choices.first[:-1], NO_OPTION)
+    slack = 1e-9 * np.maximum(1.0, model.rows.capacity)
+    left = model.rows.capacity - model.usage(chosen[chosen >= 0])
     jobs = np.flatnonzero((best >= 0) & ~model.must)
-    if not len(jobs):
-        return chosen
     options = best[jobs]
-    gpus = np.maximum(model.pattern_gpus[model.pattern[options]], 1.0)
+    gpus = np.maximum(model.patterns.gpus[choices.pattern[options]], 1.0)
     order = np.argsort(-(regret(model, options, reduced) / gpus), kind="stable")
     jobs, options = jobs[order], options[order]
     at = _all_fit(model, options, left + slack)
     chosen[jobs[:at]] = options[:at]
-    left = left - model.usage(options[:at]) + slack
-    takes = _Entries(model)
-    room = left.tolist()
+    room = (left - model.usage(options[:at]) + slack).tolist()
     guest = _guests(model, best)
+    known: dict[int, list[tuple[int, float]]] = {}
     for turn, j in enumerate(jobs[at:].tolist()):
         if turn % LOOKS_EVERY == 0 and deadline.left_s() < 0:
             break
-        start, end = int(model.first[j]), int(model.first[j + 1])
-        own = reduced[start:end]
-        for k in np.argsort(-own, kind="stable").tolist():
-            if own[k] <= 0:
+        for option in choices.ranked(j, reduced):
+            if reduced[option] <= 0:
                 break
-            host = int(model.host[start + k])
-            if host >= 0 and (best[host] != model.first[host] or guest.get(host, j) != j):
+            host, pattern = int(choices.host[option]), int(choices.pattern[option])
+            if host >= 0 and (best[host] != choices.first[host] or guest.get(host, j) != j):
                 continue
-            entries = takes(int(model.pattern[start + k]))
-            if all(amount <= room[r] for r, amount in entries):
-                for r, amount in entries:
+            if pattern not in known:
+                known[pattern] = model.rows.takes(pattern)
+            if all(amount <= room[r] for r, amount in known[pattern]):
+                for r, amount in known[pattern]:
                     room[r] -= amount
-                chosen[j] = start + k
+                chosen[j] = option
                 if host >= 0:
                     guest[host] = j
                 break
@@ -60,31 +57,31 @@ def round_choice(
 
 
 def _guests(model: RoundModel, wish: Ints) -> dict[int, int]:
-    """Who would share the GPUs of whom, by host."""
+    """Return who would share the GPUs of whom, by host."""
     options = wish[wish >= 0]
-    options = options[model.host[options] >= 0]
-    return dict(zip(model.host[options].tolist(), model.job[options].tolist(), strict=True))
+    options = options[model.options.host[options] >= 0]
+    hosts, guests = model.options.host[options], model.options.job[options]
+    return dict(zip(hosts.tolist(), guests.tolist(), strict=True))
 
 
 def one_guest_each(model: RoundModel, wish: Ints, reduced: Floats) -> Ints:
-    """The same choice, but of several jobs that wish to share the GPUs of one, only the one that
-    would lose most elsewhere does; the others take their next option, on GPUs of their own or
+    """Return the same choice, but of several jobs that wish to share the GPUs of one, only the one
+    that would lose most elsewhere does; the others take their next option, on GPUs of their own or
     beside somebody else."""
-    wish = wish.copy()
+    wish, choices = wish.copy(), model.options
     options = wish[wish >= 0]
-    options = options[(model.host[options] >= 0) & (model.kind[options] != Kind.KEEP)]
+    options = options[(choices.host[options] >= 0) & (choices.kind[options] != Kind.KEEP)]
     if not len(options):
         return wish
-    guest = {host: j for host, j in _guests(model, wish).items() if wish[j] == model.first[j]}
+    guest = {host: j for host, j in _guests(model, wish).items() if wish[j] == choices.first[j]}
     for o in options[np.argsort(-regret(model, options, reduced), kind="stable")].tolist():
-        j = int(model.job[o])
-        start, end = int(model.first[j]), int(model.first[j + 1])
+        j = int(choices.job[o])
         wish[j] = NO_OPTION
-        for option in (start + np.argsort(-reduced[start:end], kind="stable")).tolist():
-            host = int(model.host[option])
+        for option in choices.ranked(j, reduced):
+            host = int(choices.host[option])
             if reduced[option] <= 0:
                 break
-            if host < 0 or (wish[host] == model.first[host] and host not in guest):
+            if host < 0 or (wish[host] == choices.first[host] and host not in guest):
                 wish[j] = option
                 if host >= 0:
                     guest[host] = j
@@ -106,35 +103,8 @@ def _all_fit(model: RoundModel, options: Ints, left: Floats) -> int:
     return low
 
 
-class _Entries:
-    """Rows and amounts of one pattern, found when asked for."""
-
-    def __init__(self, model: RoundModel) -> None:
-        self._order = np.argsort(model.entry_pattern, kind="stable")
-        self._first = np.searchsorted(
-            model.entry_pattern[self._order], np.arange(len(model.pattern_gpus) + 1)
-        )
-        self._model = model
-        self._known: dict[int, list[tuple[int, float]]] = {}
-
-    def __call__(self, pattern: int) -> list[tuple[int, float]]:
-        if pattern not in self._known:
-            which = self._order[self._first[pattern] : self._first[pattern + 1]]
-            self._known[pattern] = list(
-                zip(
-                    self._model.entry_row[which].tolist(),
-                    self._model.entry_amount[which].tolist(),
-                    strict=True,
-                )
-            )
-        return self._known[pattern]
-
-
 def heaviest(model: RoundModel, weights: Floats) -> Ints:
-    """The option that relaxed solutions take most often, where that is at least half of the
+    """Return the option that relaxed solutions take most often, where that is at least half of the
     time."""
-    best = np.maximum.reduceat(weights, model.first[:-1])
-    at_best = np.flatnonzero(weights == best[model.job])
-    option = np.empty(len(model.jobs), dtype=np.int64)
-    option[model.job[at_best[::-1]]] = at_best[::-1]
+    best, option = model.options.best(weights)
     return np.where(model.must | (best >= 0.5), option, NO_OPTION)

@@ -75,7 +75,6 @@ class _Search:
         self._model = request.model
         self._priced = with_guest_rows(request.model)
         self._core_options = core_options
-        self._alone = float(self._model.best_reduced(self._model.value).sum())
         self._value, self._bound = -np.inf, np.inf
         self._packing_s = 0.0
 
@@ -83,12 +82,12 @@ class _Search:
         """First prices that are good enough for the gap, then exact ones, then exact programs.
         Prices are sought, and what they say is tried once, even where the plan that keeps all would
         be enough."""
-        request, options = self._request, len(self._model.value)
+        request, options = self._request, len(self._model.options.value)
         prices = _start(self._priced, request.prices)
         if prices is None:
             prices = first_prices(self._priced)
         self._prove(self._priced.bound(prices), "prices")
-        request.report_prices(prices[: len(self._model.rows)])
+        request.report_prices(prices[: len(self._model.rows.limits)])
         self._keep_all()
         finest = FINE if options > TINY_OPTIONS else COARSE
         tolerances = dict.fromkeys((max(finest, GAP_SHARE * request.gap), finest))
@@ -117,7 +116,7 @@ class _Search:
             self._priced, start, lambda: left_s() < enough_s, tolerance, max(0.0, self._value)
         )
         if found.bound <= self._bound:
-            self._request.report_prices(found.prices[: len(self._model.rows)])
+            self._request.report_prices(found.prices[: len(self._model.rows.limits)])
         self._prove(found.bound, "prices")
         return found
 
@@ -134,7 +133,7 @@ class _Search:
                 wish = round_choice(model, wish, reduced, request.deadline)
             else:
                 wish = heaviest(model, found.weights)
-            tries = FEW_TRIES if len(model.value) > FEW_OPTIONS else MORE_TRIES
+            tries = FEW_TRIES if len(model.options.value) > FEW_OPTIONS else MORE_TRIES
             self._realise(wish, reduced, tries)
 
     def _realise(self, wish: Ints, reduced: Floats, tries: int) -> None:
@@ -165,7 +164,7 @@ class _Search:
         relative to what capacity can cost, a larger gap that was asked for to the value."""
         gap, value = self._request.gap, abs(self._value)
         if gap <= CLOSED_GAP:
-            value = min(value, max(0.0, self._alone - self._value))
+            value = min(value, max(0.0, self._model.alone - self._value))
         return gap * value
 
     def _cores(self, reduced: Floats, proved: float) -> None:
@@ -215,9 +214,9 @@ class _Search:
 
 def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:
     """Last round's prices, where there are any for these rows."""
-    if not any(row.name in known for row in model.rows):
+    if not any(row.name in known for row in model.rows.limits):
         return None
-    return np.array([known.get(row.name, 0.0) for row in model.rows])
+    return np.array([known.get(row.name, 0.0) for row in model.rows.limits])
 
 
 SOLVER = PriceSolver()

@@ -24,8 +24,8 @@ class HighsRoundSolver:
 
     def supports(self, model: RoundModel) -> str | None:
         """At most `MOST_OPTIONS` options."""
-        if len(model.value) > MOST_OPTIONS:
-            return f"it has {len(model.value)} options, more than the {MOST_OPTIONS} that HiGHS can take at once"  # noqa: E501
+        if len(model.options.value) > MOST_OPTIONS:
+            return f"it has {len(model.options.value)} options, more than the {MOST_OPTIONS} that HiGHS can take at once"  # noqa: E501
         return None
 
     def solve(self, request: RoundRequest) -> None:
@@ -48,7 +48,7 @@ class HighsRoundSolver:
             request.report_bound(outcome.bound, "highs")
             return
         chosen = whole.choice(model, np.full(len(model.jobs), NO_OPTION, dtype=np.int64), outcome.x)
-        realise(request, chosen, model.value)
+        realise(request, chosen, model.options.value)
         request.report_bound(
             max(outcome.bound, model.worth(chosen)) if outcome.proved else outcome.bound, "highs"
         )

@@ -23,7 +23,8 @@ import numpy as np
 
 from optsched.errors import SolverUnavailableError
 from optsched.plugins.options import PluginOptions, Written
-from optsched.round.model import Ints, Kind, RoundModel, Row, is_second
+from optsched.round.exact import sitters
+from optsched.round.model import Ints, Kind, RoundModel, Row
 from optsched.round.realise import keep_all, realise
 from optsched.round.solver import RoundRequest
 
@@ -58,37 +59,26 @@ class Textbook:
 
         self.model = model
         self.problem = pulp.LpProblem("round", pulp.LpMinimize)
-        self.scale = LARGEST / (float(model.value.max(initial=0.0)) or 1.0)
+        self.scale = LARGEST / (float(model.options.value.max(initial=0.0)) or 1.0)
         self.x = [
             self.problem.add_variable(
                 f"x_{o}_{_plain(model.jobs[j].id)}_{Kind(kind).name.lower()}", cat="Binary"
             )
-            for o, (j, kind) in enumerate(zip(model.job.tolist(), model.kind.tolist(), strict=True))
+            for o, (j, kind) in enumerate(
+                zip(model.options.job.tolist(), model.options.kind.tolist(), strict=True)
+            )
         ]
-        order = model.instance.cluster.node_order
-        self._room = [node.gpus for node in model.instance.cluster.nodes]
-        for placement in model.blocked:
-            for slot in placement:
-                self._room[order[slot.node]] -= slot.gpus
-        self._users: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for o in np.flatnonzero((model.kind == Kind.KEEP) | (model.kind == Kind.ALONE)).tolist():
-            entry = model.running[int(model.job[o])]
-            assert entry is not None
-            if model.kind[o] == Kind.KEEP and is_second(entry):  # the GPUs of a pair count once
-                continue
-            for slot in entry.placement:
-                if slot.gpus:
-                    self._users[order[slot.node]].append((o, slot.gpus))
+        self._room, self._users = model.held.room_gpus.tolist(), sitters(model)
         self.by_pattern: dict[int, list[int]] = defaultdict(list)
-        for o, pattern in enumerate(model.pattern.tolist()):
+        for o, pattern in enumerate(model.options.pattern.tolist()):
             self.by_pattern[pattern].append(o)
         self.problem.setObjective(
             pulp.LpAffineExpression(
-                {self.x[o]: -self.scale * v for o, v in enumerate(model.value.tolist())}
+                {self.x[o]: -self.scale * v for o, v in enumerate(model.options.value.tolist())}
             )
         )
         self._one_option_a_job()
-        for r, row in enumerate(model.rows):
+        for r, row in enumerate(model.rows.limits):
             if row.what == "slots":
                 self._slots(r, row)
             else:
@@ -106,17 +96,19 @@ class Textbook:
     def _one_option_a_job(self) -> None:
         model = self.model
         for j, job in enumerate(model.jobs):
-            own = {self.x[o]: 1.0 for o in range(model.first[j], model.first[j + 1])}
+            own = {
+                self.x[o]: 1.0 for o in range(model.options.first[j], model.options.first[j + 1])
+            }
             self._row(f"job_{j}_{job.id}", own, "=" if model.must[j] else "<=", 1.0)
 
     def _taken(self, r: int, fresh_only: bool = False) -> dict[Any, float]:
         """What each option takes of a row."""
         model = self.model
         return {
-            self.x[o]: float(model.entry_amount[k])
-            for k in np.flatnonzero(model.entry_row == r)
-            if not (fresh_only and model.entry_pattern[k] >= len(model.patterns))
-            for o in self.by_pattern[int(model.entry_pattern[k])]
+            self.x[o]: float(model.rows.amount[k])
+            for k in np.flatnonzero(model.rows.row == r)
+            if not (fresh_only and model.rows.pattern[k] >= len(model.patterns.fresh))
+            for o in self.by_pattern[int(model.rows.pattern[k])]
         }
 
     def _capacity(self, r: int, row: Row) -> None:
@@ -154,15 +146,15 @@ class Textbook:
         alone on the GPUs of a pair needs the other to leave."""
         model = self.model
         guests: dict[int, list[int]] = defaultdict(list)
-        for o in np.flatnonzero(model.host >= 0).tolist():
-            guests[int(model.host[o])].append(o)
+        for o in np.flatnonzero(model.options.host >= 0).tolist():
+            guests[int(model.options.host[o])].append(o)
         for host, beside in guests.items():
-            keep = self.x[int(model.first[host])]
+            keep = self.x[int(model.options.first[host])]
             self._row(
                 f"guests_of_{host}", {self.x[o]: 1.0 for o in beside} | {keep: -1.0}, "<=", 0.0
             )
-        for o in np.flatnonzero(model.rival >= 0).tolist():
-            keep = self.x[int(model.first[int(model.rival[o])])]
+        for o in np.flatnonzero(model.options.rival >= 0).tolist():
+            keep = self.x[int(model.options.first[int(model.options.rival[o])])]
             self._row(f"alone_{o}", {self.x[o]: 1.0, keep: 1.0}, "<=", 1.0)
 
     def choice(self) -> Ints:
@@ -170,7 +162,7 @@ class Textbook:
         chosen = np.full(len(self.model.jobs), -1, dtype=np.int64)
         for o, variable in enumerate(self.x):
             if (variable.varValue or 0.0) > 0.5:
-                chosen[self.model.job[o]] = o
+                chosen[self.model.options.job[o]] = o
         return chosen
 
 
@@ -201,8 +193,9 @@ class MilpRoundSolver:
 
     def supports(self, model: RoundModel) -> str | None:
         """At most `MOST_OPTIONS` options."""
-        if len(model.value) > MOST_OPTIONS:
-            return f"it has {len(model.value)} options, a PuLP model is for at most {MOST_OPTIONS}"
+        count = len(model.options.value)
+        if count > MOST_OPTIONS:
+            return f"it has {count} options, a PuLP model is for at most {MOST_OPTIONS}"
         return None
 
     def solve(self, request: RoundRequest) -> None:
@@ -211,12 +204,12 @@ class MilpRoundSolver:
         name = _backend((request.options or self.Options()).backend)
         model = request.model
         request.report_packing(keep_all(model, request.deadline))
-        if request.left_s() < LEAST_S + WRITE_S * len(model.value):
+        if request.left_s() < LEAST_S + WRITE_S * len(model.options.value):
             request.note("milp: too little time for a back end")
             return
         book = Textbook(model)
         left_s = request.left_s()
-        limit_s = 0.9 * left_s - WRITE_S * len(model.value)
+        limit_s = 0.9 * left_s - WRITE_S * len(model.options.value)
         with tempfile.TemporaryDirectory(
             prefix="optsched-round-", ignore_cleanup_errors=True
         ) as folder:
@@ -231,7 +224,7 @@ class MilpRoundSolver:
             return
         if outcome.status in ("optimal", "feasible"):
             chosen = book.choice()
-            realise(request, chosen, model.value)
+            realise(request, chosen, model.options.value)
             if outcome.status == "optimal":
                 request.report_bound(model.worth(chosen), f"milp ({name})")
         if outcome.bound is not None:

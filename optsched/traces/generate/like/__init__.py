@@ -1,10 +1,9 @@
 """Synthetic workloads fitted to published clusters: `generate("philly", jobs=1000, gpus=256,
 seed=1)`.
 
-One file a cluster has the fitted numbers and says where they are from; the others are what all
-clusters share. Each aspect has a random stream of its own, so that one option does not change what
-another one draws. The same arguments give the same instance, byte for byte, under the same version
-of numpy.
+One data file a cluster has the fitted numbers and says where they are from. Each aspect has a
+random stream of its own, so that one option does not change what another one draws. The same
+arguments give the same instance, byte for byte, under the same version of numpy.
 """
 
 import math
@@ -17,18 +16,14 @@ from ....model.instance import Failure, Instance
 from ....model.job import Job
 from ....model.profile import Profile
 from ...profiles.attach import attach
-from . import acme, helios, openb, philly
 from .arrivals import DAY_S, relative_gaps, submit_times
 from .distribution import Floats
 from .failures import Attempt, failing_attempts
 from .model import Model, Row
 from .nodes import scaled
 from .population import Ints, Population, populate, run_times
+from .published import MODELS
 
-MODELS: dict[str, Model] = {
-    model.name: model for model in (philly.MODEL, helios.MODEL, acme.MODEL, openb.MODEL)
-}
-"""Every cluster model, by name."""
 MOST_JOBS, MOST_GPUS = 1_000_000, 200_000
 LONGEST_SPAN_DAYS = 100 * 366
 

@@ -1,8 +1,6 @@
 """The marginals of a workload as arrays: of an instance, and of a real trace where the public data
 is present."""
 
-import csv
-import io
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ....errors import InputError
 from ....model.instance import Instance
-from ...imported import read_text
+from ...tables.streamed_table import table
 from .arrivals import DAY_S, HOUR_S
 from .distribution import Floats
 from .model import HOURS, WEEKDAYS
@@ -83,7 +80,7 @@ def _philly(data: Path) -> Columns | None:
     path = data / "philly" / "philly.csv.gz"
     if not path.is_file():
         return None
-    rows = _table(path, ("timestamp", "duration", "num_gpus", "cluster"))
+    rows = _rows(path, ("timestamp", "duration", "num_gpus", "cluster"))
     at = [datetime.fromisoformat(row[0]) for row in rows]
     start, end = PHILLY_DENSE
     submit_s = np.sort(
@@ -105,7 +102,7 @@ def _openb(data: Path) -> Columns | None:
     path = data / "alibaba_openb" / "openb_pod_list_default.csv.gz"
     if not path.is_file():
         return None
-    rows = _table(path, ("num_gpu", "creation_time", "deletion_time", "scheduled_time"))
+    rows = _rows(path, ("num_gpu", "creation_time", "deletion_time", "scheduled_time"))
     submit_s = np.sort(np.array([float(row[1]) for row in rows]))
     submit_s = submit_s[submit_s >= OPENB_DENSE_S] - OPENB_DENSE_S
     ran = [row for row in rows if row[3]]
@@ -126,7 +123,7 @@ def _helios(data: Path) -> Columns | None:
         return None
     hours, weekdays = np.zeros(HOURS), np.zeros(WEEKDAYS)
     for path in paths:
-        rows = _table(path, ("time", "total_gpujob_num"))
+        rows = _rows(path, ("time", "total_gpujob_num"))
         at = [datetime.fromisoformat(row[0]) for row in rows]
         more = np.clip(np.diff([int(row[1]) for row in rows]), 0, None)
         hours += np.bincount([one.hour for one in at[1:]], weights=more, minlength=HOURS)
@@ -156,14 +153,5 @@ def _by_weekday(submit_s: Floats) -> Floats | None:
     return np.asarray(count / count.sum())
 
 
-def _table(path: Path, names: tuple[str, ...]) -> list[list[str]]:
-    """These columns of a CSV file. Raises InputError where they are not there."""
-    reader = csv.reader(io.StringIO(read_text(path)))
-    head = next(reader, [])
-    missing = [name for name in names if name not in head]
-    if missing:
-        raise InputError(
-            f"{path}: line 1: expected a column {missing[0]}, found {','.join(head)[:60]!r}"
-        )
-    places = [head.index(name) for name in names]
-    return [[row[i] for i in places] for row in reader if len(row) == len(head)]
+def _rows(path: Path, names: tuple[str, ...]) -> list[list[str]]:
+    return [cells for _, cells in table(path, names)]

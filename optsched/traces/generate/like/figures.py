@@ -1,5 +1,6 @@
 """The pictures of the page that shows the fit (plotly, extra `report`)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,36 @@ def _figure(x: str, y: str, **layout: Any) -> Any:
     return figure
 
 
+def _shown(made: Columns, real: Columns | None, what: str) -> list[tuple[str, str, Any]]:
+    """Return name, colour and values of a column, of the generated workload and of the real one
+    where it has it."""
+    both = ((made, "generated", MADE), (real, "" if real is None else real.name, REAL))
+    return [
+        (name, colour, values)
+        for columns, name, colour in both
+        if columns is not None and (values := getattr(columns, what)) is not None
+    ]
+
+
+def _log_axis(values: Sequence[float], low: float, high: float) -> dict[str, Any]:
+    return {
+        "type": "log",
+        "tickvals": list(values),
+        "ticktext": [f"{value:g}" for value in values],
+        "range": [np.log10(low), np.log10(high)],
+    }
+
+
+def _dotted(figure: Any, x: Any, y: Any, name: str) -> None:
+    """A thin line to compare with."""
+    line = {"color": MUTED, "width": 1, "dash": "dot"}
+    figure.add_scatter(x=x, y=y, mode="lines", name=name, line=line, hoverinfo="skip")
+
+
+def _bars(figure: Any, x: Any, y: Any, name: str, colour: str, **more: Any) -> None:
+    figure.add_bar(x=x, y=y, name=name, marker={"color": colour}, **more)
+
+
 def _seconds_axis(figure: Any, values: list[Floats]) -> None:
     """A logarithmic axis of times with ticks that people read."""
     low = max(1.0, min(float(one.min()) for one in values))
@@ -118,13 +149,10 @@ def _cumulative(
 
 
 def _run_times(made: Columns, real: Columns | None, model: Model) -> Figure:
-    assert made.run_s is not None
     figure = _figure("run time", "% of jobs up to this")
-    _cumulative(figure, made.run_s, "generated", MADE, 1.0)
-    shown = [made.run_s]
-    if real is not None and real.run_s is not None:
-        _cumulative(figure, real.run_s, real.name, REAL, 1.0)
-        shown.append(real.run_s)
+    shown = _shown(made, real, "run_s")
+    for name, colour, run_s in shown:
+        _cumulative(figure, run_s, name, colour, 1.0)
     if "median_run_s" in model.published:
         figure.add_scatter(
             x=[model.published["median_run_s"]],
@@ -134,7 +162,7 @@ def _run_times(made: Columns, real: Columns | None, model: Model) -> Figure:
             marker={"color": PUBLISHED, "size": 10, "symbol": "diamond"},
             hovertemplate="median %{x:,.0f} s<extra>published</extra>",
         )
-    _seconds_axis(figure, shown)
+    _seconds_axis(figure, [run_s for _, _, run_s in shown])
     figure.update_yaxes(range=[0, 101])
     return "run-times", "Run times", figure
 
@@ -165,29 +193,17 @@ def _run_times_by_gang(made: Columns, real: Columns | None) -> Figure:
 
 
 def _gangs(made: Columns, real: Columns | None) -> Figure:
-    assert made.gpus is not None
     figure = _figure("GPUs of a job", "% of jobs", barmode="group")
-    columns = [("generated", MADE, sizes(made.gpus))]
-    if real is not None and real.gpus is not None:
-        columns.append((real.name, REAL, sizes(real.gpus)))
-    names = sorted({name for _, _, counts in columns for name in counts}, key=int)
+    columns = [(name, colour, sizes(gpus)) for name, colour, gpus in _shown(made, real, "gpus")]
+    names = sorted({size for _, _, counts in columns for size in counts}, key=int)
     for name, colour, counts in columns:
         total = sum(counts.values())
-        figure.add_bar(
-            x=names,
-            y=[100 * counts[one] / total if one in counts else None for one in names],
-            name=name,
-            marker={"color": colour},
-            hovertemplate="%{x} GPUs: %{y:.3~g} %<extra>" + name + "</extra>",
-        )
+        shares = [100 * counts[size] / total if size in counts else None for size in names]
+        hover = "%{x} GPUs: %{y:.3~g} %<extra>" + name + "</extra>"
+        _bars(figure, names, shares, name, colour, hovertemplate=hover)
     least = min(100 / sum(counts.values()) for _, _, counts in columns)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
-    figure.update_yaxes(
-        type="log",
-        range=[np.log10(least / 2), 2.1],
-        tickvals=[0.001, 0.01, 0.1, 1, 10, 100],
-        ticktext=["0.001", "0.01", "0.1", "1", "10", "100"],
-    )
+    figure.update_yaxes(**_log_axis((0.001, 0.01, 0.1, 1, 10, 100), least / 2, 10**2.1))
     return "gangs", "Gang sizes (logarithmic)", figure
 
 
@@ -197,24 +213,11 @@ def _gaps(made: Columns, real: Columns | None) -> Figure | None:
         return None
     figure = _figure("interval to the job before, in mean intervals", "% of jobs up to this")
     least = 0.005
-    _cumulative(figure, gap_ratios(made.submit_s), "generated", MADE, least)
-    if real is not None and real.submit_s is not None:
-        _cumulative(figure, gap_ratios(real.submit_s), real.name, REAL, least)
+    for name, colour, submit_s in _shown(made, real, "submit_s"):
+        _cumulative(figure, gap_ratios(submit_s), name, colour, least)
     level = np.linspace(0, 0.999, POINTS)
-    figure.add_scatter(
-        x=np.maximum(-np.log(1 - level), least),
-        y=100 * level,
-        mode="lines",
-        name="Poisson",
-        line={"color": MUTED, "width": 1, "dash": "dot"},
-        hoverinfo="skip",
-    )
-    figure.update_xaxes(
-        type="log",
-        range=[np.log10(least), np.log10(60)],
-        tickvals=[0.01, 0.1, 1, 10],
-        ticktext=["0.01", "0.1", "1", "10"],
-    )
+    _dotted(figure, np.maximum(-np.log(1 - level), least), 100 * level, "Poisson")
+    figure.update_xaxes(**_log_axis((0.01, 0.1, 1, 10), least, 60))
     figure.update_yaxes(range=[0, 101])
     return "gaps", "Intervals between submissions", figure
 
@@ -251,11 +254,8 @@ def _weekdays(made: Columns, real: Columns | None) -> Figure | None:
     if made.weekdays is None:
         return None
     figure = _figure("", "% of submissions", barmode="group")
-    figure.add_bar(x=WEEKDAY_NAMES, y=100 * made.weekdays, name="generated", marker={"color": MADE})
-    if real is not None and real.weekdays is not None:
-        figure.add_bar(
-            x=WEEKDAY_NAMES, y=100 * real.weekdays, name=real.name, marker={"color": REAL}
-        )
+    for name, colour, shares in _shown(made, real, "weekdays"):
+        _bars(figure, WEEKDAY_NAMES, 100 * shares, name, colour)
     return "weekdays", "Submissions by weekday (whole weeks)", figure
 
 
@@ -272,14 +272,7 @@ def _users(made: Columns, model: Model) -> Figure:
         line={"color": MADE, "width": 2},
         hovertemplate="the busiest %{x:.1f} % of users have %{y:.0f} % of the jobs<extra></extra>",
     )
-    figure.add_scatter(
-        x=[0, 100],
-        y=[0, 100],
-        mode="lines",
-        name="all alike",
-        line={"color": MUTED, "width": 1, "dash": "dot"},
-        hoverinfo="skip",
-    )
+    _dotted(figure, [0, 100], [0, 100], "all alike")
     figure.add_scatter(
         x=[5, 5],
         y=[45, 60],
@@ -300,21 +293,11 @@ def _tenants(made: Columns, real: Columns | None, model: Model) -> Figure | None
     names = [group.name for group in sorted(model.groups, key=lambda group: -group.share)][
         :MOST_TENANTS
     ]
-    total = sum(made.tenants.values())
-    figure.add_bar(
-        x=names,
-        y=[100 * made.tenants.get(name, 0) / total for name in names],
-        name="generated",
-        marker={"color": MADE},
-    )
-    if real is not None and real.tenants:
-        total = sum(real.tenants.values())
-        figure.add_bar(
-            x=names,
-            y=[100 * real.tenants.get(name, 0) / total for name in names],
-            name=real.name,
-            marker={"color": REAL},
-        )
+    for name, colour, counts in _shown(made, real, "tenants"):
+        if counts:
+            total = sum(counts.values())
+            shares = [100 * counts.get(tenant, 0) / total for tenant in names]
+            _bars(figure, names, shares, name, colour)
     figure.update_xaxes(type="category", tickangle=-40)
     return "tenants", "Jobs by virtual cluster", figure
 
@@ -325,24 +308,21 @@ def _ordered(model: Model) -> list[str]:
     return sorted(counts, key=lambda kind: counts[kind])[-MOST_CAUSES:]
 
 
+def _by_cause(x: str, kinds: Sequence[str]) -> Any:
+    margin = {"l": 150, "r": 18, "t": 40, "b": 50}
+    figure = _figure(x, "", height=150 + 17 * len(kinds), margin=margin)
+    figure.update_yaxes(tickfont={"size": 11})
+    return figure
+
+
 def _causes(made: Columns, model: Model) -> Figure | None:
     if not made.after_s:
         return None
     kinds, counts = _ordered(model), published_causes(model)
-    figure = _figure(
-        "% of failed attempts",
-        "",
-        height=150 + 17 * len(kinds),
-        margin={"l": 150, "r": 18, "t": 40, "b": 50},
-    )
+    figure = _by_cause("% of failed attempts", kinds)
     total, published = sum(len(after) for after in made.after_s.values()), sum(counts.values())
-    figure.add_bar(
-        y=kinds,
-        x=[100 * len(made.after_s.get(kind, ())) / total for kind in kinds],
-        orientation="h",
-        name="generated",
-        marker={"color": MADE},
-    )
+    shares = [100 * len(made.after_s.get(kind, ())) / total for kind in kinds]
+    _bars(figure, shares, kinds, "generated", MADE, orientation="h")
     figure.add_scatter(
         y=kinds,
         x=[100 * counts[kind] / published for kind in kinds],
@@ -351,7 +331,6 @@ def _causes(made: Columns, model: Model) -> Figure | None:
         marker={"color": PUBLISHED, "size": 8, "symbol": "diamond"},
     )
     figure.update_xaxes(rangemode="tozero")
-    figure.update_yaxes(tickfont={"size": 11})
     return "causes", "Failures by cause", figure
 
 
@@ -362,12 +341,7 @@ def _after(made: Columns, model: Model) -> Figure | None:
     if not kinds:
         return None
     causes = {cause.kind: cause for cause in model.failing.causes}
-    figure = _figure(
-        "run time to failure",
-        "",
-        height=150 + 17 * len(kinds),
-        margin={"l": 150, "r": 18, "t": 40, "b": 50},
-    )
+    figure = _by_cause("run time to failure", kinds)
     for share, symbol in ((0.5, "circle"), (0.9, "square")):
         figure.add_scatter(
             y=kinds,
@@ -389,5 +363,5 @@ def _after(made: Columns, model: Model) -> Figure | None:
             },
         )
     _seconds_axis(figure, [np.concatenate([made.after_s[kind] for kind in kinds])])
-    figure.update_yaxes(tickfont={"size": 11}, type="category")
+    figure.update_yaxes(type="category")
     return "after", "Run time to failure: median and 90th percentile", figure

@@ -11,7 +11,8 @@ from optsched.model.instance import Placement
 from optsched.model.job import Job
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
-from optsched.physics.modes import Option, fits_within
+from optsched.physics.catalogue import Catalogue
+from optsched.physics.modes import Option
 
 LEVELS: tuple[Span, ...] = ("node", "rack", "cluster")
 """The narrowest first."""
@@ -99,7 +100,7 @@ class LocalityGate:
 
     def _make(self, world: World, job: Job) -> tuple[_Way, ...]:
         found: list[tuple[float, int, _Way]] = []
-        options = world.options(job.id)
+        options, catalogue = world.options(job.id), Catalogue.of(world.cluster)
         for option in options:
             narrower = [
                 LEVELS.index(other.spread)
@@ -109,7 +110,7 @@ class LocalityGate:
             ]
             need, mode = world.need(job.id, option), option.mode
             spreads = mode.gpus > 1 and option.needs_node
-            able = [level for level in LEVELS if fits_within(world.cluster, job, mode, level)]
+            able = [level for level in LEVELS if catalogue.fits_within(job, mode, level)]
             for level in LEVELS[max(narrower, default=-1) + 1 : LEVELS.index(option.spread) + 1]:
                 if spreads and level not in able:
                     continue  # not even in the empty cluster
