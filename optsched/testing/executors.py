@@ -2,8 +2,8 @@
 
 A test suite names it in its conftest.py, `pytest_plugins = ["optsched.testing.executors"]`, derives
 a class from `Conformance`, and has a fixture `open_place`: a function that makes a `Place` on a
-folder which is empty and seen by all nodes. Everything is asked through the interface, of real processes, on at
-least two nodes of at least four GPUs each.
+folder which is empty and seen by all nodes. Everything is asked through the interface, of real
+processes, on at least two nodes of at least four GPUs each.
 """
 
 import os
