@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..driver.live_reservation import Reserving, protected
 from ..duration import human
 from ..errors import InputError
 from ..executors.base import (
@@ -58,6 +57,7 @@ from .journal.state import Attempt, LiveJob, State
 from .policy_driver import PAUSE_S, Commands, PolicyDriver, commands_of
 from .posing import Posed, at_fault, pose, sound, stubborn
 from .present import may_start, memory_of, present, start_setup_s
+from .reserving import LiveReservations, protected
 from .seen import news, node_news
 from .settings import Settings
 from .starts import Start, starts
@@ -127,7 +127,7 @@ class Controller:
         self.observed: dict[AttemptKey, Observation] = {}
         self.last_round: RoundSolution | None = None
         self.last_instance: Instance | None = None
-        self.reserving = Reserving()
+        self.reserving = LiveReservations()
         self.policy = (
             None
             if settings.policy is None
@@ -392,8 +392,6 @@ class Controller:
         if self._policy_decides(now_s):  # else what it started would seem never to have begun
             self._part("starting attempts", self._start_claimed)
         self._drop_stale_claims(now_s)
-        if not self._policy_decides(now_s):
-            self._reserve(now_s)
         posed, commands = self._decided(now_s)
         self._leave_out(posed.left_out)
         if commands is None:
@@ -420,25 +418,19 @@ class Controller:
         self.round_s = time.monotonic() - self._begun_s
         self._take_in(now_s, [event])
 
-    def _reserve(self, now_s: float) -> None:
-        """Keep a place for who has waited too long, and claim it once there is room."""
+    def _reserve(self, instance: Instance) -> bool:
+        """Keep a place for who has waited too long, and claim it once there is room; whether it
+        was claimed."""
+        closed = {status.node.name for status in self.statuses if not status.usable}
         try:
-            due = self.reserving.renew(
-                self.state,
-                self.cluster,
-                self.tenants,
-                self.statuses,
-                self._progress(),
-                now_s,
-                left_out=self.left_out,
-                strangers=self.strangers(),
-            )
+            due = self.reserving.claim(instance, self.state, closed, self.strangers())
         except Exception as error:
             self.bug("keeping a place", error)
             self.reserving.current = None
-            return
+            return False
         if due is not None:
             self.state.claims[due.job] = due
+        return due is not None
 
     def _policy_decides(self, now_s: float) -> bool:
         return self.policy is not None and self.policy.may_decide(now_s)
@@ -473,7 +465,6 @@ class Controller:
         by a bug with a few jobs, for a while. Raises whatever it fails with where no round can be
         decided at all.
         """
-        strangers, progress = self.strangers(), self._progress()
         self._suspects = {
             name: one for name, one in self._suspects.items() if now_s - one[0] < SUSPECT_S
         }
@@ -481,26 +472,15 @@ class Controller:
             name: why for name, (_, why) in self._suspects.items() if name in self.state.open
         }
         failed: Exception | None = None
-        for _ in range(MOST_TRIES):
-            posed = pose(
-                lambda without: present(
-                    self.state,
-                    self.cluster,
-                    self.tenants,
-                    self.statuses,
-                    progress,
-                    now_s,
-                    left_out=without,
-                    strangers=strangers,
-                    preempt_unsaved=self.settings.preempt_unsaved,
-                ),
-                left_out,
-            )
+        for number in range(MOST_TRIES):
+            posed = self._pose(now_s, left_out)
             commands = self._commanded(posed, now_s)
             if not posed.instance.jobs and (commands is None or not commands.claims):
                 return posed, None
             if commands is not None:
                 return posed, commands
+            if not number and self._reserve(posed.instance):
+                posed = self._pose(now_s, left_out)
             try:
                 found = self._decide(posed.instance, posed.blocked, float(self.settings.budget))
                 return posed, commands_of(found, posed.instance, self.state)
@@ -517,6 +497,23 @@ class Controller:
                 left_out = posed.left_out | dict.fromkeys(names, said)
         self._suspects.clear()  # it is not they
         raise failed or InputError("running jobs cannot go on together")
+
+    def _pose(self, now_s: float, left_out: dict[str, str]) -> Posed:
+        progress, strangers = self._progress(), self.strangers()
+        return pose(
+            lambda without: present(
+                self.state,
+                self.cluster,
+                self.tenants,
+                self.statuses,
+                progress,
+                now_s,
+                left_out=without,
+                strangers=strangers,
+                preempt_unsaved=self.settings.preempt_unsaved,
+            ),
+            left_out,
+        )
 
     def _decide(
         self, instance: Instance, blocked: tuple[Placement, ...], budget_s: float
