@@ -290,7 +290,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
         if not float(seconds) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
     try:
-        objective = wanted(settings.objective, settings.cluster)
+        objective = wanted(settings.objective, Cluster(nodes=()))
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
     else:
