@@ -8,9 +8,9 @@ from ..model.instance import Slot
 from .core import AGAIN_S, said_of
 from .journal.events import KillIntended, StartIntended, StartRefused, StopIntended, Why
 from .journal.state import Attempt, LiveJob
+from .launchable import Launchable, launchable
 from .looking import Looking
 from .present import memory_of, start_setup_s
-from .starts import Start, starts
 
 OVERTIME_S = 15.0
 """So long after its grace an attempt that has not ended is killed from here."""
@@ -95,7 +95,7 @@ class Acting(Looking):
                 and now_s - self._asked_s.get(attempt.key, -float("inf")) >= AGAIN_S
             ):
                 self._start(attempt)
-        for start in starts(
+        for start in launchable(
             self.state,
             self.cluster,
             self.tenants,
@@ -106,7 +106,7 @@ class Acting(Looking):
         ):
             self._start_new(start)
 
-    def _start_new(self, start: Start) -> None:
+    def _start_new(self, start: Launchable) -> None:
         claim = start.claim
         job = self.state.jobs[claim.job]
         number = len(job.attempts) + 1

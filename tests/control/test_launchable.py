@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Job, Mode, Node, Profile, Slot, Tenant
-from optsched.control import starts as module
+from optsched.control import launchable as module
 from optsched.control.journal.events import Claim, RoundDecided, StartIntended, Submitted
 from optsched.control.journal.state import State
 from optsched.control.launchable import launchable
