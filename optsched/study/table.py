@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +41,8 @@ def at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
 def level(name: str) -> Callable[[Result], float | None]:
     def value(result: Result) -> float | None:
         answer = result.answer or {}
-        levels = answer.get("levels") or (
-            [answer["objective"]] if isinstance(answer.get("objective"), dict) else []
-        )
-        found = levels[0].get(name) if levels else None
+        levels = answer.get("levels") or [answer.get("objective")]
+        found = levels[0].get(name) if isinstance(levels[0], dict) else None
         return float(found) if found is not None else None
 
     return value
@@ -151,14 +149,8 @@ def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
     for instance in dict.fromkeys(row.instance for row in found if row.group is None):
         here = [row for row in found if row.instance == instance]
         shown = used_columns(here)
-        extra = list(dict.fromkeys(name for row in here for name, _ in row.parameters))
-        heads = ["method", *extra, *(_head(COLUMNS[i]) for i in shown)]
-        lines += [
-            f"### {instance}",
-            "",
-            f"| {' | '.join(heads)} |",
-            "|---|" + "---|" * len(extra) + "--:|" * len(shown),
-        ]
+        extra = parameter_names(row.parameters for row in here)
+        cells_of = []
         for row in here:
             own = dict(row.parameters)
             cells = [f"`{row.method}`", *(str(own.get(name, "")) for name in extra)]
@@ -170,10 +162,25 @@ def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
                 cells += [""] * (len(shown) - 1)
             else:
                 cells += [number(row.means[i], COLUMNS[i].digits) for i in shown]
-            lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
+            cells_of.append(cells)
+        heads = ["method", *extra, *(_head(COLUMNS[i]) for i in shown)]
+        lines += markdown(instance, heads, cells_of, 1 + len(extra))
     remarks = [line for method in methods if (line := _remark(found, method))]
     return "\n".join([*lines, *(["### Published and seen", "", *remarks, ""] if remarks else [])])
+
+
+def parameter_names(several: Iterable[Sequence[tuple[str, Any]]]) -> list[str]:
+    """Return the names of all parameters, in order of appearance."""
+    return list(dict.fromkeys(name for parameters in several for name, _ in parameters))
+
+
+def markdown(
+    title: str, heads: Sequence[str], lines: Sequence[Sequence[str]], words: int
+) -> list[str]:
+    """Return the lines of a table; all columns after the first `words` are numbers."""
+    rule = "---|" * words + "--:|" * (len(heads) - words)
+    table = [f"| {' | '.join(cells)} |" for cells in lines]
+    return [f"### {title}", "", f"| {' | '.join(heads)} |", f"|{rule}", *table, ""]
 
 
 def _remark(found: Sequence[Row], method: Method) -> str | None:
