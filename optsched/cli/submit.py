@@ -131,6 +131,34 @@ def deadline(value: str) -> float:
     help="Deadline: 2h (from now) or 2030-01-31T18:00.",
 )
 @click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="LABEL",
+    help="A word by which --near and --apart of other jobs find it; repeatable.",
+)
+@click.option(
+    "--near",
+    "affinity",
+    multiple=True,
+    metavar="LABEL[@rack]",
+    help="Start it on nodes, or in racks, with a job that has LABEL; repeatable.",
+)
+@click.option(
+    "--apart",
+    "anti_affinity",
+    multiple=True,
+    metavar="LABEL[@rack]",
+    help="Never on a node, or in a rack, with jobs that have LABEL; repeatable.",
+)
+@click.option(
+    "--node-label",
+    "node_labels",
+    multiple=True,
+    metavar="[!]LABEL",
+    help="Only on nodes that have LABEL, with ! on those that have not; repeatable.",
+)
+@click.option(
     "--after",
     multiple=True,
     metavar="JOB",
@@ -251,6 +279,14 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         "max_nodes": None if nodes is None else nodes[1],
         "gpu_types": list(asked["gpu_types"]) or None,
         "after": [name for names in asked["after"] for name in names.split(",") if name] or None,
+        "labels": list(asked["labels"]) or None,
+        "affinity": _near(asked["affinity"]) or None,
+        "anti_affinity": _near(asked["anti_affinity"]) or None,
+        "node_labels": {
+            label.removeprefix("!"): "forbidden" if label.startswith("!") else "required"
+            for label in asked["node_labels"]
+        }
+        or None,
         "resources": _resources(asked["resources"]) or None,
         "hold": asked["hold"] or None,
         "environment": _environment(variables) or None,
@@ -275,6 +311,12 @@ def _environment(variables: tuple[str, ...]) -> dict[str, str]:
             raise InputError(f"--env {name}: this shell has no such variable; write {name}=VALUE")
         found[name] = value if equals else os.environ[name]
     return found
+
+
+def _near(labels: tuple[str, ...]) -> dict[str, str]:
+    """The level, a node or a rack, at which jobs with each label are to be near, or apart."""
+    pairs = (label.partition("@") for label in labels)
+    return {name: level if at else "node" for name, at, level in pairs}
 
 
 def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
