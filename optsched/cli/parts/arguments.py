@@ -31,9 +31,6 @@ gantt_option = path_option(
     help="Draw the plan: .html is an interactive page that works offline; .svg, .png and .pdf are "
     "figures.",
 )
-seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of what is random."
-)
 instance_argument = click.argument("instance", metavar="INSTANCE")
 
 
