@@ -31,19 +31,19 @@ def _range(value: str, what: str, usual: str, fewest: int = 0) -> tuple[int, int
 
 
 def gpu_count(value: str) -> int | dict[str, int]:
-    """The type of `--gpus`: a number, or two with a dash between."""
+    """Read `--gpus`: a number, or two with a dash between."""
     least, most = _range(value, "GPUs", "8, or 1-8")
     return least if most is None else {"min": least, "max": most}
 
 
 def node_count(value: str) -> tuple[int, int]:
-    """The type of `--nodes`: a number from 1 on, or two with a dash between."""
+    """Read `--nodes`: a number from 1 on, or two with a dash between."""
     least, most = _range(value, "nodes", "2, or 1-4", fewest=1)
     return least, least if most is None else most
 
 
 def deadline(value: str) -> float:
-    """The type of `--deadline`: a time from now on, or a date; the command gets Unix time."""
+    """Read `--deadline`, a time from now on or a date, as Unix time."""
     try:
         return time.time() + parse_duration(value)
     except ValueError:
@@ -256,13 +256,13 @@ def command(
 
 
 def said(job: dict[str, Any]) -> str:
-    """How a job ended, in words."""
+    """Return how a job ended, in words."""
     was = "was cancelled" if job["status"] == "cancelled" else str(job["status"])
     return f"{was}: {job['reason']}" if job["reason"] else was
 
 
 def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
-    """The request that the options make. Raises InputError."""
+    """Return the request that the options make. Raises InputError."""
     try:
         directory = os.getcwd()
     except OSError:
@@ -314,7 +314,8 @@ def _environment(variables: tuple[str, ...]) -> dict[str, str]:
 
 
 def _near(labels: tuple[str, ...]) -> dict[str, str]:
-    """The level, a node or a rack, at which jobs with each label are to be near, or apart."""
+    """Return the level, a node or a rack, at which jobs with each label are to be near, or
+    apart."""
     pairs = (label.partition("@") for label in labels)
     return {name: level if at else "node" for name, at, level in pairs}
 
@@ -333,7 +334,7 @@ def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
 
 
 def _profile(path: Path) -> Any:
-    """The profile in a file: the object itself, or what `optsched profile` and the store of
+    """Return the profile in a file: the object itself, or what `optsched profile` and the store of
     profiles write."""
     from ..files import read_bytes
 

@@ -46,7 +46,7 @@ def as_latex(found: Sequence[Row]) -> str:
 
 
 def escape(text: str) -> str:
-    """Text with what LaTeX would take for a command made plain."""
+    """Return text with what LaTeX would take for a command made plain."""
     return "".join(SPECIAL.get(one, one) for one in text)
 
 

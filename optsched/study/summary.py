@@ -37,8 +37,8 @@ class Summary:
 
 
 def summaries(results: Sequence[Result]) -> list[Summary]:
-    """A summary of each method over each group of instances; in a study of `solve`, those of no
-    group together where they are several."""
+    """Return a summary of each method over each group of instances; in a study of `solve`, those of
+    no group together where they are several."""
     alone = {
         one.run.instance
         for one in results
@@ -76,7 +76,7 @@ def summaries(results: Sequence[Result]) -> list[Summary]:
 
 
 def is_proved(result: Result) -> bool:
-    """Whether the run says that its plan is optimal."""
+    """Return whether the run says that its plan is optimal."""
     answer = result.answer or {}
     levels = answer.get("levels") or [answer.get("objective")]
     states = [one.get("status") for one in levels if isinstance(one, dict) and "status" in one]
@@ -86,7 +86,7 @@ def is_proved(result: Result) -> bool:
 
 
 def summary_table(here: Sequence[Summary]) -> tuple[list[str], list[list[str]], int]:
-    """The summaries of one group: heads, lines of cells, and how many columns are words."""
+    """Return the summaries of one group: heads, lines of cells, and how many columns are words."""
     extra = parameter_names(one.parameters for one in here)
     optima = any(one.known for one in here)
     heads = [
@@ -121,7 +121,8 @@ def summary_table(here: Sequence[Summary]) -> tuple[list[str], list[list[str]], 
 
 
 def summary_markdown(found: Sequence[Summary]) -> str:
-    """The summaries as a table a group; below it the runs that contradict a known optimum."""
+    """Return the summaries as a table a group; below it the runs that contradict a known
+    optimum."""
     parts = []
     for group in dict.fromkeys(one.group for one in found):
         here = [one for one in found if one.group == group]
@@ -133,9 +134,9 @@ def summary_markdown(found: Sequence[Summary]) -> str:
 
 
 def across_markdown(results: Sequence[Result], across: Across) -> str:
-    """A table for each instance: a row a method (and the other parameters), a column for each value
-    of the parameter, the best of each column in bold; means over seeds, "failed" where a run
-    failed."""
+    """Return a table for each instance: a row a method (and the other parameters), a column for
+    each value of the parameter, the best of each column in bold; means over seeds, "failed" where a
+    run failed."""
     column = next(one for one in COLUMNS if one.name == across.column)
     lines = []
     for instance in dict.fromkeys(one.run.group or one.run.instance for one in results):

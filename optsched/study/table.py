@@ -104,7 +104,7 @@ class Row:
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
-    """Rows in the order of the results, all seeds of one put together."""
+    """Return rows in the order of the results, all seeds of one put together."""
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for result in results:
         rest = tuple(pair for pair in result.run.parameters if pair[0] != "seed")
@@ -143,8 +143,8 @@ def used_columns(found: Sequence[Row]) -> list[int]:
 
 
 def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
-    """A table for each instance of no group, methods as rows; then what was published of a method,
-    what is seen here against the method it names, and its note."""
+    """Return a table for each instance of no group, methods as rows; then what was published of a
+    method, what is seen here against the method it names, and its note."""
     lines: list[str] = []
     for instance in dict.fromkeys(row.instance for row in found if row.group is None):
         here = [row for row in found if row.instance == instance]
@@ -184,7 +184,7 @@ def markdown(
 
 
 def _remark(found: Sequence[Row], method: Method) -> str | None:
-    """What was published of a policy, what is seen here, and why they differ."""
+    """Return what was published of a policy, what is seen here, and why they differ."""
     if method.note is None and method.against is None:
         return None
     parts = []
@@ -216,7 +216,7 @@ def _changes(found: Sequence[Row], method: Method) -> list[str]:
 
 
 def published_of(method: Method) -> str | None:
-    """The headline result of the policy that a method simulates."""
+    """Return the headline result of the policy that a method simulates."""
     words = arguments(method.command)
     if "--policy" not in words[:-1]:
         return None
@@ -228,7 +228,7 @@ def published_of(method: Method) -> str | None:
 
 
 def as_csv(results: Sequence[Result]) -> str:
-    """One line a run, all columns."""
+    """Return one line a run, all columns."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = list(dict.fromkeys(name for one in results for name, _ in one.run.parameters))
@@ -253,5 +253,5 @@ def _head(column: Column) -> str:
 
 
 def number(value: float | None, digits: int) -> str:
-    """A value as people read it; "-" for none."""
+    """Return a value as people read it; "-" for none."""
     return "-" if value is None else f"{round(value, digits) + 0.0:,.{digits}f}"  # no -0.0
