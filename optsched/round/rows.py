@@ -198,10 +198,9 @@ class _Builder:
         for r in sorted(range(table.shared), key=lambda r: order.index(table.rows[r].kind)):
             deadline.check()
             row = table.rows[r]
-            tenants = "all tenants" if row.of is None else f"tenant {row.of}"
-            quota = row.kind == "quota"
-            limit = Row(
-                row.kind if quota else row.name, tenants if quota else "", float(row.capacity)
-            )
+            what, where = row.name, ""
+            if row.kind == "quota":
+                what, where = row.kind, "all tenants" if row.of is None else f"tenant {row.of}"
+            limit = Row(what, where, float(row.capacity))
             pairs = np.array(entries[r], dtype=float).reshape(-1, 2)
             self._put(limit, pairs[:, 0].astype(np.int64), pairs[:, 1])
