@@ -18,7 +18,7 @@ from ..files.shape_faults import FaultyFileError, shape_faults
 from ..hostlist import MAX_NODES, expand_hostlist
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance
-from ..objectives import parse as parse_objective
+from ..objectives import wanted
 from ..plugins import registry
 from ..plugins.options import PluginOptions, read_table
 
@@ -287,7 +287,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
         if not float(seconds) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
     try:
-        parse_objective(settings.objective)
+        wanted(settings.objective, settings.cluster)
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
     chosen: tuple[tuple[str, registry.Group, str], ...] = (

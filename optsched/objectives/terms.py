@@ -49,12 +49,13 @@ class _OfJobs(_Base):
     """A combination of `shape(scale, origin_s)` over the jobs that count.
 
     `steady`: the order of jobs by urgency does not change while nothing happens. `is_priced`:
-    prices on GPU time bound it, with a certificate.
+    prices on GPU time bound it, with a certificate. `relative`: costs are ratios of times.
     """
 
     shape: ClassVar[type[JobCost]]
     relaxation: ClassVar[Relaxation] = Relaxation.NONE
     steady: ClassVar[bool] = False
+    relative: ClassVar[bool] = False
     is_priced: ClassVar[bool] = False
 
     def scale(self, instance: Instance, job: Job) -> float:
@@ -104,12 +105,7 @@ class SumOfJobs(_OfJobs):
 
 
 class RankOfJobs(_OfJobs):
-    """The q-quantile of n job costs is the ceil(q n)-th smallest; the 1-quantile is the maximum.
-
-    `relative`: costs are ratios, of which jobs have the larger the longer they wait.
-    """
-
-    relative: ClassVar[bool] = False
+    """The q-quantile of n job costs is the ceil(q n)-th smallest; the 1-quantile is the maximum."""
 
     def rank(self, jobs: int) -> int:
         """Return how many of `jobs` jobs must lie at or below the quantile."""
@@ -130,12 +126,12 @@ class Usage(_Base):
         return math.fsum(costs)
 
     def tariff(self, cluster: Cluster) -> Tariff:
-        """Return what a unit costs over time."""
+        """Return what a unit costs over time. Raises InputError where the cluster does not say."""
         return Tariff()
 
     def changes(self, cluster: Cluster) -> bool:
         """Return whether it matters when something is held."""
-        return len(self.tariff(cluster).rates) > 1
+        return not self.tariff(cluster).is_constant
 
     def rate(self, job: Job, mode: Mode, node: Node, gpus: int) -> float:
         """Return the units a second that so many GPUs of a node take."""

@@ -21,6 +21,7 @@ from ..scheduling.schedule_generation import (
     generate,
     returns_beside_partner,
     start_in_order,
+    starts_that_matter,
 )
 from .clock import Budget
 from .model import Model
@@ -215,8 +216,9 @@ def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Sche
     nodes = {
         j: frozenset(n for n, _ in choice.split) for j, choice in choices.items() if choice.split
     }
-    found = generate(problem, priority, preempted, ways, nodes)
-    return found if found is not None else generate(problem, priority, preempted, ways)
+    waits = starts_that_matter(problem, choices)
+    found = generate(problem, priority, preempted, ways, nodes, waits)
+    return found or generate(problem, priority, preempted, ways, not_before=waits)
 
 
 def _constrained(problem: Problem, model: Model, choices: dict[int, Choice]) -> Schedule | None:
