@@ -47,7 +47,7 @@ def _change(
 @quiet_option
 @asks_controller
 def cancel(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) -> int:
-    """Stop each JOB for good; one that runs may save first."""
+    """Stop each JOB for good; a running job may save first."""
     return _change(client, jobs, "cancel", as_json, quiet)
 
 
@@ -57,7 +57,7 @@ def cancel(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) 
 @quiet_option
 @asks_controller
 def hold(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) -> int:
-    """Keep each JOB from running until it is released; one that runs saves and stops."""
+    """Keep each JOB from running until it is released; a running job saves and stops."""
     return _change(client, jobs, "hold", as_json, quiet)
 
 
@@ -67,7 +67,7 @@ def hold(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) ->
 @quiet_option
 @asks_controller
 def release(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) -> int:
-    """Let each JOB that is held run again, from where it saved."""
+    """Let each held JOB run again, from where it saved."""
     return _change(client, jobs, "release", as_json, quiet)
 
 

@@ -28,13 +28,13 @@ GROUPS: dict[str, "registry.Group"] = {
 @click.option(
     "--markdown",
     is_flag=True,
-    help="The policies as docs/policies.md has them, with their sources.",
+    help="Print the policies with their sources, as in docs/policies.md.",
 )
 @json_option
 @quiet_option
 def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
-    """What there is to choose from, or all about NAME with its options. With --quiet only the
-    names.
+    """List what there is to choose from, or everything about NAME with its options. With --quiet,
+    only names.
 
     \b
     solvers      plan a whole instance and prove how good the plan is     (solve --solver)

@@ -24,20 +24,22 @@ LONGEST_PAUSE_S = 2.0
     "--follow",
     "following",
     is_flag=True,
-    help="Go on until the job has ended, over all its attempts.",
+    help="Follow until the job has ended, across all its attempts.",
 )
 @click.option(
     "--tail",
     type=click.IntRange(1, 1024),
     default=64,
-    show_default=True,
     metavar="KIB",
-    help="Only the last of it.",
+    help="Print only the last KIB kibibytes.",
 )
 @click.option(
-    "--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else the last one."
+    "--attempt",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Print the output of this attempt (default: the last one).",
 )
-@click.option("--stderr", is_flag=True, help="What it printed to stderr; else to stdout.")
+@click.option("--stderr", is_flag=True, help="Print stderr instead of stdout.")
 @json_option
 @asks_controller
 def command(
@@ -49,7 +51,7 @@ def command(
     stderr: bool,
     as_json: bool,
 ) -> int:
-    """Print what JOB printed; with -f as it comes.
+    """Print what JOB has printed; with -f, follow it.
 
     \b
     optsched output train-1

@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 
 @click.command("queue")
-@click.option("--all", "everybody", is_flag=True, help="Jobs of all users (administrators only).")
-@click.option("--finished", is_flag=True, help="Jobs that have finished, the last first.")
+@click.option(
+    "--all", "everybody", is_flag=True, help="Show jobs of all users (administrators only)."
+)
+@click.option("--finished", is_flag=True, help="Show finished jobs, most recent first.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     metavar="N",
-    help="So many at the most; else 1,000, or 30 finished ones.",
+    help="Show at most N jobs (default: 1,000, or 30 finished ones).",
 )
 @json_option
 @asks_controller
 def command(
     client: "Client", everybody: bool, finished: bool, limit: int | None, as_json: bool
 ) -> int:
-    """List your jobs: where they are, how long they waited and ran, and why.
+    """List your jobs: where they are, how long they have waited and run, and why.
 
     \b
     optsched queue

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..duration import human
-from .parts.arguments import json_option
+from .parts.arguments import json_option, time_option
 from .parts.controller import all_jobs, asks_controller
-from .parts.duration import duration
 from .parts.table import show, table
 from .queue import jobs_table
 
@@ -27,20 +26,13 @@ STATUSES = ("running", "starting", "stopping", "waiting", "held", "lost")
 
 
 @click.command("top")
-@click.option(
-    "--every",
-    "every_s",
-    type=duration,
-    default="2s",
-    show_default=True,
-    metavar="TIME",
-    help="How often it is drawn again.",
-)
-@click.option("--once", is_flag=True, help="Print it once.")
+@time_option("--every", "every_s", default="2s", help="Time between refreshes.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @json_option
 @asks_controller
 def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
-    """Show nodes, jobs and the last round; jobs of others only to administrators. Ctrl-C ends it.
+    """Show nodes, jobs and the last round; only administrators see the jobs of others. Ctrl-C ends
+    it.
 
     \b
     optsched top

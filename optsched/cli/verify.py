@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 @instance_argument
 @click.argument("plan", metavar="PLAN")
 @click.option(
-    "--objective", metavar="NAME", help="Recompute this objective instead of the plan file's own."
+    "--objective",
+    metavar="NAME",
+    help="Recompute this objective instead of the one in the plan file.",
 )
 @json_option
 @quiet_option
 def command(instance: str, plan: str, objective: str | None, as_json: bool, quiet: bool) -> int:
-    """Check that PLAN obeys every rule of INSTANCE, and that it is worth what it says.
+    """Check that PLAN obeys every rule of INSTANCE and is worth what it states.
 
-    Recomputed from the files alone: capacities, gangs, memory, precedence, release dates,
-    preemption costs, work done, the value of the objective; the bound must not lie above it. Exit
-    status 0 if all is well, 1 if not.
+    Everything is recomputed from the files alone: capacities, gangs, memory, precedence, release
+    dates, preemption costs, work done and the value of the objective, which the stated bound must
+    not exceed. Exit status: 0 if all is well, 1 if not.
 
     \b
     optsched verify cluster.json plan.json
@@ -66,7 +68,8 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
 
     Raises InputError where the file cannot be read or names an unknown objective.
     """
-    from .. import files, objectives, verify
+    from .. import files, objectives
+    from ..verify import verify
 
     stated, plan = files.read_plan(plan_path)
     wanted = objectives.parse(objective or stated.objective.name)
@@ -82,8 +85,7 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
         add(
             "instance",
             f"the plan was made for instance {stated.instance.name} with content "
-            f"{stated.instance.hash}, "
-            f"this is {instance.name} with content {own_hash}",
+            f"{stated.instance.hash}, this is {instance.name} with content {own_hash}",
         )
     if not stated.replay:
         instance = instance.undisturbed
@@ -92,7 +94,7 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
     if plan is None:
         add("no plan", f"the file holds no plan, only the status {stated.objective.status}")
     else:
-        report = verify.verify(instance, plan, wanted, replay=stated.replay)
+        report = verify(instance, plan, wanted, replay=stated.replay)
         for one in report.violations:
             add(one.rule, one.message, job=one.job, node=one.node, time_s=one.time_s)
         claims = _claims(stated) if wanted.name == _canonical(stated.objective.name) else {}

@@ -294,14 +294,8 @@ class Search:
             reason = found.offer(said[0], name)
             if reason is not None:
                 self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
-        elif kind == "bound" and self.constrain is not None:
-            known = self.constrained_bounds.get(said[0], -math.inf)
-            self.constrained_bounds[said[0]] = max(known, said[1])
         elif kind == "bound":
-            proof = said[2] if str(said[2]).startswith(name) else f"{name}: {said[2]}"
-            reason = found.claim(said[0], said[1], proof)
-            if reason is not None:
-                self.blame(f"{name} claimed {reason}")
+            self._bound(name, *said)
         elif kind == "infeasible" and self.constrain is not None:
             self.trouble.append(f"no plan meets the side constraints: {said[0]}")
         elif kind == "infeasible":
@@ -324,6 +318,18 @@ class Search:
         if (found.plan, found.levels()) != before:
             self.progress()
             self.finished = self.finished or self.is_enough()
+
+    def _bound(self, name: str, level: int, bound: float, source: str) -> None:
+        """Take a bound as a claim about the instance, unless side constraints helped to prove
+        it."""
+        if self.constrain is not None:
+            known = self.constrained_bounds.get(level, -math.inf)
+            self.constrained_bounds[level] = max(known, bound)
+            return
+        proof = source if source.startswith(name) else f"{name}: {source}"
+        reason = self.incumbent.claim(level, bound, proof)
+        if reason is not None:
+            self.blame(f"{name} claimed {reason}")
 
     def blame(self, reason: str) -> None:
         """The solver was caught being wrong: none of its bounds counts any more."""

@@ -3,6 +3,7 @@
 import os
 import pwd
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,33 @@ def check(order: Order, images: bool = False) -> None:
             "its command, environment or directories hold what no process can be given (NUL, = "
             "in a name)"
         )
+
+
+def recorded(order: Order) -> dict[str, Any]:
+    """Return what the record of every attempt has. Raises RefusedError."""
+    return {
+        "key": str(order.key),
+        "made_s": time.time(),
+        "argv": list(order.argv),
+        "directory": order.directory,
+        "checkpoint_directory": order.checkpoint_directory,
+        "output_bytes": order.output_bytes,
+        "user": user_record(order.user),
+    }
+
+
+def recorded_node(order: Order, rank: int) -> dict[str, Any]:
+    """Return what it has of each node."""
+    slot = order.placement[rank]
+    return {
+        "name": slot.node,
+        "gpus": slot.gpus,
+        "cpus": slot.cpus,
+        "cores": None,
+        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
+        "environment": told_on_node(order, rank),
+        "cgroups": {},
+    }
 
 
 def told(order: Order, progress: Path) -> dict[str, str]:

@@ -15,9 +15,8 @@ EMPTY_S = 120.0
 """How long a cluster may be without any worker."""
 LOOK_S = 5.0
 ADDRESSES = (
-    "ray://HOST:PORT of a Ray Client server, HOST:PORT of a Ray cluster that this machine is "
-    "part of, "
-    "ray://local, or tcp://HOST:PORT of a Dask scheduler"
+    "ray://HOST:PORT of a Ray Client server, HOST:PORT of a Ray cluster that this machine is part "
+    "of, ray://local, or tcp://HOST:PORT of a Dask scheduler"
 )
 
 Carried = Callable[[dict[str, Any], bytes], dict[str, Any]]
@@ -58,9 +57,8 @@ class Watch:
             self._empty_since_s = now_s
         elif now_s - self._empty_since_s > EMPTY_S:
             raise InputError(
-                f"the cluster has had no worker for {EMPTY_S:.0f} s; what is finished is kept, "
-                "and the "
-                "same command goes on"
+                f"the cluster has had no worker for {EMPTY_S:.0f} s; what is finished is kept, and "
+                "the same command goes on"
             )
 
 
@@ -76,8 +74,7 @@ def carried() -> Carried:
 
             return {
                 "unfit": f"worker {socket.gethostname()} has no optsched that runs studies "
-                f"({error}); "
-                "install there what is installed here"
+                f"({error}); install there what is installed here"
             }
         return run_errand(errand, instance)
 

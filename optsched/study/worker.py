@@ -34,8 +34,7 @@ def run_errand(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
     if own != asked.version:
         return {
             "unfit": f"worker {socket.gethostname()} has optsched {own}, this machine has "
-            f"{asked.version}; "
-            "install the same on both"
+            f"{asked.version}; install the same on both"
         }
     with tempfile.TemporaryDirectory(prefix="optsched-study-") as folder, Warm() as warm:
         path = Path(folder) / Path(asked.instance).name

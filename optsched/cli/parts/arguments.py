@@ -10,9 +10,30 @@ import click
 
 from ...errors import InputError
 from ...model.instance import Instance
+from .duration import duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+def path_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """An option that is the name of a file or folder."""
+    return click.option(*names, type=click.Path(path_type=Path), **settings)
+
+
+def time_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """An option that is a length of time; the command gets seconds."""
+    return click.option(*names, type=duration, metavar="TIME", **settings)
+
+
+gantt_option = path_option(
+    "--gantt",
+    metavar="PICTURE",
+    help="Draw the plan: .html is an interactive page that works offline; .svg, .png and .pdf are "
+    "figures.",
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of what is random."
+)
 instance_argument = click.argument("instance", metavar="INSTANCE")
 
 
@@ -21,11 +42,9 @@ def objective_option(command: Command) -> Command:
     return click.option(
         "--objective",
         default="wct",
-        show_default=True,
         metavar="NAME",
-        help="What to minimise: a name of `optsched list objectives`, a weighted sum "
-        "(0.7*makespan+0.3*wct) "
-        "or several in order of importance (deadline,wct).",
+        help="What to minimise: a name from `optsched list objectives`, a weighted sum "
+        "(0.7*makespan+0.3*wct), or several in order of importance (deadline,wct).",
     )(command)
 
 

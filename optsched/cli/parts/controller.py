@@ -31,9 +31,8 @@ def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
         "--config",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="cluster.toml of the controller; else $OPTSCHED_URL (with $OPTSCHED_TOKEN), "
-        "$OPTSCHED_CONFIG, "
-        "./cluster.toml.",
+        help="The cluster.toml of the controller; by default $OPTSCHED_URL (with $OPTSCHED_TOKEN), "
+        "$OPTSCHED_CONFIG or ./cluster.toml.",
     )(asking)
 
 

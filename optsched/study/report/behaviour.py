@@ -205,9 +205,8 @@ def lost_time(found: Comparison) -> Chart | None:
         "lost",
         "Lost GPU-hours by cause",
         "GPU-hours held that counted for nothing: checkpoints, restarts and lost work of "
-        "preemptions and "
-        "failures; mean over seeds. First starts are not lost. The best method of the study is "
-        "on top." + rest,
+        "preemptions and failures; mean over seeds. First starts are not lost. The best method of "
+        "the study is on top." + rest,
         tuple(panels[: len(shown)]),
         columns=_columns(panels),
         panel_in=0.7 + 0.17 * most,
@@ -273,8 +272,7 @@ def average_and_tail(found: Comparison) -> Chart | None:
         "pareto",
         "Average against tail",
         "Mean and 99th percentile of JCT, each the mean over seeds; named are the methods than "
-        "which no other "
-        "is at most as large in both." + rest,
+        "which no other is at most as large in both." + rest,
         tuple(panels[: len(shown)]),
         columns=_columns(panels),
         panel_in=3.0,

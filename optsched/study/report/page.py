@@ -165,8 +165,7 @@ def _numbers(results: Sequence[Result]) -> str:
                 lines.append(_row([*cells, *numbers], "td", 1 + len(extra)))
         parts.append(
             f"<details><summary>{escape(instance)}</summary><div "
-            f"class=scroll><table>{''.join(lines)}</table>"
-            "</div></details>"
+            f"class=scroll><table>{''.join(lines)}</table></div></details>"
         )
     return f'<h2 id="numbers">Numbers: means over seeds</h2>{"".join(parts)}'
 

@@ -68,9 +68,8 @@ def gaps(found: Comparison) -> Chart | None:
     return Chart(
         "gaps",
         "Distance from the proved bound",
-        "(value - bound) / |value| in percent, mean over seeds. The best method of the study is "
-        "on top; - stands for a "
-        "run without a bound or without an answer." + more,
+        "(value - bound) / |value| in percent, mean over seeds. The best method of the study is on "
+        "top; - stands for a run without a bound or without an answer." + more,
         (
             Panel(
                 "",
@@ -308,11 +307,9 @@ def too_few_seeds(found: Comparison) -> str | None:
     if not 0 < most < FEWEST_SEEDS:
         return None
     return (
-        f"Not tested: that takes {FEWEST_SEEDS} seeds at least, and here no instance has more "
-        f"than {most}. With so "
-        f"few, p cannot be below 2 / 2^{most} = {min(1.0, 2.0 ** (1 - most)):.2g}, whatever the "
-        "runs say. "
-        "Differences in the tables may be chance."
+        f"Not tested: that takes {FEWEST_SEEDS} seeds at least, and here no instance has more than "
+        f"{most}. With so few, p cannot be below 2 / 2^{most} = {min(1.0, 2.0 ** (1 - most)):.2g}, "
+        "whatever the runs say. Differences in the tables may be chance."
     )
 
 
@@ -380,13 +377,11 @@ def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
     return Chart(
         "significance",
         "Differences over seeds",
-        "Mean difference to the best method of the instance, in percent of the best method's "
-        "mean, with 95 % intervals "
-        "of the paired bootstrap over seeds (10,000 resamples). Filled where the "
-        f"share of false discoveries over all {len(pairs):,} pairs of methods can be held below "
-        f"{SIGNIFICANT:.0%} "
-        "(Benjamini-Hochberg; p is at least 2 / 2^n of n seeds). significance.csv has all pairs."
-        + rest,
+        "Mean difference to the best method of the instance, in percent of the best method's mean, "
+        "with 95 % intervals of the paired bootstrap over seeds (10,000 resamples). Filled where "
+        f"the share of false discoveries over all {len(pairs):,} pairs of methods can be held "
+        f"below {SIGNIFICANT:.0%} (Benjamini-Hochberg; p is at least 2 / 2^n of n seeds). "
+        "significance.csv has all pairs." + rest,
         tuple(panels),
         panel_in=0.7 + 0.17 * most,
     )
