@@ -35,7 +35,8 @@ CLUSTER = Cluster(
         Node(name="a", gpus=4, gpu_type="a100", gpu_price_per_h=3.6),
         Node(name="v", gpus=4, gpu_type="v100", gpu_price_per_h=1.8),
         Node(name="w", gpus=4, gpu_type="v100", gpu_price_per_h=0.9),
-    )
+    ),
+    carbon_g_per_kwh=((900.0, 100.0), (1100.0, 300.0)),
 )
 BOTH = Profile(
     rate={"a100": 1.0, "v100": 0.5}, power_w={"a100": 400.0, "v100": 300.0}, startup_s=10.0
@@ -124,6 +125,8 @@ def test_the_plan_is_valid() -> None:
         ("throughput", -(2 * 100 / 110 + 1 * 100 / 310 + 3 * 50 / 120)),
         # x: 4 x 400 W for 110 s, y: 2 x 300 W for 210 s; z and c were not measured
         ("energy", (4 * 400 * 110 + 2 * 300 * 210) / 3.6e6),
+        ("carbon", (4 * 400 * (100 * 100 + 10 * 300) + 2 * 300 * (100 * 100 + 110 * 300)) / 3.6e6),
+        ("tardiness2", 2 * 10**2),
         ("cost", (4 * 3.6 * 110 + 2 * 0.9 * 210 + 1 * 3.6 * 50) / 3600),
     ],
 )
@@ -184,9 +187,9 @@ def test_arrays_of_costs_are_the_costs_of_each(
 def test_no_cost_sags_by_more_than_it_says(a: float, gap: float, at: float, o: float) -> None:
     for shape in (Linear, Hinge, Step, Square, Inverse):
         cost = shape(2.0, -1.0 if shape is Inverse else min(o, a))  # no kink within the gap
-        chord = cost.at(a) + at * (cost.at(a + gap) - cost.at(a))
+        first, last = (cost.at(end) - cost.sag(end, gap) for end in (a, a + gap))
         if shape is not Step:
-            assert cost.at(a + at * gap) >= chord - cost.sag(gap) - 1e-9
+            assert cost.at(a + at * gap) >= first + at * (last - first) - 1e-9
 
 
 def test_an_empty_plan_costs_nothing() -> None:
@@ -285,7 +288,7 @@ def test_any_name_means_what_was_meant(levels: list[list[tuple[float, str, float
     [
         ("", "objective '' is unknown"),
         ("wct,", "''"),
-        ("wtc", "'wtc' is unknown (did you mean wct?); choose from cost, deadline"),
+        ("wtc", "'wtc' is unknown (did you mean wct?); choose from carbon, cost, deadline"),
         ("wct++makespan", "''"),
         ("0*wct", "weight must be positive"),
         ("-1*wct", "weight must be positive"),

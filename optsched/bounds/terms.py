@@ -7,7 +7,8 @@ from typing import assert_never
 import numpy as np
 
 from ..model.instance import Instance
-from ..objectives import JobCost, RankOfJobs, Relaxation, Term, Usage
+from ..model.job import Elastic, Job, Mode
+from ..objectives import Hinge, JobCost, RankOfJobs, Relaxation, Square, Term, Usage
 from .machines import Family, families
 from .relaxations import edd_lateness, first_come_ends, last_end_s, mean_busy_cost, srpt_cost
 from .ways import Floats, Ints, Ways
@@ -100,9 +101,30 @@ def alone(cost: JobCost, ends_s: Floats, now_s: float) -> Floats:
 
 def cheapest(term: Usage, instance: Instance, ways: Ways) -> float:
     """Return the sum over jobs of the cheapest way to do what is left, at the lowest price of each
-    GPU type."""
+    GPU type and, at the most that the job can use in a second, at the cheapest times."""
     per_gpu_s = price_per_gpu_s(term, instance, ways)
-    return float(np.sum(ways.least(per_gpu_s * ways.gpus, per_gpu_s * ways.area_gpus)))
+    units = ways.least(per_gpu_s * ways.gpus, per_gpu_s * ways.area_gpus)
+    tariff = term.tariff(instance.cluster)
+    if tariff.is_constant:
+        return tariff.rates[0] * float(np.sum(units))
+    most = np.array([_most_per_s(term, instance, job) for job in instance.jobs])
+    most = np.where(units > 0, most, 1.0)
+    return float(np.sum(most * tariff.least(instance.now_s, units / most)))
+
+
+def _most_per_s(term: Usage, instance: Instance, job: Job) -> float:
+    """Return what a job uses in a second at most."""
+    counts = [mode.gpus for mode in job.modes]
+    counts.append(job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus)
+    if job.id in instance.running_job:
+        counts.append(instance.running_job[job.id].mode.gpus)
+    nodes = {(node.gpu_type, node.gpu_price_per_h): node for node in instance.cluster.nodes}
+    clocks = (None, *job.profile.clocks)
+    return max(counts) * max(
+        term.rate(job, Mode(gpu_type=node.gpu_type, clock_mhz=clock), node, 1)
+        for node in nodes.values()
+        for clock in clocks
+    )
 
 
 def price_per_gpu_s(term: Usage, instance: Instance, ways: Ways) -> Floats:
@@ -143,14 +165,19 @@ def _busy_time(
     instance: Instance, outlook: Outlook, counted: Ints, cost: JobCost
 ) -> Iterator[Found]:
     """Bound a sum of costs; `scale` x (completion - origin) or its positive part is what counts."""
-    count = len(instance.jobs)
+    count, is_squared = len(instance.jobs), isinstance(cost, Square)
+    if is_squared:
+        cost = Hinge(cost.scale, cost.origin_s)
     cost_alone = alone(cost, outlook.ends_s[counted], instance.now_s)
     columns = [
         _spread(count, counted, column)
         for column in (cost.scale, cost.origin_s - instance.now_s, cost_alone)
     ]
     for family in outlook.families:
-        yield _sum(outlook, family, *columns), f"{family.name}, preemptive"
+        value = _sum(outlook, family, *columns)
+        if is_squared:  # by Cauchy and Schwarz
+            value = max(0.0, value) ** 2 / max(float(cost.scale.sum()), 1e-300)
+        yield value, f"{family.name}, preemptive"
 
 
 def _last_end(outlook: Outlook) -> Iterator[Found]:

@@ -85,6 +85,7 @@ def _term(term: Term, instance: Instance, outlook: Outlook, last_s: float) -> tu
     if isinstance(term, Usage):
         ways = outlook.ways
         per_s = price_per_gpu_s(term, instance, ways) * ways.gpus
+        per_s *= max(term.tariff(instance.cluster).rates)
         return cheapest(term, instance, ways), float(np.maximum.reduceat(per_s, ways.first).sum())
     counted, cost = term.costs(instance, instance.jobs)
     ends_s = outlook.ends_s[counted]

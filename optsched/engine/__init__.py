@@ -11,7 +11,7 @@ from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
 from ..model.instance import Instance
 from ..model.plan import Plan, Solution
-from ..objectives import Objective, parse
+from ..objectives import Objective, wanted
 from ..plugins import registry
 from ..plugins.options import NO_OPTIONS, PluginOptions, declaration, read_options
 from ..plugins.solver import Constrain, Solver, missing_modules
@@ -78,9 +78,9 @@ def solve(
     started_s = time.monotonic()
     limits = Limits(time_limit_s, DEFAULT_WORKERS if workers is None else workers, seed, gap)
     limits.check()
-    goal = parse(objective) if isinstance(objective, str) else objective
     if not checked:
         check_instance(instance)
+    goal = wanted(objective, instance.cluster)
     if log is True:
         log = partial(print, flush=True)
     search = Search(instance, goal, limits, started_s, on_progress, log or None)
@@ -162,8 +162,8 @@ def _choose(
 
 
 def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | None, str | None]:
-    """What `auto` means: the first solver of `AUTO` that is installed, meant for so many jobs, and
-    able to plan such an instance at all; or None, and why."""
+    """Return what `auto` means: the first solver of `AUTO` that is installed, meant for so many
+    jobs, and able to plan such an instance at all; or None, and why."""
     reasons = []
     for name, most_jobs in AUTO:
         if name not in registry.names("solvers"):
@@ -181,8 +181,8 @@ def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | No
 def _usable(
     solver: str | Solver, instance: Instance, objective: Objective
 ) -> tuple[Solver | None, str | None]:
-    """The solver, or None and why it cannot be used for this. Raises InputError for an unknown
-    name."""
+    """Return the solver, or None and why it cannot be used for this. Raises InputError for an
+    unknown name."""
     try:
         found = registry.solver(solver) if isinstance(solver, str) else solver
         missing = missing_modules(found)

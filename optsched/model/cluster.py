@@ -3,13 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from .quantity import Amount, Count, Gib, Rate, Weight
+from annotated_types import MaxLen, MinLen
+
+from .quantity import Amount, Count, Gib, Instant, Rate, Weight
 from .value import Value, empty
 
+Label = Annotated[str, MinLen(1), MaxLen(63)]
+"""A word by which nodes, or jobs, are found."""
 POWER_CAP = "power_w"
 """The cluster resource, in watts, on which every GPU that works draws."""
+
+
+Steps = tuple[tuple[Instant, Amount], ...]
+"""An amount that changes over time: each holds from its instant on, the first also before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +27,7 @@ class Node(Value):
     `gpu_memory_gib` is the memory of each GPU; `gpu_price_per_h` what one GPU costs for an hour.
     `memory_gbps` is the bandwidth of the host's memory in Gbit/s, which all jobs on the node share.
     `model_cache_gib` is the cache for models that jobs fetch; None is no cache, so that each start
-    fetches.
+    fetches. `labels` are what jobs may require of a node, or forbid.
     """
 
     name: str
@@ -31,6 +39,7 @@ class Node(Value):
     memory_gbps: Rate | None = None
     model_cache_gib: Gib | None = None
     rack: str | None = None
+    labels: tuple[Label, ...] = ()
     gpu_price_per_h: Amount = 1.0
 
     __hash__ = Value.__hash__
@@ -83,6 +92,7 @@ class Cluster(Value):
     of a rack it does not name never binds. With `uplinks` "reserved" gangs that do not fit on an
     uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
     `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
+    `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -91,6 +101,7 @@ class Cluster(Value):
     rack_uplink_gbps: Mapping[str, Rate] = field(default_factory=empty)
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
+    carbon_g_per_kwh: Amount | Steps | None = None
 
     __hash__ = Value.__hash__
 

@@ -17,7 +17,8 @@ from ..model.cluster import Cluster
 from ..model.instance import Instance
 from ..model.plan import Plan
 from .alone import fastest_s, isolated_s
-from .costs import LATE_TOLERANCE_S, Hinge, Inverse, JobCost, Linear, Square, Step
+from .costs import LATE_TOLERANCE_S, Hinge, Inverse, JobCost, Linear, Numbers, Square, Step
+from .tariff import Tariff
 from .terms import RankOfJobs, Relaxation, SumOfJobs, Term, Usage
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "JobCost",
     "Level",
     "Linear",
+    "Numbers",
     "Objective",
     "RankOfJobs",
     "Relaxation",
@@ -42,6 +44,7 @@ __all__ = [
     "level_value",
     "parse",
     "values",
+    "wanted",
 ]
 
 _FILES = (import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__))
@@ -73,8 +76,15 @@ class Objective:
         return all(isinstance(term, SumOfJobs) and term.shape is Linear for term in self.terms)
 
     def changes(self, cluster: Cluster) -> bool:
-        """Return whether the round values jobs otherwise while nothing happens."""
-        return any(term.changes(cluster) for term in self.terms)
+        """Return whether the round values jobs otherwise while nothing happens. Raises InputError
+        as `tariffs`."""
+        return any([term.changes(cluster) for term in self.terms])
+
+    def tariffs(self, cluster: Cluster) -> list[Tariff]:
+        """Return the tariffs by which the time at which something is held matters. Raises
+        InputError where the cluster does not say what one needs."""
+        tariffs = [term.tariff(cluster) for term in self.terms if isinstance(term, Usage)]
+        return [tariff for tariff in tariffs if not tariff.is_constant]
 
 
 def level_name(level: Level) -> str:
@@ -103,6 +113,14 @@ def parse(text: str) -> Objective:
             for part in text.split(",")
         )
     )
+
+
+def wanted(objective: str | Objective, cluster: Cluster) -> Objective:
+    """Return an objective that may be given by its name. Raises InputError where it is unknown, or
+    the cluster does not say what it needs."""
+    goal = parse(objective) if isinstance(objective, str) else objective
+    goal.tariffs(cluster)
+    return goal
 
 
 def _weighted(piece: str) -> tuple[float, Term]:

@@ -13,13 +13,17 @@ Numbers = Any
 
 LATE_TOLERANCE_S = 1e-5
 """A job this close to its deadline is in time."""
+KINK_S = 1e-3
+"""A completion this close before its deadline may be that deadline, rounded."""
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """`jumps`: the cost grows at one instant, so that what is forgiven of times matters."""
+    """`jumps`: the cost grows at one instant, so that what is forgiven of times matters. `sags`:
+    between its kinks it is not concave."""
 
     jumps: ClassVar[bool] = False
+    sags: ClassVar[bool] = False
     scale: Numbers
     origin_s: Numbers
 
@@ -31,8 +35,9 @@ class _Shape:
         """Return the fastest growth between two completions, jumps aside."""
         return self.scale
 
-    def sag(self, gap_s: Numbers) -> Numbers:
-        """Return by how much the cost may lie below its chord over `gap_s` without a kink."""
+    def sag(self, completion_s: Numbers, gap_s: Numbers) -> Numbers:
+        """Return by how much lines below the cost may lie below it at `completion_s`, where each
+        spans at most `gap_s` without a kink or jump inside."""
         return 0.0 * gap_s
 
 
@@ -66,6 +71,8 @@ class Step(_Shape):
 class Square(_Shape):
     """scale * max(0, d)^2"""
 
+    sags = True
+
     def at(self, completion_s: Numbers) -> Numbers:
         late_s = completion_s - self.origin_s
         return self.scale * (late_s * late_s * (late_s > 0))
@@ -74,8 +81,9 @@ class Square(_Shape):
         late_s = last_s - self.origin_s
         return 2.0 * self.scale * (late_s * (late_s > 0))
 
-    def sag(self, gap_s: Numbers) -> Numbers:
-        return self.scale * (gap_s * gap_s / 4.0)
+    def sag(self, completion_s: Numbers, gap_s: Numbers) -> Numbers:
+        is_late = completion_s - self.origin_s > -KINK_S
+        return self.scale * (gap_s * gap_s / 4.0) * is_late
 
 
 class Inverse(_Shape):

@@ -35,36 +35,32 @@ class Relaxation(Enum):
 
 @dataclass(frozen=True)
 class _Base:
-    """`since_submission`: a job's time counts from its submission. `quantile` is that of job costs
-    for a `RankOfJobs`, 1 for their maximum."""
+    """`quantile` is that of job costs for a `RankOfJobs`, 1 for their maximum."""
 
     name: ClassVar[str]
     unit: ClassVar[str]
     title: ClassVar[str]
-    since_submission: ClassVar[bool] = False
     quantile: float = 1.0
 
 
 class _OfJobs(_Base):
-    """A combination of `shape(scale, origin_s)` over the jobs that count.
+    """A combination of `shape(scale, origin_s)` over the jobs that count: those of some scale that
+    have a deadline, where it counts from that.
 
     `steady`: the order of jobs by urgency does not change while nothing happens. `is_priced`:
-    prices on GPU time bound it, with a certificate.
+    prices on GPU time bound it, with a certificate. `relative`: costs are ratios of times.
     """
 
     shape: ClassVar[type[JobCost]]
+    origin: ClassVar[Literal["submission", "deadline", "now"]] = "submission"
     relaxation: ClassVar[Relaxation] = Relaxation.NONE
     steady: ClassVar[bool] = False
+    relative: ClassVar[bool] = False
     is_priced: ClassVar[bool] = False
 
     def scale(self, instance: Instance, job: Job) -> float:
         """Return the factor of the job's cost."""
-        raise NotImplementedError
-
-    def origin_s(self, instance: Instance, job: Job) -> float | None:
-        """Return the instant from which the job's cost counts; None where the job does not
-        count."""
-        return job.submit_s
+        return 1.0
 
     def combine(self, costs: Sequence[float]) -> float:
         """Return the value that job costs make together, 0 without any."""
@@ -72,21 +68,28 @@ class _OfJobs(_Base):
 
     def cost(self, instance: Instance, job: Job) -> JobCost | None:
         """Return the cost of a job; None where it does not count."""
-        origin_s = self.origin_s(instance, job)
-        return None if origin_s is None else self.shape(self.scale(instance, job), origin_s)
+        origin_s, scale = self._origin_s(instance, job), self.scale(instance, job)
+        return None if origin_s is None or not scale else self.shape(scale, origin_s)
 
-    def costs(self, instance: Instance, jobs: Iterable[Job]) -> "tuple[NDArray[np.int64], JobCost]":
+    def costs(self, instance: Instance, jobs: Sequence[Job]) -> "tuple[NDArray[np.int64], JobCost]":
         """Return the positions of the jobs that count, and their costs as arrays."""
         import numpy as np
 
-        counted = [
-            (j, self.scale(instance, job), origin_s)
-            for j, job in enumerate(jobs)
-            if (origin_s := self.origin_s(instance, job)) is not None
-        ]
-        which, scale, origin = zip(*counted, strict=True) if counted else ((), (), ())
-        cost = self.shape(np.array(scale, np.float64), np.array(origin, np.float64))
-        return np.array(which, np.int64), cost
+        scale = np.array([self.scale(instance, job) for job in jobs], np.float64)
+        origin = np.array([self._origin_s(instance, job) for job in jobs], np.float64)
+        which = np.flatnonzero((scale > 0) & ~np.isnan(origin))
+        return which, self.shape(scale[which], origin[which])
+
+    def _origin_s(self, instance: Instance, job: Job) -> float | None:
+        match self.origin:
+            case "submission":
+                return job.submit_s
+            case "deadline":
+                return job.deadline_s
+            case "now":
+                return instance.now_s
+            case _:
+                assert_never(self.origin)
 
     def changes(self, cluster: Cluster) -> bool:
         """Return whether the round values jobs in another order while nothing happens."""
@@ -99,17 +102,15 @@ class _OfJobs(_Base):
 
 
 class SumOfJobs(_OfJobs):
+    def scale(self, instance: Instance, job: Job) -> float:
+        return job.weight
+
     def combine(self, costs: Sequence[float]) -> float:
         return math.fsum(costs)
 
 
 class RankOfJobs(_OfJobs):
-    """The q-quantile of n job costs is the ceil(q n)-th smallest; the 1-quantile is the maximum.
-
-    `relative`: costs are ratios, of which jobs have the larger the longer they wait.
-    """
-
-    relative: ClassVar[bool] = False
+    """The q-quantile of n job costs is the ceil(q n)-th smallest; the 1-quantile is the maximum."""
 
     def rank(self, jobs: int) -> int:
         """Return how many of `jobs` jobs must lie at or below the quantile."""
@@ -130,12 +131,12 @@ class Usage(_Base):
         return math.fsum(costs)
 
     def tariff(self, cluster: Cluster) -> Tariff:
-        """Return what a unit costs over time."""
+        """Return what a unit costs over time. Raises InputError where the cluster does not say."""
         return Tariff()
 
     def changes(self, cluster: Cluster) -> bool:
         """Return whether it matters when something is held."""
-        return len(self.tariff(cluster).rates) > 1
+        return not self.tariff(cluster).is_constant
 
     def rate(self, job: Job, mode: Mode, node: Node, gpus: int) -> float:
         """Return the units a second that so many GPUs of a node take."""

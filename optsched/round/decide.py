@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import InputError, SolverUnavailableError
 from ..model.instance import Instance, Placement
 from ..model.plan import CLOSED_GAP
-from ..objectives import Objective, parse
+from ..objectives import Objective, wanted
 from ..plugins import registry
 from ..plugins.options import declaration, read_options
 from .model import Floats
@@ -139,7 +139,7 @@ def decide(
     for what, amount in (("round", round_s), ("budget", budget_s)):
         if not (math.isfinite(amount) and amount > 0):
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
-    goal = parse(objective) if isinstance(objective, str) else objective
+    goal = wanted(objective, instance.cluster)
     found = registry.round_solver(solver)
     own = read_options(f"round solver {solver}", declaration(found), options)
     best = _Best(instance, blocked)

@@ -13,8 +13,8 @@ complete.
 - Maxima and quantiles (makespan, lateness, tail, ftf, maxmin): value = u D (T* / T), where T* is
   the time to complete in the job's best option. A maximum is replaced by a sum of exponentials or
   of fourth powers, whose slopes are u.
-- Resources (energy, cost): value = (D / T) (what the job's dearest option uses - what this one
-  uses).
+- Resources (energy, cost, carbon): value = (D / T) (what the job's dearest option uses, or what
+  the job would use if it waited, where that is less - what this one uses).
 
 Where nothing starts between two rounds, GPUs of a job that completes stay idle until the next:
 `refill` False replaces D / T by min(1, D / T).
@@ -128,17 +128,17 @@ class _Round:
         values = np.zeros(len(self.ways.job))
         for weight, term in level:
             values += weight * self._term(term, idle)
-        return values
+        return np.maximum(values, 0.0)
 
     def _term(self, term: Term, idle: float) -> Floats:
         job, pace = self.ways.job, self.pace
         least = idle * (self.weight / (float(self.weight.mean()) or 1.0))[job] * pace
         match term:
             case Usage():
-                used = self._used(term)
-                most = np.maximum.reduceat(used, self.ways.first[:-1])[job]
-                spared = most - used
-                spared[spared < SAME * most] = 0.0
+                used, later = self._used(term)
+                most = np.maximum.reduceat(used, self.ways.first[:-1])
+                spared = np.minimum(most, later)[job] - used
+                spared[np.abs(spared) < SAME * most[job]] = 0.0
                 return pace * spared + least * (float(used.mean()) or 1.0)
             case SumOfJobs() if term.shape is Linear:
                 return _floored(self._urgency(term))[job] * _with_second_best(self.ways, pace)
@@ -152,8 +152,9 @@ class _Round:
             case _:
                 assert_never(term)
 
-    def _used(self, term: Usage) -> Floats:
-        """Return what every option uses until completion."""
+    def _used(self, term: Usage) -> tuple[Floats, Floats]:
+        """Return what every option uses until completion, and the least that each job would use if
+        it waited until a better time."""
         match term.meter:
             case "power":
                 per_s = self.ways.power_w / term.per
@@ -161,7 +162,15 @@ class _Round:
                 per_s = self.ways.price_per_h / term.per
             case _:
                 assert_never(term.meter)
-        return per_s * self.ways.finish_s
+        now_s, finish_s = self.instance.now_s, self.ways.finish_s
+        tariff = term.tariff(self.instance.cluster)
+        later = np.full(len(finish_s), np.inf)
+        for change_s in tariff.changes_s(now_s):
+            for start_s in (change_s + 0.0 * finish_s, change_s - finish_s):
+                cost = per_s * tariff.integral(now_s + start_s, finish_s)
+                later = np.where(start_s > 0, np.minimum(later, cost), later)
+        least_later = np.minimum.reduceat(later, self.ways.first[:-1])
+        return per_s * tariff.integral(now_s + 0.0 * finish_s, finish_s), least_later
 
     def _urgency(self, term: SumOfJobs | RankOfJobs) -> Floats:
         """Return the cost of delaying the completion of each job by one second, at `now + best_s`;

@@ -96,6 +96,10 @@ OTHER_JOB: dict[str, object] = {
     "max_preemptions": 1,
     "min_nodes": 2,
     "max_nodes": 2,
+    "labels": ("x",),
+    "node_labels": {"ssd": "forbidden"},
+    "affinity": {"x": "rack"},
+    "anti_affinity": {"x": "node"},
     "profile": replace(PROFILE, mixing="sum"),
 }
 
@@ -161,6 +165,7 @@ OTHER_NODE: dict[str, object] = {
     "memory_gbps": 5.0,
     "model_cache_gib": 1.0,
     "rack": "r1",
+    "labels": ("ssd",),
     "gpu_price_per_h": 2.0,
 }
 OTHER_CLUSTER: dict[str, object] = {
@@ -170,6 +175,7 @@ OTHER_CLUSTER: dict[str, object] = {
     "rack_uplink_gbps": {"r0": 1.0},
     "uplinks": "shared",
     "reference_gpu": "a",
+    "carbon_g_per_kwh": 300.0,
 }
 TENANT = Tenant(name="own", gpu_quota=3)
 OTHER_TENANT: dict[str, object] = {"name": "u", "gpu_quota": 8, "borrow_gpus": 1, "weight": 2.0}

@@ -38,7 +38,12 @@ def clusters(draw: DrawFn, most_nodes: int = 3, uplinks: bool = False) -> Cluste
         resources["power_w"] = draw(st.sampled_from((350.0, 700.0, 1000.5)))
     racks = dict.fromkeys(node.rack for node in nodes if node.rack is not None) if uplinks else {}
     limits = {rack: draw(st.sampled_from((1.0, 2.5))) for rack in racks if draw(st.booleans())}
-    return Cluster(nodes=nodes, resources=resources, rack_uplink_gbps=limits)
+    return Cluster(
+        nodes=nodes,
+        resources=resources,
+        rack_uplink_gbps=limits,
+        carbon_g_per_kwh=draw(st.sampled_from((100.0, ((-1.0, 300.0), (2.0, 50.0), (4.0, 200.0))))),
+    )
 
 
 @st.composite

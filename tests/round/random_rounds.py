@@ -52,6 +52,9 @@ def clusters(draw: Any, most_nodes: int = 5, sizes: tuple[int, ...] = SIZES) -> 
         rack_uplink_gbps={
             rack: draw(st.sampled_from([1.0, 2.0, 3.0])) for rack in named if draw(st.booleans())
         },
+        carbon_g_per_kwh=draw(
+            st.sampled_from([100.0, ((0.0, 300.0), (40.0, 50.0), (1.7e9 + 30.0, 200.0))])
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from ..scheduling.schedule_generation import (
     generate,
     returns_beside_partner,
     start_in_order,
+    starts_that_matter,
 )
 from .clock import Budget
 from .model import Model
@@ -74,8 +75,9 @@ def solve_whole(
     first = hint if incumbent.schedule is None else incumbent.schedule
     if problem.instance.jobs and first is not None:
         model.hint(first)
+    is_least = True
     for k, level in enumerate(problem.objective.levels):
-        expression = build(model, level)
+        expression = build(model, level, is_least)
         known = outside(k)
         least = None if known is None or not expression.exact else expression.least(known)
         if least is not None:
@@ -88,7 +90,10 @@ def solve_whole(
         if incumbent.schedule is not None:
             # Later bounds hold among plans that keep the value found, which may be above that of
             # the rounded model.
-            kept = expression.most(incumbent.evaluator.yardsticks[k].keeps(incumbent.values[k]))
+            value, yardstick = incumbent.values[k], incumbent.evaluator.yardsticks[k]
+            is_least = is_least and yardstick.is_closed(value, expression.value(best))
+            off_grid = 0.0 if is_least else expression.off_grid
+            kept = expression.most(yardstick.keeps(value) + off_grid)
             most = None if kept is None else max(best, kept)
             model.hint(incumbent.schedule)
         if most is not None:
@@ -215,8 +220,9 @@ def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Sche
     nodes = {
         j: frozenset(n for n, _ in choice.split) for j, choice in choices.items() if choice.split
     }
-    found = generate(problem, priority, preempted, ways, nodes)
-    return found if found is not None else generate(problem, priority, preempted, ways)
+    waits = starts_that_matter(problem, choices)
+    found = generate(problem, priority, preempted, ways, nodes, waits)
+    return found or generate(problem, priority, preempted, ways, not_before=waits)
 
 
 def _constrained(problem: Problem, model: Model, choices: dict[int, Choice]) -> Schedule | None:

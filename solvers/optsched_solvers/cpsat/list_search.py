@@ -8,9 +8,10 @@ that falls with the budget.
 
 import math
 import random
+from dataclasses import dataclass, replace
 
 from ..scheduling.problem import Activity, Choice, Problem, Schedule
-from ..scheduling.schedule_generation import generate
+from ..scheduling.schedule_generation import generate, starts_that_matter
 from .clock import Budget
 from .direct import Incumbent
 
@@ -20,6 +21,20 @@ TEMPERATURE = 2e-4
 """First temperature, relative to what can be changed of the value."""
 
 Ways = dict[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """What a schedule is decoded from: priorities, GPU types, running jobs that are preempted, and
+    ticks before which jobs do not start."""
+
+    priority: list[float]
+    ways: Ways
+    preempted: frozenset[int]
+    waits: dict[int, int]
+
+    def schedule(self, problem: Problem) -> Schedule | None:
+        return generate(problem, self.priority, self.preempted, self.ways, not_before=self.waits)
 
 
 def by_type(activity: Activity, gpu_type: str | None) -> tuple[int, ...]:
@@ -44,10 +59,13 @@ class ListSearch:
         preempted: frozenset[int],
     ) -> None:
         self.problem, self.incumbent, self.budget = problem, incumbent, budget
-        self.priority, self.ways, self.preempted = priority, ways, preempted
+        self.list = List(priority, ways, preempted, {})
+        if incumbent.schedule is not None:
+            waits = starts_that_matter(problem, dict(enumerate(incumbent.schedule)))
+            self.list = replace(self.list, waits=waits)
         self.rng = random.Random(budget.seed + 1)
         self.value = math.inf
-        self._decode_and_keep(priority, ways, preempted, 0.0)
+        self._decode_and_keep(self.list, 0.0)
 
     def run(self, until: float, rounds: int | None = None) -> None:
         """Search until `until` of the budget is left, or for so many neighbours."""
@@ -60,44 +78,49 @@ class ListSearch:
             self._step(max(0.0, self.value - certain) * TEMPERATURE * cool)
 
     def _step(self, temperature: float) -> None:
-        priority, ways, preempted = self.priority, self.ways, self.preempted
+        if self.problem.changes_s and self.rng.random() < 0.5:
+            self._decode_and_keep(self._waiting(), temperature)
+            return
         draw = self.rng.random()
         if draw < 0.5:
-            priority = self._moved()
+            found = replace(self.list, priority=self._moved())
         elif draw < 0.8:
-            priority = self._swapped()
+            found = replace(self.list, priority=self._swapped())
         else:
-            ways, preempted = self._other_way()
-        self._decode_and_keep(priority, ways, preempted, temperature)
+            found = self._other_way()
+        self._decode_and_keep(found, temperature)
 
-    def _decode_and_keep(
-        self, priority: list[float], ways: Ways, preempted: frozenset[int], temperature: float
-    ) -> None:
-        self.budget.spend(WORK_PER_JOB * len(priority))
-        schedule = generate(self.problem, priority, preempted, ways)
+    def _decode_and_keep(self, found: List, temperature: float) -> None:
+        self.budget.spend(WORK_PER_JOB * len(found.priority))
+        schedule = found.schedule(self.problem)
         if schedule is None:
             return
         values = self.incumbent.evaluator.values(schedule)
         worse = values[0] - self.value
         if worse <= 0 or (temperature > 0 and self.rng.random() < math.exp(-worse / temperature)):
-            self.priority, self.ways, self.preempted, self.value = (
-                priority,
-                ways,
-                preempted,
-                values[0],
-            )
+            self.list, self.value = found, values[0]
         self.incumbent.offer(schedule)
+
+    def _waiting(self) -> List:
+        """One job waits until it would start or end with a change of what use costs, or no more."""
+        problem = self.problem
+        activity = self.rng.choice(problem.activities)
+        change_s = self.rng.choice(problem.changes_s)
+        length_s = min(alternative.seconds for alternative in activity.alternatives)
+        start_s = self.rng.choice((0.0, change_s, change_s - length_s))
+        waits = {**self.list.waits, activity.index: problem.tick.ceil(start_s)}
+        return replace(self.list, waits=waits)
 
     def _moved(self) -> list[float]:
         """One job just before or after another."""
-        priority = list(self.priority)
+        priority = list(self.list.priority)
         i, j = self.rng.randrange(len(priority)), self.rng.randrange(len(priority))
         priority[i] = priority[j] + self.rng.choice((-1, 1)) * self.rng.random() * 1e-3
         return priority
 
     def _swapped(self) -> list[float]:
         """Two jobs near each other in the list trade places."""
-        priority = list(self.priority)
+        priority = list(self.list.priority)
         i = self.rng.randrange(len(priority))
         near = sorted(range(len(priority)), key=lambda k: (abs(priority[k] - priority[i]), k))[1:12]
         if near:
@@ -105,13 +128,13 @@ class ListSearch:
             priority[i], priority[j] = priority[j], priority[i]
         return priority
 
-    def _other_way(self) -> tuple[Ways, frozenset[int]]:
+    def _other_way(self) -> List:
         """One job kept to another GPU type, to none, or a running one preempted or left to
         continue."""
-        activity = self.problem.activities[self.rng.randrange(len(self.priority))]
+        activity = self.problem.activities[self.rng.randrange(len(self.list.priority))]
         j = activity.index
         if activity.hold is not None and self.rng.random() < 0.5:
-            return self.ways, self.preempted ^ {j}
+            return replace(self.list, preempted=self.list.preempted ^ {j})
         types = sorted(
             {
                 a.mode.gpu_type or ""
@@ -119,12 +142,12 @@ class ListSearch:
                 if a.fixed is None and a.mode.gpus
             }
         )
-        ways = dict(self.ways)
+        ways = dict(self.list.ways)
         if len(types) < 2 or self.rng.random() < 0.3:
             ways.pop(j, None)
         else:
             ways[j] = by_type(activity, self.rng.choice(types) or None)
-        return ways, self.preempted
+        return replace(self.list, ways=ways)
 
 
 def preempted_in(problem: Problem, schedule: Schedule) -> frozenset[int]:

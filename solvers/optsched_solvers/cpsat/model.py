@@ -96,8 +96,10 @@ class Model:
         return [self.problem.activities[j] for j in sorted(self.fixed.free)]
 
     def _horizon(self) -> int:
-        """No active schedule is longer than all lengths in a row after the last release."""
+        """No active schedule is longer than all lengths in a row after the last release and the
+        last change of what use costs."""
         ends = [a.release_up for a in self.problem.activities]
+        ends += [self.problem.tick.ceil(change_s) for change_s in self.problem.changes_s]
         total = sum(
             max(alternative.up for alternative in a.alternatives) + (a.hold.up if a.hold else 0)
             for a in self._free()

@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 
 from ..scheduling.free_capacity import FreeCapacity
 from ..scheduling.problem import Choice, Problem, Schedule
-from ..scheduling.schedule_generation import canonical, generate
+from ..scheduling.schedule_generation import canonical, generate, starts_that_matter
 from .clock import Budget
 from .direct import Incumbent
 from .model import Fixed, Model
@@ -259,7 +259,12 @@ class Search:
             not in pool_types
         }
         found = generate(
-            self.problem, [float(choice.start) for choice in candidate], preempted, ways, nodes
+            self.problem,
+            [float(choice.start) for choice in candidate],
+            preempted,
+            ways,
+            nodes,
+            starts_that_matter(self.problem, dict(enumerate(candidate))),
         )
         return found if found is not None else self.schedule
 

@@ -10,8 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, assert_never
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from optsched.objectives import (
@@ -29,6 +31,7 @@ from optsched.objectives import (
     Usage,
 )
 
+from ..scheduling.problem import Activity, Problem
 from .model import Model
 
 ROUNDED = 2**58
@@ -40,9 +43,13 @@ INVERSE_STEPS = 10**7
 """Resolution of a normalised rate."""
 LARGEST_RATE = 2**52
 """Largest number that is divided by a length to get a rate."""
+STEPS = 2**28
+"""Resolution of what use costs by its start."""
 SQUARED = 2**20
 """Largest number that is squared."""
 
+Stretches = tuple[Any, list[int], list[float]]
+"""The literal of an alternative, instants at which it may start, what it then uses."""
 Row = tuple[int, int, int]
 """A cost is at least the first x the end of the third, an activity, plus the second."""
 
@@ -51,13 +58,15 @@ Row = tuple[int, int, int]
 class LevelExpression:
     """`expression` is minimised; the objective's value is at least `offset` + `unit` times it, or
     of `maxmin` -`inverse` divided by that. What is certain is in the offset and takes no digits of
-    the integers."""
+    the integers. A plan that starts jobs off the grid, with starts rounded down, may be above its
+    own value by `off_grid`: no more is it where the value is a least one (`_is_snug`)."""
 
     expression: Any
     offset: float
     unit: float
     exact: bool
     inverse: float | None = None
+    off_grid: float = 0.0
 
     def value(self, bound: float) -> float:
         """The bound on the value that follows from one on the expression."""
@@ -88,10 +97,10 @@ class LevelExpression:
         return steps, 1e-6 + 1e-15 * abs(steps) + rounding
 
 
-def build(model: Model, level: Level) -> LevelExpression:
+def build(model: Model, level: Level, is_least: bool = True) -> LevelExpression:
     """Return one level of the objective over the variables of `model` (`unsupported` says which it
-    cannot be)."""
-    builder = _Builder(model)
+    cannot be); `is_least` says that each earlier level keeps its least value."""
+    builder = _Builder(model, is_least and _is_snug(model.problem))
     match level:
         case ((factor, RankOfJobs(shape=shape) as largest),) if shape is Inverse:
             # The largest -scale / d is where d / scale is the largest.
@@ -106,18 +115,33 @@ def build(model: Model, level: Level) -> LevelExpression:
             return builder.finish()
 
 
+def _is_snug(problem: Problem) -> bool:
+    """Return whether some plan that is best in each level has all starts on the grid.
+
+    With the order of jobs on each resource given, starts differ by constants that lie on the grid,
+    so vertices of the polyhedron of starts and of its faces do. A level that is linear between
+    instants of the grid has an optimum there, if earlier levels keep their least values.
+    """
+    return problem.tick.exact and all(
+        isinstance(term, Usage) or (term.shape in (Linear, Hinge, Step) and not term.relative)
+        for term in problem.objective.terms
+    )
+
+
 class _Builder:
     """Collects (coefficient, variable) pairs of a level in the objective's own unit, then scales
     them to integers."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, snug: bool) -> None:
         self.model, self.problem, self.horizon = model.cp, model.problem, model.horizon
         self.ends, self.chosen, self.on_node = model.end, model.chosen, model.on_node()
+        self.start, self.fixed, self.snug = model.start, model.fixed, snug
         self.tick_s = self.problem.tick.length_s
         self.certain: list[float] = []
         self.model_ticks = model.ticks
         self.parts: list[tuple[float, Any, int]] = []
         self.exact = self.problem.tick.exact
+        self.off_grid = 0.0
 
     def costs(self, term: SumOfJobs | RankOfJobs) -> list[tuple[JobCost, int]]:
         """Return the costs of the jobs that count, with the indices of their activities."""
@@ -125,7 +149,7 @@ class _Builder:
             (term.cost(self.problem.instance, activity.job), activity.index)
             for activity in self.problem.activities
         )
-        return [(cost, index) for cost, index in found if cost is not None and cost.scale]
+        return [(cost, index) for cost, index in found if cost is not None]
 
     def add(self, weight: float, term: Term) -> None:
         """Add `weight` times a term."""
@@ -143,15 +167,68 @@ class _Builder:
                 assert_never(term)
 
     def _usage(self, weight: float, term: Usage) -> None:
-        for activity in self.problem.activities:
-            for i, literal in enumerate(self.chosen[activity.index]):
-                held = weight * self.problem.usage(term, activity, i)
-                if held:
-                    self.parts.append((held, literal, 1))
+        problem, fixed = self.problem, self.fixed
+        is_constant = term.tariff(problem.instance.cluster).is_constant
+        for activity in problem.activities:
+            j = activity.index
+            is_placed = fixed is not None and j not in fixed.free
+            start_s = fixed.schedule[j].start * self.tick_s if fixed and is_placed else 0.0
+            timed = []
+            for i, literal in enumerate(self.chosen[j]):
+                if is_constant or is_placed or activity.alternatives[i].fixed is not None:
+                    used = weight * problem.usage(term, activity, i, start_s)
+                    if used:
+                        self.parts.append((used, literal, 1))
+                else:
+                    timed.append(self._stretches(weight, term, activity, i))
+            if timed:
+                self._by_start(activity, timed)
         self._add_dearer_nodes(weight, term)
 
+    def _stretches(self, weight: float, term: Usage, activity: Activity, i: int) -> Stretches:
+        """Return where an alternative may start, cut where what it uses has kinks, and what it uses
+        from each cut on at the least.
+
+        Where the plan may leave the grid, as much less as that can matter: a start and a kink move
+        by less than a tick each.
+        """
+        problem = self.problem
+        tariff = term.tariff(problem.instance.cluster)
+        seconds = activity.alternatives[i].seconds
+        kinks_s = [at_s - ahead_s for at_s in problem.changes_s for ahead_s in (0.0, seconds)]
+        kinks = (problem.tick.floor(kink_s) for kink_s in kinks_s)
+        cuts = sorted({0, self.horizon, *(kink for kink in kinks if 0 < kink < self.horizon)})
+        used = weight * problem.usage(term, activity, i, self.tick_s * np.array(cuts))
+        steepest = problem.usage_per_s(term, activity, i) * (max(tariff.rates) - min(tariff.rates))
+        off_grid = 3.0 * weight * steepest * self.tick_s
+        if self.snug:
+            self.off_grid += off_grid
+        else:
+            used = used - off_grid
+        return self.chosen[activity.index][i], cuts, used.tolist()
+
+    def _by_start(self, activity: Activity, timed: list[Stretches]) -> None:
+        """Add what an activity uses, which depends on its start: a line in each stretch."""
+        model, start = self.model, self.start[activity.index]
+        unit = max(abs(b - a) for _, _, used in timed for a, b in pairwise(used)) / STEPS
+        above = model.new_int_var(0, STEPS, "")
+        for literal, cuts, used in timed:
+            inside = [model.new_bool_var("") for _ in cuts[1:]]
+            model.add(sum(inside) == literal)
+            for here, span, ends in zip(inside, pairwise(cuts), pairwise(used), strict=True):
+                (low, high), least = span, min(ends)
+                model.add_linear_constraint(start, low, high).only_enforce_if(here)
+                self.parts.append((least, here, 1))
+                if unit:
+                    first, last = (math.floor((end - least) / unit) for end in ends)
+                    line = (high - low) * first + (last - first) * (start - low)
+                    model.add((high - low) * above >= line).only_enforce_if(here)
+        self.parts.append((unit, above, STEPS))
+        self.exact = False
+
     def _add_dearer_nodes(self, weight: float, term: Usage) -> None:
-        """What a choice of nodes costs above the cheapest."""
+        """Add what a choice of nodes costs above the cheapest, whenever that is."""
+        lowest = min(term.tariff(self.problem.instance.cluster).rates)
         for (j, a, n), (variable, gpus) in self.on_node.items():
             activity = self.problem.activities[j]
             chosen = activity.alternatives[a]
@@ -161,7 +238,7 @@ class _Builder:
             more = self.problem.gpu_cost_per_s(term, activity, chosen.mode, n) - cheapest
             if more > 0:
                 self.parts.append(
-                    (weight * more * chosen.seconds * gpus, variable, chosen.mode.gpus)
+                    (weight * more * lowest * chosen.seconds * gpus, variable, chosen.mode.gpus)
                 )
 
     def _late_ticks(self, cost: JobCost) -> int:
@@ -324,7 +401,7 @@ class _Builder:
         expression: Any = cp_model.LinearExpr.weighted_sum(
             [variable for _, variable, _ in parts], scaled
         )
-        return LevelExpression(expression, offset, float(unit), exact)
+        return LevelExpression(expression, offset, float(unit), exact, off_grid=self.off_grid)
 
 
 def _common_unit(coefficients: Sequence[float]) -> Fraction | None:

@@ -14,7 +14,7 @@ from ..scheduling.evaluate import Evaluator
 from ..scheduling.lagrange import PriceBound, applies, grid
 from ..scheduling.plans import schedule_of
 from ..scheduling.problem import Activity, Problem, Schedule
-from ..scheduling.schedule_generation import generate
+from ..scheduling.schedule_generation import generate, starts_that_matter
 from .clock import Budget
 from .direct import Incumbent, solve_whole
 from .list_search import WORK_PER_JOB, ListSearch, Ways, by_type, list_of, preempted_in
@@ -28,6 +28,8 @@ NEIGHBOURHOOD_JOBS = 150
 """Above this list search gains more in the same time than neighbourhoods do."""
 LISTS_SHARE = 0.2
 """Most of the budget that goes to the first list schedules."""
+MOST_WAITS = 24
+"""Changes of what use costs until which all jobs wait in some of the first list schedules."""
 CELLS = 150
 """Cells of the time grid of prices."""
 PRICE_WORK = 2e-8
@@ -54,6 +56,10 @@ def search(request: Request, report: Report) -> None:
             break
         budget.spend(WORK_PER_JOB * len(priority))
         incumbent.offer(generate(problem, priority))
+        for change_s in problem.changes_s[:MOST_WAITS]:
+            budget.spend(WORK_PER_JOB * len(priority))
+            waits = dict.fromkeys(range(len(priority)), problem.tick.ceil(change_s))
+            incumbent.offer(generate(problem, priority, not_before=waits))
     proved: dict[int, float] = {}
     guide = None
     if problem.partner:  # neither prices nor neighbourhoods hold pairs that share GPUs
@@ -100,6 +106,7 @@ def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
             for j, choice in enumerate(read)
             if choice.split
         },
+        starts_that_matter(problem, dict(enumerate(read))),
     )
 
 
@@ -155,7 +162,7 @@ def _intervals(problem: Problem) -> int:
         len(a.rooms) if a.fixed is None and a.mode.gpus and len(a.rooms) > 1 else 1
         for activity in problem.activities
         for a in activity.alternatives
-    )
+    ) + 2 * len(problem.changes_s) * sum(len(a.alternatives) for a in problem.activities)
 
 
 def _priorities(problem: Problem) -> Iterator[list[float]]:
@@ -233,12 +240,14 @@ def _price(
         kind = kinds[activity.index]
         if kind is not None and (found := by_type(activity, prices.types[kind])):
             ways[activity.index] = found
-    guided: Schedule | None = generate(
-        problem, order, preempted_in(problem, incumbent.schedule), ways
-    )
-    free = generate(problem, order, preempted_in(problem, incumbent.schedule))
+    preempted = preempted_in(problem, incumbent.schedule)
+    guided: Schedule | None = generate(problem, order, preempted, ways)
+    free = generate(problem, order, preempted)
     incumbent.offer(guided)
     incumbent.offer(free)
+    if problem.changes_s:
+        waits = {j: problem.tick.floor(start_s) for j, start_s in enumerate(order)}
+        incumbent.offer(generate(problem, order, preempted, ways, not_before=waits))
     if guided is None or (
         free is not None and (incumbent.evaluator.values(free) < incumbent.evaluator.values(guided))
     ):

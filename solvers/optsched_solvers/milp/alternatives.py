@@ -74,13 +74,14 @@ class Ways:
         """Return what an alternative and the checkpoint before it use, at their bins' lowest
         rate."""
         entry = self.instance.running_job.get(job.id)
-        node = self.instance.cluster.node
+        [unit_cost] = term.tariff(self.instance.cluster).rates  # of others it plans nothing
+
+        def per_s(mode: Mode, name: str, gpus: int) -> float:
+            return unit_cost * term.rate(job, mode, self.instance.cluster.node[name], gpus)
 
         def held(running: Running, seconds: float) -> float:
-            return seconds * sum(
-                term.rate(job, running.mode, node[slot.node], slot.gpus)
-                for slot in running.placement
-            )
+            slots = running.placement
+            return seconds * sum(per_s(running.mode, slot.node, slot.gpus) for slot in slots)
 
         if alternative.option is None:
             assert entry is not None
@@ -90,10 +91,9 @@ class Ways:
             assert entry is not None
             total += held(entry, hold_to_save_s(job))
         for b, gpus in alternative.split:
-            per_s = min(
-                term.rate(job, alternative.mode, node[name], gpus) for name in self.bins[b].nodes
-            )
-            total += per_s * alternative.seconds
+            names = self.bins[b].nodes
+            cheapest = min(per_s(alternative.mode, name, gpus) for name in names)
+            total += cheapest * alternative.seconds
         return total
 
 

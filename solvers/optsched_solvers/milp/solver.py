@@ -64,6 +64,8 @@ class MilpSolver:
             return f"running job {sharing} shares its GPUs, which this model does not know"
         if (fault := unplanned(instance)) is not None:
             return fault
+        if objective.tariffs(instance.cluster):
+            return "what use costs changes over time, and it starts each job as early as it can"
         ways = find_ways(instance)
         if (
             all(ways.of.values())

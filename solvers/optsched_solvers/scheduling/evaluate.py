@@ -65,6 +65,12 @@ class Evaluator:
 
     def _used(self, term: Usage, schedule: Schedule) -> float:
         return math.fsum(
-            self.problem.usage(term, activity, choice.alternative, choice.split)
+            self.problem.usage(
+                term,
+                activity,
+                choice.alternative,
+                choice.start * self.problem.tick.length_s,
+                choice.split,
+            )
             for activity, choice in zip(self.problem.activities, schedule, strict=True)
         )

@@ -12,8 +12,10 @@ holds for every lam (reference: Lagrangian relaxation of time-indexed formulatio
 Hurkens and Savelsbergh, INFORMS J. Computing 12, 2000). Costs that are linear or concave between
 their kinks are smallest at a kink of cost or price, so the candidate starts are the release, the
 grid points, the grid points minus the run time and the deadline minus the run time: the minimum
-over those is exact, not a discretisation. Node detail, cores, memory, quotas and precedence (but
-for the earliest starts it implies) are not priced; leaving them out only lowers the bound.
+over those is exact, not a discretisation. Of a cost that is convex in between, lines below it
+stand for it (`sag`). What use costs over time has its kinks on the grid. Node detail, cores,
+memory, quotas and precedence (but for the earliest starts it implies) are not priced; leaving them
+out only lowers the bound.
 """
 
 import math
@@ -27,6 +29,8 @@ from optsched.objectives import RankOfJobs, SumOfJobs, Usage
 
 from .problem import Activity, Alternative, Problem, Schedule
 
+MOST_CHANGES = 500
+"""At most so many changes of what use costs are instants of the grid."""
 MEMORY = 200
 """Relaxed solutions remembered."""
 
@@ -36,7 +40,9 @@ Ints = npt.NDArray[np.int64]
 
 def applies(problem: Problem) -> bool:
     """Whether the first level of the objective is a sum over jobs."""
-    return not any(isinstance(term, RankOfJobs) for _, term in problem.objective.levels[0])
+    return len(problem.changes_s) <= MOST_CHANGES and not any(
+        isinstance(term, RankOfJobs) for _, term in problem.objective.levels[0]
+    )
 
 
 class PriceBound:
@@ -154,13 +160,15 @@ class PriceBound:
                 case SumOfJobs():
                     ends_s = instance.now_s + self.starts_s + self.length_s[:, None]
                     by_job = [term.cost(instance, job) for job in instance.jobs]
+                    gaps_s = _gaps(self.starts_s) if term.shape.sags else np.zeros_like(costs)
                     for i, (activity, _, _) in enumerate(rows):
                         if (cost := by_job[activity.index]) is not None:
-                            costs[i] += weight * cost.at(ends_s[i])
+                            sag = cost.sag(ends_s[i], gaps_s[i])
+                            costs[i] += weight * (cost.at(ends_s[i]) - sag)
                 case Usage():
                     for i, (activity, alternative, _) in enumerate(rows):
                         which = activity.alternatives.index(alternative)
-                        costs[i] += weight * problem.usage(term, activity, which)
+                        costs[i] += weight * problem.usage(term, activity, which, self.starts_s[i])
                 case RankOfJobs():
                     raise TypeError(f"prices do not bound {term.name}")
                 case _:
@@ -347,9 +355,19 @@ def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:
     return [*free, *kept.values()]
 
 
+def _gaps(starts_s: Floats) -> Floats:
+    """Return for each start of a row the longer of the gaps to the starts beside it."""
+    order = np.argsort(starts_s, axis=1)
+    steps = np.diff(np.take_along_axis(starts_s, order, axis=1), axis=1)
+    gaps = np.empty_like(starts_s)
+    wider = np.maximum(np.pad(steps, ((0, 0), (1, 0))), np.pad(steps, ((0, 0), (0, 1))))
+    np.put_along_axis(gaps, order, wider, axis=1)
+    return gaps
+
+
 def grid(problem: Problem, schedule: Schedule, cells: int) -> Floats:
-    """Instants between which prices are constant: starts and ends of a schedule, thinned to about
-    `cells`."""
+    """Return instants between which prices are constant: starts and ends of a schedule, thinned to
+    about `cells`, and the changes of what use costs."""
     tick_s = problem.tick.length_s
     events = {0.0}
     for activity, choice in zip(problem.activities, schedule, strict=True):
@@ -359,4 +377,5 @@ def grid(problem: Problem, schedule: Schedule, cells: int) -> Floats:
     points = np.array(sorted(events))
     if len(points) > cells + 1:
         points = points[np.unique(np.linspace(0, len(points) - 1, cells + 1).round().astype(int))]
+    points = np.union1d(points, problem.changes_s)
     return points if len(points) > 1 else np.array([0.0, 1.0])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from optsched.model.instance import Instance, Running
 from optsched.model.job import Job, Mode
-from optsched.objectives import Inverse, Objective, SumOfJobs, Usage
+from optsched.objectives import Inverse, Numbers, Objective, SumOfJobs, Usage
 from optsched.physics import (
     TIME_TOLERANCE_S,
     Span,
@@ -122,6 +122,14 @@ class Problem:
         }
         self._cores_suffice = self._types_with_enough_cores()
         self._drop_rows_that_never_bind()
+        self.changes_s = sorted(
+            {
+                change_s
+                for tariff in objective.tariffs(cluster)
+                for change_s in tariff.changes_s(instance.now_s)
+            }
+        )
+        """When it starts to matter otherwise what is held, in seconds from now."""
         self.tick = self._choose_tick()
         position = {job.id: i for i, job in enumerate(instance.jobs)}
         self.activities = [self._activity(i, job, position) for i, job in enumerate(instance.jobs)]
@@ -201,8 +209,8 @@ class Problem:
         ]
 
     def _choose_tick(self) -> Tick:
-        instance, seconds = self.instance, []
-        latest_s = total_s = 0.0
+        instance, seconds = self.instance, list(self.changes_s)
+        latest_s, total_s = max(self.changes_s, default=0.0), 0.0
         has_rates = any(
             isinstance(term, SumOfJobs) and term.shape is Inverse for term in self.objective.terms
         )
@@ -390,29 +398,38 @@ class Problem:
         return term.rate(activity.job, mode, self.instance.cluster.nodes[node], 1)
 
     def usage(
+        self,
+        term: Usage,
+        activity: Activity,
+        alternative: int,
+        start_s: Numbers,
+        split: Split | None = None,
+    ) -> Numbers:
+        """Return what an alternative on `split` from `start_s` after now on uses, and the
+        checkpoint before it; without a split on the cheapest nodes."""
+        now_s, tariff = self.instance.now_s, term.tariff(self.instance.cluster)
+        chosen, hold = activity.alternatives[alternative], activity.hold
+        per_s = self.usage_per_s(term, activity, alternative, split)
+        total = per_s * tariff.integral(now_s + start_s, chosen.seconds)
+        if hold is not None and activity.preempts(alternative):
+            held_per_s = self._on_split(term, activity, hold.mode, hold.split)
+            total = total + held_per_s * tariff.integral(now_s, hold.seconds)
+        return total
+
+    def usage_per_s(
         self, term: Usage, activity: Activity, alternative: int, split: Split | None = None
     ) -> float:
-        """Return what an alternative on `split` uses, and the checkpoint before it; without a split
-        on the cheapest nodes."""
+        """Return what an alternative on `split` or on the cheapest nodes uses in a second."""
         chosen = activity.alternatives[alternative]
         split = chosen.fixed if split is None else split
         if split is not None:
-            per_s = self._usage_per_s(term, activity, chosen.mode, split)
-        else:
-            per_s = chosen.mode.gpus * min(
-                (
-                    self.gpu_cost_per_s(term, activity, chosen.mode, node)
-                    for node, _ in chosen.rooms
-                ),
-                default=0.0,
-            )
-        total = per_s * chosen.seconds
-        hold = activity.hold
-        if hold is not None and activity.preempts(alternative):
-            total += hold.seconds * self._usage_per_s(term, activity, hold.mode, hold.split)
-        return total
+            return self._on_split(term, activity, chosen.mode, split)
+        return chosen.mode.gpus * min(
+            (self.gpu_cost_per_s(term, activity, chosen.mode, node) for node, _ in chosen.rooms),
+            default=0.0,
+        )
 
-    def _usage_per_s(self, term: Usage, activity: Activity, mode: Mode, split: Split) -> float:
+    def _on_split(self, term: Usage, activity: Activity, mode: Mode, split: Split) -> float:
         return sum(gpus * self.gpu_cost_per_s(term, activity, mode, node) for node, gpus in split)
 
     def end_s(self, activity: Activity, choice: Choice) -> float:

@@ -20,11 +20,13 @@ def generate(
     preempted: frozenset[int] = frozenset(),
     ways: Mapping[int, tuple[int, ...]] | None = None,
     nodes: Mapping[int, frozenset[int]] | None = None,
+    not_before: Mapping[int, int] | None = None,
 ) -> Schedule | None:
     """Serial schedule generation: lowest `priority` first among jobs whose predecessors are placed.
 
     Running jobs continue unless their index is in `preempted`. `ways` limits a job to some of its
-    alternatives, `nodes` to some nodes. A job takes the alternative in which it completes first.
+    alternatives, `nodes` to some nodes, `not_before` has it wait. A job takes the alternative in
+    which it completes first.
     None where a job fits nowhere or a budget runs out.
     """
     capacity = FreeCapacity(problem)
@@ -46,7 +48,10 @@ def generate(
     while ready:
         _, index = heapq.heappop(ready)
         activity = problem.activities[index]
-        choice = _first_to_complete(problem, capacity, activity, found, budget, ways, nodes)
+        from_tick = not_before.get(index, 0) if not_before else 0
+        choice = _first_to_complete(
+            problem, capacity, activity, found, budget, ways, nodes, from_tick
+        )
         if choice is None:
             return None
         found[index] = choice
@@ -60,6 +65,11 @@ def generate(
         return None
     schedule = [found[activity.index] for activity in problem.activities]
     return problem.with_matching_alternatives(schedule) if problem.partner else schedule
+
+
+def starts_that_matter(problem: Problem, choices: Mapping[int, Choice]) -> dict[int, int]:
+    """Return the starts before which jobs are not to start: none where no job gains by waiting."""
+    return {j: choice.start for j, choice in choices.items()} if problem.changes_s else {}
 
 
 def place_running(
@@ -100,6 +110,8 @@ def start_in_order(
         not_before = max(
             [activity.release_up, *ends, 0 if activity.hold is None else activity.hold.up]
         )
+        if problem.changes_s:
+            not_before = max(not_before, wanted.start)
         demands = problem.demands(activity, chosen.mode, wanted.split, chosen.shared)
         choice = Choice(
             wanted.alternative, capacity.settle(not_before, chosen.up, demands), wanted.split
@@ -149,9 +161,11 @@ def _first_to_complete(
     budget: dict[str, float],
     ways: Mapping[int, tuple[int, ...]] | None,
     nodes: Mapping[int, frozenset[int]] | None,
+    from_tick: int,
 ) -> Choice | None:
     index = activity.index
-    not_before = max([activity.release_up, *(_end(problem, i, found[i]) for i in activity.before)])
+    ends = (_end(problem, i, found[i]) for i in activity.before)
+    not_before = max([activity.release_up, from_tick, *ends])
     if activity.hold is not None:
         not_before = max(not_before, activity.hold.up)
     best: tuple[int, Choice] | None = None
