@@ -13,7 +13,7 @@ from optsched.control.policy_driver import PAUSE_S, PolicyDriver
 from optsched.control.settings import read_settings
 from optsched.control.what_if.future import outlook
 from optsched.control.what_if.simulated import Change, what_if
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.profile import Profile
@@ -164,7 +164,7 @@ def test_what_if_simulates_the_policy(tmp_path: Path) -> None:
     lab.clock.at_s += 1.0
     lab.submit("short", 8, 10.0)
     lab.controller.observe()
-    now = scene(lab.controller)
+    now = snapshot(lab.controller)
     assert now.policy is not None and now.policy.name == "fifo"
     course = what_if(outlook(now), Change(), policy=now.policy, time_limit_s=60.0).before
     assert course.end_s["long"] < course.end_s["short"]
@@ -179,7 +179,7 @@ def test_who_waits_is_told_that_a_policy_decides(tmp_path: Path) -> None:
     lab.run(2)
     lab.submit("second", 8, 10.0)
     lab.run(2)
-    sentences = explain_job(scene(lab.controller), "second").sentences
+    sentences = explain_job(snapshot(lab.controller), "second").sentences
     assert "Policy fifo says who starts." in sentences
     assert "about" in sentences[-1]
 
