@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...picture.axis import time_unit
+from ...picture.style import TIME_TICKS
 from ...simulate.report.figures import HOURS
 from .compare import MEAN_JCT, P99_JCT, Comparison, Entry
 from .model import (
@@ -28,17 +29,6 @@ from .statistics import pareto
 
 MOSTLY = 0.97
 LOST = ("preemptions", "failures", "node_losses", "out_of_memory")
-TIME_TICKS = (
-    (1.0, "1 s"),
-    (10.0, "10 s"),
-    (60.0, "1 min"),
-    (600.0, "10 min"),
-    (3600.0, "1 h"),
-    (36000.0, "10 h"),
-    (86400.0, "1 d"),
-    (864000.0, "10 d"),
-    (8640000.0, "100 d"),
-)
 ROUNDED_S = 1.0
 """Times below this are drawn as this on a logarithmic axis."""
 
