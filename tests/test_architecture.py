@@ -30,7 +30,7 @@ ORDER = (
     ("kueue",),
     ("api",),
     ("study",),
-    ("demo", "training"),
+    ("demo", "testing", "training"),
     ("cli",),
     ("__main__",),
 )

@@ -152,7 +152,7 @@ def _search(
     time_limit_s: float | None,
     wanted: bool,
 ) -> "tuple[Bound, Certificate]":
-    """The bound that the search for prices proves. Ctrl-C ends the search."""
+    """Return the bound that the search for prices proves. Ctrl-C ends the search."""
     from ..bounds import Bound
     from ..bounds.by_prices import SOURCE, STEPS, concluded, counted, searching, timed
     from ..duration import human

@@ -93,7 +93,7 @@ def _make_room(output: Path) -> None:
 
 
 def _draw(story: "Story", output: Path) -> tuple[Path | None, str]:
-    """The page, or without plotly the figure, or without either the reason."""
+    """Return the page, or without plotly the figure, or without either the reason."""
     from ..picture import can_draw
 
     reason = ""

@@ -108,8 +108,8 @@ def command(
 
 
 def is_job(name: str) -> bool:
-    """Whether a first argument is meant as the job of a live cluster: it is no file, and has no
-    ending of one."""
+    """Return whether a first argument is meant as the job of a live cluster: it is no file, and has
+    no ending of one."""
     from ..executors.base import JOB_NAME
 
     return (
@@ -120,14 +120,15 @@ def is_job(name: str) -> bool:
 
 
 def _split(names: Sequence[str]) -> tuple[Path | None, Sequence[str]]:
-    """A first name that is a file is the round or plan; all others are jobs."""
+    """Split off a first name that is a file, the round or plan; all others are jobs."""
     if names and os.path.isfile(names[0]):
         return Path(names[0]), names[1:]
     return None, names
 
 
 def _read(instance: Instance, source: Path, round_s: float, budget_s: float) -> "RoundSolution":
-    """The round in a file, or the decisions of a plan in a file with the prices of a round."""
+    """Return the round in a file, or the decisions of a plan in a file with the prices of a
+    round."""
     from .. import files
     from ..explain.many import round_of_plan
     from ..objectives import parse
@@ -191,7 +192,7 @@ def _agree(source: Path, **stated: Any) -> None:
 
 
 def to_json(explanations: "Sequence[Explanation]") -> str:
-    """A list, one job a line, with all numbers."""
+    """Return a list, one job a line, with all numbers."""
     from ..files import plain
 
     return "[" + ",\n ".join(json.dumps(plain(one)) for one in explanations) + "]"

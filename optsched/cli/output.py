@@ -73,9 +73,9 @@ def follow(
     streams: tuple[str, ...] = ("stdout", "stderr"),
     attempt: int | None = None,
 ) -> Iterator[tuple[str, bool]]:
-    """What a job prints as it comes, and whether it is stderr, until it has ended; with `attempt`,
-    until that has. A controller that is away is waited for. Raises ApiError where there is no
-    such job."""
+    """Yield what a job prints as it comes, and whether it is stderr, until it has ended; with
+    `attempt`, until that has. A controller that is away is waited for. Raises ApiError where there
+    is no such job."""
     number, pause_s = attempt or 1, 0.1
     at = dict.fromkeys(streams, 0)
     while True:
@@ -99,14 +99,15 @@ def follow(
 
 
 def ended(client: "Client", job: str) -> dict[str, Any]:
-    """The job once it has ended."""
+    """Return the job once it has ended."""
     while (found := _once_there(client, job)["job"])["status"] not in FINISHED:
         time.sleep(0.5)
     return dict(found)
 
 
 def exit_status(job: dict[str, Any]) -> int:
-    """What a shell would report of its command; 1 where that is not known, or it was cancelled."""
+    """Return what a shell would report of its command; 1 where that is not known, or it was
+    cancelled."""
     status = job["exit_status"]
     if job["status"] == "completed":
         return 0

@@ -21,7 +21,7 @@ NO_PROFILE = 1
 
 
 def core_counts(value: str | None) -> tuple[int, ...]:
-    """The type of an option that is core counts with commas between."""
+    """Read an option that is core counts with commas between."""
     words = (value or "").split(",")
     if not all(word.strip().isdecimal() and 1 <= int(word) <= 100_000 for word in words):
         raise click.BadParameter(f"{value!r} is no list of core counts; write 1,2,4,8")
@@ -237,7 +237,7 @@ def _print(found: "Result", output: Path | None) -> None:
 
 
 def _rows(found: "Result") -> list[tuple[str, str, str]]:
-    """What was measured, then what was not and why, then what else is to be known."""
+    """Return what was measured, then what was not and why, then what else is to be known."""
     one = found.measured
     absent = one.absent
     rows: list[tuple[str, str, str]] = []

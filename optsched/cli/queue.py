@@ -53,7 +53,7 @@ def command(
 
 
 def jobs_table(jobs: list[dict[str, Any]], *, users: bool, finished: bool = False) -> "Table":
-    """Jobs as a person reads them."""
+    """Return jobs as a person reads them."""
     wide = width() >= WIDE
     times = ["waited", "ran"] if wide else ["waited/ran"]
     left = ["ended with"] if finished else ["progress", "left"] if wide else ["left"]
@@ -94,7 +94,7 @@ def printable(text: str) -> str:
 
 
 def gpus_of(job: dict[str, Any]) -> str:
-    """What it holds, or asks for: `2 a100`, `1-8`."""
+    """Return what it holds, or asks for: `2 a100`, `1-8`."""
     runs = job["placement"] and job["status"] not in ("waiting", "held")
     held = sum(slot["gpus"] for slot in job["placement"]) if runs else 0
     if held:
@@ -106,7 +106,7 @@ def gpus_of(job: dict[str, Any]) -> str:
 
 
 def nodes_of(job: dict[str, Any]) -> str:
-    """Where it is, or was."""
+    """Return where it is, or was."""
     if job["status"] in ("waiting", "held"):
         return "-"
     return short(tuple(slot["node"] for slot in job["placement"]))

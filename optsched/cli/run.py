@@ -100,7 +100,7 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
 
 
 def _for_logs(event: "Event") -> dict[str, Any]:
-    """The event as JSON, without the variables of a job: they hold passwords."""
+    """Return the event as JSON, without the variables of a job: they hold passwords."""
     import json
 
     from ..control.journal.events import dump_event

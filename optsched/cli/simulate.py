@@ -9,6 +9,7 @@ import click
 from ..errors import InputError
 from .parts.arguments import (
     check_outputs,
+    gantt_option,
     instance_argument,
     json_option,
     load,
@@ -78,12 +79,7 @@ from .parts.progress import completed_jobs
 @click.option(
     "--resume", is_flag=True, help="Resume the interrupted simulation in the directory given by -o."
 )
-@path_option(
-    "--gantt",
-    metavar="PICTURE",
-    help="Draw the plan: .html is an interactive page that works offline; .svg, .png and .pdf are "
-    "figures.",
-)
+@gantt_option
 @json_option
 @quiet_option
 def command(

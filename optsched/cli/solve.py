@@ -7,6 +7,7 @@ import click
 
 from .parts.arguments import (
     check_outputs,
+    gantt_option,
     instance_argument,
     json_option,
     load,
@@ -65,12 +66,7 @@ from .parts.outputs import Outputs
 )
 @click.option("--log", is_flag=True, help="Show the log of the search on stderr.")
 @path_option("-o", "--output", metavar="PLAN", help="Write the plan file.")
-@path_option(
-    "--gantt",
-    metavar="PICTURE",
-    help="Draw the plan: .html is an interactive page that works offline; .svg, .png and .pdf are "
-    "figures.",
-)
+@gantt_option
 @path_option(
     "--trace",
     metavar="CSV",

@@ -150,7 +150,7 @@ def _pair(text: str) -> tuple[str, str]:
 def progress(
     title: str, wanted: bool
 ) -> "Iterator[tuple[Callable[[int, int], None] | None, Callable[[Result], None] | None]]":
-    """A bar on stderr with the time left, and what the last run was."""
+    """Yield a bar on stderr with the time left, and what the last run was."""
     if not wanted:
         yield None, None
         return

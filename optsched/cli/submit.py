@@ -19,33 +19,31 @@ if TYPE_CHECKING:
     from ..control.api.client import Client
 
 
-def gpu_count(value: str) -> int | dict[str, int]:
-    """The type of `--gpus`: a number, or two with a dash between."""
+def _range(value: str, what: str, usual: str, fewest: int = 0) -> tuple[int, int | None]:
+    """Return the numbers in `8`, or in `1-8`."""
     least, dash, most = value.partition("-")
-    if not least.isdecimal() or (dash and not most.isdecimal()) or len(value) > 20:
+    decimal = least.isdecimal() and (not dash or most.isdecimal()) and len(value) <= 20
+    if not decimal or int(least) < fewest:
         raise click.BadParameter(
-            f"{value!r} is no count of GPUs; write 8, or 1-8 for a job that runs on fewer too"
+            f"{value!r} is no count of {what}; write {usual} for a job that runs on fewer too"
         )
-    return {"min": int(least), "max": int(most)} if dash else int(least)
+    return int(least), int(most) if dash else None
+
+
+def gpu_count(value: str) -> int | dict[str, int]:
+    """Read `--gpus`: a number, or two with a dash between."""
+    least, most = _range(value, "GPUs", "8, or 1-8")
+    return least if most is None else {"min": least, "max": most}
 
 
 def node_count(value: str) -> tuple[int, int]:
-    """The type of `--nodes`: a number, or two with a dash between."""
-    least, dash, most = value.partition("-")
-    if (
-        not least.isdecimal()
-        or (dash and not most.isdecimal())
-        or len(value) > 20
-        or int(least) < 1
-    ):
-        raise click.BadParameter(
-            f"{value!r} is no count of nodes; write 2, or 1-4 for a job that runs on fewer too"
-        )
-    return int(least), int(most if dash else least)
+    """Read `--nodes`: a number from 1 on, or two with a dash between."""
+    least, most = _range(value, "nodes", "2, or 1-4", fewest=1)
+    return least, least if most is None else most
 
 
 def deadline(value: str) -> float:
-    """The type of `--deadline`: a time from now on, or a date; the command gets Unix time."""
+    """Read `--deadline`, a time from now on or a date, as Unix time."""
     try:
         return time.time() + parse_duration(value)
     except ValueError:
@@ -91,16 +89,22 @@ def deadline(value: str) -> float:
 )
 @click.option(
     "--memory",
+    "memory_gib",
     type=click.FloatRange(0),
     metavar="GIB",
     help="Host memory per GPU; for a CPU-only job, in total.",
 )
 @click.option(
-    "--gpu-memory", type=click.FloatRange(0), metavar="GIB", help="Memory used on each GPU."
+    "--gpu-memory",
+    "gpu_memory_gib",
+    type=click.FloatRange(0),
+    metavar="GIB",
+    help="Memory used on each GPU.",
 )
-@time_option("--time", "time_s", help="Expected run time on what the job asks for.")
+@time_option("--time", "duration_s", help="Expected run time on what the job asks for.")
 @click.option(
     "--steps",
+    "total_steps",
     type=click.IntRange(1),
     metavar="N",
     help="Number of steps of the whole job, if it reports steps.",
@@ -180,7 +184,14 @@ def deadline(value: str) -> float:
     metavar="TIME",
     help="Time the job has to save when asked to stop.",
 )
-@click.option("--no-preempt", is_flag=True, help="Never preempt the job once it runs.")
+@click.option(
+    "--no-preempt",
+    "preemptible",
+    flag_value=False,
+    type=bool,
+    default=None,
+    help="Never preempt the job once it runs.",
+)
 @click.option(
     "--saves/--no-saves",
     default=None,
@@ -245,35 +256,28 @@ def command(
 
 
 def said(job: dict[str, Any]) -> str:
-    """How a job ended, in words."""
+    """Return how a job ended, in words."""
     was = "was cancelled" if job["status"] == "cancelled" else str(job["status"])
     return f"{was}: {job['reason']}" if job["reason"] else was
 
 
 def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
-    """The request that the options make. Raises InputError."""
-    on_gpus = asked["gpus"] != 0
+    """Return the request that the options make. Raises InputError."""
     try:
         directory = os.getcwd()
     except OSError:
         raise InputError("this directory does not exist any more; go to another one") from None
+    nodes, variables = asked.pop("nodes"), asked.pop("variables")
+    if asked["gpus"] != 0:
+        asked["cpus_per_gpu"] = asked.pop("cpus")
+        asked["memory_gib_per_gpu"] = asked.pop("memory_gib")
     body: dict[str, Any] = {
+        **asked,
         "argv": list(words),
         "directory": directory,
-        "name": asked["name"],
-        "gpus": asked["gpus"],
-        "min_nodes": None if asked["nodes"] is None else asked["nodes"][0],
-        "max_nodes": None if asked["nodes"] is None else asked["nodes"][1],
+        "min_nodes": None if nodes is None else nodes[0],
+        "max_nodes": None if nodes is None else nodes[1],
         "gpu_types": list(asked["gpu_types"]) or None,
-        "cpus_per_gpu" if on_gpus else "cpus": asked["cpus"],
-        "memory_gib_per_gpu" if on_gpus else "memory_gib": asked["memory"],
-        "gpu_memory_gib": asked["gpu_memory"],
-        "duration_s": asked["time_s"],
-        "total_steps": asked["steps"],
-        "tenant": asked["tenant"],
-        "weight": asked["weight"],
-        "priority": asked["priority"],
-        "deadline_s": asked["deadline_s"],
         "after": [name for names in asked["after"] for name in names.split(",") if name] or None,
         "labels": list(asked["labels"]) or None,
         "affinity": _near(asked["affinity"]) or None,
@@ -284,13 +288,8 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         }
         or None,
         "resources": _resources(asked["resources"]) or None,
-        "retries": asked["retries"],
-        "grace_s": asked["grace_s"],
-        "preemptible": False if asked["no_preempt"] else None,
         "hold": asked["hold"] or None,
-        "saves": asked["saves"],
-        "image": asked["image"],
-        "environment": _environment(asked["variables"]) or None,
+        "environment": _environment(variables) or None,
         "profile": None if asked["profile"] is None else _profile(asked["profile"]),
     }
     texts = [*words, directory, *(body["environment"] or {}).values()]
@@ -315,7 +314,8 @@ def _environment(variables: tuple[str, ...]) -> dict[str, str]:
 
 
 def _near(labels: tuple[str, ...]) -> dict[str, str]:
-    """The level, a node or a rack, at which jobs with each label are to be near, or apart."""
+    """Return the level, a node or a rack, at which jobs with each label are to be near, or
+    apart."""
     pairs = (label.partition("@") for label in labels)
     return {name: level if at else "node" for name, at, level in pairs}
 
@@ -334,7 +334,7 @@ def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
 
 
 def _profile(path: Path) -> Any:
-    """The profile in a file: the object itself, or what `optsched profile` and the store of
+    """Return the profile in a file: the object itself, or what `optsched profile` and the store of
     profiles write."""
     from ..files import read_bytes
 

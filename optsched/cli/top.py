@@ -89,7 +89,7 @@ def look(client: "Client") -> dict[str, Any]:
 
 
 def parts(found: dict[str, Any], most_jobs: int) -> "list[str | Table]":
-    """What is drawn, from the top down."""
+    """Return what is drawn, from the top down."""
     state, jobs = found["state"], found["jobs"]
     counts = [f"{state['jobs'][name]:,} {name}" for name in STATUSES if name in state["jobs"]]
     use = state["gpus_in_use"] / state["gpus"] if state["gpus"] else 0.0
@@ -116,13 +116,13 @@ def parts(found: dict[str, Any], most_jobs: int) -> "list[str | Table]":
 
 
 def bar(share: float) -> str:
-    """A bar of which so much is full."""
+    """Return a bar of which so much is full."""
     full = min(BAR, round(share * BAR))
     return "█" * full + "░" * (BAR - full)
 
 
 def round_line(state: dict[str, Any]) -> str:
-    """The last round in short, and what is scarce."""
+    """Return the last round in short, and what is scarce."""
     last = state["round"]
     if last is None:
         return "none yet"
@@ -136,7 +136,8 @@ def round_line(state: dict[str, Any]) -> str:
 
 
 def nodes_table(nodes: list[dict[str, Any]]) -> "Table":
-    """The first nodes: those that cannot be used, then those with jobs, before the others."""
+    """Return the first nodes: those that cannot be used, then those with jobs, before the
+    others."""
     found = table("node", "type", "GPUs in use", "jobs", numeric=("GPUs in use",), folded=("jobs",))
     for node in sorted(nodes, key=lambda node: (node["usable"], not node["holders"]))[:MOST_NODES]:
         names = [f"{one['job'] or 'another user'} ({one['gpus']})" for one in node["holders"]]

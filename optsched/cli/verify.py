@@ -64,7 +64,7 @@ INSTANT_S = 1e-6
 
 
 def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str, Any]:
-    """Everything that is wrong with a plan file, and the values recomputed from it.
+    """Return everything that is wrong with a plan file, and the values recomputed from it.
 
     Raises InputError where the file cannot be read or names an unknown objective.
     """
@@ -143,23 +143,23 @@ def _canonical(name: str) -> str:
 
 
 def _claims(stated: Any) -> dict[int, tuple[float | None, float | None]]:
-    """Value and bound that the file states, by level."""
+    """Return value and bound that the file states, by level."""
     if stated.objective.levels:
         return {i: (level.value, level.bound) for i, level in enumerate(stated.objective.levels)}
     return {0: (stated.objective.value, stated.objective.bound)}
 
 
 def _rounding(instance: Instance, level: "tuple[tuple[float, Term], ...]", value: float) -> float:
-    """What two numbers for one level may differ by: relative to what is not past, so that a long
-    past hides nothing."""
+    """Return what two numbers for one level may differ by: relative to what is not past, so that a
+    long past hides nothing."""
     past = _if_done_at(instance, level, instance.now_s)
     moved = abs(_if_done_at(instance, level, instance.now_s + INSTANT_S) - past)
     return RELATIVE_TOLERANCE * abs(value - past) + 4 * moved + 4 * math.ulp(value)
 
 
 def _if_done_at(instance: Instance, level: "tuple[tuple[float, Term], ...]", at_s: float) -> float:
-    """The level's value if jobs were done at an instant, or with their submission; a rate then
-    would be infinite, and what segments cost is none of it."""
+    """Return the level's value if jobs were done at an instant, or with their submission; a rate
+    then would be infinite, and what segments cost is none of it."""
     from .. import objectives
 
     total = []

@@ -375,7 +375,7 @@ class Search:
     # answer
 
     def solution(self, exact: Solver | None) -> Solution:
-        """The answer, with the reasons for what is not as it was asked for."""
+        """Return the answer, with the reasons for what is not as it was asked for."""
         found, infeasible = self.incumbent, False
         if exact is not None and self.infeasible is not None:
             infeasible = found.plan is None
@@ -419,7 +419,7 @@ class Search:
         )
 
     def _who_answered(self, exact: Solver | None) -> tuple[str, str | None]:
-        """Whose answer it is, and why it is a heuristic's if it was not to be."""
+        """Return whose answer it is, and why it is a heuristic's if it was not to be."""
         source = self.incumbent.source or "none"
         if exact is None:
             return source, self.not_run

@@ -9,6 +9,8 @@ from typing import Any
 
 from .base import Order, RefusedError
 
+PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+"""Variables of our own that commands get."""
 VARIABLE = re.compile(r"[^=\0]+")
 
 
@@ -67,6 +69,14 @@ def recorded_node(order: Order, rank: int) -> dict[str, Any]:
         "environment": told_on_node(order, rank),
         "cgroups": {},
     }
+
+
+def everybodys_environment(order: Order, progress: Path) -> dict[str, str]:
+    """Return the variables of a command on every node, as after a login of its user."""
+    name, home, shell = account(os.geteuid() if order.user is None else order.user)
+    known = {variable: os.environ[variable] for variable in PASSED if variable in os.environ}
+    own = {"HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell}
+    return known | own | dict(order.environment) | told(order, progress)
 
 
 def told(order: Order, progress: Path) -> dict[str, str]:

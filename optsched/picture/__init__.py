@@ -14,7 +14,7 @@ FIGURES = (".svg", ".png", ".pdf")
 
 
 def can_draw(path: Path) -> Draw:
-    """What draws a picture of the kind that the name of `path` says.
+    """Return what draws a picture of the kind that the name of `path` says.
 
     Raises InputError for a name without a kind, SolverUnavailableError where the library for it is
     not installed.

@@ -57,7 +57,7 @@ def as_bytes(instance: Instance, solution: Solution, kind: str) -> bytes:
 
 
 def draw(instance: Instance, solution: Solution) -> Any:
-    """The matplotlib figure: Gantt, queue and GPUs in use on one time axis."""
+    """Return the matplotlib figure: Gantt, queue and GPUs in use on one time axis."""
     from matplotlib.figure import Figure
 
     plan = solution.plan

@@ -36,7 +36,7 @@ class Cluster(Protocol):
         ...
 
     def result(self, task: Any) -> dict[str, Any]:
-        """What a task that ended returned; raises whatever became of it otherwise."""
+        """Return what a task that ended returned; raises whatever became of it otherwise."""
         ...
 
     def cancel(self, pending: Sequence[Any]) -> None: ...
@@ -63,8 +63,8 @@ class Watch:
 
 
 def carried() -> Carried:
-    """What a worker executes. It is sent whole, not by name, so that a worker without optsched can
-    say so."""
+    """Return what a worker executes. It is sent whole, not by name, so that a worker without
+    optsched can say so."""
 
     def run(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
         try:
@@ -83,8 +83,8 @@ def carried() -> Carried:
 
 @contextlib.contextmanager
 def connected(on: str) -> Iterator[Cluster]:
-    """The cluster at `ray://HOST:PORT` (a Ray Client server), `HOST:PORT` (of Ray, from one of its
-    machines), `ray://local` or `tcp://HOST:PORT` (a Dask scheduler; `tls://` too).
+    """Yield the cluster at `ray://HOST:PORT` (a Ray Client server), `HOST:PORT` (of Ray, from one
+    of its machines), `ray://local` or `tcp://HOST:PORT` (a Dask scheduler; `tls://` too).
 
     Raises InputError for another address, a missing library, and a cluster that cannot be reached.
     """
@@ -177,8 +177,8 @@ class DaskCluster:
 
 @contextlib.contextmanager
 def ray_cluster(on: str) -> Iterator[RayCluster]:
-    """The Ray cluster at `ray://HOST:PORT`; `ray://local` is that of this machine, started where
-    there is none."""
+    """Yield the Ray cluster at `ray://HOST:PORT`; `ray://local` is that of this machine, started
+    where there is none."""
     os.environ.setdefault(
         "RAY_USAGE_STATS_ENABLED", "0"
     )  # Ray reports its use to its makers unless told otherwise
@@ -203,7 +203,7 @@ def ray_cluster(on: str) -> Iterator[RayCluster]:
 
 
 def _ray_fault(error: BaseException) -> str:
-    """The first line of the message; where a token is wanted, that."""
+    """Return the first line of the message; where a token is wanted, that."""
     causes: list[str] = []
     one: BaseException | None = error
     while one is not None:
@@ -220,7 +220,7 @@ def _ray_fault(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def dask_cluster(on: str) -> Iterator[DaskCluster]:
-    """The Dask cluster whose scheduler is at `tcp://HOST:PORT`."""
+    """Yield the Dask cluster whose scheduler is at `tcp://HOST:PORT`."""
     try:
         from distributed import Client
     except ImportError:

@@ -25,7 +25,7 @@ class Errand:
 
 
 def run_errand(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
-    """The fields of the run's `Outcome`; or `unfit`, a sentence, where another optsched is
+    """Return the fields of the run's `Outcome`; or `unfit`, a sentence, where another optsched is
     installed here."""
     asked = Errand(**errand)
     own = code_version(

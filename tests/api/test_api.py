@@ -88,6 +88,15 @@ def test_decide_simulate_verify_bound_and_explain(model: opt.Model) -> None:
         opt.explain(model, job="nobody")
 
 
+def test_what_was_preempted_before_comes_back_with_what_is_left(model: opt.Model) -> None:
+    model.add_suspended(model.add_job("back", gpus=4, hours=1), remaining_s=600, preemptions=2)
+    assert model.instance.suspended == (opt.Suspended(job="back", remaining_s=600, preemptions=2),)
+    first = opt.decide(model)
+    assert {entry.id: entry.decision for entry in opt.decide(model, last=first).jobs} == {
+        entry.id: entry.decision for entry in first.jobs
+    }
+
+
 def test_files_come_back_as_they_went(
     model: opt.Model, solution: opt.Solution, tmp_path: Path
 ) -> None:

@@ -16,12 +16,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def path_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """An option that is the name of a file or folder."""
+    """Return an option that is the name of a file or folder."""
     return click.option(*names, type=click.Path(path_type=Path), **settings)
 
 
 def time_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """An option that is a length of time; the command gets seconds."""
+    """Return an option that is a length of time; the command gets seconds."""
     return click.option(*names, type=duration, metavar="TIME", **settings)
 
 
@@ -30,9 +30,6 @@ gantt_option = path_option(
     metavar="PICTURE",
     help="Draw the plan: .html is an interactive page that works offline; .svg, .png and .pdf are "
     "figures.",
-)
-seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of what is random."
 )
 instance_argument = click.argument("instance", metavar="INSTANCE")
 
@@ -61,8 +58,8 @@ def quiet_option(command: Command) -> Command:
 
 
 def load(source: str, *, accept_never: bool = False) -> Instance:
-    """The instance in a file, or on stdin for `-`. Raises InputError naming every fault; with
-    `accept_never` jobs that can never run are none."""
+    """Return the instance in a file, or on stdin for `-`. Raises InputError naming every fault;
+    with `accept_never` jobs that can never run are none."""
     from ... import files
 
     if source != "-":

@@ -39,7 +39,7 @@ def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
 def all_jobs(
     client: "Client", *, everybody: bool, finished: bool, most: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """Jobs of a queue, page by page, `most` at the most, and how many there are."""
+    """Return jobs of a queue, page by page, `most` at the most, and how many there are."""
     found: list[dict[str, Any]] = []
     page: str | None = None
     while True:

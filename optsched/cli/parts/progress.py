@@ -51,7 +51,7 @@ def in_one_line(text: str) -> "Text":
 def live_progress(
     objective: str, time_limit_s: float, wanted: bool
 ) -> "Iterator[Callable[[Progress], None] | None]":
-    """What to give the engine as `on_progress`: a live line on stderr; None where that is no
+    """Yield what to give the engine as `on_progress`: a live line on stderr; None where that is no
     terminal."""
     started_s = time.monotonic()
     last: list[Progress] = []
@@ -66,7 +66,7 @@ def live_progress(
 
 @contextmanager
 def completed_jobs(jobs: int, wanted: bool) -> Iterator[Callable[[int], None] | None]:
-    """What to give a simulation as `on_progress`: a bar on stderr; None where that is no
+    """Yield what to give a simulation as `on_progress`: a bar on stderr; None where that is no
     terminal."""
     done = [0]
 
@@ -101,8 +101,9 @@ class Trace:
             self.pass_on(progress)
 
     def as_csv(self) -> str:
-        """A line a change: `wall_s` since the start, `value` and `bound` of the first objective
-        that is not settled, and the `source` of the plan; empty where there is none yet."""
+        """Return one line per change: `wall_s` since the start, `value` and `bound` of the first
+        objective that is not settled, and the `source` of the plan; empty where there is none
+        yet."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(TRACE_COLUMNS)
@@ -115,7 +116,7 @@ class Trace:
 def words(
     progress: "Progress | None", objective: str, elapsed_s: float, time_limit_s: float
 ) -> str:
-    """The live line as text."""
+    """Return the live line as text."""
     left = human(max(0.0, round(time_limit_s - elapsed_s)))
     if progress is None or progress.value is None:
         return f"looking for a first plan, {left} left"

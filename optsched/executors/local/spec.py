@@ -2,7 +2,6 @@
 all variables."""
 
 import hashlib
-import os
 import socket
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -12,10 +11,9 @@ from typing import Any
 from ...model.instance import Slot
 from ..attempts.folder import AttemptFolder
 from ..base import Order, RefusedError
-from ..orders import account, check, recorded, recorded_node, told, told_on_node
+from ..orders import check, everybodys_environment, recorded, recorded_node, told_on_node
 from .gpus import Share, free
 
-PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables that commands get from the executor's own environment; the rest may hold what is not
 theirs to know."""
 
@@ -45,16 +43,7 @@ def specification(
     check(order)
     names = [slot.node for slot in order.placement]
     port = _free_port(held.ports) if len(names) > 1 else None
-    name, home, shell = account(os.geteuid() if order.user is None else order.user)
-    environment = {name: os.environ[name] for name in PASSED if name in os.environ}
-    environment |= {
-        "HOME": home,
-        "USER": name,
-        "LOGNAME": name,
-        "SHELL": shell,
-        **order.environment,
-    }
-    environment |= told(order, folder.progress_path)
+    environment = everybodys_environment(order, folder.progress_path)
     if port is not None:
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return {

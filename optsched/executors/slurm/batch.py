@@ -3,7 +3,6 @@ sbatch gets."""
 
 import hashlib
 import math
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,7 @@ from ...model.cluster import Node
 from ...model.instance import Slot
 from ..attempts.folder import AttemptFolder
 from ..base import Order, RefusedError
-from ..local.spec import PASSED
-from ..orders import account, check, recorded, recorded_node, told, told_on_node
+from ..orders import check, everybodys_environment, recorded, recorded_node, told_on_node
 from .nodes import SlurmNode
 
 AGENT = str(Path(__file__).with_name("agent.py"))
@@ -37,16 +35,7 @@ def specification(
     if unknown is not None:
         raise RefusedError(f"node {unknown} is not one of this executor")
     names = [slot.node for slot in order.placement]
-    name, home, shell = account(os.geteuid() if order.user is None else order.user)
-    environment = {name: os.environ[name] for name in PASSED if name in os.environ}
-    environment |= {
-        "HOME": home,
-        "USER": name,
-        "LOGNAME": name,
-        "SHELL": shell,
-        **order.environment,
-    }
-    environment |= told(order, folder.progress_path)
+    environment = everybodys_environment(order, folder.progress_path)
     if len(names) > 1:
         port = PORTS[
             int.from_bytes(hashlib.sha256(str(folder.path).encode()).digest()[:4]) % len(PORTS)

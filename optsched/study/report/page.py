@@ -33,8 +33,8 @@ def page(
     files_of: dict[str, list[str]],
     untested: str | None = None,
 ) -> str:
-    """The whole document, which needs no network. `gantts` has the link of each run that has a
-    picture, by address; `files_of` the names of the files of each figure, by its key; `untested`
+    """Return the whole document, which needs no network. `gantts` has the link of each run that has
+    a picture, by address; `files_of` the names of the files of each figure, by its key; `untested`
     says why differences are not tested."""
     title = escape(study.title)
     parts = [
@@ -125,7 +125,8 @@ def _row(cells: Sequence[str], tag: str = "td", text_columns: int = 1) -> str:
 
 
 def _numbers(results: Sequence[Result]) -> str:
-    """The tables of table.md: summaries of groups, and the methods over each instance of none."""
+    """Return the tables of table.md: summaries of groups, and the methods over each instance of
+    none."""
     found = [row for row in rows(results) if row.group is None]
     parts = []
     summed = summaries(results)
