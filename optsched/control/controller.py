@@ -24,7 +24,7 @@ from ..executors.base import (
     Progress,
     RefusedError,
 )
-from ..files import instance_hash
+from ..files import dump_instance, text_hash
 from ..model.cluster import Node
 from ..model.instance import Instance, Placement, Slot
 from ..round.decide import decide
@@ -397,7 +397,8 @@ class Controller:
         event = RoundDecided(
             round=number, claims=tuple(claims), stay=tuple(sorted(stay)), blocked=posed.blocked
         )
-        decided = dump_round(replace(found, instance_hash=instance_hash(posed.instance)))
+        text = dump_instance(posed.instance)
+        decided = dump_round(replace(found, instance_hash=text_hash(text)))
         listed = RoundEntry(
             number=number,
             at_s=now_s,
@@ -408,7 +409,7 @@ class Controller:
             solver=found.solver,
             fallback=found.fallback,
         )
-        self.journal.add_round(listed, posed.text, decided, [event])
+        self.journal.add_round(listed, text, decided, [event])
         self.round_s = time.monotonic() - self._begun_s
         self._take_in(now_s, [event])
 

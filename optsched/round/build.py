@@ -10,6 +10,7 @@ import numpy as np
 from ..model.instance import Instance, Placement
 from ..objectives import Objective, Usage
 from ..physics import placed_rate, power_w
+from ..physics.catalogue import catalogue_of
 from .deadline import NEVER, Deadline
 from .facts import Facts, read_facts
 from .held import Held, Hold, held_by
@@ -55,7 +56,7 @@ def build(
     SETTLE.
     """
     facts = read_facts(instance, keep, deadline)
-    classes, class_of = node_classes(instance.cluster)
+    classes, class_of = node_classes(catalogue_of(instance))
     holds = [_as_it_is(facts, j) for j in facts.kept.tolist()]
     holds += holds_on_others(instance, facts, deadline, beside=sharing)
     deadline.check()

@@ -19,7 +19,7 @@ from ..physics import (
     remaining_after_preemption_s,
     unsaved_s,
 )
-from ..physics.catalogue import Catalogue
+from ..physics.catalogue import catalogue_of
 from .deadline import Deadline
 from .model import Bools, Floats, Ints, is_second
 from .patterns import Pattern, patterns
@@ -134,7 +134,7 @@ def _rates(
 ) -> list[float]:
     """The present rates of running jobs. Those of the last round are known, as long as nothing has
     changed."""
-    memo: dict[str, Any] = Catalogue.of(instance.cluster).once("rates", dict)
+    memo: dict[str, Any] = catalogue_of(instance).once("rates", dict)
     known: dict[str, tuple[Job, Running, float]] = memo.get("rates", {})
     now: dict[str, tuple[Job, Running, float]] = {}
     memo["rates"] = now
@@ -165,12 +165,11 @@ def _rates(
 def _active(
     instance: Instance, keep: Collection[str], deadline: Deadline
 ) -> tuple[list[Job], list[Running | None], list[tuple[Pattern, ...]], list[Job]]:
-    cluster, caps, now_s = instance.cluster, gpu_caps(instance.tenants), instance.now_s
-    key = "patterns by job", tuple(caps.items()), tuple(cluster.budgets.values())
-    memo: dict[object, Any] = Catalogue.of(cluster).once("patterns by job", dict)
-    known: dict[int, tuple[Job, tuple[Pattern, ...]]] = memo.get(key, {})
-    seen: dict[int, tuple[Job, tuple[Pattern, ...]]] = {}
-    memo[key] = seen  # of the last round only, by identity
+    catalogue, caps, now_s = catalogue_of(instance), gpu_caps(instance.tenants), instance.now_s
+    memo: dict[str, Any] = catalogue.once("patterns by job", dict)
+    known: dict[Job, tuple[Pattern, ...]] = memo.get("last round", {})
+    seen: dict[Job, tuple[Pattern, ...]] = {}
+    memo["last round"] = seen
     jobs: list[Job] = []
     running: list[Running | None] = []
     options: list[tuple[Pattern, ...]] = []
@@ -179,16 +178,16 @@ def _active(
         entry = instance.running_job.get(job.id)
         if entry is None and (job.submit_s > now_s or job.after):
             continue
-        found = (job, ()) if entry is not None and job.id in keep else known.get(id(job))
-        if found is None:
+        own = () if entry is not None and job.id in keep else known.get(job)
+        if own is None:
             deadline.check()
-            found = job, patterns(cluster, caps, job)
-        if found[1]:
-            seen[id(job)] = found
-        if entry is None and not found[1]:
+            own = patterns(catalogue, caps, job)
+        if own:
+            seen[job] = own
+        if entry is None and not own:
             never.append(job)
             continue
         jobs.append(job)
         running.append(entry)
-        options.append(found[1])
+        options.append(own)
     return jobs, running, options, never

@@ -120,10 +120,10 @@ def without_fewer_cores(own: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
     return tuple(own[i] for i in sorted(best.values()))
 
 
-def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
+def node_classes(catalogue: Catalogue) -> tuple[tuple[NodeClass, ...], list[int]]:
     """The node classes of a cluster in order of first appearance, and for each node the number of
     its own."""
-    return Catalogue.of(cluster).once("node classes", lambda: _node_classes(cluster))
+    return catalogue.once("node classes", lambda: _node_classes(catalogue.cluster))
 
 
 def _node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
@@ -162,21 +162,20 @@ def _name(node: Node, others: list[Node]) -> str:
     return f"{name} ({', '.join(apart)})" if apart else name
 
 
-def patterns(cluster: Cluster, caps: Mapping[str, int], job: Job) -> tuple[Pattern, ...]:
+def patterns(catalogue: Catalogue, caps: Mapping[str, int], job: Job) -> tuple[Pattern, ...]:
     """Every way to run `job` on the empty cluster within its tenant's cap; empty where it can never
     run. `caps` are `cluster.gpu_caps`."""
-    catalogue = Catalogue.of(cluster)
     every = catalogue.options(job)
     quota = job.tenant if job.tenant in caps else None
     cap = caps[quota] if quota is not None else None
     key = "patterns", demands(job), quota, cap
-    return catalogue.once(key, lambda: _patterns(cluster, job, every, quota, cap))
+    return catalogue.once(key, lambda: _patterns(catalogue, job, every, quota, cap))
 
 
 def _patterns(
-    cluster: Cluster, job: Job, every: tuple[Option, ...], quota: str | None, cap: int | None
+    catalogue: Catalogue, job: Job, every: tuple[Option, ...], quota: str | None, cap: int | None
 ) -> tuple[Pattern, ...]:
-    classes, _ = node_classes(cluster)
+    cluster, classes = catalogue.cluster, node_classes(catalogue)[0]
     found = []
     for option in every:
         mode = option.mode

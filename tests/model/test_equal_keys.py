@@ -169,6 +169,7 @@ OTHER_CLUSTER: dict[str, object] = {
     "budgets": {"money": 0.5},
     "rack_uplink_gbps": {"r0": 1.0},
     "uplinks": "shared",
+    "carbon_g_per_kwh": 300.0,
     "reference_gpu": "a",
 }
 TENANT = Tenant(name="own", gpu_quota=3)
@@ -222,9 +223,9 @@ def answers(question: Question) -> object:
         [(catalogue.room(job, mode), catalogue.most_gpus(job, mode)) for mode in modes],
         [
             (one.option, one.classes, one.together, one.cpus, one.memory_gib, one.quota)
-            for one in patterns(cluster, gpu_caps(tenants), job)
+            for one in patterns(catalogue, gpu_caps(tenants), job)
         ],
-        [(one.name, one.node, one.nodes) for one in node_classes(cluster)[0]],
+        [(one.name, one.node, one.nodes) for one in node_classes(catalogue)[0]],
     )
 
 

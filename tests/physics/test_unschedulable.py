@@ -243,7 +243,9 @@ def demands(draw: Any) -> tuple[Cluster, tuple[Tenant, ...], Job]:
 def test_never_is_having_no_pattern(asked: tuple[Cluster, tuple[Tenant, ...], Job]) -> None:
     cluster, tenants, found = asked
     reason = why_never(Catalogue.of(cluster, tenants), found)
-    assert (reason is None) == bool(patterns(cluster, gpu_caps(tenants), found)), reason
+    assert (reason is None) == bool(
+        patterns(Catalogue.of(cluster, tenants), gpu_caps(tenants), found)
+    ), reason
     catalogue._fitting.cache_clear()
     assert why_never(Catalogue(cluster, tenants), found) == reason, (
         "the answer does not depend on what was asked before"
